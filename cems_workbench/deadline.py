@@ -1,10 +1,13 @@
-"""Asking with a deadline what knows none of its own: `in_thread(ask).result(seconds)`."""
+"""Asking with a deadline what knows none of its own: `in_thread(ask).result(seconds)`, or `cut_off` where a socket is asked."""
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -25,3 +28,21 @@ def in_thread(ask: Callable[[], T]) -> Future[T]:
 
     threading.Thread(target=run, name="in_thread", daemon=True).start()
     return future
+
+
+@contextmanager
+def cut_off(descriptor: int, seconds: float) -> Iterator[None]:
+    """Cut a connection, by the number of its socket, when the block has not ended by then: who waits for it there goes on with an error."""
+    timer = threading.Timer(seconds, _cut, (descriptor,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _cut(descriptor: int) -> None:
+    """End a connection from another thread."""
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
+        same.shutdown(socket.SHUT_RDWR)

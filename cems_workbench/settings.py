@@ -24,6 +24,11 @@ class Settings(BaseSettings):
 
     store: Path = Field(Path(".workbench/store"), description="Directory of the store")
     chroma_url: str | None = Field(None, description="URL of a Chroma server; empty runs Chroma embedded")
+    team: str | None = Field(
+        None,
+        repr=False,
+        description="PostgreSQL with a team's labels, query sets, configs and looks; empty: the store's own",
+    )
     preset: str = Field(FIRST, description="Preset the app opens with, and a command uses where none is named")
     gather_ahead: bool = Field(True, description="Search the judged queries in the background, so that tools find them")
     embedder: str = Field(

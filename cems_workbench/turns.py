@@ -75,6 +75,11 @@ def tell_waiting(telling: Telling) -> None:
     _telling = telling
 
 
+def tell(line: str) -> None:
+    """Say what this process waits for, to whoever wants to hear it."""
+    _telling(line)
+
+
 class Turn:
     """The turns of this process at one file. Methods may be called from any thread."""
 
@@ -182,7 +187,7 @@ class Turn:
                     break
                 if took > TELL and not told:
                     told = True
-                    _telling(f"waiting for {self.holder()}")
+                    tell(f"waiting for {self.holder()}, which uses this store too")
                 if took > patience:
                     raise StoreLockedError(
                         f"{self._what} is held by another process: {self.holder()} has not let go of it for {took:.0f} s; "

@@ -36,6 +36,7 @@ from cems_workbench.cli import (
     sample,
     score,
     search,
+    team,
     tune,
     watch,
     why,
@@ -78,6 +79,7 @@ commands.command("agreement")(agreement.agreement_command)
 commands.command("mcp")(mcp.mcp_command)
 commands.command("sample")(sample.sample_command)
 commands.command("watch")(watch.watch_command)
+commands.add_typer(team.team_commands, name="team")
 commands.command("doctor")(doctor.doctor_command)
 
 

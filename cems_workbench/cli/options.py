@@ -79,7 +79,8 @@ def opened_store(store: Path | None) -> Store:
     """The store of the command line, which has to be there. Raises StoreError."""
     from cems_workbench.store import Store
 
-    return Store.open(settings_for(store).store, create=False)
+    settings = settings_for(store)
+    return Store.open(settings.store, create=False, team=settings.team)
 
 
 @contextmanager

@@ -197,7 +197,7 @@ def _opened(result: SearchResult, store: Path | None) -> SearchResult:
 
     data, settings = result.planned.data, settings_for(store)
     try:
-        with store_of(data.evidence, [settings.store], settings.chroma_url) as opened:
+        with store_of(data.evidence, settings) as opened:
             return open_holdout(result, looks_at(data, opened, account() or ""))
     except StoreLockedError as error:
         say(f"warning: {' '.join(str(error).split())}: the look is counted beside the evidence file", err=True)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cems_workbench import extensions
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.deadline import in_thread
-from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, StoreLockedError
+from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, StoreLockedError, WorkbenchError
 from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
 from cems_workbench.models.http import server_name
 from cems_workbench.models.minilm_judge import MODEL_ID, available
@@ -34,6 +34,7 @@ from cems_workbench.models.servers import SERVER_SECONDS, Answers, ask_all
 from cems_workbench.runs.embedder_match import match_store
 from cems_workbench.runs.opening import embedder, for_store, openai_embedder
 from cems_workbench.runs.source_status import MATCH_SECONDS, SourceStatus, ask_sources, snapshot_line
+from cems_workbench.runs.team_status import team_status
 from cems_workbench.settings import Settings
 from cems_workbench.shipped import default_preset
 
@@ -216,7 +217,12 @@ def _instead(settings: Settings, asked: str) -> str | None:
 
 
 PACKAGES = ("streamlit", "duckdb", "chromadb", "bm25s", "onnxruntime")
-EXTRAS: Mapping[str, str] = {"sentence-transformers": "torch", "torch": "torch", "psycopg": "postgres", "qdrant-client": "qdrant"}
+EXTRAS: Mapping[str, str] = {
+    "sentence-transformers": "torch",
+    "torch": "torch",
+    "psycopg": "postgres",
+    "qdrant-client": "qdrant",
+}
 """Packages that only few need, and the extra that brings each."""
 SHOWN_MODELS = 8
 WITHOUT_LLM = (
@@ -383,7 +389,7 @@ def _opened(settings: Settings) -> Store | Check:
     from cems_workbench.store import Store
 
     try:
-        return Store.open(settings.store, create=False, chroma_url=settings.chroma_url)
+        return Store.open(settings.store, create=False, chroma_url=settings.chroma_url, team=settings.team)
     except StoreLockedError as error:
         return Check("store", "warning", str(error), "close the app, or name another --store")
     except StoreError as error:
@@ -398,8 +404,10 @@ def _store(settings: Settings, store: Store, answers: Callable[[], Answers], dee
     asked = ask_sources(store, None if away else embedder(settings))
     where = f"{settings.store}" + (f", Chroma at {_place(settings.chroma_url)}" if settings.chroma_url else "")
     count = store.memories.count()
-    content = f"{where}: {count} memories, {len(store.queries.read())} queries, {len(store.judgments.read())} judgments"
-    checks = [Check("store", "ok" if count else "warning", content, "" if count else "import something")]
+    checks = [
+        Check("store", "ok" if count else "warning", f"{where}: {count} memories", "" if count else "import something")
+    ]
+    checks.append(_labels(store))
     if deep:
         checks.append(_database(store))
     checks.append(_chunks(store))
@@ -415,6 +423,17 @@ def _store(settings: Settings, store: Store, answers: Callable[[], Answers], dee
         checks.append(Check(f"index {state.name}", status, f"{state.rows} rows, {note}", advice))
     checks += [] if away else _embedder_match(settings, store)
     return checks + source_checks(asked(), datetime.now(UTC))
+
+
+def _labels(store: Store) -> Check:
+    """Which database has the labels, what it has, and how the store goes with its team."""
+    try:
+        state, lines = store.team.state(), team_status(store)
+        judged = f"{len(store.queries.read())} queries, {len(store.judgments.read())} judgments"
+    except WorkbenchError as error:
+        advice = "start it, or check CEMS_WORKBENCH_TEAM; without that the labels are the store's own"
+        return Check("labels", "failed", str(error), advice)
+    return Check("labels", "warning" if lines else "ok", "; ".join([f"{judged}, {state.line}", *lines]))
 
 
 def source_checks(found: Sequence[SourceStatus], now: datetime) -> list[Check]:

@@ -190,7 +190,7 @@ def resources_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Resource
 
     Raises InputError where it is neither, StoreLockedError where another process holds it.
     """
-    with store_of(evidence, [settings.store], settings.chroma_url) as store:
+    with store_of(evidence, settings) as store:
         if store is None:
             raise InputError(
                 f"{evidence.path} cannot be scored: the store that it was gathered from is not at hand; name it with --store"

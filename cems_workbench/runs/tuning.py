@@ -17,7 +17,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,6 +53,7 @@ from cems_workbench.tuning.unlabelled import (
 )
 
 if TYPE_CHECKING:
+    from cems_workbench.settings import Settings
     from cems_workbench.store import Store
 
 DEFAULT_SPACE = (
@@ -412,19 +412,19 @@ def looks_at(data: TuningData, store: Store | None, who: str = "") -> HoldoutLoo
 
 
 @contextmanager
-def store_of(evidence: EvidenceSet, others: Sequence[Path], chroma_url: str | None = None) -> Iterator[Store | None]:
-    """The store that evidence is of, open: the one whose shelf it stands on, or one of the others; None where it is none of them.
+def store_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Store | None]:
+    """The store that evidence is of, open: the one whose shelf it stands on, or that of the settings; None where it is neither.
 
     Raises StoreLockedError when it may be one that another process holds.
     """
     from cems_workbench.store import Store
 
     folder = evidence.path.resolve().parent
-    places = [*([folder.parent] if folder.name == FOLDER else []), *others]
+    places = [*([folder.parent] if folder.name == FOLDER else []), settings.store]
     locked: StoreLockedError | None = None
     for place in dict.fromkeys(place.resolve() for place in places):
         try:
-            store = Store.open(place, create=False, chroma_url=chroma_url)
+            store = Store.open(place, create=False, chroma_url=settings.chroma_url, team=settings.team)
         except StoreLockedError as error:
             locked = locked or error
             continue

@@ -12,14 +12,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from cems_workbench.errors import InputError, StoreError
-from cems_workbench.store.database import Database
 from cems_workbench.store.rows import check_name, to_naive
-
-if TYPE_CHECKING:
-    import duckdb
+from cems_workbench.store.team.session import Session, TeamTables, persistent
 
 Kind = Literal["history", "experiment", "watched"]
 
@@ -48,8 +45,8 @@ class ConfigRecord:
 class Configs:
     """The configs kept in an open store; methods may be called from any thread."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, team: TeamTables) -> None:
+        self._team = team
 
     def add(
         self, name: str, config_yaml: str, *, author: str, why: str = "", base: str | None = None,
@@ -71,57 +68,61 @@ class Configs:
         """Keep what a config reached when it was measured once more."""
         return self._add("watched", name, config_yaml, None, "", datetime.now(UTC), _reason(note), card)
 
+    @persistent
     def _add(
         self, kind: Kind, name: str, config_yaml: str, base: str | None, author: str, when: datetime, why: str,
         card: Mapping[str, Any] | None,
     ) -> ConfigRecord:  # fmt: skip
         text = None if card is None else json.dumps(card, ensure_ascii=False)
-        with self._database.transaction() as cursor:
-            rows = cursor.execute(
+        with self._team.transaction() as session:
+            rows = session.rows(
                 f"INSERT INTO configs (kind, {_COLUMNS}) SELECT ?, coalesce(max(id), 0) + 1, ?, ?, ?, ?, ?, ?, ? "
                 f"FROM configs WHERE kind = ? RETURNING {_COLUMNS}",
                 [kind, name, config_yaml, base, author, to_naive(when), why, text, kind],
-            ).fetchall()
+            )
         return _record(rows[0])
 
+    @persistent
     def history(self) -> list[ConfigRecord]:
         """Every config of the history, the latest first."""
-        with self._database.reading() as cursor:
-            return _read(cursor, "history")
+        with self._team.reading() as session:
+            return _read(session, "history")
 
+    @persistent
     def experiments(self) -> list[ConfigRecord]:
         """Every experiment, the latest first."""
-        with self._database.reading() as cursor:
-            return _read(cursor, "experiment")
+        with self._team.reading() as session:
+            return _read(session, "experiment")
 
+    @persistent
     def watched(self) -> list[ConfigRecord]:
         """Every measurement of `watch`, the latest first."""
-        with self._database.reading() as cursor:
-            return _read(cursor, "watched")
+        with self._team.reading() as session:
+            return _read(session, "watched")
 
+    @persistent
     def get(self, config_id: int) -> ConfigRecord:
         """One config of the history. Raises StoreError when there is none of that id."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                f"SELECT {_COLUMNS} FROM configs WHERE kind = 'history' AND id = ?", [config_id]
-            ).fetchall()
+        with self._team.reading() as session:
+            rows = session.rows(f"SELECT {_COLUMNS} FROM configs WHERE kind = 'history' AND id = ?", [config_id])
         if not rows:
             raise StoreError(f"no config {config_id} in the history of the store")
         return _record(rows[0])
 
+    @persistent
     def reword(self, config_id: int, *, name: str | None = None, why: str | None = None) -> ConfigRecord:
         """Give a config of the history another name or reason; None leaves it as it is. Raises InputError and StoreError."""
         known = self.get(config_id)
         if name is not None:
             check_name(name)
         values = [known.name if name is None else name, known.why if why is None else _reason(why), config_id]
-        with self._database.transaction() as cursor:
-            cursor.execute("UPDATE configs SET name = ?, why = ? WHERE kind = 'history' AND id = ?", values)
+        with self._team.transaction() as session:
+            session.change("UPDATE configs SET name = ?, why = ? WHERE kind = 'history' AND id = ?", values)
         return self.get(config_id)
 
 
-def _read(cursor: duckdb.DuckDBPyConnection, kind: Kind) -> list[ConfigRecord]:
-    rows = cursor.execute(f"SELECT {_COLUMNS} FROM configs WHERE kind = ? ORDER BY id DESC", [kind]).fetchall()
+def _read(session: Session, kind: Kind) -> list[ConfigRecord]:
+    rows = session.rows(f"SELECT {_COLUMNS} FROM configs WHERE kind = ? ORDER BY saved_at DESC, id DESC", [kind])
     return [_record(row) for row in rows]
 
 

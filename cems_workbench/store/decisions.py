@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from cems_workbench.store import judgments
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import check_name, to_naive
+from cems_workbench.store.team.session import Row, TeamTables, persistent
 
 _COLUMNS = "qid, memory_id, grade, decided_by, note, decided_at"
 
@@ -30,9 +31,11 @@ class Decision:
 class Decisions:
     """The decisions of an open store; methods may be called from any thread."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, team: TeamTables) -> None:
         self._database = database
+        self._team = team
 
+    @persistent
     def decide(self, qid: str, memory_id: str, grade: int | None, decided_by: str, note: str | None = None) -> Decision:
         """Decide a conflict by name; None takes the decision back.
 
@@ -41,33 +44,36 @@ class Decisions:
         check_name(decided_by)
         decision = Decision(qid, memory_id, grade, decided_by, note, datetime.now(UTC))
         if grade is not None:
-            with self._database.reading() as cursor:
-                judgments.check_gradable(cursor, qid, memory_id, grade)
-        with self._database.transaction() as cursor:
-            cursor.execute(
+            judgments.check_gradable(self._database, self._team, qid, memory_id, grade)
+        with self._team.transaction() as session:
+            session.change(
                 f"INSERT INTO adjudications ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
                 [qid, memory_id, grade, decided_by, note, to_naive(decision.decided_at)],
             )
         return decision
 
+    @persistent
     def read(self) -> list[Decision]:
         """The decisions that count: the latest of each pair, but those that were taken back; by qid and memory."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                f"SELECT {_COLUMNS} FROM (FROM adjudications "
-                "QUALIFY row_number() OVER (PARTITION BY qid, memory_id ORDER BY id DESC) = 1) "
-                "WHERE grade IS NOT NULL ORDER BY qid, memory_id"
-            ).fetchall()
+        with self._team.reading() as session:
+            rows = session.rows(
+                f"SELECT {_COLUMNS} FROM (SELECT *, row_number() OVER "
+                "(PARTITION BY qid, memory_id ORDER BY decided_at DESC, id DESC) AS nth FROM adjudications) AS decisions "
+                "WHERE nth = 1 AND grade IS NOT NULL ORDER BY qid, memory_id"
+            )
         return [_decision(row) for row in rows]
 
+    @persistent
     def history(self, qid: str, memory_id: str) -> list[Decision]:
         """Every decision on one pair, oldest first."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                f"SELECT {_COLUMNS} FROM adjudications WHERE qid = ? AND memory_id = ? ORDER BY id", [qid, memory_id]
-            ).fetchall()
+        with self._team.reading() as session:
+            rows = session.rows(
+                f"SELECT {_COLUMNS} FROM adjudications WHERE qid = ? AND memory_id = ? ORDER BY decided_at, id",
+                [qid, memory_id],
+            )
         return [_decision(row) for row in rows]
 
 
-def _decision(row: tuple[str, str, int | None, str, str | None, datetime]) -> Decision:
-    return Decision(*row[:5], row[5].replace(tzinfo=UTC))
+def _decision(row: Row) -> Decision:
+    qid, memory_id, grade, decided_by, note, decided_at = row
+    return Decision(qid, memory_id, grade, decided_by, note, decided_at.replace(tzinfo=UTC))

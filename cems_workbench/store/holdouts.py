@@ -9,56 +9,60 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from cems_workbench.store.database import Database
 from cems_workbench.store.rows import to_naive
+from cems_workbench.store.team.session import TeamTables, persistent
 
 
 class Holdouts:
     """The counts of an open store; methods may be called from any thread."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, team: TeamTables) -> None:
+        self._team = team
 
+    @persistent
     def count(self, query_set: str, qids: Sequence[str]) -> int:
         """Looks at these queries of a set so far: those of the most looked at."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(_COUNT, [query_set, list(qids)]).fetchall()
+        with self._team.reading() as session:
+            rows = session.rows(_COUNT, [query_set, list(qids)])
         return int(rows[0][0])
 
+    @persistent
     def by_query(self, query_set: str, qids: Sequence[str]) -> dict[str, int]:
         """Looks at each of these queries of a set that was looked at."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT qid, looks FROM holdout_looks WHERE set_name = ? AND qid IN (SELECT unnest(?))",
+        with self._team.reading() as session:
+            rows = session.rows(
+                "SELECT qid, looks FROM holdout_looks WHERE set_name = ? AND qid IN (SELECT unnest(?::text[]))",
                 [query_set, list(qids)],
-            ).fetchall()
+            )
         return {str(qid): int(looks) for qid, looks in rows}
 
+    @persistent
     def lookers(self, query_set: str) -> dict[str, int]:
         """Who looked at sealed queries of a set, and how often, as far as it was said; most looks first."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
+        with self._team.reading() as session:
+            rows = session.rows(
                 "SELECT who, looks FROM holdout_lookers WHERE set_name = ? ORDER BY looks DESC, who", [query_set]
-            ).fetchall()
+            )
         return {str(who): int(looks) for who, looks in rows}
 
+    @persistent
     def look(self, query_set: str, qids: Sequence[str], who: str = "") -> int:
         """Count a look at these queries by somebody, and give the number of it. It is committed before anything can be shown."""
         now = to_naive(datetime.now(UTC))
-        with self._database.transaction() as cursor:
+        with self._team.transaction() as session:
             if who:
-                cursor.execute(
+                session.change(
                     "INSERT INTO holdout_lookers VALUES (?, ?, 1, ?) "
-                    "ON CONFLICT (set_name, who) DO UPDATE SET looks = looks + 1, last_at = excluded.last_at",
+                    "ON CONFLICT (set_name, who) DO UPDATE SET looks = holdout_lookers.looks + 1, last_at = excluded.last_at",
                     [query_set, who, now],
                 )
-            cursor.execute(
-                "INSERT INTO holdout_looks SELECT ?, unnest(list_distinct(?)), 1, ? "
-                "ON CONFLICT (set_name, qid) DO UPDATE SET looks = looks + 1, last_at = excluded.last_at",
-                [query_set, list(qids), now],
+            session.change(
+                "INSERT INTO holdout_looks SELECT ?, qid, 1, ? FROM (SELECT unnest(?::text[]) AS qid) AS seen "
+                "ON CONFLICT (set_name, qid) DO UPDATE SET looks = holdout_looks.looks + 1, last_at = excluded.last_at",
+                [query_set, now, list(dict.fromkeys(qids))],
             )
-            rows = cursor.execute(_COUNT, [query_set, list(qids)]).fetchall()
+            rows = session.rows(_COUNT, [query_set, list(qids)])
         return int(rows[0][0])
 
 
-_COUNT = "SELECT coalesce(max(looks), 0) FROM holdout_looks WHERE set_name = ? AND qid IN (SELECT unnest(?))"
+_COUNT = "SELECT coalesce(max(looks), 0) FROM holdout_looks WHERE set_name = ? AND qid IN (SELECT unnest(?::text[]))"

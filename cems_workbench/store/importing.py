@@ -1,18 +1,19 @@
 """Putting one parsed input into the store: what can be kept, in what order, inside one transaction, or several where it is large.
 
-The order is memories, their chunks, relations, queries, recorded answers, judgments, so that rows may refer to others of the same
-input. A row that names something unknown or repeats another row's key is reported and kept out; the rest goes in. Queries
-are put into a query set, for which the answers that come with them are kept; judgments have rules of their own (judgments.py).
+The order is memories, their chunks, relations, recorded answers, then queries and judgments, which a team shares, so that rows may refer
+to others of the same input. A row that names something unknown or repeats another row's key is reported and kept out; the rest goes in.
+Queries are put into a query set, for which the answers that come with them are kept; judgments have rules of their own (judgments.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from cems_workbench.errors import StoreError
 from cems_workbench.progress import Progress
 from cems_workbench.records import (
     WHOLE_STORE,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cems_workbench.store.database import Database
+    from cems_workbench.store.team.session import Session, TeamTables
 
 BATCH_ROWS = 10_000
 BATCH_CHARS = 64_000_000
@@ -68,6 +70,7 @@ class ImportReport:
 
 def import_input(
     database: Database,
+    team: TeamTables,
     parsed: ParsedInput,
     progress: Progress,
     when: datetime,
@@ -77,6 +80,7 @@ def import_input(
     """Write the rows of `parsed` in one transaction and report on them; all its good rows, or none when something is raised.
 
     Of more memories than make a batch each full one is committed by itself first, so that other processes wait for one at most; these stay.
+    Queries and judgments are written in the same transaction, or in one of their own after it where a team's database has them.
     Its queries go into `query_set`, by default one named after the input. Raises whatever `progress` raises (Cancelled).
     """
     problems: list[RowError] = []
@@ -93,23 +97,58 @@ def import_input(
                 bump_content_version(cursor)
         added, updated, done = added + counts.added, updated + counts.updated, done + len(batch)
     before, staged = RowCounts(added, updated, done - added - updated), memories.staging(last)
+    put = _Put(when, query_set or set_name(parsed.source), scale)
     with database.transaction() as cursor:
-        return _import_rest(cursor, parsed, rows, (staged, before), problems, progress, when, query_set, scale)
+        own = _import_own(cursor, parsed, rows, (staged, before), problems, progress, put.name)
+        session = team.beside(cursor)
+        if session is not None:
+            return _import_shared(session, own, put)
+
+    def share() -> ImportReport:
+        with team.transaction() as session:
+            return _import_shared(session, own, put)
+
+    if not (own.parsed.queries or own.parsed.judgments):
+        return own.report
+    try:
+        return team.persist(share)
+    except StoreError as error:
+        raise StoreError(f"{error}; memories are stored, queries and judgments are not: import it again") from None
 
 
-def _import_rest(
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """Where queries are put and when."""
+
+    when: datetime
+    name: str
+    scale: GradeScale | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What became of the rows that a store keeps for itself; `parsed` is the input as the store understands it.
+
+    `known` are those of the judged memories that the store has, `problems` the rows that were left out so far.
+    """
+
+    parsed: ParsedInput
+    known: set[str]
+    report: ImportReport
+    problems: tuple[RowError, ...]
+
+
+def _import_own(
     cursor: duckdb.DuckDBPyConnection,
     parsed: ParsedInput,
     rows: Sequence[Memory],
     left: tuple[pa.Table, RowCounts],
     problems: list[RowError],
     progress: Progress,
-    when: datetime,
-    query_set: str | None,
-    scale: GradeScale | None,
-) -> ImportReport:
-    """Write what is left: of the memories `rows` the table in `left`, which has the counts of the others too, and all other rows."""
-    parsed = queries.resolve_words(cursor, parsed)
+    name: str,
+) -> _Own:
+    """Write what is left of what the store keeps: of the memories `rows` the table in `left`, which has the counts of the others too,
+    chunks, relations and answers."""
     if parsed.memories:
         language.tell_once(cursor, map(indexed_text, parsed.memories))
     memory_counts, notes = _import_memories(cursor, rows, left, progress)
@@ -120,41 +159,58 @@ def _import_rest(
         version = bump_content_version(cursor)
     relation_counts = _import_relations(cursor, parsed, problems)
     parsed, answer_notes = recorded_answers.resolve(cursor, parsed, problems)
-    asked = _rows(_distinct(parsed, "queries", _qid, problems))
-    query_counts, answer_counts, changed = RowCounts(), RowCounts(), list[QuerySet]()
-    name = query_set or set_name(parsed.source)
-    if asked:
-        query_counts = queries.upsert(cursor, asked)
-        changed = _put_in_sets(cursor, parsed, asked, name, scale, when)
+    answer_counts = RowCounts()
     if parsed.answers:
         answer_counts = recorded_answers.put(cursor, name, Path(parsed.source).name, parsed.answers)
-    judgment_counts, judgment_notes = import_judgments(cursor, parsed, problems, when)
-    return ImportReport(
+    known = memories.known_ids(cursor, list({judgment.memory_id for judgment in parsed.judgments}))
+    report = ImportReport(
         source=parsed.source,
         format=parsed.format,
         memories=memory_counts,
         relations=relation_counts,
-        queries=query_counts,
-        judgments=judgment_counts,
         chunks=chunk_counts,
         answers=answer_counts,
-        errors=tuple(sorted((*parsed.errors, *problems), key=lambda error: (error.source, error.row))),
-        notes=(*parsed.notes, *notes, *answer_notes, *judgment_notes, *_contradicted(cursor, parsed)),
+        errors=_by_row(parsed.errors, problems),
+        notes=(*parsed.notes, *notes, *answer_notes),
         content_version=version,
+    )
+    return _Own(parsed, known, report, tuple(problems))
+
+
+def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
+    """Write the queries and judgments, which a team shares; the report of all."""
+    parsed, problems = queries.resolve_words(session, own.parsed), list(own.problems)
+    asked = _rows(_distinct(parsed, "queries", _qid, problems))
+    query_counts, changed = RowCounts(), list[QuerySet]()
+    if asked:
+        query_counts = queries.upsert(session, asked)
+        changed = _put_in_sets(session, parsed, asked, put)
+    judgment_counts, judgment_notes = import_judgments(session, parsed, own.known, problems, put.when)
+    return replace(
+        own.report,
+        queries=query_counts,
+        judgments=judgment_counts,
+        errors=_by_row(parsed.errors, problems),
+        notes=(*own.report.notes, *judgment_notes, *_contradicted(session, parsed)),
         query_sets=tuple(changed),
     )
 
 
-def _contradicted(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput) -> list[str]:
+def _by_row(*errors: Sequence[RowError]) -> tuple[RowError, ...]:
+    return tuple(sorted((each for some in errors for each in some), key=lambda error: (error.source, error.row)))
+
+
+def _contradicted(session: Session, parsed: ParsedInput) -> list[str]:
     """A line for each query of the input that was said to have no answer, and has a relevant memory: the judgment counts."""
     qids = {query.qid for query in parsed.queries} | {judgment.qid for judgment in parsed.judgments}
-    rows = cursor.execute(
-        "SELECT qid, j.memory_id, j.grade, j.judge FROM queries JOIN judgments AS j USING (qid) "
-        "WHERE qid IN (SELECT unnest($qids)) AND j.memory_id <> $whole AND (answerable = FALSE OR EXISTS "
-        "(FROM judgments AS s WHERE s.qid = j.qid AND s.memory_id = $whole AND s.grade = 0)) ORDER BY ALL",
-        {"qids": list(qids), "whole": WHOLE_STORE},
-    ).fetchall()
-    scales = query_sets.scales_of(cursor, [row[0] for row in rows])
+    rows = session.rows(
+        "SELECT q.qid, j.memory_id, j.grade, j.judge FROM queries AS q JOIN judgments AS j ON j.qid = q.qid "
+        f"WHERE q.qid IN (SELECT unnest(?::text[])) AND j.memory_id <> '{WHOLE_STORE}' AND (q.answerable = FALSE OR EXISTS "
+        f"(SELECT 1 FROM judgments AS s WHERE s.qid = j.qid AND s.memory_id = '{WHOLE_STORE}' AND s.grade = 0)) "
+        "ORDER BY q.qid, j.memory_id, j.grade, j.judge",
+        [list(qids)],
+    )
+    scales = query_sets.scales_of(session, [row[0] for row in rows])
     lines: dict[str, str] = {}
     for qid, memory_id, grade, judge in rows:
         if grade >= query_sets.relevant_from_among(scales.get(qid)):
@@ -172,18 +228,11 @@ def set_name(source: str) -> str:
     return f"{folder}-{stem}" if folder and stem.isdigit() else stem
 
 
-def _put_in_sets(
-    cursor: duckdb.DuckDBPyConnection,
-    parsed: ParsedInput,
-    asked: Sequence[Query],
-    name: str,
-    scale: GradeScale | None,
-    when: datetime,
-) -> list[QuerySet]:
+def _put_in_sets(session: Session, parsed: ParsedInput, asked: Sequence[Query], to: _Put) -> list[QuerySet]:
     """Put the queries into the set, and give other sets that share one of them its new words; returns what changed."""
-    before = {each.name: each.digest for each in query_sets.latest(cursor)}
-    put = query_sets.put(cursor, name, {Path(parsed.source).name: asked}, when, scale)
-    changed = (put, *query_sets.follow_queries(cursor, when))
+    before = {each.name: each.digest for each in query_sets.latest(session)}
+    put = query_sets.put(session, to.name, {Path(parsed.source).name: asked}, to.when, to.scale)
+    changed = (put, *query_sets.follow_queries(session, to.when))
     return [each for each in changed if before.get(each.name) != each.digest]
 
 

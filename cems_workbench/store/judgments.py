@@ -10,21 +10,19 @@ kept. What other judges of the same kind say here of a pair stays, and is told w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, ParsedInput, RowError
 from cems_workbench.store import label_events, memories, queries, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.label_events import Key
-from cems_workbench.store.rows import RowCounts, staged, to_aware, to_naive
-
-if TYPE_CHECKING:
-    import duckdb
+from cems_workbench.store.rows import RowCounts, to_aware, to_naive
+from cems_workbench.store.team.session import Session, TeamTables, persistent
 
 MAX_NOTES = 20
 """Notes of one sort that an import lists; of more it says how many."""
@@ -39,49 +37,70 @@ _DIFFERS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Strangers:
+    """Judgments of memories that a store never had, and how many memories those are."""
+
+    judgments: int
+    memories: int
+
+
 class Judgments:
     """The judgments of an open store; methods may be called from any thread. People's labels are given by `Labels`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, team: TeamTables) -> None:
         self._database = database
+        self._team = team
 
+    @persistent
     def read(self, qid: str | None = None, kind: str | None = None) -> list[Judgment]:
         """Judgments of live memories and of the whole store, of one query or of all, of kind "human" or "model" or both.
 
         They come by qid, memory, judge and kind.
         """
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                f"SELECT {', '.join(f'j.{name}' for name in FIELDS)} FROM judgments AS j "
-                "LEFT JOIN memories AS m ON m.id = j.memory_id AND m.deleted_at IS NULL "
-                f"WHERE (m.id IS NOT NULL OR j.memory_id = '{WHOLE_STORE}') "
-                "AND coalesce(j.qid = ?, TRUE) AND coalesce(j.kind = ?, TRUE) "
-                "ORDER BY j.qid, j.memory_id, j.judge, j.kind",
+        with self._team.reading() as session:
+            rows = session.rows(
+                f"SELECT {', '.join(FIELDS)} FROM judgments WHERE coalesce(qid = ?, TRUE) AND coalesce(kind = ?, TRUE) "
+                "ORDER BY qid, memory_id, judge, kind",
                 [qid, kind],
-            ).fetchall()
-        return [record(row) for row in rows]
+            )
+        live = memories.live(self._database, {row[1] for row in rows})
+        return [record(row) for row in rows if row[1] in live or row[1] == WHOLE_STORE]
 
+    @persistent
     def count_queries(self, kind: str) -> int:
         """How many queries have a judgment of this kind of a live memory."""
-        with self._database.reading() as cursor:
-            counted = cursor.execute(
-                "SELECT count(DISTINCT j.qid) FROM judgments AS j "
-                "JOIN memories AS m ON m.id = j.memory_id AND m.deleted_at IS NULL WHERE j.kind = ?",
-                [kind],
-            ).fetchall()
-        return int(counted[0][0])
+        with self._team.reading() as session:
+            rows = session.rows("SELECT DISTINCT qid, memory_id FROM judgments WHERE kind = ?", [kind])
+        live = memories.live(self._database, {memory_id for _, memory_id in rows})
+        return len({qid for qid, memory_id in rows if memory_id in live})
 
+    @persistent
+    def strangers(self) -> Strangers:
+        """The judgments of memories that this store never had: those of a team whose members have other memories."""
+        with self._team.reading() as session:
+            counts: dict[str, int] = dict(
+                session.rows(
+                    f"SELECT memory_id, count(*) FROM judgments WHERE memory_id <> '{WHOLE_STORE}' GROUP BY memory_id"
+                )
+            )
+        with self._database.reading() as cursor:
+            unknown = counts.keys() - memories.known_ids(cursor, list(counts))
+        return Strangers(sum(counts[memory_id] for memory_id in unknown), len(unknown))
+
+    @persistent
     def of_memory(self, memory_id: str) -> list[tuple[Judgment, str]]:
         """The judgments of one memory, each with the words of its query, highest grade first, ties by qid and judge."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
+        with self._team.reading() as session:
+            rows = session.rows(
                 f"SELECT {', '.join(f'j.{name}' for name in FIELDS)}, q.query "
                 "FROM judgments AS j JOIN queries AS q USING (qid) "
                 "WHERE j.memory_id = ? ORDER BY j.grade DESC, j.qid, j.judge",
                 [memory_id],
-            ).fetchall()
+            )
         return [(record(row), row[-1]) for row in rows]
 
+    @persistent
     def record(self, judgments: Sequence[Judgment], source: str) -> RowCounts:
         """Keep many judgments of a model at once, in place of what the same models said before.
 
@@ -91,19 +110,20 @@ class Judgments:
             raise InputError("only judgments of a model are recorded in bulk")
         if not judgments:
             return RowCounts()
-        with self._database.transaction() as cursor:
-            return upsert(cursor, judgments, source, datetime.now(UTC))[0]
+        with self._team.transaction() as session:
+            return upsert(session, judgments, source, datetime.now(UTC))[0]
 
+    @persistent
     def remove(self, qid: str, memory_id: str, judge: str = "human", kind: str = "human") -> bool:
         """Take back one judgment; False when there was none. What it was stays in the judge's history."""
         removed: Key = (qid, memory_id, judge, kind)
-        with self._database.transaction() as cursor:
-            before = label_events.present(cursor, removed)
+        with self._team.transaction() as session:
+            before = label_events.present(session, removed)
             if before is None:
                 return False
-            delete(cursor, removed)
+            delete(session, removed)
             when = datetime.now(UTC)
-            label_events.append(cursor, removed, "remove", when, grade=None, source=WORKBENCH, before=before)
+            label_events.append(session, removed, "remove", when, grade=None, source=WORKBENCH, before=before)
         return True
 
 
@@ -117,17 +137,20 @@ def record(row: Sequence[Any]) -> Judgment:
     return Judgment(row[0], row[1], row[2], row[3], row[4], to_aware(row[5]), row[6])
 
 
-def check_gradable(cursor: duckdb.DuckDBPyConnection, qid: str, memory_id: str, grade: int) -> None:
+def check_gradable(database: Database, team: TeamTables, qid: str, memory_id: str, grade: int) -> None:
     """Raise InputError unless query and memory are there and the grade is on a scale of the query's."""
-    if not queries.known_qids(cursor, [qid]):
+    with team.reading() as session:
+        known, scales = queries.known_qids(session, [qid]), query_sets.scales_of(session, [qid])
+    if not known:
         raise InputError(f"no query {qid!r} in the store")
     if memory_id == WHOLE_STORE:
         if grade not in (0, 1):
             raise InputError(f"whether anything answers {qid!r} is 0 or 1, found {grade}")
         return
-    if not memories.known_ids(cursor, [memory_id]):
-        raise InputError(f"no memory {memory_id!r} in the store")
-    reason = off_scale(grade, query_sets.scales_of(cursor, [qid]).get(qid, {}))
+    with database.reading() as cursor:
+        if not memories.known_ids(cursor, [memory_id]):
+            raise InputError(f"no memory {memory_id!r} in the store")
+    reason = off_scale(grade, scales.get(qid, {}))
     if reason:
         raise InputError(reason)
 
@@ -140,32 +163,30 @@ def off_scale(grade: int, scales: Mapping[str, GradeScale]) -> str | None:
     return f"grade {grade} is not on the scale of query set {name}, which has {scale}"
 
 
-def upsert(
-    cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment], source: str, when: datetime
-) -> tuple[RowCounts, list[str]]:
+def upsert(session: Session, judgments: Sequence[Judgment], source: str, when: datetime) -> tuple[RowCounts, list[str]]:
     """Insert judgments, replace those with another grade; the keys of `judgments` must be distinct.
 
     Returns the counts and a note for each replaced grade (the first MAX_NOTES, then how many more).
     """
-    with staged(cursor, "staged_judgments", _staging(judgments)):
-        replaced = cursor.execute(
+    with session.staged("staged_judgments", _staging(judgments)):
+        replaced = session.rows(
             "SELECT j.qid, j.memory_id, j.grade, j.judge, j.kind, j.judged_at, j.note, j.source, j.shown, s.grade "
             f"FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} WHERE {_DIFFERS} "
             "ORDER BY j.qid, j.memory_id, j.judge, j.kind"
-        ).fetchall()
+        )
         for row in replaced:
-            _record_replacement(cursor, row, source, when)
-        cursor.execute(
+            _record_replacement(session, row, source, when)
+        session.change(
             "UPDATE judgments AS j SET grade = s.grade, judged_at = coalesce(s.judged_at, j.judged_at), "
             f"note = coalesce(s.note, j.note), source = ? FROM staged_judgments AS s WHERE {_SAME} AND {_DIFFERS}",
             [source],
         )
-        added = cursor.execute(
+        added = session.change(
             "INSERT INTO judgments (qid, memory_id, grade, judge, kind, judged_at, note, source) "
             "SELECT qid, memory_id, grade, judge, kind, judged_at, note, ? FROM staged_judgments AS s "
-            f"WHERE NOT EXISTS (FROM judgments AS j WHERE {_SAME})",
+            f"WHERE NOT EXISTS (SELECT 1 FROM judgments AS j WHERE {_SAME})",
             [source],
-        ).fetchall()[0][0]
+        )
     counts = RowCounts(added, len(replaced), len(judgments) - added - len(replaced))
     return counts, _notes([(*row[:2], row[3], row[7], row[2], row[9]) for row in replaced if row[2] != row[9]])
 
@@ -180,11 +201,11 @@ def _staging(judgments: Sequence[Judgment]) -> Any:
     return pa.table({name: pa.array(values, kinds.get(name, text)) for name, values in columns.items()})
 
 
-def _record_replacement(cursor: duckdb.DuckDBPyConnection, row: tuple[Any, ...], source: str, when: datetime) -> None:
+def _record_replacement(session: Session, row: tuple[Any, ...], source: str, when: datetime) -> None:
     """Keep what an import is about to replace."""
     before = label_events.state(row[2], row[6], row[5], row[7], row[8])
     replaced: Key = (row[0], row[1], row[3], row[4])
-    label_events.append(cursor, replaced, "import", when, grade=row[9], source=source, before=before)
+    label_events.append(session, replaced, "import", when, grade=row[9], source=source, before=before)
 
 
 def _notes(conflicts: Sequence[tuple[str, str, str, str, int, int]]) -> list[str]:
@@ -197,9 +218,9 @@ def _notes(conflicts: Sequence[tuple[str, str, str, str, int, int]]) -> list[str
     return notes
 
 
-def delete(cursor: duckdb.DuckDBPyConnection, key: Key) -> None:
+def delete(session: Session, key: Key) -> None:
     """Take one judgment away; what it was is for the caller to keep."""
-    cursor.execute("DELETE FROM judgments WHERE qid = ? AND memory_id = ? AND judge = ? AND kind = ?", list(key))
+    session.change("DELETE FROM judgments WHERE qid = ? AND memory_id = ? AND judge = ? AND kind = ?", list(key))
 
 
 @dataclass
@@ -221,39 +242,41 @@ class _Import:
 
 
 def import_judgments(
-    cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError], when: datetime
+    session: Session, parsed: ParsedInput, known: Collection[str], problems: list[RowError], when: datetime
 ) -> tuple[RowCounts, list[str]]:
-    """Import the judgments of `parsed`, adding what is left out to `problems`; returns the counts and the notes."""
+    """Import the judgments of `parsed`, adding what is left out to `problems`; returns the counts and the notes.
+
+    `known` are those of the judged memories that the store has.
+    """
     numbers = parsed.extra.get("rows", {}).get("judgments") or range(1, len(parsed.judgments) + 1)
     rows = list(zip(numbers, parsed.judgments, strict=True))
     if not rows:
         return RowCounts(), []
     place = parsed.extra.get("sources", {}).get("judgments", parsed.source)
     state = _Import(place, parsed.extra.get("fields", {}), problems)
-    for number, judgment in _possible(cursor, rows, state):
+    for number, judgment in _possible(session, rows, known, state):
         _take(state, number, judgment)
-    wanted, unchanged = _not_given_here(cursor, state)
+    wanted, unchanged = _not_given_here(session, state)
     if not wanted and not unchanged:
         return RowCounts(), capped(state.repeated, "more rows repeat earlier ones")
-    differing = capped(_differing(cursor, state, wanted), "more grades differ from those of other judges")
+    differing = capped(_differing(session, state, wanted), "more grades differ from those of other judges")
     source = Path(parsed.source).name
-    counts, replaced = upsert(cursor, wanted, source, when) if wanted else (RowCounts(), list[str]())
+    counts, replaced = upsert(session, wanted, source, when) if wanted else (RowCounts(), list[str]())
     notes = [*capped(state.repeated, "more rows repeat earlier ones"), *differing, *replaced]
     return RowCounts(counts.added, counts.updated, counts.unchanged + unchanged), notes
 
 
-def _possible(cursor: duckdb.DuckDBPyConnection, rows: Numbered, state: _Import) -> Numbered:
+def _possible(session: Session, rows: Numbered, known: Collection[str], state: _Import) -> Numbered:
     """The rows whose query and memory the store has and whose grade is on a scale of the query's."""
-    known_memories = memories.known_ids(cursor, list({row.memory_id for _, row in rows}))
     asked = list({row.qid for _, row in rows})
-    qids, scales = queries.known_qids(cursor, asked), query_sets.scales_of(cursor, asked)
+    qids, scales = queries.known_qids(session, asked), query_sets.scales_of(session, asked)
     good: list[tuple[int, Judgment]] = []
     for number, judgment in rows:
         if judgment.qid not in qids:
             state.report(number, judgment, "qid", f"no query {judgment.qid!r} in the store; import it first")
         elif judgment.memory_id == WHOLE_STORE:
             good.append((number, judgment))
-        elif judgment.memory_id not in known_memories:
+        elif judgment.memory_id not in known:
             reason = f"no memory {judgment.memory_id!r} in the store; import it first"
             state.report(number, judgment, "memory_id", reason)
         elif (problem := off_scale(judgment.grade, scales.get(judgment.qid, {}))) is not None:
@@ -277,9 +300,9 @@ def _take(state: _Import, number: int, judgment: Judgment) -> None:
         state.repeated.append(f"row {number} repeats row {before}{more}")
 
 
-def _not_given_here(cursor: duckdb.DuckDBPyConnection, state: _Import) -> tuple[list[Judgment], int]:
+def _not_given_here(session: Session, state: _Import) -> tuple[list[Judgment], int]:
     """The judgments to write, and how many were given here just so; those that contradict a label given here are reported."""
-    given = _given_here(cursor, [judgment for _, judgment in state.first.values()])
+    given = _given_here(session, [judgment for _, judgment in state.first.values()])
     wanted, same = [], 0
     for key, (number, judgment) in state.first.items():
         if key not in given:
@@ -292,11 +315,11 @@ def _not_given_here(cursor: duckdb.DuckDBPyConnection, state: _Import) -> tuple[
     return wanted, same
 
 
-def _differing(cursor: duckdb.DuckDBPyConnection, state: _Import, wanted: Sequence[Judgment]) -> list[str]:
+def _differing(session: Session, state: _Import, wanted: Sequence[Judgment]) -> list[str]:
     """A line for each grade that somebody of the same kind, whose label the file does not change, contradicts in the store."""
     changing = {key_of(judgment) for judgment in wanted}
     lines = []
-    others = _of_others(cursor, [judgment for _, judgment in state.first.values()])
+    others = _of_others(session, [judgment for _, judgment in state.first.values()])
     for key, (number, judgment) in state.first.items():
         said = [(judge, grade) for judge, grade in others.get(key, ()) if (*key[:2], judge, key[3]) not in changing]
         if said:
@@ -319,25 +342,25 @@ def capped(lines: list[str], rest: str) -> list[str]:
     return lines if len(lines) <= MAX_NOTES else [*lines[:MAX_NOTES], f"{len(lines) - MAX_NOTES} {rest}"]
 
 
-def _given_here(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment]) -> dict[Key, int]:
+def _given_here(session: Session, judgments: Sequence[Judgment]) -> dict[Key, int]:
     """The grades of those of `judgments` that were given in the workbench, whatever grade they have here."""
-    with staged(cursor, "staged_judgments", _staging(judgments)):
-        rows = cursor.execute(
+    with session.staged("staged_judgments", _staging(judgments)):
+        rows = session.rows(
             f"SELECT j.qid, j.memory_id, j.judge, j.kind, j.grade FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} "
             "WHERE j.source = ?",
             [WORKBENCH],
-        ).fetchall()
+        )
     return {(qid, memory_id, judge, kind): grade for qid, memory_id, judge, kind, grade in rows}
 
 
-def _of_others(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment]) -> dict[Key, list[tuple[str, int]]]:
+def _of_others(session: Session, judgments: Sequence[Judgment]) -> dict[Key, list[tuple[str, int]]]:
     """(judge, grade) of the others of the same kind who graded a pair of `judgments` differently, by that judgment's key."""
-    with staged(cursor, "staged_judgments", _staging(judgments)):
-        rows = cursor.execute(
+    with session.staged("staged_judgments", _staging(judgments)):
+        rows = session.rows(
             "SELECT s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade FROM staged_judgments AS s JOIN judgments AS j "
             "ON j.qid = s.qid AND j.memory_id = s.memory_id AND j.kind = s.kind AND j.judge <> s.judge "
-            "WHERE j.grade <> s.grade ORDER BY ALL"
-        ).fetchall()
+            "WHERE j.grade <> s.grade ORDER BY s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade"
+        )
     grades: dict[Key, list[tuple[str, int]]] = {}
     for qid, memory_id, judge, kind, other, grade in rows:
         grades.setdefault((qid, memory_id, judge, kind), []).append((other, grade))

@@ -11,13 +11,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cems_workbench.records import WHOLE_STORE
 from cems_workbench.store.rows import to_aware, to_naive
-
-if TYPE_CHECKING:
-    import duckdb
+from cems_workbench.store.team.session import Session
 
 Key = tuple[str, str, str, str]
 """What a judgment is one of: query, memory, judge and kind of judge."""
@@ -25,8 +23,10 @@ State = dict[str, Any]
 """A judgment without its key, as JSON values: grade, note, judged_at, source, shown."""
 _COLUMNS = "id, qid, memory_id, judge, kind, action, grade, note, source, before, undoes, recorded_at"
 JUDGE_WRONG = "judge wrong"
+_IN_TIME = "recorded_at, id"
+"""The order of events: not by id alone, because a store that comes to a team later brings older ones."""
 _BY_HAND = "'label', 'skip', 'unclear'"
-_NOT_UNDONE = "NOT EXISTS (FROM label_events AS u WHERE u.undoes = e.id)"
+_NOT_UNDONE = "NOT EXISTS (SELECT 1 FROM label_events AS u WHERE u.undoes = e.id)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +59,18 @@ def state(grade: int, note: str | None, judged_at: datetime | None, source: str,
     return {"grade": grade, "note": note, "judged_at": moment, "source": source, "shown": shown}
 
 
-def present(cursor: duckdb.DuckDBPyConnection, key: Key) -> State | None:
+def present(session: Session, key: Key) -> State | None:
     """The state of the judgment of (qid, memory_id, judge, kind), None when there is none."""
-    rows = cursor.execute(
+    rows = session.rows(
         "SELECT grade, note, judged_at, source, shown FROM judgments "
         "WHERE qid = ? AND memory_id = ? AND judge = ? AND kind = ?",
         list(key),
-    ).fetchall()
+    )
     return state(*rows[0]) if rows else None
 
 
 def append(
-    cursor: duckdb.DuckDBPyConnection,
+    session: Session,
     key: Key,
     action: str,
     when: datetime,
@@ -83,55 +83,53 @@ def append(
     undoes: int | None = None,
 ) -> int:
     """Add an event and return its id; ids grow."""
-    rows = cursor.execute(
+    rows = session.rows(
         "INSERT INTO label_events (qid, memory_id, judge, kind, action, grade, note, source, shown, before, undoes, recorded_at) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
         [*key, action, grade, note, source, _json(shown), _json(before), undoes, to_naive(when)],
-    ).fetchall()
+    )
     return int(rows[0][0])
 
 
-def get(cursor: duckdb.DuckDBPyConnection, number: int) -> LabelEvent:
+def get(session: Session, number: int) -> LabelEvent:
     """The event of an id that is there."""
-    return _event(cursor.execute(f"SELECT {_COLUMNS} FROM label_events WHERE id = ?", [number]).fetchall()[0])
+    return _event(session.rows(f"SELECT {_COLUMNS} FROM label_events WHERE id = ?", [number])[0])
 
 
-def history(
-    cursor: duckdb.DuckDBPyConnection, judge: str, qid: str | None = None, memory_id: str | None = None
-) -> list[LabelEvent]:
+def history(session: Session, judge: str, qid: str | None = None, memory_id: str | None = None) -> list[LabelEvent]:
     """What was done to the judgments of one judge, of one query or memory or all, oldest first."""
-    rows = cursor.execute(
+    rows = session.rows(
         f"SELECT {_COLUMNS} FROM label_events WHERE judge = ? AND coalesce(qid = ?, TRUE) AND coalesce(memory_id = ?, TRUE) "
-        "ORDER BY id",
+        f"ORDER BY {_IN_TIME}",
         [judge, qid, memory_id],
-    ).fetchall()
+    )
     return [_event(row) for row in rows]
 
 
-def last_undoable(cursor: duckdb.DuckDBPyConnection, judge: str, kind: str) -> LabelEvent | None:
+def last_undoable(session: Session, judge: str, kind: str) -> LabelEvent | None:
     """The latest label, skip or "unclear" of this judge that was not undone yet."""
-    rows = cursor.execute(
+    rows = session.rows(
         f"SELECT {_COLUMNS} FROM label_events AS e WHERE judge = ? AND kind = ? AND action IN ({_BY_HAND}) "
-        f"AND {_NOT_UNDONE} ORDER BY id DESC LIMIT 1",
+        f"AND {_NOT_UNDONE} ORDER BY recorded_at DESC, id DESC LIMIT 1",
         [judge, kind],
-    ).fetchall()
+    )
     return _event(rows[0]) if rows else None
 
 
-def marks(cursor: duckdb.DuckDBPyConnection) -> list[LabelEvent]:
+def marks(session: Session) -> list[LabelEvent]:
     """The skips, the queries called unclear and those that nothing answers, not undone, oldest first."""
-    rows = cursor.execute(
+    rows = session.rows(
         f"SELECT {_COLUMNS} FROM label_events AS e WHERE (action IN ('skip', 'unclear') OR (action = 'label' AND "
-        f"memory_id = '{WHOLE_STORE}' AND grade = 0)) AND {_NOT_UNDONE} ORDER BY id"
-    ).fetchall()
+        f"memory_id = '{WHOLE_STORE}' AND grade = 0)) AND {_NOT_UNDONE} ORDER BY {_IN_TIME}"
+    )
     return [_event(row) for row in rows]
 
 
-def judged_wrong(cursor: duckdb.DuckDBPyConnection) -> list[LabelEvent]:
+def judged_wrong(session: Session) -> list[LabelEvent]:
     """The pairs a person called the model judge wrong on, not taken back, oldest first; the note names the model."""
-    rows = cursor.execute(
-        f"SELECT {_COLUMNS} FROM label_events AS e WHERE action = '{JUDGE_WRONG}' AND {_NOT_UNDONE} ORDER BY id"
-    ).fetchall()
+    rows = session.rows(
+        f"SELECT {_COLUMNS} FROM label_events AS e WHERE action = '{JUDGE_WRONG}' AND {_NOT_UNDONE} ORDER BY {_IN_TIME}"
+    )
     return [_event(row) for row in rows]
 
 

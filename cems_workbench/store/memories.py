@@ -10,7 +10,7 @@ The functions work on a cursor, for those who have a transaction of their own; `
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -111,8 +111,7 @@ class Memories:
 
     def known(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that are live memories."""
-        with self._database.reading() as cursor:
-            return live_ids(cursor, ids)
+        return live(self._database, list(ids))
 
     def ids(self) -> list[str]:
         """Ids of the live memories, in order."""
@@ -307,6 +306,14 @@ def known_ids(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> set[str]
     """Those of `ids` that have a row, deleted ones included."""
     rows = cursor.execute("SELECT id FROM memories WHERE id IN (SELECT unnest(?))", [list(ids)]).fetchall()
     return {row[0] for row in rows}
+
+
+def live(database: Database, ids: Collection[str]) -> set[str]:
+    """Those of `ids` that are live memories of a store."""
+    if not ids:
+        return set()
+    with database.reading() as cursor:
+        return live_ids(cursor, ids)
 
 
 def deleted_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
-from cems_workbench.store.database import Database
-from cems_workbench.store.rows import RowCounts, staged, to_aware, to_naive
-
-if TYPE_CHECKING:
-    import duckdb
+from cems_workbench.store.rows import RowCounts, to_aware, to_naive
+from cems_workbench.store.team.session import Session, TeamTables, persistent
 
 
 class Queries:
     """The queries of an open store, whatever sets they are in; methods may be called from any thread."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, team: TeamTables) -> None:
+        self._team = team
 
+    @persistent
     def read(self) -> list[Query]:
         """All queries, by qid, in their present words."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT qid, query, project, as_of, type, answerable FROM queries ORDER BY qid"
-            ).fetchall()
+        with self._team.reading() as session:
+            rows = session.rows("SELECT qid, query, project, as_of, type, answerable FROM queries ORDER BY qid")
         return [_query(row) for row in rows]
 
+    @persistent
     def with_words(self, words: str) -> list[Query]:
         """The queries of exactly these words, by qid; several may ask the same of different projects or moments."""
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
+        with self._team.reading() as session:
+            rows = session.rows(
                 "SELECT qid, query, project, as_of, type, answerable FROM queries WHERE query = ? ORDER BY qid", [words]
-            ).fetchall()
+            )
         return [_query(row) for row in rows]
 
 
@@ -41,7 +38,7 @@ def _query(row: Sequence[Any]) -> Query:
     return Query(row[0], row[1], row[2], to_aware(row[3]), row[4], row[5])
 
 
-def upsert(cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query]) -> RowCounts:
+def upsert(session: Session, queries: Sequence[Query]) -> RowCounts:
     """Insert queries and update those that differ; qids must be distinct in `queries`."""
     import pyarrow as pa
 
@@ -56,25 +53,25 @@ def upsert(cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query]) -> RowCo
         }
     )
     fields = ("query", "project", "as_of", "type", "answerable")
-    with staged(cursor, "staged_queries", table):
-        updated = cursor.execute(
+    with session.staged("staged_queries", table):
+        updated = session.change(
             f"UPDATE queries AS q SET {', '.join(f'{name} = s.{name}' for name in fields)} FROM staged_queries AS s "
             f"WHERE q.qid = s.qid AND ({' OR '.join(f'q.{name} IS DISTINCT FROM s.{name}' for name in fields)})"
-        ).fetchall()[0][0]
-        added = cursor.execute(
+        )
+        added = session.change(
             f"INSERT INTO queries (qid, {', '.join(fields)}) SELECT qid, {', '.join(fields)} FROM staged_queries "
             "WHERE qid NOT IN (SELECT qid FROM queries)"
-        ).fetchall()[0][0]
+        )
     return RowCounts(added, updated, len(queries) - added - updated)
 
 
-def known_qids(cursor: duckdb.DuckDBPyConnection, qids: Sequence[str]) -> set[str]:
+def known_qids(session: Session, qids: Sequence[str]) -> set[str]:
     """Those of `qids` that are in the store."""
-    rows = cursor.execute("SELECT qid FROM queries WHERE qid IN (SELECT unnest(?))", [list(qids)]).fetchall()
+    rows = session.rows("SELECT qid FROM queries WHERE qid IN (SELECT unnest(?::text[]))", [list(qids)])
     return {row[0] for row in rows}
 
 
-def resolve_words(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput) -> ParsedInput:
+def resolve_words(session: Session, parsed: ParsedInput) -> ParsedInput:
     """An input that names its queries by their words with the store's qids, without the queries the store has.
 
     Exactly one query with these words: it is the one, whatever its id. None: the input's query is new. Several: nobody can tell,
@@ -84,9 +81,9 @@ def resolve_words(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput) -> Par
         return parsed
     qids_of: dict[str, list[str]] = {}
     words = list({query.query for query in parsed.queries})
-    for text, qid in cursor.execute(
-        "SELECT query, qid FROM queries WHERE query IN (SELECT unnest(?)) ORDER BY qid", [words]
-    ).fetchall():
+    for text, qid in session.rows(
+        "SELECT query, qid FROM queries WHERE query IN (SELECT unnest(?::text[])) ORDER BY qid", [words]
+    ):
         qids_of.setdefault(text, []).append(qid)
     meant = {query.qid: qids_of.get(query.query, []) for query in parsed.queries}
     numbers = parsed.extra.get("rows", {})

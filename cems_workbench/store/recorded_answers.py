@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.records import ParsedInput, RecordedAnswer, Returned, RowError
-from cems_workbench.store import memories
+from cems_workbench.records import ParsedInput, Query, RecordedAnswer, Returned, RowError
+from cems_workbench.store import memories, query_sets
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import RowCounts, staged, to_aware
+from cems_workbench.store.rows import RowCounts, staged
+from cems_workbench.store.team.session import TeamTables
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,25 +26,39 @@ MOST_NAMED = 3
 class RecordedAnswers:
     """The recorded answers of an open store; methods may be called from any thread."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, team: TeamTables) -> None:
         self._database = database
+        self._team = team
 
     def sets(self) -> dict[str, int]:
         """The query sets that have recorded answers, by name, each with how many of its queries have one."""
         with self._database.reading() as cursor:
-            rows = cursor.execute(f"SELECT m.set_name, count(*) FROM {_MEMBERS} GROUP BY ALL ORDER BY ALL").fetchall()
-        return dict(rows)
+            rows = cursor.execute(
+                "SELECT set_name, list(qid) FROM recorded_answers GROUP BY ALL ORDER BY ALL"
+            ).fetchall()
+        counted = {name: len(self._asked(name).keys() & set(qids)) for name, qids in rows}
+        return {name: count for name, count in counted.items() if count}
 
     def read(self, name: str) -> list[RecordedAnswer]:
         """The answers to the queries of a set as it is now, the failing ones first: those that returned nothing, then by their best score,
         the lowest first, then those without scores; equal ones by qid. Empty for a set without any."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
-                f"SELECT a.row, m.qid, m.query, m.project, m.as_of, a.results FROM {_MEMBERS} WHERE m.set_name = ? "
-                "ORDER BY len(a.results) > 0, list_max(list_transform(a.results, lambda r: r.score)) NULLS LAST, m.qid",
+                "SELECT row, qid, results FROM recorded_answers WHERE set_name = ? "
+                "ORDER BY len(results) > 0, list_max(list_transform(results, lambda r: r.score)) NULLS LAST, qid",
                 [name],
             ).fetchall()
-        return [_answer(row) for row in rows]
+        asked = self._asked(name) if rows else {}
+        return [_answer(number, asked[qid], results) for number, qid, results in rows if qid in asked]
+
+    def _asked(self, name: str) -> dict[str, Query]:
+        """The queries of a set as it is now, by qid."""
+
+        def read() -> dict[str, Query]:
+            with self._team.reading() as session:
+                return {query.qid: query for query, _ in query_sets.members(session, name)}
+
+        return self._team.persist(read)
 
     def resolved(self, answers: Sequence[RecordedAnswer], id_length: int | None = None) -> list[RecordedAnswer]:
         """The answers with the store's ids where one memory alone is meant. `id_length`: to how many characters theirs are cut."""
@@ -52,18 +67,11 @@ class RecordedAnswers:
         return [_resolved(answer, known) for answer in answers]
 
 
-_MEMBERS = (
-    "recorded_answers AS a JOIN query_set_members AS m ON m.set_name = a.set_name AND m.qid = a.qid "
-    "AND m.version = (SELECT max(version) FROM query_sets AS s WHERE s.name = m.set_name)"
-)
-
-
-def _answer(row: Sequence[Any]) -> RecordedAnswer:
-    number, qid, query, project, asked_at, results = row
+def _answer(number: int, asked: Query, results: Sequence[Mapping[str, Any]]) -> RecordedAnswer:
     returned = tuple(
         Returned(rank, one["memory_id"], one["score"], one["content"]) for rank, one in enumerate(results, 1)
     )
-    return RecordedAnswer(number, qid, query, project, returned, asked_at=to_aware(asked_at))
+    return RecordedAnswer(number, asked.qid, asked.query, asked.project, returned, asked_at=asked.as_of)
 
 
 def meant(

@@ -1,8 +1,8 @@
 """The store as the rest of the workbench sees it: one directory, one object.
 
 DuckDB is the source of truth; each aggregate (memories, queries, judgments, labels, configs …) is an attribute that owns its tables
-and its methods. The indexes are derived, and can be rebuilt. Methods may be called from any thread; each works on one committed
-state.
+and its methods. What a team shares may stand in a PostgreSQL instead (`team`). The indexes are derived, and can be rebuilt. Methods may
+be called from any thread; each works on one committed state.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from cems_workbench.errors import StoreError
+from cems_workbench.errors import InputError, StoreError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import GradeScale, ParsedInput
 from cems_workbench.store.caches import ReplyCache, ScoreCache
@@ -35,14 +35,19 @@ from cems_workbench.store.recorded_answers import RecordedAnswers
 from cems_workbench.store.relations import Relations
 from cems_workbench.store.search.indexes import DerivedIndexes
 from cems_workbench.store.sources import Sources
+from cems_workbench.store.team.embedded import EmbeddedTables
+from cems_workbench.store.team.postgres import FORM, VARIABLE, PostgresTables
+from cems_workbench.store.team.push import PushReport, not_there, push
+from cems_workbench.store.team.session import TeamTables
 
 
 class Store:
     """An open store; a context manager. Open it with `Store.open`."""
 
-    def __init__(self, path: Path, database: Database, chroma_url: str | None) -> None:
+    def __init__(self, path: Path, database: Database, team: TeamTables, chroma_url: str | None) -> None:
         self.path = path
         self._database = database
+        self.team = team
         with database.reading() as cursor:
             self.identity = read_meta(cursor, STORE_ID) or ""
         self.memories = Memories(database)
@@ -50,15 +55,15 @@ class Store:
         self.language = Language(database)
         self.relations = Relations(database)
         self.sources = Sources(database, self.memories.hidden)
-        self.queries = Queries(database)
-        self.query_sets = QuerySets(database)
-        self.recorded_answers = RecordedAnswers(database)
-        self.judgments = Judgments(database)
-        self.labels = Labels(database)
-        self.decisions = Decisions(database)
-        self.queues = Queues(database)
-        self.configs = Configs(database)
-        self.holdouts = Holdouts(database)
+        self.queries = Queries(team)
+        self.query_sets = QuerySets(team)
+        self.recorded_answers = RecordedAnswers(database, team)
+        self.judgments = Judgments(database, team)
+        self.labels = Labels(database, team)
+        self.decisions = Decisions(database, team)
+        self.queues = Queues(database, team)
+        self.configs = Configs(team)
+        self.holdouts = Holdouts(team)
         self.links = Links(database)
         self.corrections = Corrections(database)
         self.scores = ScoreCache(database)
@@ -66,15 +71,18 @@ class Store:
         self.indexes = DerivedIndexes(path, database, self.identity, chroma_url, self.memories.hidden)
 
     @classmethod
-    def open(cls, path: Path, *, create: bool = True, chroma_url: str | None = None) -> Store:
+    def open(cls, path: Path, *, create: bool = True, chroma_url: str | None = None, team: str | None = None) -> Store:
         """Open the store in directory `path`, creating it unless `create` is False.
 
-        `chroma_url` names a Chroma server to use in place of the embedded one. Raises StoreLockedError when another
-        process has it open, StoreError for what is not a store, is damaged or comes from a newer version.
+        `chroma_url` names a Chroma server to use in place of the embedded one, `team` a PostgreSQL that has what a team shares (asked
+        when it is first needed). Raises StoreLockedError when another process has it open, StoreError for what is not a store, is
+        damaged or comes from a newer version, InputError for an address that is none.
         """
         path = Path(path)
+        shared = PostgresTables(team) if team else None
         _check_directory(path, create)
-        return cls(path, Database(path), chroma_url)
+        database = Database(path)
+        return cls(path, database, shared or EmbeddedTables(database), chroma_url)
 
     @staticmethod
     def exists(path: Path) -> bool:
@@ -84,6 +92,7 @@ class Store:
     def close(self) -> None:
         """Release the files; everything that was reported done is already on disk."""
         self.indexes.close()
+        self.team.close()
         self._database.close()
 
     def __enter__(self) -> Store:
@@ -115,6 +124,17 @@ class Store:
         with self._database.reading() as cursor:
             return content_identity(cursor)
 
+    def push(self) -> PushReport:
+        """Copy what this store's own database has of labels, sets, configs and looks into the team's; what was copied before is not
+        copied again. Raises InputError without a team, StoreError."""
+        if not isinstance(self.team, PostgresTables):
+            raise InputError(f"no team's database is named: set {VARIABLE} to {FORM}")
+        return push(EmbeddedTables(self._database), self.team, self.identity)
+
+    def not_pushed(self) -> int:
+        """How many queries of this store's own database the team's has not; 0 without a team."""
+        return not_there(EmbeddedTables(self._database), self.team) if isinstance(self.team, PostgresTables) else 0
+
     def add(
         self,
         parsed: ParsedInput,
@@ -128,7 +148,7 @@ class Store:
         Its queries go into the set `query_set`, by default one named after the input; `scale` is what that set is graded
         on from now on. Inputs added with one `when` (default: now) make one version of a set together.
         """
-        return import_input(self._database, parsed, progress, when or datetime.now(UTC), query_set, scale)
+        return import_input(self._database, self.team, parsed, progress, when or datetime.now(UTC), query_set, scale)
 
 
 def _check_directory(path: Path, create: bool) -> None:

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -108,6 +109,20 @@ class Server:
         begun = re.compile(rf"{role}\|\d+\|LOG:  (?:statement|execute [^:]+|parse [^:]+|bind [^:]+): (.*)")
         return [found[1] for found in map(begun.match, (Path(folder) / "log").read_text("utf-8").splitlines()) if found]
 
+    def restart(self, mode: str = "fast", away: float = 0.0) -> None:
+        """End all connections and begin again after `away` seconds; `immediate` is as after a crash."""
+        with self.connect() as connection:
+            (folder,) = connection.execute("SELECT current_setting('data_directory')").fetchone() or ("",)
+        self.stop(Path(folder), mode)
+        time.sleep(away)
+        place = parse_qs(urlsplit(self.uri).query)["host"][0]
+        _control(Path(folder), "-w", "-o", '-h ""', "-o", f"-k {place}", "-l", f"{folder}/log", "start")
+
+    @staticmethod
+    def stop(folder: Path, mode: str = "fast") -> None:
+        """End the server of a data folder."""
+        _control(folder, "-w", "-m", mode, "stop")
+
     @contextmanager
     def cems(self, name: str, dimension: int = 384) -> Iterator[Connection]:
         """A connection to a new database with CEMS's tables and one user; it is dropped afterwards."""
@@ -118,6 +133,12 @@ class Server:
                 connection.execute("INSERT INTO users VALUES (%s)", (USER,))
                 yield connection
             first.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _control(folder: Path, *arguments: str) -> None:
+    from pgserver._commands import pg_ctl
+
+    pg_ctl(list(arguments), pgdata=folder, **({"user": folder.owner()} if os.geteuid() == 0 else {}))
 
 
 @contextmanager
@@ -132,6 +153,8 @@ def running() -> Iterator[Server]:
         try:
             with pgserver.get_server(folder / "data") as server:
                 yield Server(server.get_uri())
+            if (folder / "data" / "postmaster.pid").exists():  # it was begun again, which the package does not know
+                Server.stop(folder / "data")
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -100,7 +100,7 @@ def test_who_does_not_get_it_is_told_by_whom_and_may_give_up(
     refusal = pytest.raises(StoreLockedError, match=r"the file is held by another process: pid \d+ \(")
     with first.turn.use(), refusal, second.turn.use(patience=0.1):
         pass
-    assert said == [f"waiting for {first.turn.holder()}"]
+    assert said == [f"waiting for {first.turn.holder()}, which uses this store too"]
     assert not second.turn.held
 
 

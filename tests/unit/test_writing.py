@@ -20,8 +20,8 @@ ASIDE = {
     "store/search/index_directory.py": "a new index, in a folder that becomes the current one when it is whole",
     "store/search/column_file.py": "a file of a new index",
     "store/search/ts_rank_refresh.py": "a new index",
+    "store/claims.py": "who looks at which card, which is worth nothing once its process has ended",
     "store/database.py": "the count of commits",
-    "store/queues.py": "claims, which are worth nothing after a crash; written in a turn",
 }
 WRITES = re.compile(r"\.write_(text|bytes)\(|open\([^)]*[\"'][wax]b?[\"']|np\.save\(|np\.savez\(|to_csv\(")
 

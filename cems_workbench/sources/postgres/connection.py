@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias
 
+from cems_workbench.deadline import cut_off
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
@@ -80,16 +80,9 @@ class Reader:
         with self._watched():
             self._connection.execute(statement)
 
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _watched(self) -> AbstractContextManager[None]:
         """Cut the connection when the server says nothing long after its own time limit: a process that hangs ends nothing itself."""
-        timer = threading.Timer(self._seconds + SILENCE_S, _cut, (self._connection.fileno(),))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+        return cut_off(self._connection.fileno(), self._seconds + SILENCE_S)
 
 
 class Database:
@@ -186,14 +179,6 @@ class Database:
             "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3,
             "tcp_user_timeout": round((self.timeout + SILENCE_S) * 1000),
         }  # fmt: skip
-
-
-def _cut(descriptor: int) -> None:
-    """End a connection from another thread, so that the one that waits for it goes on."""
-    import os
-
-    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
-        same.shutdown(socket.SHUT_RDWR)
 
 
 def _told(error: psycopg.Error, address: Address, timeout: float, lost: bool) -> str:

@@ -48,13 +48,13 @@ def resources() -> Resources:
 
 
 def _said_on_page(line: str) -> None:
-    """That another process has the store, where somebody looks at a page for which this thread waits.
+    """That another process has the store, or that the team's database is away, where somebody looks at a page for which this thread waits.
 
     Said in a thread of its own: what is said inside a cached function would be said again whenever that is asked.
     """
     context = get_script_run_ctx(suppress_warning=True)
     if context is not None:
-        words = plain(f"{line[0].upper()}{line[1:]}, which uses this store too")
+        words = plain(f"{line[0].upper()}{line[1:]}")
         saying = threading.Thread(target=st.toast, args=(words,), kwargs={"icon": ":material/hourglass_top:"})
         add_script_run_ctx(saying, context)
         saying.start()
@@ -109,7 +109,7 @@ def switch(folder: str, *, create: bool) -> Resources:
         if present is not None and present.store.path.resolve() == path.resolve():
             return present
         settings = Settings()
-        store = Store.open(path, create=create, chroma_url=settings.chroma_url)
+        store = Store.open(path, create=create, chroma_url=settings.chroma_url, team=settings.team)
         wanted = for_store(settings, store)
         if present is not None and for_store(settings, present.store).embedder == wanted.embedder:
             model = present.embedder  # it is loaded

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueProgress
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ENGLISH, GradeScale, Memory
@@ -40,10 +41,16 @@ def draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
 @st.fragment
 def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
     with st.container(width=WIDTH):
-        card, snapshot = state.card(queue, reviewer)
+        if state.present().problem:
+            st.error(plain(state.present().problem), icon=":material/block:")
+        try:
+            card, snapshot = state.card(queue, reviewer)
+        except WorkbenchError as error:  # the page does not see it: it is no part of the run of a fragment
+            if str(error) != state.present().problem:
+                st.error(plain(str(error)), icon=":material/cloud_off:")
+            st.button("Try again", key="label:again", icon=":material/refresh:")
+            return
         shown = state.present()
-        if shown.problem:
-            st.error(plain(shown.problem), icon=":material/block:")
         progress = queue.progress(reviewer, snapshot)
         # One element: in the browser the count never runs ahead of the card that a key would answer.
         spoken = resources.store.language.current

@@ -11,7 +11,7 @@ from cems_workbench.ui.kit import handles, reviewer
 from cems_workbench.ui.kit.assets import begin_page, write_script
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
-from cems_workbench.ui.label import agreement, card, files, judge, queues, state
+from cems_workbench.ui.label import agreement, card, files, judge, queues, state, team
 
 
 def draw_label(resources: Resources) -> None:
@@ -20,6 +20,7 @@ def draw_label(resources: Resources) -> None:
     name_box, queue_box, new_box = st.columns([2, 4, 1.4], vertical_alignment="bottom")
     with name_box:
         reviewer.ask()
+    team.draw(resources)
     queue = queues.choose(resources, queue_box, new_box)
     name = reviewer.reviewer()
     if queue is None:
@@ -34,6 +35,7 @@ def draw_label(resources: Resources) -> None:
 def draw_queue(resources: Resources) -> None:
     """The queue at large."""
     queue_box, new_box = st.columns([6, 1.4], vertical_alignment="bottom")
+    team.draw(resources)
     queue = queues.choose(resources, queue_box, new_box)
     if queue is not None:
         queues.draw(state.open_queue(resources, queue), resources)

@@ -14,13 +14,15 @@ from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue, pa
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import Store
 
+MEMORIES = tuple(Memory(f"m{n}", f"text {n}") for n in range(6))
+FILLED = ParsedInput("t.jsonl", "t", memories=MEMORIES, queries=(Query("q", "what?"), Query("r", "who?")))
+"""Two queries and six memories."""
+
 
 @pytest.fixture
 def store(tmp_path):
-    """Two queries and six memories."""
     with Store.open(tmp_path / "store") as opened:
-        memories = tuple(Memory(f"m{n}", f"text {n}") for n in range(6))
-        opened.add(ParsedInput("t.jsonl", "t", memories=memories, queries=(Query("q", "what?"), Query("r", "who?"))))
+        opened.add(FILLED)
         yield opened
 
 

@@ -22,6 +22,7 @@ from cems_workbench.runs.tuning import (
     store_of,
     with_stability,
 )
+from cems_workbench.settings import Settings
 from cems_workbench.tuning.search import Trial, Watch, unwatched
 from tests.planted import PLANTED, planted_file
 
@@ -107,7 +108,7 @@ def test_no_store_is_taken_for_that_of_the_evidence_but_the_one_it_is_of(evidenc
     from cems_workbench.store import Store
 
     Store.open(tmp_path / "another").close()
-    with store_of(planned(evidence).data.evidence, [tmp_path / "another", tmp_path / "none"]) as found:
+    with store_of(planned(evidence).data.evidence, Settings(store=tmp_path / "another")) as found:
         assert found is None
 
 

@@ -20,7 +20,7 @@ from cems_workbench.runs.evaluation import labelled as labelled_evidence
 from cems_workbench.runs.gathering import measurable
 from cems_workbench.runs.labelling import give_no_answer
 from cems_workbench.store import QueueRecord, RowCounts, Store
-from cems_workbench.store.queues import CLAIM_SECONDS, Claims
+from cems_workbench.store.claims import CLAIM_SECONDS, FileClaims
 
 ANN, BO = "Ann", "Bo"
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -229,7 +229,7 @@ def test_a_scale_of_the_set_admits_its_own_grades(labelled):
 
 def test_a_claim_is_seen_by_others_and_ends_with_time():
     now = [0.0]
-    claims = Claims(lambda: now[0])
+    claims = FileClaims(lambda: now[0])
     seen: list[dict[str, tuple[str, str]]] = []
 
     def take(others: dict[str, tuple[str, str]]) -> tuple[str, str]:

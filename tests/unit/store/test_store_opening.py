@@ -101,7 +101,7 @@ def test_a_store_that_another_process_does_not_let_go_of_is_named_in_one_line(tm
         holder.communicate()
     assert f"pid {holder.pid} (" in str(error.value)
     assert str(error.value).endswith("end that one, or pass another --store")
-    assert said == [f"waiting for pid {holder.pid} (-c …)"]
+    assert said == [f"waiting for pid {holder.pid} (-c …), which uses this store too"]
     Store.open(tmp_path / "store").close()
 
 

@@ -1,0 +1,48 @@
+"""`team`: the database in which a team keeps its labels, query sets, configs and looks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from cems_workbench.cli.options import JsonOption, StoreOption, opened_store, print_table
+from cems_workbench.cli.terminal import put_json, say
+
+team_commands = typer.Typer(
+    help="The PostgreSQL that CEMS_WORKBENCH_TEAM names, in which a team keeps labels, query sets, configs and looks.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@team_commands.command("push")
+def push_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Copy what this store's own database has into the team's. Nothing is there twice, however often it is done."""
+    with opened_store(store) as opened:
+        report = opened.push()
+        where = opened.team.state().line
+    if as_json:
+        return put_json({"rows": [asdict(row) for row in report.rows], "lines": report.lines})
+    print_table(
+        ["", "copied", "there", "left behind"], [[row.what, row.copied, row.there, row.left] for row in report.rows]
+    )
+    for line in report.lines:
+        say(line, err=True)
+    say(f"labels are {where}; this store's own database is as it was")
+
+
+@team_commands.command("status")
+def status_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Which database has the labels of this store, what it holds, and how the store's memories go with it."""
+    from cems_workbench.runs.team_status import team_status
+
+    with opened_store(store) as opened:
+        state, lines = opened.team.state(), team_status(opened)
+        shared = bool(opened.team.place)
+    if as_json:
+        return put_json({"where": state.line, "shared": shared, "rows": dict(state.counts), "lines": lines})
+    say(f"labels are {state.line}")
+    print_table(["table", "rows"], sorted(state.counts.items()))
+    for line in lines:
+        say(line)

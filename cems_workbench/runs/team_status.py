@@ -1,0 +1,25 @@
+"""How a store goes with its team: what of the team's labels it cannot show, and what of its own the team has not."""
+
+from __future__ import annotations
+
+from cems_workbench.store import Store
+
+PUSH = "python -m cems_workbench team push"
+
+
+def team_status(store: Store) -> list[str]:
+    """Lines for who works with this store; none where all is as it should be, or there is no team. Raises StoreError."""
+    if not store.team.place:
+        return []
+    lines, strangers, behind = [], store.judgments.strangers(), store.not_pushed()
+    if strangers.judgments:
+        lines.append(
+            f"{strangers.judgments:,} of the team's judgments are of {strangers.memories:,} "
+            f"{'memory' if strangers.memories == 1 else 'memories'} that this store does not have: they are kept, and not shown here"
+        )
+    if behind:
+        lines.append(
+            f"{behind:,} {'query' if behind == 1 else 'queries'} of this store's own database, with labels and sets, "
+            f"{'is' if behind == 1 else 'are'} not in the team's: {PUSH} copies them"
+        )
+    return lines

@@ -1,0 +1,145 @@
+"""Who is looking at which card, so that two reviewers at work at once are not dealt the same pair.
+
+A reviewer holds one pair at most, until he is dealt another one, or for CLAIM_SECONDS. Where the store's own database has the labels,
+claims stand in a file beside it, for the other processes that deal cards of it; where a team's database has them, in a table of that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from cems_workbench.store.team.session import TeamTables
+
+Pair = tuple[str, str]
+"""(qid, memory_id)"""
+Choose = Callable[[dict[str, Pair]], Pair | None]
+CLAIMS = ".workbench.claims"
+CLAIM_SECONDS = 600.0
+"""How long a claim holds without a label; a reviewer who left gives the card back by that."""
+
+
+class Claims(Protocol):
+    """At most one claimed pair per reviewer; methods may be called from any thread."""
+
+    def claim(self, reviewer: str, choose: Choose) -> Pair | None:
+        """Let `choose` pick a pair, given what each of the *other* reviewers looks at now, and hold it for `reviewer`."""
+
+    def release(self, reviewer: str) -> None:
+        """Give back what a reviewer holds."""
+
+
+class FileClaims:
+    """Claims in a file; one whose process has ended is worth nothing."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        path: Path | None = None,
+        turn: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """`turn` keeps other processes out while a pair is chosen; without a `path` there are none."""
+        self._clock = clock
+        self._path = path
+        self._turn = turn
+        self._lock = threading.RLock()
+        self._held: dict[str, _Held] = {}
+
+    def claim(self, reviewer: str, choose: Choose) -> Pair | None:
+        """See Claims."""
+        with self._turn(), self._lock:
+            held = self._present()
+            held.pop(reviewer, None)
+            chosen = choose({who: each.pair for who, each in held.items()})
+            self._keep(held if chosen is None else {**held, reviewer: _Held(chosen, self._clock(), os.getpid())})
+            return chosen
+
+    def release(self, reviewer: str) -> None:
+        """See Claims."""
+        with self._turn(), self._lock:
+            held = self._present()
+            held.pop(reviewer, None)
+            self._keep(held)
+
+    def _present(self) -> dict[str, _Held]:
+        """What everybody holds, by this process's memory and the others' file."""
+        found = dict[str, _Held]()
+        if self._path is not None:
+            with suppress(OSError, ValueError, TypeError, AttributeError):
+                written = json.loads(self._path.read_text("utf-8"))
+                found = {who: _Held((str(q), str(m)), float(at), int(pid)) for who, (q, m, at, pid) in written.items()}
+        mine, now = os.getpid(), self._clock()
+        found = {who: each for who, each in found.items() if each.pid != mine and _alive(each.pid)} | self._held
+        return {who: each for who, each in found.items() if now - each.since < CLAIM_SECONDS}
+
+    def _keep(self, held: dict[str, _Held]) -> None:
+        self._held = {who: each for who, each in held.items() if each.pid == os.getpid()}
+        if self._path is not None:
+            text = json.dumps({who: [*each.pair, each.since, each.pid] for who, each in held.items()})
+            with suppress(OSError):  # a full disk: two processes may deal one card
+                self._path.write_text(text, "utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A pair that somebody looks at, since when, and in which process."""
+
+    pair: Pair
+    since: float
+    pid: int
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+class TableClaims:
+    """Claims in the table `label_claims` of a team's database; times are by the clock of that."""
+
+    def __init__(self, team: TeamTables) -> None:
+        self._team = team
+
+    def claim(self, reviewer: str, choose: Choose) -> Pair | None:
+        """See Claims."""
+        return self._team.persist(lambda: self._claimed(reviewer, choose))
+
+    def _claimed(self, reviewer: str, choose: Choose) -> Pair | None:
+        with self._team.transaction(of="claims") as session:
+            rows = session.rows(
+                "SELECT reviewer, qid, memory_id FROM label_claims "
+                f"WHERE reviewer <> ? AND since > localtimestamp - INTERVAL '{CLAIM_SECONDS:g} seconds'",
+                [reviewer],
+            )
+            chosen = choose({who: (qid, memory_id) for who, qid, memory_id in rows})
+            if chosen is None:
+                session.change("DELETE FROM label_claims WHERE reviewer = ?", [reviewer])
+            else:
+                session.change(
+                    "INSERT INTO label_claims VALUES (?, ?, ?, localtimestamp) ON CONFLICT (reviewer) DO UPDATE SET "
+                    "qid = excluded.qid, memory_id = excluded.memory_id, since = excluded.since",
+                    [reviewer, *chosen],
+                )
+        return chosen
+
+    def release(self, reviewer: str) -> None:
+        """See Claims."""
+
+        def released() -> None:
+            with self._team.transaction(of="claims") as session:
+                session.change("DELETE FROM label_claims WHERE reviewer = ?", [reviewer])
+
+        self._team.persist(released)

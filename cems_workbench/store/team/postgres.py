@@ -1,0 +1,446 @@
+"""The tables of a team in a PostgreSQL, for stores on several machines: `CEMS_WORKBENCH_TEAM=postgresql://USER@HOST/DATABASE`.
+
+They stand in a schema of their own, `cems_workbench`, which the first store that comes makes. Who writes holds a lock of the database for
+the length of the transaction: all of it, or, for what belongs to one person, only that person's, so that reviewers do not wait for each
+other.
+
+A transaction is begun, with its limits, its locks and a look at the schema's version, in one round trip. It is committed, or AwayError is
+raised: where the connection breaks while COMMIT is under way, the database is asked afterwards what became of it, by its number. A
+password is in no message, and no error carries one of the driver's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+from cems_workbench.deadline import cut_off
+from cems_workbench.errors import InputError, StoreError, WorkbenchError, one_line
+from cems_workbench.store.claims import TableClaims
+from cems_workbench.store.team.session import AwayError, Row, counts
+from cems_workbench.turns import PATIENCE, TELL, tell
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+    import duckdb
+    import psycopg
+    import pyarrow as pa
+
+    Connection = psycopg.Connection[Row]
+
+T = TypeVar("T")
+
+VARIABLE = "CEMS_WORKBENCH_TEAM"
+SCHEMA = "cems_workbench"
+FORM = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+CONNECT_S, STATEMENT_S, LOCK_S, SILENCE_S = 5, 60, 30, 15
+"""Seconds for a connection, for a statement, for others who write, and past a statement's for a server that says nothing any more."""
+KEPT = 8
+"""Connections that are kept open while nobody uses them."""
+WAITS = (0.1, 0.3, 0.6, 1.0)
+"""Seconds between tries; the last one again and again."""
+AT_ONCE = 1.0
+"""Seconds for which one goes on trying who was told a moment ago that the database is away."""
+_TYPES = {
+    "string": "text",
+    "int64": "bigint",
+    "bool": "boolean",
+    "double": "double precision",
+    "timestamp[us]": "timestamp",
+}
+_FOR_GOOD = ("password authentication failed", "no password supplied", "pg_hba.conf", "does not exist", "SSL")
+"""What a server says that refuses, today and in a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresState:
+    """Where the tables are, in words, without a password."""
+
+    line: str
+    counts: Mapping[str, int]
+
+
+@lru_cache(1)
+def scripts() -> Mapping[int, Traversable]:
+    """The SQL file that leads to each version of the team's schema, by number, in order."""
+    folder = files("cems_workbench.store.schema").joinpath("team")
+    found = {int(file.name[:4]): file for file in folder.iterdir() if file.name.endswith(".sql")}
+    return dict(sorted(found.items()))
+
+
+class PostgresSession:
+    """A transaction of a team's database."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """See Session."""
+        with cut_off(self._connection.fileno(), STATEMENT_S + SILENCE_S):
+            return self._connection.execute(_placed(sql), list(values)).fetchall()
+
+    def change(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """See Session."""
+        with cut_off(self._connection.fileno(), STATEMENT_S + SILENCE_S):
+            return self._connection.execute(_placed(sql), list(values)).rowcount
+
+    @contextmanager
+    def staged(self, name: str, table: pa.Table) -> Iterator[None]:
+        """See Session."""
+        columns = ", ".join(f"{field.name} {_TYPES[str(field.type)]}" for field in table.schema)
+        self.change(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP")
+        with (
+            cut_off(self._connection.fileno(), STATEMENT_S + SILENCE_S),
+            self._connection.cursor() as cursor,
+            cursor.copy(f"COPY {name} FROM STDIN".encode()) as copy,
+        ):
+            for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+                copy.write_row(row)
+        yield
+        self.change(f"DROP TABLE {name}")
+
+
+class PostgresTables:
+    """The tables of a team in a PostgreSQL. Nothing is connected to before something is asked."""
+
+    def __init__(self, address: str) -> None:
+        """Raises InputError, which repeats nothing of it, for what is not the address of a PostgreSQL."""
+        self._arguments = _arguments(address)
+        self.place = _plain(self._arguments)
+        """The address without its password."""
+        self.claims = TableClaims(self)
+        self._idle: list[Connection] = []
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._prepared = False
+        self._away = False
+        self._asking = threading.local()
+
+    # Asking, for as long as it takes
+
+    def persist(self, call: Callable[[], T]) -> T:
+        """See TeamTables. Gives up after PATIENCE seconds, and at once where it gave up before and the database is away still."""
+        if getattr(self._asking, "until", None) is not None:
+            return call()
+        started, told = time.monotonic(), False
+        self._asking.until = started + (AT_ONCE if self._away else PATIENCE)
+        try:
+            for attempt in range(1_000_000):
+                try:
+                    result = call()
+                except AwayError as error:
+                    now = time.monotonic()
+                    if now > self._asking.until:
+                        self._away = True
+                        raise StoreError(f"{error}; nothing was stored, try again when it is back") from None
+                    if now > started + TELL and not told:
+                        told = True
+                        tell(f"waiting for the team's database {self.place}")
+                    time.sleep(WAITS[min(attempt, len(WAITS) - 1)])
+                else:
+                    self._away = False
+                    return result
+            raise AssertionError("it is tried for seconds, not for weeks")
+        finally:
+            self._asking.until = None
+
+    @contextmanager
+    def reading(self) -> Iterator[PostgresSession]:
+        """See TeamTables. Raises AwayError, and StoreError for what asking again does not better."""
+        connection, _ = self._begun("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "")
+        with self._ending(connection):
+            yield PostgresSession(connection)
+            self._send(connection, "ROLLBACK")
+
+    @contextmanager
+    def transaction(self, of: str = "") -> Iterator[PostgresSession]:
+        """See TeamTables. Raises AwayError, and StoreError for what asking again does not better."""
+        whole = f"pg_advisory_xact_lock{'_shared' if of else ''}({_number(SCHEMA)})"
+        lock = f"SELECT {whole}" + (f"; SELECT pg_advisory_xact_lock({_number(f'{SCHEMA}/{of}')})" if of else "")
+        connection, number = self._begun("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", lock)
+        with self._ending(connection):
+            yield PostgresSession(connection)
+            import psycopg
+
+            try:
+                self._send(connection, "COMMIT")
+            except psycopg.OperationalError as error:
+                if not connection.closed or not self._was_committed(number):
+                    raise self._told(error) from None
+
+    def beside(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """See TeamTables: they are in another database."""
+        return None
+
+    def state(self) -> PostgresState:
+        """See TeamTables; asked once, without patience."""
+        try:
+            with self.reading() as session:
+                ((version, schema),) = session.rows(
+                    "SELECT current_setting('server_version'), (SELECT value FROM team_meta WHERE key = 'schema')"
+                )
+                return PostgresState(
+                    f"in the team's database {self.place}, PostgreSQL {version.split()[0]}, schema {schema}",
+                    counts(session),
+                )
+        except AwayError:
+            self._away = True
+            raise
+
+    def close(self) -> None:
+        """See TeamTables."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    # Transactions
+
+    def _begun(self, begin: str, lock: str) -> tuple[Connection, str]:
+        """A connection in a transaction, and the transaction's number where it writes; one that was lost meanwhile is made anew."""
+        import psycopg
+
+        statements = [
+            begin,
+            f"SET LOCAL search_path = {SCHEMA}",
+            f"SET LOCAL statement_timeout = '{STATEMENT_S}s'",
+            f"SET LOCAL idle_in_transaction_session_timeout = '{STATEMENT_S}s'",
+            f"SET LOCAL lock_timeout = '{LOCK_S}s'",
+            lock,
+            f"SELECT (SELECT value FROM team_meta WHERE key = 'schema'), {'pg_current_xact_id()::text' if lock else 'NULL'}",
+        ]
+        text = "; ".join(statement for statement in statements if statement)
+        while True:
+            kept = self._kept()
+            connection = kept or self._connected()
+            try:
+                with cut_off(connection.fileno(), STATEMENT_S + SILENCE_S):
+                    cursor = connection.execute(text.encode())
+                while cursor.nextset():
+                    pass
+                ((schema, number),) = cursor.fetchall()
+                _check_schema(schema, self.place)
+            except psycopg.OperationalError as error:
+                lost = connection.closed
+                connection.close()
+                if kept is not None and lost:
+                    continue
+                raise self._told(error) from None
+            except BaseException as error:
+                connection.close()
+                self._prepared = False
+                if isinstance(error, psycopg.Error):
+                    raise self._told(error) from None
+                raise
+            return connection, str(number)
+
+    @contextmanager
+    def _ending(self, connection: Connection) -> Iterator[None]:
+        """Keep the connection where the transaction ended well, else let go of it, which ends the transaction."""
+        import psycopg
+
+        try:
+            yield
+        except psycopg.Error as error:
+            _let_go(connection)
+            raise self._told(error) from None
+        except UnicodeEncodeError:
+            _let_go(connection)
+            raise InputError(f"{self.place}: a text has half a character, which PostgreSQL does not keep") from None
+        except BaseException:
+            _let_go(connection)
+            raise
+        with self._lock:
+            if not connection.closed and len(self._idle) < KEPT:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _send(self, connection: Connection, statement: str) -> None:
+        with cut_off(connection.fileno(), STATEMENT_S + SILENCE_S):
+            connection.execute(statement.encode())
+
+    def _was_committed(self, number: str) -> bool:
+        """What became of a transaction whose connection broke at its end. Raises StoreError where that cannot be found out in time."""
+        import psycopg
+
+        until = time.monotonic() + PATIENCE
+        for attempt in range(1_000_000):
+            with suppress(AwayError, psycopg.OperationalError):
+                connection = self._connected()
+                try:
+                    ((became,),) = connection.execute(
+                        f"SELECT pg_xact_status('{int(number)}'::xid8)".encode()
+                    ).fetchall()
+                finally:
+                    connection.close()
+                if became in ("committed", "aborted"):
+                    return bool(became == "committed")
+            if time.monotonic() > until:
+                break
+            time.sleep(WAITS[min(attempt, len(WAITS) - 1)])
+        raise StoreError(
+            f"{self.place}: the connection broke while a change was being stored, and whether it was stored cannot be asked; "
+            "look when the database is back"
+        )
+
+    # Connections
+
+    def _kept(self) -> Connection | None:
+        with self._lock:
+            if self._process != os.getpid():  # a fork: these are its parent's
+                self._process, self._idle = os.getpid(), []
+            return self._idle.pop() if self._idle else None
+
+    def _connected(self) -> Connection:
+        """A new connection to a database whose tables are there."""
+        import psycopg
+
+        try:
+            connection = psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
+        except psycopg.OperationalError as error:
+            raise self._told(error) from None
+        if not self._prepared:
+            try:
+                self._prepare(connection)
+                self._prepared = True
+            except psycopg.Error as error:
+                connection.close()
+                raise self._told(error) from None
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def _prepare(self, connection: Connection) -> None:
+        """Make the tables in a database without them, or bring older ones up to date; several stores may come at once."""
+        latest = max(scripts())
+        ((encoding, there),) = connection.execute(
+            f"SELECT current_setting('server_encoding'), to_regclass('{SCHEMA}.team_meta') IS NOT NULL".encode()
+        ).fetchall()
+        if encoding != "UTF8":
+            raise StoreError(f"{self.place} is encoded in {encoding}: a team's database has to be in UTF8")
+        if there and self._schema(connection) == latest:
+            return
+        with connection.transaction():
+            connection.execute(f"SELECT pg_advisory_xact_lock({_number(SCHEMA)})".encode())
+            ((exists,),) = connection.execute(
+                f"SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = '{SCHEMA}')".encode()
+            ).fetchall()
+            if not exists:
+                connection.execute(f"CREATE SCHEMA {SCHEMA}".encode())
+            connection.execute(f"SET LOCAL search_path = {SCHEMA}".encode())
+            ((there,),) = connection.execute(
+                f"SELECT to_regclass('{SCHEMA}.team_meta') IS NOT NULL".encode()
+            ).fetchall()
+            version = self._schema(connection) if there else 0
+            _check_schema(str(max(version, latest)), self.place)
+            for number in range(version + 1, latest + 1):
+                connection.execute(scripts()[number].read_text("utf-8").encode())
+            for key, value in {"schema": str(latest), "team_id": uuid4().hex[:12]}.items():
+                connection.execute(
+                    b"INSERT INTO team_meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = "
+                    b"CASE WHEN excluded.key = 'schema' THEN excluded.value ELSE team_meta.value END",
+                    [key, value],
+                )
+
+    def _schema(self, connection: Connection) -> int:
+        ((version,),) = connection.execute(
+            f"SELECT value FROM {SCHEMA}.team_meta WHERE key = 'schema'".encode()
+        ).fetchall()
+        return int(version)
+
+    def _told(self, error: psycopg.Error) -> WorkbenchError:
+        """What the driver says as one line without the password; AwayError where it may be asked again."""
+        from psycopg import errors
+
+        text = (error.diag.message_primary or str(error)).strip() or type(error).__name__
+        # Of a connection that was tried at several addresses the last line says why, before it where.
+        line = one_line(text.splitlines()[0].rpartition("failed: ")[2].removeprefix("FATAL: ").strip())
+        secret = str(self._arguments.get("password") or "")
+        line = line.replace(secret, "…") if secret else line
+        said = f"the team's database {self.place}: {line}"
+        if isinstance(error, errors.QueryCanceled):
+            return StoreError(f"the team's database {self.place} took longer than {STATEMENT_S} s; nothing was stored")
+        if isinstance(error, errors.LockNotAvailable):
+            return StoreError(
+                f"the team's database {self.place}: somebody else has been writing for {LOCK_S} s; nothing was stored, try again"
+            )
+        if isinstance(error, errors.InsufficientPrivilege):
+            who = self._arguments.get("user") or "the role"
+            return StoreError(f"{said}; {who} needs the right to make and use the schema {SCHEMA} there")
+        if isinstance(error, errors.DiskFull):
+            return StoreError(f"the team's database {self.place}: its disk is full; nothing was stored")
+        if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn | errors.InvalidSchemaName):
+            return AwayError(f"{said}; its tables were changed or removed")
+        if isinstance(error, errors.DataError):
+            return InputError(f"{said}; PostgreSQL does not keep such a text")
+        again = (errors.OperationalError, errors.InterfaceError, errors.ReadOnlySqlTransaction)
+        if isinstance(error, again) and not any(words in text for words in _FOR_GOOD):
+            return AwayError(f"the team's database {self.place} is away ({line})")
+        return StoreError(said)
+
+
+def _arguments(address: str) -> dict[str, Any]:
+    """What to connect with. Raises InputError, which repeats nothing of the address."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    wrong = InputError(f"{VARIABLE} is not the address of a PostgreSQL; it should be {FORM}")
+    if not address.startswith(("postgresql://", "postgres://")):
+        raise wrong
+    try:
+        given = dict(conninfo_to_dict(address))
+    except psycopg.Error:
+        raise wrong from None
+    if not all(port.isdigit() for port in str(given.get("port") or "5432").split(",")):
+        raise wrong
+    silence = round(1000 * (STATEMENT_S + SILENCE_S))
+    limits = {
+        "connect_timeout": CONNECT_S, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": silence,
+    }  # fmt: skip
+    return {**limits, "application_name": "cems-workbench", **given, "client_encoding": "utf8"}
+
+
+def _plain(arguments: Mapping[str, Any]) -> str:
+    """The address as it may be shown."""
+    host, port, user = (str(arguments.get(name) or "") for name in ("host", "port", "user"))
+    place, socket = ("", f"?host={host}") if host.startswith("/") else (host, "")
+    return f"postgresql://{f'{user}@' if user else ''}{place}{f':{port}' if port else ''}/{arguments.get('dbname') or ''}{socket}"
+
+
+def _check_schema(version: str, where: str) -> None:
+    latest = max(scripts())
+    if int(version) > latest:
+        raise StoreError(
+            f"the team's database {where} has schema {version}, this version reads {latest}: update cems-workbench"
+        )
+    if int(version) < latest:
+        raise AwayError(f"the team's database {where} has schema {version} and is brought up to {latest}")
+
+
+@lru_cache(512)
+def _placed(sql: str) -> bytes:
+    """A statement with the driver's places for values."""
+    return sql.replace("%", "%%").replace("?", "%s").encode()
+
+
+@lru_cache(1024)
+def _number(name: str) -> int:
+    """The number of an advisory lock."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
+
+
+def _let_go(connection: Connection) -> None:
+    with suppress(Exception):
+        connection.close()
