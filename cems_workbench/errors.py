@@ -33,6 +33,10 @@ class ModelError(WorkbenchError):
     """A model or model server that cannot be loaded or reached."""
 
 
+class ClusterError(WorkbenchError):
+    """A Dask cluster that cannot be reached, has no workers, or went away; what was finished before stays."""
+
+
 class EmbedderMismatchError(ModelError):
     """The vectors that are to be searched were made by another embedder than the configured one."""
 

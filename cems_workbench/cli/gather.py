@@ -9,6 +9,7 @@ import typer
 
 from cems_workbench.cli.options import (
     ConfigOption,
+    DaskOption,
     JsonOption,
     PresetOption,
     SetOption,
@@ -40,13 +41,14 @@ def gather_command(
     limit: LimitOption = None,
     seed: SeedOption = 0,
     store: StoreOption = None,
+    dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Gather the evidence of every query of a set. What is finished stays; the same command goes on after it."""
     chosen = chosen_config(preset, config, changes)
     from cems_workbench.runs.gathering import drawn, gather_query_set, queries_named
 
-    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+    with progress_bar(as_json) as progress, filled_resources(store, dask) as resources:
         queries, judgments = queries_named(query_set, resources, judged)
         queries = drawn(queries, limit, seed)
         asked = {query.qid for query in queries}

@@ -33,6 +33,12 @@ StoreOption = Annotated[
     Path | None,
     typer.Option("--store", help="Directory of the store (default: CEMS_WORKBENCH_STORE or .workbench/store)."),
 ]
+DaskOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dask", metavar="ADDRESS", help="A Dask scheduler whose workers do this (default: CEMS_WORKBENCH_DASK)."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 PRESETS = ", ".join(preset_names())
 DEFAULT_PRESET = f"{FIRST}, or what CEMS_WORKBENCH_PRESET names, as in the app"
@@ -84,11 +90,12 @@ def opened_store(store: Path | None) -> Store:
 
 
 @contextmanager
-def filled_resources(store: Path | None) -> Iterator[Resources]:
+def filled_resources(store: Path | None, dask: str | None = None) -> Iterator[Resources]:
     """The store of the command line, which has to hold memories, with its models; closed at the end. Raises StoreError."""
     from cems_workbench.runs.opening import open_filled
 
-    with closing(open_filled(settings_for(store))) as resources:
+    settings = settings_for(store)
+    with closing(open_filled(settings if dask is None else settings.model_copy(update={"dask": dask}))) as resources:
         yield resources
 
 

@@ -18,6 +18,7 @@ from cems_workbench.cli.evaluate import GradeOption, Options, score_line
 from cems_workbench.cli.export import print_ranking
 from cems_workbench.cli.options import (
     ConfigOption,
+    DaskOption,
     JsonOption,
     PresetOption,
     SetOption,
@@ -91,6 +92,7 @@ def tune_command(
     grade: GradeOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same result.")] = 0,
     store: StoreOption = None,
+    dask: DaskOption = None,
     without_labels: Annotated[
         bool,
         typer.Option("--without-labels", help="Weights of lists and fusion by the reranker's order in place of judgments; "
@@ -102,6 +104,7 @@ def tune_command(
     if without_labels and open_holdout:
         raise InputError("--open-holdout: without labels nothing is sealed")
     baseline = chosen_config(preset, config, changes)
+    from cems_workbench.runs.cluster import cluster_at
     from cems_workbench.runs.evaluation import labelled_file
     from cems_workbench.runs.exporting import write_proposal
     from cems_workbench.runs.tuning import (
@@ -127,8 +130,9 @@ def tune_command(
     sealed = 0.0 if without_labels else holdout
     planned = planned_search(data, goal, space or (), group_by=by, folds=folds, sealed=sealed, trials=trials, seed=seed)
     collector.freeze()
-    with _interruptible() as interrupted, progress_bar(as_json) as progress:
-        result = run_search(planned, lambda name: _watch(name, progress, interrupted))
+    address = settings_for(store).dask if dask is None else dask
+    with cluster_at(address) as cluster, _interruptible() as interrupted, progress_bar(as_json) as progress:
+        result = run_search(planned, lambda name: _watch(name, progress, interrupted), cluster)
         if without_labels and read.judgments and not result.tuned.search.cancelled:
             sealing = SearchSettings(planned.group_by, folds, holdout, trials, seed)
             result = _held_against_judgments(

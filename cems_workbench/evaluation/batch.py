@@ -98,6 +98,12 @@ class LabelledBatch:
         self._failed: dict[str, Counter[str]] = {}
         self._blocks = self._encode()
 
+    def __reduce__(self) -> tuple[type[LabelledBatch], tuple[object, ...]]:
+        """Encoded anew where it is unpickled: tables hold functions, which cannot be sent."""
+        evidences = dict(zip(self.qids, self.evidences, strict=True))
+        grades = dict(zip(self.qids, self.grades, strict=True))
+        return LabelledBatch, (self.queries, evidences, grades, self.seconds_per_query)
+
     @classmethod
     def of(cls, evidence: EvidenceSet, kind: str | None = None) -> LabelledBatch:
         """An evidence file with the judgments in it, of one kind of judge or, when None, human before model."""

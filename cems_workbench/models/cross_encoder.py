@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from cems_workbench.errors import ModelError, one_line
-from cems_workbench.models.protocol import TRUNCATED, PairScore
+from cems_workbench.models.protocol import TRUNCATED, MadeBy, PairScore
 from cems_workbench.models.resolve import MISSING, Resolved, loads_others, locate
 from cems_workbench.records import MS_MARCO, JudgeScale
 
@@ -37,6 +37,8 @@ class CrossEncoderReranker:
             missing = "was not found: no such folder, not in the local cache, no model hub"
             raise ModelError(f"{_named(asked)} {missing if loads_others() else f'cannot be loaded: {MISSING}'}")
         self.resolved: Resolved = resolved
+        self.made_by: MadeBy = (CrossEncoderReranker, (asked,))
+        """By the name that was asked for, which another machine resolves by itself."""
         self._lock = threading.Lock()
 
     @property

@@ -26,7 +26,7 @@ import numpy as np
 
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.http import sendable
-from cems_workbench.models.protocol import TRUNCATED, PairScore
+from cems_workbench.models.protocol import TRUNCATED, MadeBy, PairScore
 from cems_workbench.records import JudgeScale
 
 MODEL_ID = "workbench/minilm-judge"
@@ -55,6 +55,11 @@ class MiniLMJudge:
         self._threads = threads or os.cpu_count() or 1
         self._lock = threading.Lock()
         self._loaded: Weights | None = None
+
+    @property
+    def made_by(self) -> MadeBy | None:
+        """The packaged weights, which every installation has; None for others."""
+        return (MiniLMJudge, ()) if self._folder == FOLDER else None
 
     @property
     def scale(self) -> JudgeScale:

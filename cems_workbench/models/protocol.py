@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -70,6 +70,12 @@ class PairScore:
     raw: float | None
     error: str | None = None
     detail: Mapping[str, Any] | None = None
+
+
+MadeBy = tuple[Callable[..., "PairScorer"], tuple[Any, ...]]
+"""What makes a scorer and of what: both can be pickled, so that another machine makes the same one of its own weights."""
+Elsewhere = Callable[[MadeBy, str, str, Sequence[str]], "list[PairScore]"]
+"""Has texts scored on another machine: (what makes the scorer, its `cache_model`, query, texts) -> one score per text, in order."""
 
 
 class PairScorer(Protocol):

@@ -17,7 +17,7 @@ from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreLocked
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
-from cems_workbench.models.protocol import Float32, QueryEmbedder
+from cems_workbench.models.protocol import Elsewhere, Float32, MadeBy, PairScore, PairScorer, QueryEmbedder
 from cems_workbench.models.token_memory import TokenMemory
 from cems_workbench.pipeline.engine import Engine
 from cems_workbench.progress import Progress, silent
@@ -59,6 +59,10 @@ class Resources:
         """Which of the servers are away."""
         self.scoring = threading.Lock()
         """Held while a batch is scored and cached: a run that goes on after a cancel waits for the batch that was under way."""
+        self.dask = ""
+        """Address of a Dask scheduler whose workers score what a gather needs; empty: it is scored here."""
+        self.elsewhere: Elsewhere | None = None
+        """Scores pairs on another machine, while a gather has one."""
         self._lock = threading.RLock()
         self._indexes: tuple[int, Indexes] | None = None
         self._tried = 0.0
@@ -67,6 +71,13 @@ class Resources:
         self._read_tokens: TokenMemory | None = None
         self._engine: tuple[int, Engine | None] | None = None
         self._addresses: dict[str, Address] = {}
+
+    def score(self, scorer: PairScorer, query: str, texts: Sequence[str]) -> list[PairScore]:
+        """The scorer's score of each text, in order: given elsewhere, where there is such a place and it can make this scorer."""
+        made_by: MadeBy | None = getattr(scorer, "made_by", None)
+        if self.elsewhere is None or made_by is None:
+            return scorer.score(query, texts)
+        return self.elsewhere(made_by, scorer.cache_model(query), query, texts)
 
     def close(self) -> None:
         """Release the store, and the running system it was taken from."""

@@ -13,6 +13,7 @@ Source: ACE, cross-encoder relevance threshold; docs/specification.md, "rerank" 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -163,10 +164,10 @@ def cached_or_scored(
     fresh: dict[str, PairScore] = {}
     for start in range(0, len(todo), scorer.batch):
         batch = todo[start : start + scorer.batch]
-        with resources.scoring:
+        with resources.scoring if resources.elsewhere is None else nullcontext():
             known |= _cached(batch, name, query, resources)  # another run may have scored them meanwhile
             rest = [text for text in batch if text not in known]
-            scores = dict(zip(rest, scorer.score(query, rest), strict=True)) if rest else {}
+            scores = dict(zip(rest, resources.score(scorer, query, rest), strict=True)) if rest else {}
             resources.store.scores.write(name, query, list(scores.items()))
         fresh |= scores
         if scores and all((score.error or "").startswith("refused") for score in scores.values()):

@@ -9,7 +9,9 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from cems_workbench.errors import ClusterError
 from cems_workbench.progress import Cancelled
+from cems_workbench.runs.cluster import cluster_at
 from cems_workbench.runs.tuning import SEARCH, PlannedSearch, SearchResult, run_search, with_stability
 from cems_workbench.tuning.search import Trial, Watch
 
@@ -31,6 +33,8 @@ class BackgroundSearch:
     """A search at work, or over."""
 
     planned: PlannedSearch
+    dask: str = ""
+    """Address of a Dask scheduler whose workers score; empty: this process does."""
     progress: SearchProgress = field(default_factory=SearchProgress)
     best: list[float] = field(default_factory=list)
     """The best first objective after each config of the search over all open queries; the baseline's is first."""
@@ -69,11 +73,14 @@ class BackgroundSearch:
 
     def _run(self) -> None:
         try:
-            self.result = run_search(self.planned, self._watch)
+            with cluster_at(self.dask) as cluster:
+                self.result = run_search(self.planned, self._watch, cluster)
             if not self.result.tuned.search.cancelled:
                 self.result = with_stability(self.result, self._measuring)
         except Cancelled:
             self.problem = "Stopped before the baseline was scored."
+        except ClusterError as error:
+            self.problem = str(error)
         except Exception as error:  # a thread has nobody above it who could show this
             self.problem = f"The search ended with an error: {type(error).__name__}: {error}"
         if self.result is not None and self.result.not_kept:

@@ -222,6 +222,7 @@ EXTRAS: Mapping[str, str] = {
     "torch": "torch",
     "psycopg": "postgres",
     "qdrant-client": "qdrant",
+    "distributed": "cluster",
 }
 """Packages that only few need, and the extra that brings each."""
 SHOWN_MODELS = 8

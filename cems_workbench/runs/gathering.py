@@ -22,10 +22,13 @@ import random
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from cems_workbench import formats
@@ -46,17 +49,21 @@ from cems_workbench.evaluation.evidence_file import (
 from cems_workbench.models.embedder import RememberedQueries
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.answered import asked_between
-from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import judge_missing, score_missing
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.variants import read_dictionary
-from cems_workbench.progress import Progress, silent
+from cems_workbench.progress import Cancelled, Progress, silent
 from cems_workbench.records import Judgment, Query, RowError
 from cems_workbench.runs.caching import Cache, uncached
+from cems_workbench.runs.cluster import Cluster, cluster_at
 from cems_workbench.sources.source import SourceError
 
 LABEL = "gathering queries"
+AT_ONCE = 2
+"""Queries that wait for each task that a cluster does at once, so that no worker waits for the next."""
 AHEAD = 64
 """Queries embedded at a time. Alone each costs a call of the model; with all cores busy a call takes as long as sixty texts."""
 FOLDER, SUFFIX = "evidence", ".evidence"
@@ -200,25 +207,104 @@ def gather_query_set(
         before = len(file.finished)
         gathered = 0
         left_out: list[RowError] = []
-        moment = file.header.moment
-        for i, query in enumerate(queries):
-            progress(LABEL, i, len(queries))
-            if query.qid in file.finished:
-                continue
-            if i % AHEAD == 0 or not gathered:
-                embed_ahead(queries[i : i - i % AHEAD + AHEAD], resources)
-            begun = time.monotonic()
-            try:
-                evidence = gather(request_for(query, moment, project_only), config, resources)
-            except InputError as error:
-                left_out.append(RowError(query_set or "queries", i + 1, str(error), query.qid))
-                continue
-            require_answered(evidence, config)
-            file.add(query.qid, evidence, time.monotonic() - begun)
-            gathered += 1
+        missing = [(i, query) for i, query in enumerate(queries) if query.qid not in file.finished]
+        asked = _Asked(queries, config, resources, file.header.moment, project_only)
+        with ExitStack() as stack:
+            cluster = stack.enter_context(cluster_at(resources.dask))
+            for i, query, found in stack.enter_context(
+                closing(asked.at_once(missing, cluster) if cluster is not None else asked.one_by_one(missing))
+            ):
+                progress(LABEL, i, len(queries))
+                try:
+                    evidence, seconds = found()
+                except InputError as error:
+                    left_out.append(RowError(query_set or "queries", i + 1, str(error), query.qid))
+                    continue
+                require_answered(evidence, config)
+                file.add(query.qid, evidence, seconds)
+                gathered += 1
         mark = file.finish()
         progress(LABEL, len(queries), len(queries))
     return GatherReport(path, before, gathered, tuple(left_out), mark, time.monotonic() - started)
+
+
+Found = Callable[[], tuple[Evidence, float]]
+"""Gives the evidence of a query and the seconds it took; raises InputError where it cannot be searched."""
+
+
+@dataclass
+class _Asked:
+    """The queries of a set as they are asked: in their order, embedded some dozens at a time."""
+
+    queries: Sequence[Query]
+    config: PipelineConfig
+    resources: Resources
+    moment: datetime
+    project_only: bool
+    embedded: int = 0
+    """Queries before this one are embedded, or were finished."""
+    over: bool = False
+    """Nobody waits for what is still scored."""
+
+    def one_by_one(self, missing: Sequence[tuple[int, Query]]) -> Generator[tuple[int, Query, Found], None, None]:
+        """Each query, gathered when it is asked for."""
+        for i, query in missing:
+            yield i, query, partial(self._gathered, i, query)
+
+    def at_once(
+        self, missing: Sequence[tuple[int, Query]], cluster: Cluster
+    ) -> Generator[tuple[int, Query, Found], None, None]:
+        """Each query in the same order, while those after it are scored by the cluster.
+
+        Lists are searched one query after the other, as ever. Two queries of one text are not scored at once: the second finds the
+        scores of the first in the cache, as on one machine.
+        """
+        waiting: deque[tuple[int, Query, Future[tuple[Evidence, float]]]] = deque()
+        pool = ThreadPoolExecutor(most := AT_ONCE * cluster.threads, thread_name_prefix="gather")
+        self.resources.elsewhere = cluster.score
+        try:
+            for i, query in missing:
+                while waiting and (len(waiting) >= most or query.query in {asked.query for _, asked, _ in waiting}):
+                    at, first, scored = waiting.popleft()
+                    yield at, first, scored.result
+                try:
+                    task = pool.submit(self._scored, *self._lists(i, query))
+                except InputError as error:
+                    task = Future()
+                    task.set_exception(error)
+                waiting.append((i, query, task))
+            while waiting:
+                at, first, scored = waiting.popleft()
+                yield at, first, scored.result
+        finally:
+            self.over = True
+            pool.shutdown(cancel_futures=True)  # the batches under way are waited for: they are in the cache then
+            self.resources.elsewhere = None
+
+    def _gathered(self, i: int, query: Query) -> tuple[Evidence, float]:
+        request, begun = self._request(i, query), time.monotonic()
+        return gather(request, self.config, self.resources), time.monotonic() - begun
+
+    def _lists(self, i: int, query: Query) -> tuple[Evidence, float]:
+        request, begun = self._request(i, query), time.monotonic()
+        return gather_lists(request, self.config, self.resources), time.monotonic() - begun
+
+    def _request(self, i: int, query: Query) -> Request:
+        """What is asked; its query, and those after it, are embedded."""
+        if i >= self.embedded:
+            self.embedded = i - i % AHEAD + AHEAD
+            embed_ahead(self.queries[i : self.embedded], self.resources)
+        return request_for(query, self.moment, self.project_only)
+
+    def _scored(self, lists: Evidence, seconds: float) -> tuple[Evidence, float]:
+        begun = time.monotonic()
+        scored = score_missing(lists, self.config, self.resources, self._unless_over)
+        evidence = judge_missing(scored, self.config, self.resources, self._unless_over)
+        return evidence, seconds + time.monotonic() - begun
+
+    def _unless_over(self, label: str, done: int, total: int) -> None:
+        if self.over:
+            raise Cancelled
 
 
 def require_answered(evidence: Evidence, config: PipelineConfig) -> None:

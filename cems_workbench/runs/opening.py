@@ -26,7 +26,9 @@ def open_resources(settings: Settings, *, create: bool = True) -> Resources:
     Raises StoreLockedError when another process holds the store, StoreError when it cannot be opened.
     """
     store = Store.open(settings.store, create=create, chroma_url=settings.chroma_url, team=settings.team)
-    return Resources(store, embedder(for_store(settings, store)), servers(settings))
+    resources = Resources(store, embedder(for_store(settings, store)), servers(settings))
+    resources.dask = settings.dask
+    return resources
 
 
 def open_filled(settings: Settings) -> Resources:

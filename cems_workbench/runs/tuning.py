@@ -14,6 +14,7 @@ once, for page and command line together, by `looks_at`. `card_of` is the eviden
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ from cems_workbench.evaluation.metrics import relevance_words
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.runs.caching import Cache, uncached
+from cems_workbench.runs.cluster import Cluster, ClusterParts
 from cems_workbench.runs.evaluation import AgreedGrades, LabelledEvidence, labelled, labelled_selection
 from cems_workbench.runs.gathering import FOLDER, QuerySelection
 from cems_workbench.tuning import tune as protocol
@@ -38,7 +40,7 @@ from cems_workbench.tuning.holdout import Gain, HoldoutLooks, Looks, LooksFile, 
 from cems_workbench.tuning.kept_scores import KeptScores, search_marks
 from cems_workbench.tuning.objective import Goal, Scored
 from cems_workbench.tuning.scorer import BatchScorer, measurable
-from cems_workbench.tuning.search import Watch, unwatched
+from cems_workbench.tuning.search import Trial, Watch, unwatched
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.stability import Region, stability
 from cems_workbench.tuning.tune import Plan, Stage, Tuned
@@ -61,6 +63,8 @@ DEFAULT_SPACE = (
     "lists.lexical.normalization",
 )  # fmt: skip
 """What is searched where nothing is named."""
+KEEP = 10.0
+"""Seconds after which scores are kept anew while searches run at once."""
 SEARCH = "search"
 """The stage that searches over all open queries; the others are folds."""
 
@@ -316,25 +320,44 @@ def planned_search(
     return plan_search(data, queries, SearchSpace.of(data.baseline, axes), goal, settings)
 
 
-def run_search(planned: PlannedSearch, stage: Stage = lambda name: unwatched) -> SearchResult:
+def run_search(
+    planned: PlannedSearch, stage: Stage = lambda name: unwatched, cluster: Cluster | None = None
+) -> SearchResult:
     """Search, choose and cross-validate; it begins with the scores that an earlier search of the same kind kept.
 
     `stage` gives the watch of each part: `search`, `fold 1`, … A watch may raise `Cancelled`: what was tried by then stays, in the
     result and in the file of scores. Raises `Cancelled` when not even the baseline was scored.
+
+    On a cluster configs are scored by its workers, and the result is the same. Raises ClusterError where it goes away.
     """
     _share_judgments(planned.data.labelled)
     planned.score.recall(planned.kept_scores.read())
 
+    kept = time.monotonic()
+
     def started(name: str) -> Watch:
-        if name != SEARCH:
+        if name != SEARCH and cluster is None:
             keep_scores(planned)
-        return stage(name)
+        watch = stage(name)
+
+        def heard(done: int, total: int, best: Trial) -> None:
+            nonlocal kept
+            watch(done, total, best)
+            if cluster is not None and time.monotonic() > kept + KEEP:
+                keep_scores(planned)
+                kept = time.monotonic()
+
+        return heard
 
     try:
-        tuned = protocol.tune(planned.plan, planned.score, started)
+        if cluster is not None:
+            planned.score.elsewhere = ClusterParts(cluster, planned.score.batches, planned.score.measures)
+        tuned = protocol.tune(planned.plan, planned.score, started, at_once=cluster is not None)
     except BaseException:
         keep_scores(planned)
         raise
+    finally:
+        planned.score.elsewhere = None
     configs = [planned.plan.space.baseline, *([] if tuned.kept else [tuned.config])]
     judged = planned.data.batch  # what has nothing relevant is counted too, as where a config is evaluated
     ranked = [before_reranker(config) if planned.data.before_reranker else config for config in configs]

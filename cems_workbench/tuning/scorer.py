@@ -38,6 +38,22 @@ def config_key(config: PipelineConfig) -> PipelineConfig:
     return config if config.name == "trial" else config.model_copy(update={"name": "trial"})
 
 
+class PartScorer(Protocol):
+    """Scores parts of the queries somewhere; several threads may ask at once."""
+
+    def __call__(self, config: PipelineConfig, parts: Sequence[int]) -> list[Floats]:
+        """(Qp, M) the scores of each of these parts, in order."""
+
+    def ahead(self, configs: Sequence[PipelineConfig], parts: Sequence[int]) -> None:
+        """These will be asked for: begin with them."""
+
+
+def part_scores(batch: LabelledBatch, config: PipelineConfig, measures: Sequence[Scored]) -> Floats:
+    """(Q, M) scores of the queries of a part under a config; the one place where a trial is scored, here or on a worker."""
+    rankings = batch.rankings(config)
+    return np.stack([_values(measure, rankings) for measure in measures], axis=1)
+
+
 class BatchScorer:
     """Scores of some queries of a labelled batch, each part of each config at most once."""
 
@@ -61,6 +77,8 @@ class BatchScorer:
         self._part = np.empty(len(rows), dtype=np.int64)
         for number, piece in enumerate(self.parts):
             self._part[piece], self._place[piece] = number, np.arange(len(piece))
+        self.elsewhere: PartScorer | None = None
+        """What scores parts in place of this process, as long as it is set; then several searches may ask at once."""
         self._known: dict[tuple[PipelineConfig, int], Floats] = {}
         self._recalled: Known = {}
 
@@ -85,9 +103,30 @@ class BatchScorer:
             missing = [number for number in missing if (key, number) not in self._known]
 
         self.evaluations += len(missing)
+        if self.elsewhere is not None and missing:
+            for number, scores in zip(missing, self.elsewhere(key, missing), strict=True):
+                self._known[key, number] = scores
+            return
         for number in missing:
-            rankings = self._batches[number].rankings(key)
-            self._known[key, number] = np.stack([_values(measure, rankings) for measure in self.measures], axis=1)
+            self._known[key, number] = part_scores(self._batches[number], key, self.measures)
+
+    @property
+    def batches(self) -> Sequence[LabelledBatch]:
+        """The queries of each part."""
+        return self._batches
+
+    def ahead(self, configs: Sequence[PipelineConfig], queries: Ints) -> None:
+        """These configs will be scored on these rows: what scores elsewhere may begin with all of them."""
+        if self.elsewhere is None:
+            return
+        keys = [config_key(self._ranks_as(config)) for config in configs]
+        for number in np.unique(self._part[queries]).tolist():
+            fresh = [
+                key
+                for key in keys
+                if (key, number) not in self._known and (config_digest(key), number) not in self._recalled
+            ]
+            self.elsewhere.ahead(fresh, [number])
 
     def recall(self, known: Known) -> None:
         """Take scores of an earlier run of the same search as known; those of another shape are left out."""
@@ -99,7 +138,8 @@ class BatchScorer:
 
     def known(self) -> Known:
         """Every score there is, for a later run."""
-        return self._recalled | {(config_digest(key), number): values for (key, number), values in self._known.items()}
+        known = dict(self._known)  # another thread may add to it meanwhile
+        return self._recalled | {(config_digest(key), number): values for (key, number), values in known.items()}
 
 
 def _values(measure: Scored, rankings: Rankings) -> Floats:

@@ -210,6 +210,7 @@ def search(
     try:
         _try(run, space.values_of(space.baseline), "baseline")
         if space.is_grid:
+            ahead(space, score, rows, trials)
             _follow(run, by_grid(space, trials), "grid")
         else:
             _follow(run, by_tpe(space, trials - int(trials * REFINED), _objectives(goal), seed), "search")
@@ -220,6 +221,13 @@ def search(
     if not run.trials:
         raise Cancelled
     return Search(_in_row_order(run, rows), cancelled, _front(run.trials))
+
+
+def ahead(space: SearchSpace, score: Score, rows: Ints, trials: int) -> None:
+    """Say which configs of a grid will be asked for, where the scorer wants to know."""
+    tell = getattr(score, "ahead", None)
+    if tell is not None:
+        tell([config for config in map(space.config, space.grid(trials)) if space.keeps(config)], rows)
 
 
 def _follow(run: _Run, proposals: Proposals, phase: str) -> None:

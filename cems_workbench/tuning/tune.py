@@ -8,7 +8,9 @@ search that saw a query has learned from it. The hold-out is scored only by `ope
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,16 +74,78 @@ class Tuned:
         return proposed(space, self.proposal, f"{space.baseline.name}-{self.plan.made}")
 
 
-def tune(plan: Plan, score: Score, stage: Stage = lambda name: unwatched) -> Tuned:
-    """Search, choose and cross-validate. Cancelling keeps what was tried; without a validation when it came too early."""
-    rows = plan.split.open
-    searched = _search(plan, score, rows, plan.seed, stage("search"))
+def tune(plan: Plan, score: Score, stage: Stage = lambda name: unwatched, *, at_once: bool = False) -> Tuned:
+    """Search, choose and cross-validate. Cancelling keeps what was tried; without a validation when it came too early.
+
+    `at_once`: the searches of the folds run beside that over all queries, in threads, since what scores them is elsewhere. None depends on
+    another, so that the result is the same.
+    """
+    with _Searches(plan, score, stage, at_once) as searches:
+        return _tuned(plan, score, searches)
+
+
+class _Searches:
+    """The search over all open queries, and one for each fold: one after the other as they are asked for, or all at once."""
+
+    def __init__(self, plan: Plan, score: Score, stage: Stage, at_once: bool) -> None:
+        self._plan, self._score, self._stage = plan, score, stage
+        folds = [] if plan.space.is_grid else range(len(plan.split.folds))  # on a grid every fold has the same trials
+        self._pool = ThreadPoolExecutor(1 + len(folds), thread_name_prefix="search") if at_once else None
+        self._watching, self._stopped = threading.Lock(), False
+        self._begun: dict[int | None, Future[Search]] = {}
+        if self._pool is not None:
+            for fold in (None, *folds):
+                self._begun[fold] = self._pool.submit(self._run, fold, self._heeded(stage(_name(fold))))
+
+    def __call__(self, fold: int | None = None) -> Search:
+        """The search without a fold, or over all queries. One that was stopped is cancelled."""
+        return self._begun[fold].result() if fold in self._begun else self._run(fold, self._stage(_name(fold)))
+
+    def _run(self, fold: int | None, watch: Watch) -> Search:
+        plan = self._plan
+        rows = plan.split.open if fold is None else plan.split.training(fold)
+        try:
+            return _search(plan, self._score, rows, plan.seed if fold is None else plan.seed + fold + 1, watch)
+        except BaseException:
+            self._stopped = True  # the others end after their trial
+            raise
+
+    def _heeded(self, watch: Watch) -> Watch:
+        """The watch, which hears of one trial at a time; once one has stopped its search, all are."""
+
+        def heeded(done: int, total: int, best: Trial) -> None:
+            with self._watching:
+                if self._stopped:
+                    raise Cancelled
+                try:
+                    watch(done, total, best)
+                except BaseException:
+                    self._stopped = True
+                    raise
+
+        return heeded
+
+    def __enter__(self) -> _Searches:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped = True
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+def _name(fold: int | None) -> str:
+    return "search" if fold is None else f"fold {fold + 1}"
+
+
+def _tuned(plan: Plan, score: Score, searches: _Searches) -> Tuned:
+    searched = searches()
     proposal = choose(plan.space, searched)
     tuned = Tuned(plan, searched, proposal, plan.goal.as_measured(proposal.reached)[0], None)
     if searched.cancelled:
         return tuned
     try:
-        train, validation, choices = _cross_validated(plan, score, searched, stage)
+        train, validation, choices = _cross_validated(plan, score, searched, searches)
     except Cancelled:
         return replace(tuned, search=replace(searched, cancelled=True))
     return replace(tuned, train=train, validation=validation, choices=choices)
@@ -124,7 +188,7 @@ def _search(plan: Plan, score: Score, rows: Ints, seed: int, watch: Watch) -> Se
 
 
 def _cross_validated(
-    plan: Plan, score: Score, searched: Search, stage: Stage
+    plan: Plan, score: Score, searched: Search, searches: _Searches
 ) -> tuple[float, Gain, tuple[PipelineConfig, ...]]:
     """Mean of the choices on what they were made with, their gain on what they were not, and the choices."""
     open_rows = plan.split.open
@@ -134,7 +198,7 @@ def _cross_validated(
         if plan.space.is_grid:
             inner = _seen(plan, searched, np.isin(open_rows, rows))
         else:
-            inner = _search(plan, score, rows, plan.seed + fold + 1, stage(f"fold {fold + 1}"))
+            inner = searches(fold)
             if inner.cancelled:
                 raise Cancelled
         choice = choose(plan.space, inner)

@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 from tests.processes import free_port
 
 pytestmark = [pytest.mark.models]
-LEFT_OUT = ("torch", "sentence_transformers", "psycopg", "qdrant_client")
+LEFT_OUT = ("torch", "sentence_transformers", "psycopg", "qdrant_client", "distributed")
 """What only the extras bring."""
 
 

@@ -9,6 +9,7 @@ import streamlit as st
 
 from cems_workbench.runs.background_search import STABILITY, BackgroundSearch
 from cems_workbench.runs.tuning import SEARCH, PlannedSearch
+from cems_workbench.settings import settings_for
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GRID, hover
@@ -26,7 +27,7 @@ EVERY = 0.7
 
 def start(planned: PlannedSearch) -> None:
     """Begin a search, or go on with one of the same kind."""
-    page.update(running=BackgroundSearch(planned).start())
+    page.update(running=BackgroundSearch(planned, settings_for().dask).start())
 
 
 def draw_start(planned: PlannedSearch) -> None:

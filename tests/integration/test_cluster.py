@@ -1,0 +1,249 @@
+"""Gathering and tuning on a Dask cluster of two worker processes: the same as on one, also where a worker is killed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from benchmarks.synthetic_queries import fusion_only
+from cems_workbench.config import preset, with_values
+from cems_workbench.errors import ClusterError
+from cems_workbench.evaluation.evidence_file import read_evidence_file
+from cems_workbench.pipeline import bundle_from
+from cems_workbench.progress import Cancelled
+from cems_workbench.runs import cluster as module
+from cems_workbench.runs.cluster import Cluster, cluster_at
+from cems_workbench.runs.evaluation import labelled_file
+from cems_workbench.runs.gathering import gather_query_set
+from cems_workbench.runs.opening import open_resources
+from cems_workbench.runs.tuning import PlannedSearch, TuningData, planned_search, run_search
+from cems_workbench.settings import Settings
+from cems_workbench.tuning.objective import parse_goal
+from cems_workbench.tuning.scorer import BatchScorer
+from cems_workbench.tuning.tune import Tuned
+from tests.planted import planted_file
+
+if TYPE_CHECKING:
+    from conftest import Command
+
+distributed = pytest.importorskip("distributed")
+pytestmark = [pytest.mark.models]
+CONFIG = with_values(
+    preset("cems").config,
+    {"judge.backend": "none", "rerank.backend": "cross_encoder", "rerank.model": "workbench/minilm-judge", "rerank.input_limit": 8},
+)  # fmt: skip
+NOW = datetime(2026, 9, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Any]:
+    """A scheduler with two worker processes of one thread each."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL
+    ) as started:
+        yield started
+
+
+def pids(workers: Any) -> list[int]:
+    return [worker.process.pid for worker in workers.workers.values() if worker.process is not None]
+
+
+def kill_one(workers: Any) -> None:
+    """As the machine does that runs out of memory: nothing is said to anybody."""
+    os.kill(pids(workers)[0], signal.SIGKILL)
+
+
+def gathered(store: Path, out: Path, dask: str, count: int = 8, progress: Any = None) -> dict[str, Any]:
+    """The evidence of the first queries of a copy of a store whose cache holds no scores, as a bundle each."""
+    own = Path(shutil.copytree(store, out.with_suffix(".store")))
+    resources = open_resources(Settings(store=own, dask=dask))
+    try:
+        queries = [replace(query, as_of=NOW) for query in resources.store.queries.read()[:count]]
+        queries.append(replace(queries[0], qid="again"))  # the same words: its scores are in the cache then
+        gather_query_set(out, queries, [], CONFIG, resources, progress=progress or (lambda *_: None))
+    finally:
+        resources.close()
+    return {qid: bundle_from(one) for qid, one in read_evidence_file(out).evidences.items()}
+
+
+def test_evidence_gathered_on_two_workers_is_that_of_one_process_though_one_is_killed(
+    store: Path, workers: Any, tmp_path: Path
+) -> None:
+    alone = gathered(store, tmp_path / "alone.evidence", "")
+    killed: list[int] = []
+
+    def kill(label: str, done: int, total: int) -> None:
+        if done == 2 and not killed:
+            killed.append(done)
+            kill_one(workers)
+
+    spread = gathered(store, tmp_path / "spread.evidence", workers.scheduler_address, progress=kill)
+    assert killed
+    assert list(spread) == list(alone)
+    assert spread == alone
+    assert (
+        read_evidence_file(tmp_path / "spread.evidence").replay_hash
+        == read_evidence_file(tmp_path / "alone.evidence").replay_hash
+    )
+
+
+def searched(
+    evidence: Path, space: tuple[str, ...], cluster: Cluster | None = None, stage: Any = None
+) -> tuple[PlannedSearch, Tuned]:
+    """A search for a better config on a copy of the evidence beside which no scores are kept."""
+    read = read_evidence_file(evidence)
+    data = TuningData(fusion_only(), read.header.query_set, labelled_file(read, None))
+    planned = planned_search(
+        data, parse_goal(["nDCG@10"]), space, group_by="query", folds=3, sealed=0.2, trials=12, seed=4
+    )
+    for kept in evidence.parent.glob("*.npz"):
+        kept.unlink()
+    result = run_search(planned, stage, cluster) if stage else run_search(planned, cluster=cluster)
+    return planned, result.tuned
+
+
+def same(one: Tuned, other: Tuned) -> None:
+    """Every trial with its scores, the proposal and what it is worth."""
+    assert [trial.values for trial in one.search.trials] == [trial.values for trial in other.search.trials]
+    for had, has in zip(one.search.trials, other.search.trials, strict=True):
+        np.testing.assert_array_equal(had.scores, has.scores)
+        assert (had.pruned, had.broken, had.phase) == (has.pruned, has.broken, has.phase)
+    assert (one.config, one.train, one.validation, one.choices) == (
+        other.config,
+        other.train,
+        other.validation,
+        other.choices,
+    )
+
+
+FREE = (
+    "lists.vector.weight=0.5:2.5:0.1", "lists.lexical.weight=0.5:2.5:0.1", "fusion.k=10:90:5", "fusion.score_blend=0:0.5:0.05",
+)  # fmt: skip
+GRID = ("lists.vector.weight=0.5:2.5:0.5", "fusion.score_blend=0:0.5:0.25")
+
+
+def test_a_search_on_two_workers_is_that_of_one_process_though_one_is_killed(
+    workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BatchScorer.__init__, "__defaults__", (0, 16, lambda config: config))  # four parts
+    evidence = planted_file(tmp_path, 60)
+    _, alone = searched(evidence, FREE)
+    killed: list[str] = []
+
+    def stage(name: str) -> Any:
+        def watch(done: int, total: int, best: object) -> None:
+            if done == 3 and not killed:
+                killed.append(name)
+                kill_one(workers)
+
+        return watch
+
+    with cluster_at(workers.scheduler_address) as cluster:
+        planned, spread = searched(evidence, FREE, cluster, stage)
+        assert killed
+        assert len(planned.score.parts) == 4
+        same(spread, alone)
+        assert planned.kept_scores.read()  # so that a process that searches alone goes on with it
+        assert planned.score.elsewhere is None
+        same(searched(evidence, GRID, cluster)[1], searched(evidence, GRID)[1])
+
+
+def test_a_search_on_a_cluster_is_cancelled_and_gone_on_with(workers: Any, tmp_path: Path) -> None:
+    evidence = planted_file(tmp_path, 60)
+    heard: list[str] = []
+
+    def stage(name: str) -> Any:
+        def watch(done: int, total: int, best: object) -> None:
+            heard.append(name)
+            if len(heard) == 5:
+                raise Cancelled
+
+        return watch
+
+    with cluster_at(workers.scheduler_address) as cluster:
+        planned, stopped = searched(evidence, FREE, cluster, stage)
+        assert stopped.search.cancelled
+        assert len(heard) == 5  # nobody went on after it
+        kept = planned.kept_scores.read()
+        assert kept
+        result = run_search(planned, cluster=cluster)
+    _, alone = searched(evidence, FREE)
+    same(result.tuned, alone)
+
+
+def test_a_cancelled_gather_on_a_cluster_keeps_what_is_finished(store: Path, workers: Any, tmp_path: Path) -> None:
+    def cancel(label: str, done: int, total: int) -> None:
+        if done == 3:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        gathered(store, tmp_path / "cut.evidence", workers.scheduler_address, progress=cancel)
+    assert len(read_evidence_file(tmp_path / "cut.evidence").evidences) == 3
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("gather")]
+
+
+def nobody() -> str:
+    """An address at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("address", [nobody(), "nowhere at all", "tcp://", "http://127.0.0.1:1"])
+def test_a_scheduler_that_is_away_is_one_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECT", 0.3)
+    with pytest.raises(ClusterError, match="no Dask scheduler answers there") as said:
+        Cluster(address)
+    assert "\n" not in str(said.value)
+
+
+def test_commands_say_that_the_scheduler_is_away(
+    command: Command, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CONNECT", 0.3)
+    monkeypatch.setenv("CEMS_WORKBENCH_DASK", nobody())
+    ended = command("gather", "all", "--limit", "2", "--out", tmp_path / "e.evidence", "--store", store)
+    assert (ended.code, ended.err.count("no Dask scheduler answers there")) == (2, 1)
+    ended = command(
+        "tune", planted_file(tmp_path, 60), "--out", tmp_path / "c.yaml", "--trials", "2", "--space", GRID[0]
+    )
+    assert (ended.code, ended.err.count("no Dask scheduler answers there")) == (2, 1)
+    ended = command(
+        "tune", tmp_path / "set.evidence", "--out", tmp_path / "c.yaml", "--trials", "2", "--dask", "", "--json"
+    )
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)
+
+
+def test_a_scheduler_that_goes_away_ends_a_search_in_one_line_and_its_scores_are_kept(tmp_path: Path) -> None:
+    evidence = planted_file(tmp_path, 60)
+    started = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=logging.CRITICAL
+    )
+
+    def stage(name: str) -> Any:
+        def watch(done: int, total: int, best: object) -> None:
+            if name == "search" and done == 4:
+                threading.Thread(target=started.close).start()
+
+        return watch
+
+    with (
+        pytest.raises(ClusterError, match="the Dask scheduler went away; what was finished stays"),
+        cluster_at(started.scheduler_address) as cluster,
+    ):
+        searched(evidence, FREE, cluster, stage)
+    assert list(tmp_path.glob("*.npz"))
