@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.rows import staged
-from cems_workbench.store.search.entries import LIVE, WHOLE, Entry, Place, from_row
+from cems_workbench.store.search.entries import AMONG, LIVE, LIVE_AMONG, WHOLE, Entry, Place, from_row
 
 if TYPE_CHECKING:
     import duckdb
@@ -29,29 +29,40 @@ class Pending:
     remove: list[Place]
 
 
-def pending(cursor: duckdb.DuckDBPyConnection, collection: str) -> Pending:
-    """Compare the entries there should be with what `collection` (its Chroma id) holds.
+def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[str] | None = None) -> Pending:
+    """Compare the entries there should be with what `collection` (its Chroma id) holds; all of them, or those of the memories `among`.
 
     The longest texts come first: a step then has texts of like length, which pads least in the encoder.
     """
-    held = "SELECT * FROM embedded WHERE collection = ?"
+    given: dict[str, object] = {"collection": collection} | ({} if among is None else {"among": list(among)})
+    live, of = (LIVE, "") if among is None else (LIVE_AMONG, f"AND memory_id {AMONG}")
+    held = f"SELECT * FROM embedded WHERE collection = $collection {of}"
     same = "e.memory_id = m.memory_id AND e.seq = m.seq"
     embed = cursor.execute(
-        f"SELECT m.memory_id, m.seq FROM ({LIVE}) AS m LEFT JOIN ({held}) AS e ON {same} "
+        f"SELECT m.memory_id, m.seq FROM ({live}) AS m LEFT JOIN ({held}) AS e ON {same} "
         "WHERE e.text_sha IS DISTINCT FROM m.text_sha ORDER BY m.size DESC, m.memory_id, m.seq",
-        [collection],
+        given,
     ).fetchall()
     relabel = cursor.execute(
-        f"SELECT m.memory_id, m.seq FROM ({LIVE}) AS m JOIN ({held}) AS e ON {same} AND e.text_sha = m.text_sha "
+        f"SELECT m.memory_id, m.seq FROM ({live}) AS m JOIN ({held}) AS e ON {same} AND e.text_sha = m.text_sha "
         "WHERE e.project IS DISTINCT FROM m.project OR e.scope <> m.scope ORDER BY m.memory_id, m.seq",
-        [collection],
+        given,
     ).fetchall()
     remove = cursor.execute(
-        f"SELECT e.memory_id, e.seq FROM ({held}) AS e LEFT JOIN ({LIVE}) AS m ON {same} "
+        f"SELECT e.memory_id, e.seq FROM ({held}) AS e LEFT JOIN ({live}) AS m ON {same} "
         "WHERE m.memory_id IS NULL ORDER BY e.memory_id, e.seq",
-        [collection],
+        given,
     ).fetchall()
     return Pending(*([from_row(*row) for row in rows] for rows in (embed, relabel, remove)))
+
+
+def spot_checks(cursor: duckdb.DuckDBPyConnection, collection: str, most: int) -> dict[Place, int | None]:
+    """As `held_hashes`, of `most` entries from all over the collection, always the same ones."""
+    rows = cursor.execute(
+        "SELECT memory_id, seq, vector_hash FROM embedded WHERE collection = ? ORDER BY hash(memory_id, seq), memory_id LIMIT ?",
+        [collection, most],
+    ).fetchall()
+    return {from_row(memory_id, seq): known for memory_id, seq, known in rows}
 
 
 def held_hashes(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[Place, int | None]:
@@ -93,6 +104,15 @@ def passing(cursor: duckdb.DuckDBPyConnection, collection: str, where: Filter) -
         f"SELECT memory_id, seq FROM embedded WHERE collection = ? AND {condition}", [collection, *parameters]
     ).fetchall()
     return frozenset(from_row(*row) for row in rows)
+
+
+def labels(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str] | None = None) -> pa.Table:
+    """memory_id, seq, project and scope of the entries in `collection`, of all or of these memories, by id and number."""
+    among = "" if ids is None else "AND memory_id IN (SELECT unnest(?))"
+    return cursor.sql(
+        f"SELECT memory_id, seq, project, scope FROM embedded WHERE collection = ? {among} ORDER BY memory_id, seq",
+        params=[collection, *([] if ids is None else [list(ids)])],
+    ).to_arrow_table()
 
 
 def chunks_of(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[str, list[int]]:

@@ -28,14 +28,18 @@ WHOLE = -1
 """The number that stands in a table for None."""
 PORTION = 10_000
 
-LIVE = """
+_LIVE = """
     SELECT m.id AS memory_id, -1 AS seq, m.text_sha, m.project, m.scope, length(m.content) + coalesce(length(m.title), 0) AS size
-    FROM memories AS m WHERE m.deleted_at IS NULL AND m.id NOT IN (SELECT memory_id FROM chunks)
+    FROM memories AS m WHERE m.deleted_at IS NULL {of} AND m.id NOT IN (SELECT memory_id FROM chunks AS m WHERE TRUE {chunk_of})
     UNION ALL
     SELECT c.memory_id, c.seq, c.text_sha, m.project, m.scope, length(c.content) AS size
-    FROM chunks AS c JOIN memories AS m ON m.id = c.memory_id WHERE m.deleted_at IS NULL
+    FROM chunks AS c JOIN memories AS m ON m.id = c.memory_id WHERE m.deleted_at IS NULL {of}
 """
+LIVE = _LIVE.format(of="", chunk_of="")
 """The entries there should be, as a query."""
+AMONG = "IN (SELECT unnest($among))"
+LIVE_AMONG = _LIVE.format(of=f"AND m.id {AMONG}", chunk_of=f"AND m.memory_id {AMONG}")
+"""The same of the memories whose ids are the parameter `among`; a condition on LIVE would be looked at after all are joined."""
 
 
 @dataclass(frozen=True, slots=True)

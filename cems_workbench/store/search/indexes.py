@@ -44,6 +44,7 @@ from cems_workbench.store.search import (
     postgres_text,
     tokenizer,
     ts_rank_refresh,
+    vector_codes_refresh,
 )
 from cems_workbench.store.search.chroma_home import ChromaHome
 from cems_workbench.store.search.entries import Place, key
@@ -51,9 +52,10 @@ from cems_workbench.store.search.index_directory import Found, IndexHome, Manife
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.segment_home import SegmentHome, segments_of
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
+from cems_workbench.store.search.vector_codes import VectorCodes
 from cems_workbench.store.search.vector_index import EXACT_ROWS, VectorIndex
 from cems_workbench.store.search.vector_proof import VectorProof, prove
-from cems_workbench.store.search.vector_refresh import UNWRITTEN, refresh_vectors
+from cems_workbench.store.search.vector_refresh import UNWRITTEN, agree, refresh_vectors
 from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
 from cems_workbench.turns import Holder, Turn
 
@@ -65,6 +67,7 @@ log = logging.getLogger(__name__)
 Mark = tuple[str | None, str | None]
 """The directory of the lexical index, and what is written down of the vectors."""
 _KEY = "vectors:"
+CODES = "their copy in 8 bits, which filters read"
 TRIES = 3
 """How often an index is begun while others change the content, before they have to wait for it."""
 OLLAMA, REVISION = "ollama:", "@"
@@ -130,6 +133,8 @@ class DerivedIndexes:
         self._vector_home = ChromaHome(path / "chroma", chroma_url)
         self._lexical_home = SegmentHome(path / "lexical", tokenizer.VERSION)
         self._full_text_home = IndexHome(path / "ts_rank", postgres_text.VERSION)
+        self._codes_path = path / "codes"
+        self._codes_homes: dict[str, SegmentHome] = {}
         self._database = database
         self._store_id = store_id
         self._hidden = hidden
@@ -162,7 +167,11 @@ class DerivedIndexes:
 
     def touched(self) -> bool:
         """Whether files of the indexes were changed or removed since they were proven; a look at sizes and times."""
-        return self._vector_home.gone() or self._lexical_home.signature() != self._lexical_home.proven_signature()
+        return (
+            self._vector_home.gone()
+            or self._lexical_home.signature() != self._lexical_home.proven_signature()
+            or any(home.proven_signature() not in (None, home.signature()) for home in self._codes_homes.values())
+        )
 
     def open(self, embedder: Embedder) -> Indexes:
         """Both indexes as the last refresh left them; empty ones where nothing was built. Their `states` say if they are up to date.
@@ -194,10 +203,36 @@ class DerivedIndexes:
         lexical = LexicalIndex.open(self._lexical_home.path, segments, self._hidden, words)
         collection = self._vector_home.find(self._collection_name(embedder.model_id))
         key = "" if collection is None else str(collection.id)
+        codes = None if collection is None else self._open_codes(embedder.model_id, key)
         with self._database.reading() as cursor:
-            chunked = embedded.chunks_of(cursor, key)
-        vectors = VectorIndex(collection, lambda where: self._passing(key, where), chunked, self._hidden)
+            chunked = embedded.chunks_of(cursor, key) if codes is None else {}
+        vectors = VectorIndex(collection, lambda where: self._passing(key, where), chunked, self._hidden, codes)
         return Indexes(vectors, lexical)
+
+    def _open_codes(self, embedder_id: str, collection_id: str) -> VectorCodes | None:
+        """The codes of the vectors in that collection; None where these are few, or there are none of these very vectors."""
+        with self._database.reading() as cursor:
+            recorded = _recorded(cursor).get(embedder_id, {})
+        manifest = self._codes_found(embedder_id, collection_id).manifest
+        if manifest is None or recorded.get("version") != manifest.content_version:
+            return None
+        return vector_codes_refresh.open_codes(self._codes_home(embedder_id).path, segments_of(manifest))
+
+    def _codes_home(self, embedder_id: str) -> SegmentHome:
+        """Where the codes of an embedder's vectors are."""
+        name = self._collection_name(embedder_id).rpartition("-")[2]
+        return self._codes_homes.setdefault(
+            embedder_id, SegmentHome(self._codes_path / name, vector_codes_refresh.VERSION)
+        )
+
+    def _codes_found(self, embedder_id: str, collection_id: str) -> Found:
+        """What is there of them; nothing, and no damage, where the vectors are few."""
+        with self._database.reading() as cursor:
+            if embedded.count(cursor, collection_id) <= EXACT_ROWS:
+                return Found(None)
+            kind, known = vector_codes_refresh.kind(collection_id), partial(earlier_identity, cursor)
+            home = self._codes_home(embedder_id)
+            return home.found_of(content_version(cursor), content_identity(cursor), kind, known)
 
     def full_text(self, dimension: int, progress: Progress = silent) -> TsRankIndex:
         """The index by PostgreSQL's ts_rank over the chunks as the last refresh cut them, built when it is asked for after a change.
@@ -266,6 +301,7 @@ class DerivedIndexes:
             discard(self._full_text_home.path)
             discard(self._lexical_home.path)
             self._discard_vectors(embedder)
+            discard(self._codes_home(embedder.model_id).path)
             return self._bring_up_to_date(embedder, progress)
 
     def _bring_up_to_date(self, embedder: Embedder, progress: Progress) -> RefreshReport:
@@ -313,13 +349,15 @@ class DerivedIndexes:
                 self._vector_home.close()
                 self._opened, self._proofs = {}, {}
             if deep:
-                self._lexical_home.forget()
+                for home in (self._lexical_home, *self._codes_homes.values()):
+                    home.forget()
                 self._proofs = {}
             with self._database.reading() as cursor:
                 version = content_version(cursor)
                 recorded = _recorded(cursor)
             wanted = list(recorded) if embedder_id is None else [embedder_id]
             proofs = {name: self._proof(name, recorded.get(name), deep) for name in wanted}
+            codes = {name: self._codes_problem(name, recorded.get(name)) for name in wanted}
             with self._database.reading() as cursor:
                 vectors = [
                     _vector_state(
@@ -328,6 +366,7 @@ class DerivedIndexes:
                         version,
                         embedded.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
                         proofs[name],
+                        codes[name],
                     )
                     for name in wanted
                 ]
@@ -338,6 +377,17 @@ class DerivedIndexes:
         if deep:
             self._full_text_home.forget()
         return _state("full text", self._found(self._full_text_home), self._content_version())
+
+    def _codes_problem(self, embedder_id: str, recorded: dict[str, Any] | None) -> Found:
+        """Why the next refresh has to make codes of vectors that are as they should be, in `problem`; empty where it has not."""
+        if recorded is None or recorded["version"] is None:
+            return Found(None)
+        found = self._codes_found(embedder_id, recorded["collection"])
+        with self._database.reading() as cursor:
+            few = embedded.count(cursor, recorded["collection"]) <= EXACT_ROWS
+        if few or (found.manifest is not None and found.manifest.content_version == recorded["version"]):
+            return Found(None)
+        return Found(None, found.problem or "not built", found.damage)
 
     def _proof(self, embedder_id: str, recorded: dict[str, Any] | None, deep: bool) -> VectorProof:
         """What is wrong with the vectors of an embedder; looked at once, and again after a refresh that failed."""
@@ -453,14 +503,45 @@ class DerivedIndexes:
         if str(collection.id) != known.get("collection"):
             known = {"collection": str(collection.id), "version": None}
             self._record(embedder, known)
-        elif proof.problem:
-            self._drop(collection, proof)
-            notes.append(f"the vectors of {embedder.model_id} were damaged ({proof.problem}); they are embedded again")
-        counts = refresh_vectors(self._database, collection, embedder, progress)
-        length = chroma.dimension(collection)
+        elif proof.problem or (known["version"] is not None and not agree(self._database, collection)):
+            # Said first: what is taken away now was not changed since that version, and would not be looked at.
+            known = {**known, "version": None}
+            self._record(embedder, known)
+            if proof.problem:
+                self._drop(collection, proof)
+                notes.append(
+                    f"the vectors of {embedder.model_id} were damaged ({proof.problem}); they are embedded again"
+                )
+        counts = refresh_vectors(self._database, collection, embedder, progress, known["version"])
+        length = known.get("dimension") or chroma.dimension(collection)
+        notes += self._refresh_codes(embedder.model_id, collection, version, bool(proof.problem), progress)
         self._record(embedder, {**known, "version": version} | ({"dimension": length} if length else {}))
         self._proofs[embedder.model_id] = VectorProof()
         return counts, notes
+
+    def _refresh_codes(
+        self, embedder_id: str, collection: Collection, version: int, anew: bool, progress: Progress
+    ) -> list[str]:
+        """Bring the codes to the vectors, of this content version; `anew`: of vectors that were made again. Returns notes."""
+        home, name = self._codes_home(embedder_id), str(collection.id)
+        found = self._codes_found(embedder_id, name)
+        with self._database.reading() as cursor:
+            rows, identity = embedded.count(cursor, name), earlier_identity(cursor, version) or ""
+        if rows <= EXACT_ROWS:
+            discard(home.path)
+            return []
+        before = None if anew else found.manifest
+        if before is not None and before.content_version == version and before.rows == rows:
+            return []
+        for manifest in [None] if before is None else [before, None]:
+            with self._database.reading() as cursor:
+                changed = None if manifest is None else memories.changed_since(cursor, manifest.content_version)
+            made = vector_codes_refresh.update(
+                home.path, segments_of(manifest), changed, self._database, collection, version, identity, progress
+            )
+            if made.rows == rows:
+                break
+        return [f"{CODES} was damaged ({found.problem}) and was made anew"] if found.damage else []
 
     def _drop(self, collection: Collection, proof: VectorProof) -> None:
         """Take away what is not as it was written, so that it is made anew."""
@@ -508,12 +589,14 @@ def _recorded(cursor: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
 
 
 def _vector_state(
-    name: str, recorded: dict[str, Any] | None, version: int, rows: int, proof: VectorProof
+    name: str, recorded: dict[str, Any] | None, version: int, rows: int, proof: VectorProof, codes: Found
 ) -> IndexState:
     built = recorded["version"] if recorded else None
-    fresh = built == version and not proof.problem
+    fresh = built == version and not proof.problem and not codes.problem
     note = "" if built == version else "never built" if recorded is None else _behind(built, version)
-    return IndexState(f"vectors {name}", built, version, fresh, rows, proof.problem or note, bool(proof.problem))
+    problem = proof.problem or (f"{CODES}: {codes.problem}" if codes.damage else "")
+    note = note or (f"{CODES}: {codes.problem}" if codes.problem else "")
+    return IndexState(f"vectors {name}", built, version, fresh, rows, problem or note, bool(problem))
 
 
 def _state(name: str, found: Found, version: int) -> IndexState:

@@ -1,10 +1,12 @@
-"""Searching the vectors of one embedder: exact where the candidates are few, Chroma's HNSW where they are many.
+"""Searching the vectors of one embedder: exact where there are few or a filter restricts them, Chroma's HNSW among all of many.
 
-HNSW is approximate, and on small or narrowly filtered sets it drops hits that anybody can see are missing. Up to
-EXACT_ROWS candidates a matrix product is exact and faster, so it is used there; the matrix is kept per filter.
+HNSW is approximate, and on small or filtered sets it drops hits that anybody can see are missing. Up to EXACT_ROWS candidates a matrix
+product is exact and faster; the matrix is kept per filter. Where there are more vectors, they stand beside Chroma in 8 bits too
+(vector_codes.py): a filter's candidates are all read there, and the nearest of them again in Chroma.
 
-A filter that many memories pass is applied after a deeper search, because Chroma's own filtering first lists all
-ids that pass (50 ms a query for half of 20,000). Only when too few of the deeper hits pass is Chroma asked to filter.
+Without those codes (a store of an earlier version before its next refresh) a filter that many memories pass is applied after a deeper
+search of the graph, because Chroma's own filtering first lists all ids that pass (50 ms a query for half of 20,000). Only when too few of
+the deeper hits pass is Chroma asked to filter.
 
 A memory with chunks has a vector for each of them.
 """
@@ -35,6 +37,7 @@ from cems_workbench.store.search.hits import (
     starts_of,
     visible_hits,
 )
+from cems_workbench.store.search.vector_codes import VectorCodes
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
@@ -55,18 +58,24 @@ class VectorIndex:
         passing: Callable[[Filter], frozenset[Place]],
         chunked: Mapping[str, Sequence[int]] = MappingProxyType({}),
         hidden: Set[str] = frozenset(),
+        codes: VectorCodes | None = None,
     ) -> None:
         """`collection` is None when nothing was embedded yet; `passing` lists its entries that pass a filter.
 
         `chunked` has, by memory id, the numbers of the chunks in it; other memories are there whole. `hidden` ids are never returned.
+        `codes` has the same vectors in 8 bits, and answers what `passing` and `chunked` are asked.
         """
         self._collection = collection
         self._list_passing = passing
         self._chunked = chunked
         self._hidden = hidden
-        with speaking(UNREADABLE):
-            self._size = 0 if collection is None else collection.count()
-        self._memories = self._size - sum(map(len, chunked.values())) + len(chunked)
+        self._codes = codes
+        if codes is not None:
+            self._size, self._memories = len(codes), codes.memories(ANY)
+        else:
+            with speaking(UNREADABLE):
+                self._size = 0 if collection is None else collection.count()
+            self._memories = self._size - sum(map(len, chunked.values())) + len(chunked)
         self._passing: dict[Filter, frozenset[Place]] = {}
         self._matrices: dict[Filter, _Rows] = {}
 
@@ -95,6 +104,9 @@ class VectorIndex:
             raise StoreError(f"the query's embedding has {len(query)} values, the index has {self._dimension}")
         # All filters that let everything pass are one, and share its matrix.
         where = ANY if where.trivial else where
+        if self._codes is not None and not where.trivial:
+            codes = self._codes
+            return visible_hits(lambda depth: self._search_codes(codes, query, depth, where), k, self._hidden)
         search = self._search_exact if self._count(where) <= EXACT_ROWS else self._search_graph
         return visible_hits(lambda depth: search(query, depth, where), k, self._hidden)
 
@@ -111,9 +123,8 @@ class VectorIndex:
         wanted = [memory_id for memory_id in dict.fromkeys(ids) if memory_id not in self._hidden]
         if self._collection is None or not wanted:
             return {}
-        places: list[Place] = [
-            (memory_id, seq) for memory_id in wanted for seq in self._chunked.get(memory_id) or (None,)
-        ]
+        numbers = self._chunked.get if self._codes is None else self._codes.chunks_of
+        places: list[Place] = [(memory_id, seq) for memory_id in wanted for seq in numbers(memory_id) or (None,)]
         vectors = dict(read_vectors(self._collection, [key(place) for place in places]))
         found: dict[str, dict[int | None, Float32]] = {}
         for place in places:
@@ -126,7 +137,9 @@ class VectorIndex:
         """The memories with a vector that pass a filter, sorted."""
         if self._collection is None:
             return []
-        if where.trivial:
+        if self._codes is not None:
+            ids = set(self._codes.ids(where))
+        elif where.trivial:
             with speaking(UNREADABLE):
                 names = self._collection.get(include=[])["ids"]
             ids = {place_of(name)[0] for name in names}
@@ -147,13 +160,40 @@ class VectorIndex:
         return None if self._collection is None else dimension(self._collection)
 
     def _count(self, where: Filter) -> int:
+        if self._codes is not None:
+            return self._codes.count(where)
         return self._size if where.trivial else len(self._places_passing(where))
+
+    def _memory_count(self, where: Filter) -> int:
+        """How many memories have a vector that passes."""
+        if where.trivial:
+            return self._memories
+        if self._codes is not None:
+            return self._codes.memories(where)
+        return len({memory_id for memory_id, _ in self._places_passing(where)})
+
+    def _passes(self, place: Place, where: Filter) -> bool:
+        return place in self._places_passing(where) if self._codes is None else self._codes.passes(place, where)
 
     def _places_passing(self, where: Filter) -> frozenset[Place]:
         if where not in self._passing:
             _make_room(self._passing)
             self._passing[where] = self._list_passing(where)
         return self._passing[where]
+
+    def _search_codes(self, codes: VectorCodes, query: NDArray[np.float32], k: int, where: Filter) -> ChunkHits:
+        """Cosine with every vector that passes and may be among the nearest."""
+        assert self._collection is not None
+        unit = query / max(float(np.linalg.norm(query)), 1e-12)
+        near = codes.candidates(unit, k, where)
+        found = list(read_vectors(self._collection, [key(place) for place in near]))
+        if not found:
+            return []
+        matrix = np.stack([vector for _, vector in found])
+        cosines = (matrix @ unit) / np.maximum(np.linalg.norm(matrix, axis=1), 1e-12)
+        places = [place_of(name) for name, _ in found]
+        hits = [(place[0], cosine, place[1]) for place, cosine in zip(places, cosines.tolist(), strict=True)]
+        return first_memories(sorted(hits, key=lambda hit: (-hit[1], *in_order((hit[0], hit[2])))), k)
 
     def _search_exact(self, query: NDArray[np.float32], k: int, where: Filter) -> ChunkHits:
         """Cosine with every vector that passes."""
@@ -189,25 +229,25 @@ class VectorIndex:
     def _search_graph(self, query: NDArray[np.float32], k: int, where: Filter) -> ChunkHits:
         """Approximate search of the whole collection, or of what passes the filter."""
         # As many rows as k memories have on average, and more while that was not enough.
-        rows = math.ceil(k * self._size / max(1, self._memories)) if self._chunked else k
-        passing = None if where.trivial else self._places_passing(where)
-        depth = rows if passing is None else math.ceil(DEEPER * rows * self._size / len(passing))
-        there = self._memories if passing is None else len({memory_id for memory_id, _ in passing})
+        chunked = self._size > self._memories
+        rows = math.ceil(k * self._size / max(1, self._memories)) if chunked else k
+        count, there = self._count(where), self._memory_count(where)
+        depth = rows if where.trivial else math.ceil(DEEPER * rows * self._size / max(1, count))
         while True:
             hits = self._query(query, depth, None)
-            if passing is not None:
-                hits = [hit for hit in hits if (hit[0], hit[2]) in passing]
+            if not where.trivial:
+                hits = [hit for hit in hits if self._passes((hit[0], hit[2]), where)]
             found = first_memories(hits, k)
             enough = len({memory_id for memory_id, _, _ in found}) >= min(k, there)
-            if enough or depth >= self._size or (passing is None and not self._chunked):
+            if enough or depth >= self._size or (where.trivial and not chunked):
                 return found
-            if passing is not None:
+            if not where.trivial:
                 break
             depth *= 2
         while True:
             found = first_memories(self._query(query, rows, where), k)
             enough = len({memory_id for memory_id, _, _ in found}) >= min(k, there)
-            if enough or not self._chunked or rows >= len(passing):
+            if enough or not chunked or rows >= count:
                 return found
             rows *= 2
 

@@ -36,35 +36,37 @@ def prove(database: Database, collection: Collection, whole: bool) -> VectorProo
     """
     name = str(collection.id)
     with database.reading() as cursor:
-        said = embedded.held_hashes(cursor, name)
-        waiting = embedded.pending(cursor, name)
-    unsettled = {*waiting.embed, *waiting.remove}
-    places = list(said)
-    asked = None if whole else [key(place) for place in places[:: max(1, len(places) // SPOT_CHECKS)]]
-    seen: set[Place] = set()
+        number = embedded.count(cursor, name)
+        said = embedded.held_hashes(cursor, name) if whole else embedded.spot_checks(cursor, name, SPOT_CHECKS)
     lost: list[Place] = []
     strangers: list[str] = []
     unknown: dict[Place, int] = {}
+    seen: set[Place] = set()
     try:
         with chroma.speaking(chroma.UNREADABLE):
             count = collection.count()
-        for entry, vector in chroma.read_vectors(collection, asked):
+        for entry, vector in chroma.read_vectors(collection, None if whole else [key(place) for place in said]):
             place = _place(entry)
             if place is None or place not in said:
-                strangers += [entry] if place not in unsettled else []
+                strangers.append(entry)
                 continue
             seen.add(place)
             found = embedded.vector_hash(vector)
             if said[place] is None:
                 unknown[place] = found
-            elif said[place] != found and place not in unsettled:
+            elif said[place] != found:
                 lost.append(place)
     except StoreError as error:
         return VectorProof(str(error), unreadable=True)
-    expected = set(said) if asked is None else {place_of(entry) for entry in asked}
-    lost += [place for place in said if place in expected - seen and place not in unsettled]
-    if asked is not None and (lost or (count != len(said) and not unsettled)):
-        return prove(database, collection, True)
+    lost += [place for place in said if place not in seen]
+    if lost or strangers or count != number:
+        with database.reading() as cursor:
+            waiting = embedded.pending(cursor, name)
+        unsettled = {*waiting.embed, *waiting.remove}
+        lost = [place for place in lost if place not in unsettled]
+        strangers = [entry for entry in strangers if _place(entry) not in unsettled]
+        if not whole and (lost or (count != number and not unsettled)):
+            return prove(database, collection, True)
     if unknown and not lost:
         with database.transaction() as cursor:
             embedded.adopt(cursor, name, unknown)

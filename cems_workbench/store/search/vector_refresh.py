@@ -16,7 +16,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.models.embedder_match import other_dimension
 from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.progress import Progress
-from cems_workbench.store import sources
+from cems_workbench.store import memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.search import chroma, embedded
 from cems_workbench.store.search import entries as entries_table
@@ -34,17 +34,20 @@ STEP_CHARS = 8_000_000
 
 
 def refresh_vectors(
-    database: Database, collection: Collection, embedder: Embedder, progress: Progress
+    database: Database, collection: Collection, embedder: Embedder, progress: Progress, since: int | None = None
 ) -> tuple[int, int, int]:
     """Embed, relabel and remove what is pending; returns how many of each.
 
+    `since`: the content version that the collection is of, where it is whole (`agree`): what was not changed later is not looked at.
     What came with a vector from a source gets that one. Raises what `progress` raises (Cancelled), StoreError when the embedder
     returns something unusable, EmbedderMismatchError when its vectors have another length than those that are there.
     """
     name = str(collection.id)
-    _reconcile(database, collection)
+    if since is None:
+        _reconcile(database, collection)
     with database.reading() as cursor:
-        waiting = embedded.pending(cursor, name)
+        changed = None if since is None else memories.changed_since(cursor, since)
+        waiting = embedded.pending(cursor, name, changed)
     for places in _slices(waiting.remove, STEP_TEXTS):
         with chroma.speaking(UNWRITTEN):
             collection.delete(ids=[key(place) for place in places])
@@ -136,12 +139,18 @@ def _checked(vectors: Float32, rows: int, embedder: Embedder) -> Float32:
     return np.ascontiguousarray(vectors, np.float32)
 
 
+def agree(database: Database, collection: Collection) -> bool:
+    """Whether as many vectors are in the collection as are said to be."""
+    with database.reading() as cursor, chroma.speaking(chroma.UNREADABLE):
+        return embedded.count(cursor, str(collection.id)) == collection.count()
+
+
 def _reconcile(database: Database, collection: Collection) -> None:
     """When the two counts disagree (a crash, a restored backup), believe Chroma about which entries it holds."""
+    if agree(database, collection):
+        return
     name = str(collection.id)
-    with database.reading() as cursor, chroma.speaking(chroma.UNREADABLE):
-        if embedded.count(cursor, name) == collection.count():
-            return
+    with database.reading() as cursor:
         said = {key(place): place for place in embedded.held_places(cursor, name)}
     with chroma.speaking(UNWRITTEN):
         held = set(collection.get(include=[])["ids"])

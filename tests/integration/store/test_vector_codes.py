@@ -1,0 +1,119 @@
+"""Filters over more vectors than are searched exactly as they are: the copy in 8 bits finds what an exact search finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cems_workbench.records import Memory
+from cems_workbench.store import ANY, Filter
+from cems_workbench.store.search import indexes, vector_codes, vector_codes_refresh, vector_index
+
+COUNT = 300
+FILTERS = (Filter("rare", True), Filter("p1", True), Filter(scope="shared"), Filter("p1", True, "shared"))
+
+
+@pytest.fixture(autouse=True)
+def few_are_many(monkeypatch):
+    for module in (indexes, vector_index):
+        monkeypatch.setattr(module, "EXACT_ROWS", 100)
+
+
+def memory(number, text=None, project=None):
+    named = project or ("rare" if number % 100 == 3 else f"p{number % 3}")
+    return Memory(
+        f"m{number:04}", text or f"text {number}", project=named, scope="shared" if number % 2 else "personal"
+    )
+
+
+@pytest.fixture
+def filled(store, embedder, rows):
+    store.add(rows([memory(i) for i in range(COUNT)]))
+    store.indexes.refresh(embedder)
+    return store
+
+
+def exact(store, embedder, query, k, where):
+    kept = [each for each in store.memories.read().values() if passes(each, where)]
+    cosines = embedder.encode([each.content for each in kept]) @ query
+    order = sorted(range(len(kept)), key=lambda i: (-cosines[i], kept[i].id))[:k]
+    return [(kept[i].id, pytest.approx(float(cosines[i]), abs=1e-5)) for i in order]
+
+
+def agrees(store, embedder, filters=FILTERS):
+    vectors = store.indexes.open(embedder).vectors
+    assert vectors._codes is not None and len(vectors) == len(vectors._codes) == store.memories.count()
+    for where in filters:
+        for query in embedder.encode([f"query {i}" for i in range(5)]):
+            assert vectors.search(query, 7, where) == exact(store, embedder, query, 7, where)
+        assert vectors.ids(where) == sorted(each.id for each in store.memories.read().values() if passes(each, where))
+
+
+def passes(each, where):
+    return where.required_project in (None, each.project) and where.required_scope in (None, each.scope)
+
+
+@pytest.mark.parametrize("gathered", [0.0, 1.0], ids=("read where they lie", "taken out"))
+def test_a_filtered_search_is_the_exact_one(filled, embedder, monkeypatch, gathered):
+    monkeypatch.setattr(vector_codes, "GATHERED", gathered)
+    agrees(filled, embedder, (*FILTERS, ANY))
+    assert filled.indexes.open(embedder).vectors.search(np.ones(16), 5, Filter("nobody", True)) == []
+
+
+def test_after_edits_moves_deletions_and_new_memories_it_still_is_and_nothing_old_is_read_again(
+    filled, embedder, rows, monkeypatch
+):
+    written = []
+    encoded = vector_codes.encoded
+    counted = lambda vectors: (written.append(len(vectors)), encoded(vectors))[1]  # noqa: E731
+    monkeypatch.setattr(vector_codes_refresh, "encoded", counted)
+    for step in range(6):
+        some = filled.memories.read()[f"m{step:04}"]
+        filled.memories.update(replace(some, content=f"edited {step}", project="rare"))
+        filled.memories.update(replace(filled.memories.read()[f"m{step + 50:04}"], project="rare"))
+        filled.memories.delete(f"m{step + 100:04}")
+        filled.add(rows([memory(1000 + step), memory(2000 + step)]))
+        filled.indexes.refresh(embedder)
+        agrees(filled, embedder)
+    assert sum(written) == 6 * 4, "an edit, a move and two new memories are read each time, and no other"
+
+
+def test_memories_in_chunks_are_found_by_their_nearest_chunk(store, embedder, rows):
+    store.chunks.choose("cems")
+    store.add(
+        rows([memory(i, " ".join(f"{i}word{j}" for j in range(900)) if i % 40 == 1 else None) for i in range(COUNT)])
+    )
+    store.indexes.refresh(embedder)
+    vectors = store.indexes.open(embedder).vectors
+    assert vectors._codes is not None and len(vectors) > COUNT
+    chunk = store.chunks.read(["m0041"])["m0041"][2]
+    (hit, *_) = vectors.search_chunks(embedder.encode([chunk.text])[0], 3, Filter(scope="shared"))
+    assert (hit[0], hit[2]) == ("m0041", chunk.seq) and hit[1] == pytest.approx(1, abs=1e-5)
+    assert len(vectors.chunk_embeddings(["m0041"])["m0041"]) == len(store.chunks.read(["m0041"])["m0041"])
+
+
+@pytest.mark.parametrize("how", ["changed", "removed"])
+def test_a_damaged_copy_is_said_not_used_and_made_anew(filled, embedder, how):
+    (segment,) = (filled.path / "codes").rglob("*.segment")
+    if how == "removed":
+        segment.unlink()
+    else:
+        raw = bytearray(segment.read_bytes())
+        raw[-1000] ^= 255
+        segment.write_bytes(raw)
+    (state,) = [each for each in filled.indexes.states(embedder.model_id) if each.name.startswith("vectors")]
+    assert state.damage and not state.fresh and "8 bits" in state.note
+    assert filled.indexes.refresh(embedder).embedded == 0
+    assert any("8 bits" in line for line in filled.notices)
+    agrees(filled, embedder)
+
+
+def test_a_store_that_becomes_small_is_searched_without_it(filled, embedder):
+    for number in range(250):
+        filled.memories.delete(f"m{number:04}")
+    filled.indexes.refresh(embedder)
+    assert not list((filled.path / "codes").rglob("*.segment"))
+    assert filled.indexes.open(embedder).vectors._codes is None
+    assert all(state.fresh for state in filled.indexes.states(embedder.model_id))
