@@ -14,8 +14,8 @@ def team_status(store: Store) -> list[str]:
     lines, strangers, behind = [], store.judgments.strangers(), store.not_pushed()
     if strangers.judgments:
         lines.append(
-            f"{strangers.judgments:,} of the team's judgments are of {strangers.memories:,} "
-            f"{'memory' if strangers.memories == 1 else 'memories'} that this store does not have: they are kept, and not shown here"
+            f"{strangers.judgments:,} of the team's judgments {'is' if strangers.judgments == 1 else 'are'} of {strangers.memories:,} "
+            f"{'memory' if strangers.memories == 1 else 'memories'} that this store does not have: kept, and not shown here"
         )
     if behind:
         lines.append(

@@ -38,6 +38,8 @@ FIELDS = (
     "updated_at",
 )  # fmt: skip
 COLUMNS = (*FIELDS, "text_sha", "size", "folded")
+MANY = 500
+"""Ids of which it is quicker to ask which are no live memories."""
 PORTION = 5_000
 """Rows read at a time where all memories pass through."""
 SHOWN_AT_ONCE = 500
@@ -313,7 +315,17 @@ def live(database: Database, ids: Collection[str]) -> set[str]:
     if not ids:
         return set()
     with database.reading() as cursor:
-        return live_ids(cursor, ids)
+        rows = cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0] if len(ids) >= MANY else 0
+        if len(ids) * SOUGHT <= rows or len(ids) < MANY:
+            return live_ids(cursor, ids)
+        import pyarrow as pa
+
+        # Nearly all of many are: to ask for the others takes half of the time (3.4 against 7.1 ms for 5,000).
+        with staged(cursor, "asked_ids", pa.table({"id": pa.array(list(ids), pa.string())})):
+            others = cursor.execute(
+                "SELECT id FROM asked_ids ANTI JOIN (SELECT id FROM memories WHERE deleted_at IS NULL) AS m USING (id)"
+            ).fetchall()
+        return set(ids) - {memory_id for (memory_id,) in others}
 
 
 def deleted_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:

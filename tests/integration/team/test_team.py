@@ -18,6 +18,7 @@ from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.runs.team_status import team_status
+from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.store.claims import CLAIM_SECONDS
 from cems_workbench.store.team import postgres
@@ -85,7 +86,7 @@ def test_a_label_of_one_store_is_seen_in_the_other_which_says_what_it_cannot_sho
     assert said(second) == {("q", "m0", "Ann"): 2, ("q", "m1", "Bo"): 3}
     assert team_status(first) == []
     assert team_status(second) == [
-        "1 of the team's judgments are of 1 memory that this store does not have: they are kept, and not shown here"
+        "1 of the team's judgments is of 1 memory that this store does not have: kept, and not shown here"
     ]
     with pytest.raises(InputError, match="no memory 'm5' in the store"):
         label(second, "m5", 0, "Bo")
@@ -264,6 +265,13 @@ def test_a_password_is_in_no_message_log_or_error(team: str, empty_store: Path, 
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     assert "password authentication failed" in str(caught.value) and "wrong-secret" not in caplog.text
     assert PASSWORD not in PostgresTables(team).place
+    with Store.open(tmp_path / "s", team=team) as store:
+        store.add(FILLED)
+        label(store, "m0", 2)
+        store.links.save({"query": "what?"})
+        assert PASSWORD not in f"{store.team.state()} {team_status(store)}"
+    assert "hunter2" not in repr(Settings(team=team)) + caplog.text
+    assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()]
 
 
 def test_a_text_that_postgres_does_not_keep_is_one_line(two) -> None:

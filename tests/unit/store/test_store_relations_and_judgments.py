@@ -9,6 +9,7 @@ import pytest
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import Judgment, Memory, Query, Relation
 from cems_workbench.store import RowCounts
+from cems_workbench.store.memories import MANY
 
 MEMORIES = [Memory(name, name) for name in "abcd"]
 
@@ -131,3 +132,11 @@ def test_a_score_that_an_earlier_version_kept_for_a_reply_without_an_answer_is_a
 def test_failures_and_scores_that_are_not_finite_are_never_cached(store, bad):
     store.scores.write("m", "q", [("bad", bad), ("good", PairScore(1.0))])
     assert store.scores.read("m", "q", ["bad", "good"]) == [None, PairScore(1.0)]
+
+
+def test_of_many_judged_memories_the_deleted_ones_are_left_out_too(store, rows):
+    names = [f"m{number}" for number in range(MANY + 1)]
+    judged = [Judgment("q", name, 1) for name in names]
+    store.add(rows([Memory(name, name) for name in names], queries=[Query("q", "what?")], judgments=judged))
+    store.memories.delete("m7")
+    assert {one.memory_id for one in store.judgments.read()} == {*names} - {"m7"}
