@@ -281,6 +281,12 @@ class EvidenceFile:
             evidence_rows.write_evidence(self._connection, qid, evidence, seconds, self._known)
         self.finished.add(qid)
 
+    @contextmanager
+    def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A transaction in which rows are added as they are (`evidence_rows.insert`); whoever reads the file proves them."""
+        with _transaction(self._connection, self.path):
+            yield self._connection
+
     def finish(self) -> str:
         """Mark the file as complete and return its content hash."""
         with _transaction(self._connection, self.path):

@@ -334,11 +334,11 @@ def _write_scores(
     fresh = list(known.texts.items())[first:]
     if fresh:
         texts = pa.table({"number": pa.array([n for _, n in fresh], pa.int32()), "text": [text for text, _ in fresh]})
-        _insert(cursor, "texts", texts)
+        insert(cursor, "texts", texts)
     kinds = (pa.string(), pa.string(), pa.string(), pa.int32(), pa.float64(), pa.int32(), pa.string(), pa.string())
     names = ("qid", "role", "model", "member", "raw", "text", "error", "detail")
     columns = zip(names, kinds, zip(*rows, strict=True), strict=True)
-    _insert(cursor, "scores", pa.table({name: pa.array(values, kind) for name, kind, values in columns}))
+    insert(cursor, "scores", pa.table({name: pa.array(values, kind) for name, kind, values in columns}))
 
 
 def replace_scores(cursor: duckdb.DuckDBPyConnection, scored: Mapping[str, Evidence], source: str) -> None:
@@ -351,7 +351,8 @@ def replace_scores(cursor: duckdb.DuckDBPyConnection, scored: Mapping[str, Evide
         _write_scores(cursor, qid, evidence, number, known)
 
 
-def _insert(cursor: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
+def insert(cursor: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
+    """Add the rows of an Arrow table, whose columns are those of the table, inside the caller's transaction."""
     cursor.register("staged", rows)
     try:
         cursor.execute(f"INSERT INTO {table} SELECT * FROM staged")
@@ -373,7 +374,7 @@ def write_query_set(
     columns["as_of"] = pa.array([to_naive(query.as_of) for query in queries], pa.timestamp("us"))
     columns["answerable"] = pa.array([query.answerable for query in queries], pa.bool_())
     order = ("position", "qid", "query", "project", "as_of", "type", "answerable")
-    _insert(cursor, "queries", pa.table({name: columns[name] for name in order}))
+    insert(cursor, "queries", pa.table({name: columns[name] for name in order}))
     write_judgments(cursor, judgments, source)
 
 
@@ -387,7 +388,7 @@ def write_judgments(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgm
     cursor.execute("DELETE FROM judgments")
     if judgments:
         rows = {name: [getattr(judgment, name) for judgment in judgments] for name in fields}
-        _insert(cursor, "judgments", pa.table(rows))
+        insert(cursor, "judgments", pa.table(rows))
 
 
 def read_query_set(
