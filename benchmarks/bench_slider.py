@@ -79,13 +79,13 @@ def main() -> None:
     report(samples)
 
 
-def measure(browser: Browser, url: str, moves: int) -> list[dict[str, Any]]:
+def measure(browser: Browser, url: str, moves: int, query: str = QUERY) -> list[dict[str, Any]]:
     """One entry per move that changed the ranking: moments in milliseconds of the page's clock."""
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     page.add_init_script(WATCH)
     page.goto(url)
     page.locator(QUERY_BOX).wait_for(timeout=60_000)
-    page.locator(QUERY_BOX).fill(QUERY)
+    page.locator(QUERY_BOX).fill(query)
     page.locator(QUERY_BOX).press("Enter")
     page.locator(".wb-result").first.wait_for(timeout=60_000)
     page.wait_for_timeout(4000)

@@ -171,6 +171,10 @@ class Memories:
             ).fetchall()
         return [row[0] for row in rows]
 
+    def forget(self) -> None:
+        """Drop what was counted and read of the present content, so that it is counted and read again."""
+        self._counted.forget()
+
     def statistics(self, now: datetime) -> Statistics:
         """Counts by category, project, month, age (back from `now`) and length."""
         with self._database.reading() as cursor:

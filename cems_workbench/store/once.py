@@ -47,3 +47,8 @@ class OncePerVersion:
                 self._kept.popitem(last=False)
         found: Read = kept[1]
         return found
+
+    def forget(self) -> None:
+        """Keep nothing any more."""
+        with self._lock:
+            self._kept.clear()

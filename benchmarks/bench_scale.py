@@ -1,0 +1,462 @@
+"""The app and its database at 10,000, 100,000 and 1,000,000 memories: what grows with the store, and what does not.
+
+    python -m benchmarks.bench_scale [--sizes 10000,100000,1000000] [--stores DIR] [--store PATH] [--write DOCUMENT]
+
+For each size a store is made of the first memories of one endless row (scale_memories.py), with vectors made beforehand, queries and
+labels: import in rows a second, disk beside the same rows in DuckDB alone and the vectors in Chroma alone. Then the app is started on it,
+with Chromium before it: the first page (beside a Streamlit app of one line), browsing, filtering, paging and searching on Memories, a
+label, a cold query until the order of the lists is painted, a slider, and the memory of the process; and `search` and `doctor` from a
+shell. Lexical search and vector search by themselves are measured by scale_lexical.py. Stores are kept in --stores and used again;
+--store measures one that is there.
+
+Times are the page's whole: from the action to the end of the rerun, drawn. The machine should do nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Browser, sync_playwright
+
+from benchmarks.bench_label import graded
+from benchmarks.bench_paint import painted
+from benchmarks.bench_slider import measure, percentile
+from benchmarks.scale_memories import BLOCK, memories, memory_id, vectors
+from benchmarks.serving import QUERY_BOX, ROOT, WORKBENCH, free_port, served
+from cems_workbench.config.presets import DEFAULT
+from cems_workbench.evaluation.labelling.pooling import PooledPair
+from cems_workbench.evaluation.labelling.queue import make_queue
+from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.protocol import Float32
+from cems_workbench.models.resolve import PACKAGED_ID
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Judgment, ParsedInput, Query
+from cems_workbench.store import Selection, Store
+from cems_workbench.store.memories import Memories as MemoriesOfStore
+from tests.browser.pages import Memories, Window, window_on
+
+QUERIES, LABELS_EACH = 300, 20
+AS_OF = datetime(2026, 11, 1, tzinfo=UTC)
+MEMORIES_MS, PAINT_S, SLIDER_GROWTH, LABEL_GROWTH, FUSED_MS, RSS_BYTES, OVER_ENGINES = (
+    300,
+    3.0,
+    1.2,
+    1.2,
+    500,
+    8 << 30,
+    1.3,
+)
+BEGIN, END = "<!-- bench_scale begins -->", "<!-- bench_scale ends -->"
+"""Between these the measured tables stand in the document."""
+
+
+@dataclass
+class Figures:
+    """What was measured at one size: seconds (`_s`), milliseconds (`_ms`, the 95th percentile) and bytes."""
+
+    memories: int
+    import_rows_a_second: float | None = None
+    import_peak: int | None = None
+    peer_rows_a_second: float | None = None
+    index_s: float | None = None
+    database: int = 0
+    peer_database: int | None = None
+    vectors: int = 0
+    peer_vectors: int | None = None
+    paint_s: float = 0.0
+    peer_paint_s: float = 0.0
+    page_ms: dict[str, float] = field(default_factory=dict)
+    label_ms: float = 0.0
+    fused_ms: float = 0.0
+    slider_ms: float = 0.0
+    rss: int = 0
+    shell_s: dict[str, float] = field(default_factory=dict)
+    calls_ms: dict[str, float] = field(default_factory=dict)
+    """Of the processor, all cores together: what the database does for a page, the median of five."""
+
+
+class PreparedVectors:
+    """The packaged embedder for queries, and for texts that were not made here; vectors made beforehand for the others."""
+
+    def __init__(self, count: int) -> None:
+        self._model = local_embedder(PACKAGED_ID)
+        self._vectors: Float32 = np.vstack(list(vectors(count)))
+        self.model_id, self.line, self.dimension = self._model.model_id, self._model.line, self._model.dimension
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        """By the number that each text begins with."""
+        numbers = [re.search(r"\bnote(\d+)\b", text) for text in texts]
+        if all(numbers):
+            return self._vectors[[int(number[1]) for number in numbers if number]]
+        return self._model.encode(texts, progress)
+
+
+def made(count: int, place: Path) -> Figures:
+    """A store of so many memories with vectors, queries and labels; what it took beside the engines alone."""
+    figures = Figures(count)
+    with Store.open(place) as store:
+        seconds, peak = 0.0, resident()
+        for start in range(0, count, 10 * BLOCK):
+            given = tuple(memories(min(10 * BLOCK, count - start), start))
+            began = time.perf_counter()
+            store.add(ParsedInput("scale", "scale", memories=given))
+            seconds += time.perf_counter() - began
+            peak = max(peak, resident())
+        figures.import_rows_a_second, figures.import_peak = count / seconds, peak
+        store.add(judged(count))
+        figures.index_s = store.indexes.refresh(PreparedVectors(count)).seconds
+    with tempfile.TemporaryDirectory(dir=place.parent) as name:
+        figures.peer_rows_a_second, figures.peer_database = in_duckdb_alone(count, Path(name))
+        figures.peer_vectors = in_chroma_alone(count, Path(name) / "chroma")
+    return figures
+
+
+def judged(count: int) -> ParsedInput:
+    """Queries out of the memories' own words, and labels."""
+    rng = np.random.default_rng(5)
+    rows = rng.integers(0, count, QUERIES).tolist()
+    words = [" ".join(next(memories(1, row)).content.split()[1:7]) for row in rows]
+    queries = [Query(f"q{i:04d}", text, as_of=AS_OF) for i, text in enumerate(words)]
+    drawn = [(query.qid, memory_id(int(row))) for query in queries for row in rng.integers(0, count, LABELS_EACH)]
+    judgments = [Judgment(qid, key, int(rng.integers(0, 4)), "bench", "human") for qid, key in dict.fromkeys(drawn)]
+    return ParsedInput("scale", "scale", queries=tuple(queries), judgments=tuple(judgments))
+
+
+def in_duckdb_alone(count: int, place: Path) -> tuple[float, int]:
+    """Rows a second, and bytes, of the same memories in a table of DuckDB with a key and nothing else."""
+    import duckdb
+
+    from cems_workbench.store.memories import FIELDS, staging
+
+    seconds = 0.0
+    with closing(duckdb.connect(str(place / "alone.duckdb"))) as connection:
+        for start in range(0, count, BLOCK):
+            rows = staging(list(memories(min(BLOCK, count - start), start))).select(list(FIELDS))
+            began = time.perf_counter()
+            connection.register("staged", rows)
+            if not start:
+                connection.execute("CREATE TABLE memories AS FROM staged LIMIT 0")
+                connection.execute("ALTER TABLE memories ADD PRIMARY KEY (id)")
+            connection.execute("INSERT INTO memories FROM staged")
+            seconds += time.perf_counter() - began
+    return count / seconds, size_of(place)
+
+
+def in_chroma_alone(count: int, place: Path) -> int:
+    """Bytes of the same vectors in a collection of Chroma, with id, project and scope each."""
+    from cems_workbench.store.search import chroma
+
+    client = chroma.connect(place, None)
+    collection = client.create_collection("alone", embedding_function=None, metadata={"hnsw:space": "cosine"})
+    for start in range(0, count, 5_000):
+        rows = list(memories(min(5_000, count - start), start))
+        (block,) = vectors(len(rows), start)
+        labels: Any = [{"project": one.project or "", "scope": one.scope} for one in rows]
+        collection.add(ids=[one.id for one in rows], embeddings=block, metadatas=labels)
+    return size_of(place)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of the files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def resident(pid: int | str = "self") -> int:
+    """Bytes of a process in memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def in_browser(figures: Figures, store: Path, rounds: int) -> None:
+    """Start the app on a store and use it."""
+    with sync_playwright() as playwright:
+
+        def launched() -> Browser:
+            return playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+
+        figures.paint_s, figures.peer_paint_s = first_paint(launched, store)
+        queue_of(store, rounds * 4)
+        with served(WORKBENCH, free_port(), store) as (url, pid):
+            with closing(launched()) as browser:
+                figures.page_ms = on_memories(browser, url, rounds)
+                samples = graded(browser, url, rounds * 4)
+                figures.label_ms = percentile([one["shown"] - one["key"] for one in samples], 0.95)
+                figures.fused_ms = percentile(list(until_fused(browser, url, questions(store), rounds)), 0.95)
+            moves = measure(launched(), url, 2 * rounds, questions(store)[0])
+            figures.slider_ms = percentile([one["painted"] - one["release"] for one in moves], 0.95)
+            figures.rss = resident(pid)
+
+
+def first_paint(launched: Callable[[], Browser], store: Path) -> tuple[float, float]:
+    """Seconds from the start of the process to the query box, and of an app of one line to its line; the median of three after one."""
+    with tempfile.TemporaryDirectory() as name, closing(launched()) as browser:
+        peer = Path(name) / "peer.py"
+        peer.write_text('import streamlit as st\nst.write("painted")\n')
+        apps = (
+            (WORKBENCH, QUERY_BOX),
+            (("streamlit", "run", str(peer), "--server.headless", "true", "--server.port"), "text=painted"),
+        )
+        page, ports, times = browser.new_page(), [free_port(), free_port()], ([], [])  # type: ignore[var-annotated]
+        for _ in range(4):
+            for side, (module, sign) in enumerate(apps):
+                times[side].append(painted(page, module, ports[side], sign, store)[0])
+    ours, others = (sorted(side[1:])[1] for side in times)
+    return ours, others
+
+
+def queue_of(place: Path, cards: int) -> None:
+    """A queue of pairs nobody judged."""
+    with Store.open(place) as store:
+        given = {(one.qid, one.memory_id) for one in store.judgments.read()}
+        ids = [one.id for one in store.memories.find(Selection(), 50).memories]
+        pairs = [(query.qid, key) for query in store.queries.read() for key in ids if (query.qid, key) not in given]
+        store.queues.save(make_queue("bench", [PooledPair(*pair, {"cems": 1}) for pair in pairs[:cards]], "shuffled"))
+
+
+def questions(place: Path) -> list[str]:
+    """The words of the store's queries."""
+    with Store.open(place) as store:
+        return [query.query for query in store.queries.read()]
+
+
+def on_memories(browser: Browser, url: str, rounds: int) -> dict[str, float]:
+    """The 95th percentile of each thing that one does on Memories, in milliseconds."""
+    times: dict[str, list[float]] = {}
+
+    @contextmanager
+    def timed(name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        times.setdefault(name, []).append(1e3 * (time.perf_counter() - began))
+
+    with window_on(browser, url) as window:
+        page = Memories.open(window)
+        window.view("Deleted")  # what is loaded once, by whatever page is first
+        for turn in range(rounds):
+            with timed("browse"):
+                window.view("Browse")
+            for name, words in (
+                ("search, a rare word", f"{turn + 11}7"),
+                ("search, a common word", COMMON[turn % len(COMMON)]),
+            ):
+                with timed(name), window.rerun():
+                    page.words.fill(words)
+                    page.words.press("Enter")
+            with window.rerun():
+                page.words.fill("")
+                page.words.press("Enter")
+            chosen, other = ("pinned", "not pinned") if turn % 2 else ("not pinned", "pinned")
+            with timed("filter"):
+                window.choose("Pinned", chosen)
+            with timed("page"):
+                turn_to(window, 2)
+            with timed("order"):
+                window.choose("Order", "Longest" if turn % 2 else "Most accessed")
+            with timed("filter"):
+                window.choose("Pinned", other)
+            window.view("Deleted")
+    return {name: percentile(values, 0.95) for name, values in times.items()}
+
+
+COMMON = ("the", "with", "and", "that")
+
+
+def turn_to(window: Window, number: int) -> None:
+    """Turn to a page of the table."""
+    with window.rerun():
+        window.page.get_by_test_id("stPagination").get_by_role("button", name=re.compile(rf"\b{number}$")).first.click()
+
+
+FIRST_ORDER = """() => { window.wbFused = 0; const look = () => {
+  if (!window.wbFused && document.querySelector('.wb-settling-note, .wb-result')) window.wbFused = performance.now(); };
+  new MutationObserver(look).observe(document.body, {childList: true, subtree: true}); }"""
+ASKED = "addEventListener('keydown', event => { if (event.key === 'Enter') window.wbAsked = performance.now(); }, true)"
+
+
+def until_fused(browser: Browser, url: str, asked: Sequence[str], rounds: int) -> Iterator[float]:
+    """Milliseconds from Enter until an order is painted, of a query that nobody asked before; each in a session of its own."""
+    for turn in range(rounds + 2):
+        page = browser.new_page(viewport={"width": 1440, "height": 1000})
+        page.add_init_script(ASKED)
+        page.goto(url)
+        page.locator(QUERY_BOX).wait_for(timeout=120_000)
+        page.evaluate(FIRST_ORDER)
+        page.locator(QUERY_BOX).fill(asked[-1 - turn])
+        page.locator(QUERY_BOX).press("Enter")
+        page.wait_for_function("window.wbFused > 0", polling=10, timeout=120_000)
+        if turn > 1:  # the first two load models and indexes
+            yield float(page.evaluate("window.wbFused - window.wbAsked"))
+        page.locator(".wb-result").first.wait_for(timeout=120_000)
+        page.close()
+
+
+def calls(place: Path) -> dict[str, float]:
+    """Milliseconds of the processor for what pages ask of the database, each time as if nobody had asked it before."""
+    with Store.open(place) as store:
+        memories_of = store.memories
+        count = memories_of.count()
+        project = next((name for name, _ in memories_of.projects() if name), None)
+        some = [one.id for one in memories_of.find(Selection(), 200, count // 3).memories]
+        asked: dict[str, Callable[[], object]] = {
+            "first page, newest first": lambda: memories_of.find(Selection(), 200),
+            "page in the middle": lambda: memories_of.find(Selection(), 200, count // 2),
+            "first page of a project": lambda: memories_of.find(Selection(projects=(project,)), 200),
+            "first page, longest first": lambda: memories_of.find(Selection(sort="length"), 200),
+            "a text that few have": lambda: memories_of.find(Selection(text="7777"), 200),
+            "a text that most have": lambda: memories_of.find(Selection(text="the"), 200),
+            "200 memories by id": lambda: memories_of.read(some),
+            "the filters' values": memories_of.facets,
+            "statistics": lambda: memories_of.statistics(AS_OF),
+            "exact duplicates": lambda: memories_of.exact_duplicates(30),
+        }
+        return {
+            name: statistics.median(processor_ms(memories_of, call) for _ in range(5)) for name, call in asked.items()
+        }
+
+
+def processor_ms(of: MemoriesOfStore, call: Callable[[], object]) -> float:
+    """Milliseconds of the processor; what was kept is dropped before."""
+    of.forget()
+    began = time.process_time()
+    call()
+    return 1e3 * (time.process_time() - began)
+
+
+def from_a_shell(store: Path, asked: str) -> dict[str, float]:
+    """Seconds that a command takes, from starting its process to its end."""
+    found = {}
+    for name, arguments in (("search", ["search", asked]), ("doctor", ["doctor"])):
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "cems_workbench", *arguments, "--store", str(store)]
+        subprocess.run(command, cwd=ROOT, check=name == "search", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        found[name] = time.perf_counter() - began
+    return found
+
+
+def table(rows: Sequence[Figures]) -> str:
+    """The figures of all sizes as Markdown."""
+
+    def line(name: str, value: Callable[[Figures], str]) -> str:
+        return f"| {name} | {' | '.join(value(one) for one in rows)} |"
+
+    def number(value: float | None, unit: str, digits: int = 0) -> str:
+        return "–" if value is None else f"{value:,.{digits}f} {unit}"
+
+    def megabytes(value: int | None) -> str:
+        return number(None if value is None else value / 1e6, "MB")
+
+    actions = list(dict.fromkeys(name for one in rows for name in one.page_ms))
+    return "\n".join(
+        [
+            f"| | {' | '.join(f'{one.memories:,}' for one in rows)} |",
+            f"|---|{'---:|' * len(rows)}",
+            line("import, rows a second", lambda one: number(one.import_rows_a_second, "")),
+            line("… the same rows into DuckDB alone", lambda one: number(one.peer_rows_a_second, "")),
+            line("import, memory of the process", lambda one: megabytes(one.import_peak)),
+            line("both indexes built", lambda one: number(one.index_s, "s")),
+            line("database", lambda one: megabytes(one.database)),
+            line("… DuckDB alone", lambda one: megabytes(one.peer_database)),
+            line("vectors", lambda one: megabytes(one.vectors)),
+            line("… Chroma alone", lambda one: megabytes(one.peer_vectors)),
+            line("first page, from starting the process", lambda one: number(one.paint_s, "s", 2)),
+            line("… an app of one line", lambda one: number(one.peer_paint_s, "s", 2)),
+            *(line(f"Memories: {name}, p95", lambda one, n=name: number(one.page_ms.get(n), "ms")) for name in actions),  # type: ignore[misc]
+            line("Label: key to next card, p95", lambda one: number(one.label_ms, "ms")),
+            line("Inspect: cold query until the lists' order is painted, p95", lambda one: number(one.fused_ms, "ms")),
+            line("Inspect: slider to repainted ranking, p95", lambda one: number(one.slider_ms, "ms")),
+            line("memory of the app after all that", lambda one: megabytes(one.rss)),
+            *(
+                line(f"database, {name}, processor", lambda one, n=name: number(one.calls_ms.get(n), "ms"))  # type: ignore[misc]
+                for name in dict.fromkeys(name for one in rows for name in one.calls_ms)
+            ),
+            *(line(f"`{name}` from a shell", lambda one, n=name: number(one.shell_s.get(n), "s", 1)) for name in ("search", "doctor")),  # type: ignore[misc]
+        ]
+    )  # fmt: skip
+
+
+def targets(rows: Sequence[Figures]) -> dict[str, bool]:
+    """Which of the targets the largest store meets, beside the smallest."""
+    small, large = rows[0], rows[-1]
+    met = {
+        f"first page ≤ {PAINT_S:g} s": large.paint_s <= PAINT_S,
+        f"each thing on Memories ≤ {MEMORIES_MS} ms": max(large.page_ms.values()) <= MEMORIES_MS,
+        f"slider ≤ {SLIDER_GROWTH:g} × that of {small.memories:,}": large.slider_ms <= SLIDER_GROWTH * small.slider_ms,
+        f"label ≤ {LABEL_GROWTH:g} × that of {small.memories:,}": large.label_ms <= LABEL_GROWTH * small.label_ms,
+        f"memory ≤ {RSS_BYTES >> 30} GiB": large.rss <= RSS_BYTES,
+        f"lists' order ≤ {FUSED_MS} ms up to 100,000": all(r.fused_ms <= FUSED_MS for r in rows if r.memories <= 100_000),
+    }  # fmt: skip
+    if large.peer_database is not None and large.peer_vectors is not None:
+        alone = large.peer_database + large.peer_vectors
+        met[f"disk ≤ {OVER_ENGINES:g} × the engines alone"] = large.database + large.vectors <= OVER_ENGINES * alone
+    return met
+
+
+def measured(store: Path, figures: Figures, rounds: int) -> Figures:
+    """Everything that is measured on a store that is there."""
+    figures.database = size_of_files(store, "workbench.duckdb*")
+    figures.vectors = size_of(store / "chroma")
+    figures.calls_ms = calls(store)
+    figures.shell_s = from_a_shell(store, questions(store)[1])
+    in_browser(figures, store, rounds)
+    return figures
+
+
+def size_of_files(folder: Path, pattern: str) -> int:
+    """Bytes of the files of a folder whose names fit."""
+    return sum(path.stat().st_size for path in folder.glob(pattern))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sizes", default="10000,100000,1000000", help="numbers of memories, smallest first")
+    parser.add_argument("--stores", type=Path, default=Path(".workbench/scale"), help="where stores are made and kept")
+    parser.add_argument("--store", type=Path, action="append", default=[], help="measure a store that is there besides")
+    parser.add_argument("--rounds", type=int, default=20, help="how often each thing is done on a page")
+    parser.add_argument("--json", type=Path, help="write the figures here, and go on from those that stand there")
+    parser.add_argument("--write", type=Path, help="put the tables into this document")
+    options = parser.parse_args()
+    os.environ.setdefault("CEMS_WORKBENCH_PRESET", DEFAULT)
+    rows: list[Figures] = []
+    for count in [int(size) for size in options.sizes.split(",") if size]:
+        place = options.stores / f"memories-{count}"
+        if not Store.exists(place):
+            figures = made(count, place)
+            (place / "made.json").write_text(json.dumps(asdict(figures)))
+        known = place / "made.json"
+        made_before = Figures(**json.loads(known.read_text())) if known.exists() else Figures(count)
+        rows.append(measured(place, made_before, options.rounds))
+        print(table(rows), flush=True)
+    for place in options.store:
+        with Store.open(place) as store:
+            count = store.memories.count()
+        rows.append(measured(place, Figures(count), options.rounds))
+    met = targets(rows)
+    text = "\n".join([table(rows), "", *(f"- {name}: {'met' if good else '**missed**'}" for name, good in met.items())])
+    print(text)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(one) for one in rows], indent=1))
+    if options.write:
+        document = options.write.read_text("utf-8")
+        before, _, rest = document.partition(BEGIN)
+        after = rest.partition(END)[2]
+        options.write.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", "utf-8")
+    return 0 if all(met.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
