@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -49,6 +50,7 @@ def check_command(
     metrics: MetricsOption = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write a report for a pull request.")] = None,
     junit: Annotated[Path | None, typer.Option("--junit", help="Write what was asserted as JUnit XML.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a report as one HTML file.")] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -68,6 +70,14 @@ def check_command(
         write_text(markdown, found.markdown(evidence.name))
     if junit is not None:
         write_text(junit, junit_xml(found.outcomes, evidence.name))
+    if html is not None:
+        from cems_workbench.report.comparison import Asserted, comparison_report
+
+        asserted_of = Asserted(found.outcomes, found.changes, found.note)
+        write_text(
+            html,
+            comparison_report(found.comparison, found.labelled, datetime.now(UTC), seed=seed, asserted=asserted_of),
+        )
     if as_json:
         named = [{"parameter": name, "before": before, "now": now} for name, before, now in found.changes]
         values = {"note": found.note, "changed": named, "content_hash": found.content_hash}

@@ -33,6 +33,7 @@ from cems_workbench.cli import (
     judgments,
     mcp,
     replay,
+    report,
     sample,
     score,
     search,
@@ -67,6 +68,7 @@ commands.command("score")(score.score_command)
 commands.command("evaluate")(evaluate.evaluate_command)
 commands.command("compare")(compare.compare_command)
 commands.add_typer(ci.group)
+commands.add_typer(report.group)
 commands.command("drift")(drift.drift_command)
 commands.command("calibrate")(calibrate.calibrate_command)
 commands.command("fidelity")(fidelity.fidelity_command)

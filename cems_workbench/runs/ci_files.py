@@ -19,7 +19,7 @@ from cems_workbench.errors import InputError
 WORKFLOW = PurePosixPath(".github/workflows/memory-retrieval.yml")
 HOOKS = PurePosixPath(".pre-commit-config.yaml")
 HOOK_ID = "memory-retrieval"
-MARKDOWN, JUNIT = "memory-retrieval.md", "memory-retrieval.xml"
+MARKDOWN, JUNIT, HTML = "memory-retrieval.md", "memory-retrieval.xml", "memory-retrieval.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Gate:
 def workflow(gate: Gate) -> str:
     """A workflow that comments on a pull request what its config wins and loses, and fails where it surely loses."""
     paths = json.dumps([str(gate.config), str(gate.evidence), str(WORKFLOW)], ensure_ascii=False)
-    check = gate.command('--against "origin/$BASE"', "--markdown", MARKDOWN, "--junit", JUNIT)
+    check = gate.command('--against "origin/$BASE"', "--markdown", MARKDOWN, "--junit", JUNIT, "--html", HTML)
     return f"""\
 # Written by `cems-workbench ci init`. Change it as you like; it is not written again unless you ask.
 # A pull request that changes the config of memory retrieval is held against its base branch, on the evidence file that is committed:

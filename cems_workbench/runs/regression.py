@@ -19,7 +19,7 @@ from cems_workbench.evaluation.comparison import Comparison, compare
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.metrics import parse_measures, standard_measures
 from cems_workbench.evaluation.report import markdown_report
-from cems_workbench.runs.evaluation import evaluate_configs, labelled_file, refuse_nothing
+from cems_workbench.runs.evaluation import LabelledEvidence, evaluate_configs, labelled_file, refuse_nothing
 
 GIT_SECONDS = 30
 
@@ -34,6 +34,8 @@ class Checked:
     changes: tuple[tuple[str, object, object], ...]
     """Parameters that differ, with their values before and now; empty where there was no config before."""
     note: str
+    labelled: LabelledEvidence
+    """What it was measured on."""
 
     @property
     def holds(self) -> bool:
@@ -116,7 +118,7 @@ def check_change(
     lacking = lacking_lines(evaluation.lacking for evaluation in evaluations)
     outcomes += [Outcome(False, f"NOT MEASURED: {line}", "everything is in the evidence") for line in lacking]
     changes = tuple(row for row in difference(before, now) if row[0] != "name") if before is not None else ()
-    return Checked(tuple(outcomes), comparison, of_file.content_hash, changes, note)
+    return Checked(tuple(outcomes), comparison, of_file.content_hash, changes, note, of_file)
 
 
 def _lost(comparison: Comparison, guards: Sequence[NoLoss], tolerance: float) -> list[Outcome]:

@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("pipeline",),
     ("evaluation", "tuning", "analysis"),
     ("runs",),
+    ("report",),
     ("ui", "cli", "api", "mcp"),
     ("pages", "app"),
     ("training",),

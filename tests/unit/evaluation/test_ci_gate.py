@@ -110,6 +110,8 @@ def test_the_steps_of_the_workflow_fail_on_a_sure_loss_and_say_which(repository:
     told = (tmp_path / "summary.md").read_text()
     assert "❌ `` LOSS: nDCG@10 1.0000 under config.yaml at origin/main" in told
     assert "lists.vector.enabled: True → False" in told and "12 queries" in told
+    page = (repository / "memory-retrieval.html").read_text("utf-8")
+    assert "✗ fails" in page and "lists.vector.enabled: True → False" in page
     cases = XML.parse(repository / "memory-retrieval.xml").getroot().findall("testcase")
     assert [(case.get("name"), case.find("failure") is not None) for case in cases] == [
         ("hit@1>=0.1", True), ("nDCG@10 p<0.01", True),

@@ -1,0 +1,139 @@
+"""`report`: a comparison, or why a memory is missing, as one HTML file for people who do not run the app."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cems_workbench.cli.evaluate import (
+    GradeOption,
+    JudgesOption,
+    MetricsOption,
+    check_judges,
+    chosen_measures,
+    configs_for,
+)
+from cems_workbench.cli.gather import SeedOption
+from cems_workbench.cli.options import (
+    AsOfOption,
+    ConfigOption,
+    ConfigsOption,
+    ExpandOption,
+    OffOption,
+    OnlyProjectOption,
+    PresetOption,
+    ProjectOption,
+    SetOption,
+    StoreOption,
+    asked,
+    chosen_config,
+    filled_resources,
+    preset_help,
+    progress_bar,
+    read_evidence,
+    require_variants,
+    tell_unknown_project,
+)
+from cems_workbench.cli.terminal import say
+from cems_workbench.errors import InputError
+from cems_workbench.writing import write_text
+
+group = typer.Typer(name="report", help="Write what was found as one HTML file.", no_args_is_help=True)
+OutOption = Annotated[Path, typer.Option("--out", help="The HTML file to write.")]
+RedactOption = Annotated[bool, typer.Option("--redact", help="Leave texts out: queries, titles, contents; ids stay.")]
+
+
+@group.command("compare")
+def compare_command(
+    evidence: Annotated[Path, typer.Argument(help="An evidence file with judgments.")],
+    out: OutOption,
+    config: ConfigsOption = None,
+    preset: Annotated[
+        list[str] | None, typer.Option("--preset", help=preset_help("none: name at least two configs; repeatable"))
+    ] = None,
+    changes: SetOption = None,
+    metrics: MetricsOption = None,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="MEASURE", help="Order queries by this measure (default: nDCG@10).")
+    ] = None,
+    grade: GradeOption = None,
+    judges: JudgesOption = None,
+    shown: Annotated[int, typer.Option("--queries", min=0, max=200, help="Queries that lost most to show.")] = 10,
+    redact: RedactOption = False,
+    seed: SeedOption = 0,
+) -> None:
+    """Compare configs with the first of them, as a page: means, differences, and the queries that lost most."""
+    from cems_workbench.evaluation.comparison import compare
+    from cems_workbench.report.comparison import comparison_report
+    from cems_workbench.runs.evaluation import evaluate_configs, labelled_file, refuse_nothing
+
+    if len(config or ()) + len(preset or ()) < 2:
+        raise InputError("report compare needs at least two configs: --config A --config B (files, or presets by name)")
+    check_judges(judges)
+    read = read_evidence(evidence)
+    configs = [chosen for chosen, _ in configs_for(read.header, config, preset, changes, None)]
+    measures = chosen_measures(metrics, read.header.relevant_from if grade is None else grade)
+    of_file = labelled_file(read, judges)
+    refuse_nothing(of_file.batch.queries, evidence)
+    measured, _ = evaluate_configs([(one.name, one) for one in configs], lambda _: of_file, measures, seed=seed)
+    comparison = compare([row.evaluation for row in measured], seed=seed)
+    page = comparison_report(
+        comparison, of_file, datetime.now(UTC), by=by, shown=shown, redact=redact, seed=seed, judges=judges
+    )
+    _write(out, page)
+
+
+@group.command("why")
+def why_command(
+    query: Annotated[str, typer.Argument(help="The query.")],
+    memory_id: Annotated[str, typer.Argument(metavar="MEMORY_ID", help="The memory that is missing.")],
+    out: OutOption,
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    changes: SetOption = None,
+    k: Annotated[
+        int | None, typer.Option("--k", min=1, help="It counts as missing below rank K (default: the result limit).")
+    ] = None,
+    project: ProjectOption = None,
+    only_project: OnlyProjectOption = False,
+    as_of: AsOfOption = None,
+    expand: ExpandOption = None,
+    off: OffOption = None,
+    labelled: Annotated[
+        bool, typer.Option("--labelled", help="Order the changes by what they gain on the store's judged queries.")
+    ] = False,
+    redact: RedactOption = False,
+    store: StoreOption = None,
+) -> None:
+    """Say why a memory is not among the results, as a page. Nothing is changed."""
+    chosen = chosen_config(preset, config, changes)
+    request, chosen = asked(query, project, only_project, as_of, expand, chosen)
+    from cems_workbench.analysis.why import explain, require_stored
+    from cems_workbench.pipeline.gather import gather_lists
+    from cems_workbench.pipeline.replay import replay
+    from cems_workbench.pipeline.scoring import score_to_decide
+    from cems_workbench.report.investigation import investigation_report
+    from cems_workbench.runs.evidence_memory import judged_set
+
+    with progress_bar() as progress, filled_resources(store) as resources:
+        require_stored(memory_id, resources.store)
+        tell_unknown_project(resources.store, project, only_project)
+        lists = gather_lists(request, chosen, resources)
+        left_out = require_variants(off, lists)
+        evidence = score_to_decide(lists, chosen, resources, switched_off=left_out)
+        found = explain(
+            memory_id, evidence, chosen, k=k, request=request, resources=resources,
+            labelled=judged_set(chosen, resources, progress) if labelled else None, switched_off=left_out, progress=progress,
+        )  # fmt: skip
+        memory = resources.store.memories.get(memory_id)
+    trace = replay(evidence, chosen, switched_off=left_out)
+    _write(out, investigation_report(found, trace, datetime.now(UTC), memory=memory, redact=redact))
+    say(found.cause)
+
+
+def _write(out: Path, page: str) -> None:
+    write_text(out, page)
+    say(f"wrote {out}, {len(page.encode()) / 1e3:.0f} kB")

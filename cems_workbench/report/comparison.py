@@ -1,0 +1,291 @@
+"""The report of a comparison: means, differences, who wins and loses, and the queries that lost most with both rankings.
+
+Every figure is one of `evaluation.comparison.compare` and its evaluations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.assertions import Outcome
+from cems_workbench.evaluation.comparison import LEVEL, Compared, Comparison, Difference
+from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation
+from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.pipeline.stages.stage import ordinal
+from cems_workbench.report.figures import SHAPES, Mark, Scale, number, scale_of, signed
+from cems_workbench.report.page import Facts, Texts, config_hash, made, render
+from cems_workbench.runs.evaluation import LabelledEvidence
+
+SHOWN = 10
+"""Results of each ranking that are shown, and by default queries."""
+FIRST = "nDCG@10"
+"""The measure that queries are ordered by where none is named and this one was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asserted:
+    """What was asserted of a changed config, and what of it changed."""
+
+    outcomes: Sequence[Outcome]
+    changes: Sequence[tuple[str, object, object]]
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class _MeanRow:
+    measure: str
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _DifferenceRow:
+    found: Difference
+    mark: Mark
+    tone: str
+    verdict: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _TypeRow:
+    name: str
+    won: int
+    lost: int
+    same: int
+    difference: str
+    left: float
+    right: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    rank: int
+    memory_id: str
+    title: str
+    text: str
+    grade: str
+    relevant: bool
+    move: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    qid: str
+    query: str
+    type: str
+    before: str
+    after: str
+    difference: str
+    rankings: tuple[tuple[str, tuple[_Ranked, ...], int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    name: str
+    overlap: str
+    rows: tuple[_DifferenceRow, ...]
+    scale: Scale
+    types: tuple[_TypeRow, ...]
+    lost: int
+    queries: tuple[_Query, ...]
+
+
+def comparison_report(
+    comparison: Comparison, labelled: LabelledEvidence, moment: datetime, *, by: str | None = None, shown: int = SHOWN,
+    redact: bool = False, seed: int = 0, judges: str | None = None, asserted: Asserted | None = None,
+) -> str:  # fmt: skip
+    """A comparison as one HTML page.
+
+    Args:
+        labelled: what it was made on, whose texts and grades are shown.
+        moment: when the report is made.
+        by: the measure that queries and types are told by; None is nDCG@10, or the first.
+        shown: queries that lost most to show, of each config.
+        redact: leave texts out; ids stay.
+        seed, judges: what the comparison was made with.
+        asserted: what was asserted of it.
+
+    Raises InputError where `by` was not measured.
+    """
+    base, texts = comparison.evaluations[0], Texts(redact)
+    column = _column(base, by)
+    others = tuple(
+        _other(base, evaluation, compared, column, labelled, texts, shown)
+        for evaluation, compared in zip(comparison.evaluations[1:], comparison.compared, strict=True)
+    )
+    ends = [end for one in comparison.evaluations for row in one.summaries for end in (row.low, row.high, row.mean)]
+    scale = scale_of(ends)
+    return render(
+        "compare.html",
+        title=_title(comparison),
+        subtitle=f"{len(base.qids)} judged queries of {labelled.evidence.header.query_set or labelled.evidence.path.name}",
+        names=tuple(
+            zip((one.config.name for one in comparison.evaluations), _shapes(len(comparison.evaluations)), strict=True)
+        ),
+        means=tuple(_mean_row(comparison, m, scale) for m in range(len(base.measures))),
+        scale=scale,
+        others=others,
+        by=str(base.measures[column]),
+        level=LEVEL,
+        asserted=asserted,
+        remarks=_remarks(comparison.evaluations, redact),
+        origin=_origin(comparison, labelled, seed, judges) + made(moment),
+        redact=redact,
+    )
+
+
+def _title(comparison: Comparison) -> str:
+    names = [one.config.name for one in comparison.evaluations]
+    return f"{', '.join(names[1:])} against {names[0]}" if names[1:] else names[0]
+
+
+def _shapes(count: int) -> list[str]:
+    return [SHAPES[i % len(SHAPES)] for i in range(count)]
+
+
+def _column(base: Evaluation, by: str | None) -> int:
+    names = [str(measure) for measure in base.measures]
+    if by is None:
+        return names.index(FIRST) if FIRST in names else 0
+    if by not in names:
+        raise InputError(f"--by {by}: it was not measured; there are {', '.join(names)}")
+    return names.index(by)
+
+
+def _mean_row(comparison: Comparison, m: int, scale: Scale) -> _MeanRow:
+    marks = []
+    for evaluation, shape in zip(comparison.evaluations, _shapes(len(comparison.evaluations)), strict=True):
+        row = evaluation.summaries[m]
+        words = f"{number(row.mean)} ({number(row.low)} to {number(row.high)})"
+        marks.append(_mark(evaluation.config.name, shape, row.mean, row.low, row.high, scale, words))
+    return _MeanRow(str(comparison.evaluations[0].measures[m]), tuple(marks))
+
+
+def _mark(name: str, shape: str, value: float, low: float, high: float, scale: Scale, words: str) -> Mark:
+    if value != value:
+        return Mark(name, "none", 0, 0, 0, words)
+    ends = (low, high) if low == low and high == high else (value, value)
+    return Mark(name, shape, scale.share(value), scale.share(ends[0]), scale.share(ends[1]), words)
+
+
+def _other(
+    base: Evaluation, evaluation: Evaluation, compared: Compared, column: int, labelled: LabelledEvidence, texts: Texts,
+    shown: int,
+) -> _Other:  # fmt: skip
+    scale = scale_of([end for one in compared.differences for end in (one.low, one.high, one.difference)], True)
+    found = compared.differences[column]
+    lost = _lost_most(base, evaluation, column, found.losses)
+    return _Other(
+        compared.name,
+        number(compared.overlap, ".3f"),
+        tuple(_difference_row(one, scale) for one in compared.differences),
+        scale,
+        _types(base, evaluation, column, found),
+        len(lost),
+        tuple(_query(q, base, evaluation, column, labelled, texts) for q in lost[:shown]),
+    )
+
+
+def _difference_row(found: Difference, scale: Scale) -> _DifferenceRow:
+    better = found.measure.direction * found.difference
+    sure = found.p_holm < LEVEL
+    tone = "same" if not sure or not better else "good" if better > 0 else "bad"
+    verdict = {"same": "no sure difference", "good": "surely better", "bad": "surely worse"}[tone]
+    words = (
+        f"{signed(found.difference)} ({signed(found.low)} to {signed(found.high)}), p {number(found.p_holm)}: {verdict}"
+    )
+    cells = (
+        str(found.measure), number(found.baseline), number(found.value), signed(found.difference),
+        f"{signed(found.low)} to {signed(found.high)}", number(found.p_holm), number(found.effect, ".2f"),
+        f"{len(found.wins)} / {len(found.losses)} / {found.ties}", verdict,
+    )  # fmt: skip
+    mark = _mark(str(found.measure), "bar", found.difference, found.low, found.high, scale, words)
+    return _DifferenceRow(found, mark, tone, verdict, cells)
+
+
+def _types(base: Evaluation, other: Evaluation, column: int, found: Difference) -> tuple[_TypeRow, ...]:
+    kinds = {qid: kind or NO_TYPE for qid, kind in zip(base.qids, base.types, strict=True)}
+    counts = {kind: [0, 0, 0] for kind in found.by_type}
+    for place, qids in enumerate((found.wins, found.losses)):
+        for qid in qids:
+            counts[kinds[qid]][place] += 1
+    measured = np.isfinite(other.values[:, column] - base.values[:, column])
+    for qid, counted in zip(base.qids, measured.tolist(), strict=True):
+        counts[kinds[qid]][2] += counted
+    most = max((max(won, lost) for won, lost, _ in counts.values()), default=0) or 1
+    return tuple(
+        _TypeRow(kind, won, lost, every - won - lost, signed(found.by_type[kind]), 50 * lost / most, 50 * won / most)
+        for kind, (won, lost, every) in counts.items()
+    )
+
+
+def _lost_most(base: Evaluation, other: Evaluation, column: int, lost: Sequence[str]) -> list[int]:
+    """The places of the queries that lost, the largest loss first."""
+    measure: Measure = base.measures[column]
+    better = measure.direction * (other.values[:, column] - base.values[:, column])
+    names = set(lost)
+    return sorted((q for q, qid in enumerate(base.qids) if qid in names), key=lambda q: (better[q], base.qids[q]))
+
+
+def _query(
+    q: int, base: Evaluation, other: Evaluation, column: int, labelled: LabelledEvidence, texts: Texts
+) -> _Query:
+    query = labelled.batch.queries[q]
+    was, now = float(base.values[q, column]), float(other.values[q, column])
+    old, new = base.results[q], other.results[q]
+    least = base.relevant_from
+    return _Query(
+        query.qid, texts.line(query.query), base.types[q] or "", number(was), number(now), signed(now - was),
+        (
+            (base.config.name, _ranking(q, old, new, labelled, least, texts), len(old)),
+            (other.config.name, _ranking(q, new, old, labelled, least, texts), len(new)),
+        ),
+    )  # fmt: skip
+
+
+def _ranking(
+    q: int, ids: Sequence[str], others: Sequence[str], labelled: LabelledEvidence, least: int, texts: Texts
+) -> tuple[_Ranked, ...]:
+    memories, grades = labelled.batch.evidences[q].memories, labelled.batch.grades[q]
+    places = {key: rank for rank, key in enumerate(others, 1)}
+    rows = []
+    for rank, key in enumerate(ids[:SHOWN], 1):
+        memory, grade, there = memories[key], grades.get(key), places.get(key)
+        move = "only here" if there is None else "same rank" if there == rank else f"{ordinal(there)} in the other"
+        said = "not judged" if grade is None else f"grade {grade}"
+        relevant = grade is not None and grade >= least
+        rows.append(_Ranked(rank, key, texts.title(memory.title), texts.excerpt(memory.content), said, relevant, move))
+    return tuple(rows)
+
+
+def _remarks(evaluations: Sequence[Evaluation], redact: bool) -> tuple[str, ...]:
+    """What counts as relevant and what was left out; why a reranker failed may quote a text."""
+    lines = [evaluations[0].relevance]
+    for one in evaluations:
+        lines += (replace(one, failed={}) if redact else one).remarks
+        if redact and one.failed:
+            lines.append(f"warning: the reranker of {one.config.name} failed in some queries")
+    return tuple(dict.fromkeys(lines))
+
+
+def _origin(comparison: Comparison, labelled: LabelledEvidence, seed: int, judges: str | None) -> Facts:
+    header = labelled.evidence.header
+    facts = [
+        ("evidence", f"{labelled.evidence.path.name}, {len(labelled.batch.queries)} judged queries"),
+        ("content hash", labelled.content_hash),
+        ("query set", header.query_set or "a file"),
+        ("gathered", f"{header.created_at}, with config {header.config.name}, SHA-256 {header.config_hash}"),
+        ("store", f"{header.store_id}, content version {header.content_version}"),
+        ("embedder", header.embedder),
+        ("judges", judges or "people before models"),
+        ("seed", str(seed)),
+    ]
+    if labelled.evidence.answered:
+        facts.append(("lists", labelled.evidence.answered))
+    facts += [(f"config {one.config.name}", f"SHA-256 {config_hash(one.config)}") for one in comparison.evaluations]
+    return tuple(facts)

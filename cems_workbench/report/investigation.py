@@ -1,0 +1,194 @@
+"""The report of an investigation: why a memory is not among the results, what would bring it there, and what lists gave whom.
+
+Every figure is one of `analysis.why.explain` and of the trace; the parts of a score are those of `pipeline.stages.fusion`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from cems_workbench.analysis.why import Rescue, Why
+from cems_workbench.analysis.why.rescue import interval_words, kept_words, order_words
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.bundle import bundle_from
+from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, ScorePart, score_parts
+from cems_workbench.pipeline.stages.lists import called
+from cems_workbench.records import Memory
+from cems_workbench.report.figures import DASH, Part, Scale, number
+from cems_workbench.report.page import Facts, Texts, config_hash, made, render
+
+FIRST, AROUND = 5, 3
+"""Candidates whose contributions are shown: the first, and so many on either side of the memory."""
+RESCUES = 20
+COLOURS = 6
+"""Colours of lists in the style sheet, taken in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rescue:
+    words: str
+    rank: str
+    at: str
+    effects: str
+    gain: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    rank: str
+    memory_id: str
+    title: str
+    score: str
+    parts: tuple[Part, ...]
+    here: bool
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    rank: int
+    memory_id: str
+    title: str
+    text: str
+    score: str
+    here: bool
+
+
+def investigation_report(
+    found: Why, trace: Trace, moment: datetime, *, memory: Memory | None = None, redact: bool = False
+) -> str:
+    """Why a memory is missing as one HTML page.
+
+    Args:
+        found: what `analysis.why.explain` said.
+        trace: the replay it is of.
+        moment: when the report is made.
+        memory: the memory itself, which may be no candidate; None is that of the evidence.
+        redact: leave texts out; ids stay.
+    """
+    texts, path = Texts(redact), found.path
+    memory = memory or trace.evidence.memories.get(path.memory_id)
+    rescues = found.rescues[:RESCUES] or ((found.nearest,) if found.nearest else ())
+    bars, legend = _bars(trace, path.memory_id, texts)
+    warnings = [f"{stage}: {texts.line(text)}" for stage, text in trace.warnings]
+    return render(
+        "why.html",
+        title=f"Why {path.memory_id} is " + ("among the results" if path.status == "in the top k" else "missing"),
+        query=texts.line(found.query),
+        found=found,
+        memory_title=texts.title(memory.title) if memory else "",
+        memory_text=texts.excerpt(memory.content) if memory else "",
+        facts=(
+            (path.status, "where it is"),
+            (DASH if path.rank is None else str(path.rank), f"rank; the first {path.k} count"),
+            (path.lost_at or DASH, "stage that lost it"),
+            (str(len(found.rescues)), "changes that bring it in"),
+        ),
+        steps=tuple(
+            (step.stage, _whole(step.rank_in), _whole(step.rank), number(step.score), step.words, step.stage == path.lost_at)
+            for step in path.steps
+        ),
+        places=tuple((called(place.list), _whole(place.rank), number(place.score), place.words) for place in path.places),
+        rescues=tuple(_rescue(one, redact) for one in rescues),
+        labelled=any(one.labelled for one in rescues),
+        order=order_words(found.rescues) if found.rescues else "",
+        more=max(0, len(found.rescues) - RESCUES),
+        unscored=any(one.needs for one in rescues),
+        bars=bars,
+        legend=legend,
+        results=_results(trace, path.memory_id, path.k, texts),
+        warnings=tuple(dict.fromkeys(warnings)),
+        origin=_origin(trace) + made(moment),
+        redact=redact,
+    )  # fmt: skip
+
+
+def _whole(value: int | None) -> str:
+    return DASH if value is None else str(value)
+
+
+def _rescue(rescue: Rescue, redact: bool) -> _Rescue:
+    """A change as `why` prints it; a further query to search for is a text."""
+    if redact and rescue.terms:
+        rescue = replace(rescue, terms=tuple("…" for _ in rescue.terms))
+    moved, effect = rescue.disturbance, rescue.labelled
+    points = [f"{change.breakpoint.succeeds:.6g}" for change in rescue.changes if change.breakpoint]
+    gain = DASH
+    if effect is not None:
+        hits = f"hits +{len(effect.gained)} −{len(effect.lost)}"
+        gain = f"{number(effect.gain, '+.3f')} ({interval_words(effect)}), {hits}"
+    return _Rescue(
+        rescue.words + ("*" if rescue.needs else ""), _whole(rescue.rank), ", ".join(points) or DASH,
+        f"{kept_words(moved)}, {moved.gone or 'none'} dropped", gain,
+    )  # fmt: skip
+
+
+def _bars(trace: Trace, memory_id: str, texts: Texts) -> tuple[tuple[_Bar, ...], tuple[tuple[str, str], ...]]:
+    """Stacked bars of the first candidates after fusion and of those around the memory, and what each colour is."""
+    stage = trace.stage(FUSION)
+    kept = stage.kept
+    here = next((i for i, row in enumerate(kept) if row.memory_id == memory_id), None)
+    around = range(0) if here is None else range(max(0, here - AROUND), min(len(kept), here + AROUND + 1))
+    rows = [kept[i] for i in sorted({*range(min(FIRST, len(kept))), *around})]
+    split = {row.memory_id: score_parts(row, stage.fields) for row in rows}
+    names = list(dict.fromkeys(_name(part) for parts in split.values() for part in parts))
+    colours = {name: f"c{i % COLOURS}" for i, name in enumerate(names)}
+    sums = [sum(part.value for part in parts if part.value > 0) for parts in split.values()]
+    scale = Scale(0.0, max([*sums, 0.0]) or 1.0)
+    bars = tuple(_bar(trace, row, split[row.memory_id], colours, scale, memory_id, texts) for row in rows)
+    return bars, tuple((name, colours[name]) for name in names)
+
+
+def _name(part: ScorePart) -> str:
+    return part.kind if part.list is None else f"{called(part.list)} {part.kind}"
+
+
+def _bar(
+    trace: Trace, row: FusionRow, parts: Sequence[ScorePart], colours: dict[str, str], scale: Scale, memory_id: str,
+    texts: Texts,
+) -> _Bar:  # fmt: skip
+    place, drawn = 0.0, []
+    for part in parts:
+        width = scale.share(part.value) if part.value > 0 else 0.0
+        drawn.append(Part(round(place, 2), width, colours[_name(part)], f"{_name(part)} {number(part.value)}"))
+        place += width
+    words = ", ".join(part.words for part in drawn) or "nothing"
+    return _Bar(
+        _whole(row.rank_out), row.memory_id, texts.title(trace.evidence.memories[row.memory_id].title), number(row.score),
+        tuple(drawn), row.memory_id == memory_id, words,
+    )  # fmt: skip
+
+
+def _results(trace: Trace, memory_id: str, k: int, texts: Texts) -> tuple[_Result, ...]:
+    return tuple(
+        _Result(
+            one.rank, one.memory_id, texts.title(one.title), texts.excerpt(one.content), number(one.score),
+            one.memory_id == memory_id,
+        )
+        for one in trace.results[:k]
+    )  # fmt: skip
+
+
+def evidence_hash(trace: Trace) -> str:
+    """SHA-256, in hex, of the query's evidence: the same evidence and config give the same report."""
+    values: dict[str, Any] = bundle_from(trace.evidence)
+    text = json.dumps(values, ensure_ascii=True, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _origin(trace: Trace) -> Facts:
+    evidence = trace.evidence
+    models = evidence.notes.get("models") or {}
+    facts = [
+        ("evidence", f"SHA-256 {evidence_hash(trace)}"),
+        ("moment of the query", evidence.as_of.isoformat() if evidence.as_of else DASH),
+        ("content version", str(evidence.notes.get("content_version", DASH))),
+        *((f"model: {role}", str(name)) for role, name in models.items() if name),
+        (f"config {trace.config.name}", f"SHA-256 {config_hash(trace.config)}"),
+    ]
+    return tuple(facts)

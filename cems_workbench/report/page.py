@@ -1,0 +1,79 @@
+"""The page around a report: jinja2 templates that escape every value, the style sheet, and what the figures were computed from.
+
+A page has no script, asks nothing of a network, and says so itself (Content-Security-Policy). A text that somebody else wrote is shown
+literally, without the characters that would turn it round; where texts are left out, `Texts` says what stands in their place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from cems_workbench import __version__
+from cems_workbench.characters import in_order
+from cems_workbench.config import PipelineConfig, dump_config
+from cems_workbench.errors import one_line
+
+FOLDER = Path(__file__).resolve().parent
+EXCERPT = 200
+"""Characters of a memory's text that are shown."""
+LEFT_OUT = "(text left out)"
+Facts = tuple[tuple[str, str], ...]
+"""Names and values, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What a report shows of texts: their beginning, or that they are left out."""
+
+    redact: bool = False
+
+    def line(self, text: str | None) -> str:
+        """A short text, such as a query or a title, on one line."""
+        return "" if not text else LEFT_OUT if self.redact else one_line(text, 4 * EXCERPT)
+
+    def title(self, text: str | None) -> str:
+        """The title of a memory; nothing where texts are left out, which its text says once."""
+        return "" if self.redact else self.line(text)
+
+    def excerpt(self, text: str | None) -> str:
+        """The beginning of a text."""
+        return self.line(text) if self.redact or not text else one_line(text, EXCERPT)
+
+
+def config_hash(config: PipelineConfig) -> str:
+    """SHA-256, in hex, of a config as YAML under its own name."""
+    return hashlib.sha256(dump_config(config).encode()).hexdigest()
+
+
+def made(moment: datetime) -> Facts:
+    """With what a report was made, and when."""
+    when = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return (("made", when), ("versions", f"cems_workbench {__version__}, Python {platform.python_version()}"))
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        finalize=lambda value: in_order(value) if type(value) is str else value,
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    """The page of `templates/<template>` with these values, whole. Raises jinja2.UndefinedError for one that is missing."""
+    style = (FOLDER / "report.css").read_text("utf-8")
+    page = _environment().get_template(template).render(values | {"style": style})
+    return page.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no UTF-8
