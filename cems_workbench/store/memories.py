@@ -278,21 +278,15 @@ def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = Fal
 
     They are changed in the content version that the transaction is going to make.
     """
-    version = next_version(cursor)
+    version, columns = next_version(cursor), ", ".join(COLUMNS)
     with staged(cursor, "staged_memories", rows):
-        if new:
-            columns = ", ".join(COLUMNS)
+        # Only where some are known is there anything to compare with. Rows keep the order they come in, which is that of a server's
+        # table; INSERT OR IGNORE would not keep it.
+        if new or not cursor.execute("SELECT 1 FROM memories SEMI JOIN staged_memories USING (id) LIMIT 1").fetchall():
             cursor.execute(
                 f"INSERT INTO memories ({columns}, changed) SELECT {columns}, ? FROM staged_memories", [version]
             )
             return RowCounts(added=rows.num_rows)
-        # New ones by their key; only where some are known is there anything to compare with.
-        added = cursor.execute(
-            f"INSERT OR IGNORE INTO memories ({', '.join(COLUMNS)}, changed) SELECT {', '.join(COLUMNS)}, ? FROM staged_memories",
-            [version],
-        ).fetchall()[0][0]
-        if added == rows.num_rows:
-            return RowCounts(added=added)
         updated = cursor.execute(
             f"UPDATE memories AS m SET {_SET}, changed = CASE WHEN {_SEARCHED} THEN ? ELSE m.changed END "
             f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})",
@@ -305,6 +299,11 @@ def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = Fal
                 "WHERE m.id = s.id AND s.title <> '' AND m.content <> s.content",
                 [version],
             ).fetchall()[0][0]
+        added = cursor.execute(
+            f"INSERT INTO memories ({columns}, changed) SELECT {columns}, ? FROM staged_memories "
+            "WHERE id NOT IN (SELECT id FROM memories)",
+            [version],
+        ).fetchall()[0][0]
     return RowCounts(added, updated, rows.num_rows - added - updated)
 
 

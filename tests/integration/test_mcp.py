@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,12 @@ class Asked:
         return found.structured_content
 
 
+def in_a_thread(run: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
+    """What comes of a coroutine in a thread of its own: in this one a browser of other tests may have a loop that runs."""
+    with ThreadPoolExecutor(1) as one:
+        return one.submit(anyio.run, run, *arguments).result()
+
+
 def asked(served: ServedStore, ask: Callable[[Asked], Coroutine[Any, Any, Any]]) -> Any:
     """What comes of asking a server in this process; what `ask` raises is raised once all is closed, and not in groups."""
     raised: list[Exception] = []
@@ -104,7 +111,7 @@ def asked(served: ServedStore, ask: Callable[[Asked], Coroutine[Any, Any, Any]])
             except Exception as error:
                 raised.append(error)
 
-    found = anyio.run(run)
+    found = in_a_thread(run)
     for error in raised:
         raise error
     return found
@@ -337,7 +344,7 @@ def test_standard_output_holds_the_protocol_and_nothing_else(store: Path, tmp_pa
             return await all_called(client)
 
     before = people_keep(store)
-    given = anyio.run(run)
+    given = in_a_thread(run)
     assert people_keep(store) != before, "a label and its undoing leave their history"
     assert [*given] == [name for name, _ in CALLS] and all(isinstance(found, dict) for found in given.values()), given
     lines = kept.read_text("utf-8").splitlines()
@@ -374,7 +381,7 @@ def test_http_serves_who_has_the_token_and_writes_nothing_without_write(store: P
     served = ServedStore(store)
     try:
         with serving(WorkbenchServer(served), "secret") as url:
-            given = anyio.run(over_http, url)
+            given = in_a_thread(over_http, url)
             assert [*given] == [entry.name for entry in ALL_TOOLS if not entry.writes]
             assert all(isinstance(found, dict) for found in given.values()), given
             port = urlsplit(url).port

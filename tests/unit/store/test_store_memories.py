@@ -193,3 +193,11 @@ def test_each_memory_comes_once_by_id_whatever_the_portions(store, rows, monkeyp
     assert [memory.id for memory in store.memories.each()] == ["a", "b", "d", "e"]
     assert [memory.id for memory in store.memories.each("p")] == ["b", "d"]
     assert list(store.memories.each("none")) == []
+
+
+def test_rows_keep_the_order_in_which_they_come(store, rows):
+    """A server's table has them so, and orders equal ranks by that."""
+    come = [f"m{(7 * n) % 500:03}" for n in range(500)]
+    store.add(rows([Memory(name, f"text {name}") for name in come]))
+    with store._database.reading() as cursor:
+        assert [name for (name,) in cursor.execute("SELECT id FROM memories ORDER BY rowid").fetchall()] == come
