@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import Comparison, p_of
@@ -99,6 +101,16 @@ class NoLoss:
         """The measure, with the type where it is of one."""
         return f"{self.query_type}:{self.measure}" if self.query_type else str(self.measure)
 
+    def outcome(self, told: str, change: float, p: Callable[[], float], tolerance: float = 0.0) -> Outcome:
+        """Is a change of the mean none for the worse, but for the tolerance and for chance? `told` says what it was and is; `p` is
+        worked out where a level is named."""
+        holds, said = self.measure.direction * change >= -tolerance - ROUNDING, ""
+        if self.level is not None:
+            chance = p()
+            said = f"; p {chance:.2g}, sure below {self.level:g}"
+            holds = holds or chance >= self.level
+        return Outcome(holds, f"{'no loss' if holds else 'LOSS'}: {self.scoped} {told}{said}", str(self))
+
     def __str__(self) -> str:
         """As it is written."""
         return self.scoped + ("" if self.level is None else f" p<{self.level:g}")
@@ -140,14 +152,9 @@ def check_no_loss(comparison: Comparison, guard: NoLoss, tolerance: float = 0.0)
     outcomes = []
     for place, other in enumerate(comparison.evaluations[1:]):
         after = _mean(other, measure, guard.query_type)
-        holds, said = measure.direction * (after - before) >= -tolerance - ROUNDING, ""
-        if guard.level is not None:
-            p = p_of(comparison, place, measure, guard.query_type)
-            said = f"; p {p:.2g}, sure below {guard.level:g}"
-            holds = holds or p >= guard.level
-        word = "no loss" if holds else "LOSS"
-        line = f"{word}: {guard.scoped} {before:.4f} under {base.config.name}, {after:.4f} under {other.config.name}{said}"
-        outcomes.append(Outcome(holds, line, str(guard)))
+        told = f"{before:.4f} under {base.config.name}, {after:.4f} under {other.config.name}"
+        p = partial(p_of, comparison, place, measure, guard.query_type)
+        outcomes.append(guard.outcome(told, after - before, p, tolerance))
     return outcomes
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config import PipelineConfig, dump_config
-from cems_workbench.evaluation.assertions import ROUNDING, NoLoss, Outcome
+from cems_workbench.evaluation.assertions import NoLoss, Outcome
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import Evaluation
 from cems_workbench.evaluation.metrics import MEASURES, Measure, standard_measures
@@ -139,9 +139,5 @@ def _held(evaluation: Evaluation, guard: NoLoss, earlier: dict[str, dict[str, An
     found = _since(evaluation, guard.measure, earlier, seed, guard.query_type)
     if not found.queries:
         return Outcome(True, f"not held: {guard.scoped}: no query has a value both times", str(guard))
-    holds = guard.measure.direction * (found.now - found.before) >= -ROUNDING
-    sure = "" if guard.level is None else f"; p {found.p:.2g}, sure below {guard.level:g}"
-    holds = holds or (guard.level is not None and found.p >= guard.level)
-    word = "no loss" if holds else "LOSS"
-    line = f"{word}: {guard.scoped} {found.before:.4f} then, {found.now:.4f} now, {found.queries} queries{sure}"
-    return Outcome(holds, line, str(guard))
+    told = f"{found.before:.4f} then, {found.now:.4f} now, {found.queries} queries"
+    return guard.outcome(told, found.now - found.before, lambda: found.p)
