@@ -114,8 +114,8 @@ class Cluster:
                         f"{self.address}: workers die of this work: {one_line(str(error), 160)}"
                     ) from None
                 raise error
-            if task.status != "pending" or self._client.status not in ("running", "connecting"):
-                break
+            if task.status not in ("pending", "lost") or self._client.status not in ("running", "connecting"):
+                break  # lost: done by a worker that died before anybody had it; the scheduler has it done anew
         raise ClusterError(f"{self.address}: the Dask scheduler went away; what was finished stays, run it again")
 
     def _working(self) -> bool:

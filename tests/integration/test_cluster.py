@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -98,6 +99,26 @@ def test_evidence_gathered_on_two_workers_is_that_of_one_process_though_one_is_k
         read_evidence_file(tmp_path / "spread.evidence").replay_hash
         == read_evidence_file(tmp_path / "alone.evidence").replay_hash
     )
+
+
+def worked(seconds: float) -> int:
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def test_what_a_worker_took_with_it_when_it_died_is_done_anew(workers: Any) -> None:
+    with cluster_at(workers.scheduler_address) as cluster:
+        assert cluster is not None
+        task = cluster.submit(worked, 0.4)
+        while task.status == "pending":
+            time.sleep(0.001)
+        (holder,) = workers.scheduler.tasks[task.key].who_has
+        dead = next(nanny.process.pid for nanny in workers.workers.values() if nanny.worker_address == holder.address)
+        os.kill(dead, signal.SIGKILL)
+        while task.status == "finished":
+            time.sleep(0.001)
+        assert task.status in ("lost", "pending")
+        assert cluster.result(task) != dead
 
 
 def searched(
