@@ -76,7 +76,13 @@ def check_command(
         asserted_of = Asserted(found.outcomes, found.changes, found.note)
         write_text(
             html,
-            comparison_report(found.comparison, found.labelled, datetime.now(UTC), seed=seed, asserted=asserted_of),
+            comparison_report(
+                found.comparison,
+                [found.labelled] * len(found.comparison.evaluations),
+                datetime.now(UTC),
+                seed=seed,
+                asserted=asserted_of,
+            ),
         )
     if as_json:
         named = [{"parameter": name, "before": before, "now": now} for name, before, now in found.changes]

@@ -81,7 +81,14 @@ def compare_command(
     measured, _ = evaluate_configs([(one.name, one) for one in configs], lambda _: of_file, measures, seed=seed)
     comparison = compare([row.evaluation for row in measured], seed=seed)
     page = comparison_report(
-        comparison, of_file, datetime.now(UTC), by=by, shown=shown, redact=redact, seed=seed, judges=judges
+        comparison,
+        [of_file] * len(measured),
+        datetime.now(UTC),
+        by=by,
+        shown=shown,
+        redact=redact,
+        seed=seed,
+        judges=judges,
     )
     _write(out, page)
 

@@ -34,6 +34,7 @@ from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError, StoreLockedError
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.shipped import default_preset
+from cems_workbench.writing import write_text
 
 if TYPE_CHECKING:
     from cems_workbench.runs.evaluation import LabelledEvidence
@@ -98,6 +99,7 @@ def tune_command(
         typer.Option("--without-labels", help="Weights of lists and fusion by the reranker's order in place of judgments; "
                      "held against those that there are."),
     ] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a report as one HTML file.")] = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Search for a better config than that of --preset or --config, the baseline. Ctrl-C keeps the best so far; run again, it goes on."""
@@ -143,6 +145,8 @@ def tune_command(
     if open_holdout and not result.tuned.search.cancelled and planned.sealed:
         result = _opened(result, store)
     rankings = write_proposal(result, out, card_of(result, datetime.now(UTC).date().isoformat()))
+    if html is not None:
+        _write_page(html, result, as_json)
     _report(result, as_json, rankings)
     if not as_json:
         for line in _score_lines(result, evidence, out, _naming(config, preset, changes), store):
@@ -206,6 +210,16 @@ def _opened(result: SearchResult, store: Path | None) -> SearchResult:
     except StoreLockedError as error:
         say(f"warning: {' '.join(str(error).split())}: the look is counted beside the evidence file", err=True)
         return open_holdout(result, looks_at(data, None))
+
+
+def _write_page(out: Path, result: SearchResult, as_json: bool) -> None:
+    """The report, with how far each value of the proposal can move."""
+    from cems_workbench.report.tuning import tuning_report
+    from cems_workbench.runs.tuning import with_stability
+
+    with progress_bar(as_json) as progress:
+        result = with_stability(result, progress)
+    write_text(out, tuning_report(result, datetime.now(UTC)))
 
 
 def _watch(name: str, progress: Progress, interrupted: Callable[[], bool]) -> Watch:

@@ -13,18 +13,21 @@ import numpy as np
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import Outcome
+from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import LEVEL, Compared, Comparison, Difference
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.pipeline.stages.stage import ordinal
-from cems_workbench.report.figures import SHAPES, Mark, Scale, number, scale_of, signed
-from cems_workbench.report.page import Facts, Texts, config_hash, made, render
+from cems_workbench.report.figures import SHAPES, Mark, Scale, mark_at, number, scale_of, signed
+from cems_workbench.report.page import Facts, Texts, config_hash, evidence_facts, made, render
 from cems_workbench.runs.evaluation import LabelledEvidence
 
 SHOWN = 10
 """Results of each ranking that are shown, and by default queries."""
 FIRST = "nDCG@10"
 """The measure that queries are ordered by where none is named and this one was measured."""
+Batches = tuple[LabelledBatch, LabelledBatch]
+"""What the baseline and another config were measured on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +99,13 @@ class _Other:
 
 
 def comparison_report(
-    comparison: Comparison, labelled: LabelledEvidence, moment: datetime, *, by: str | None = None, shown: int = SHOWN,
+    comparison: Comparison, labelled: Sequence[LabelledEvidence], moment: datetime, *, by: str | None = None, shown: int = SHOWN,
     redact: bool = False, seed: int = 0, judges: str | None = None, asserted: Asserted | None = None,
 ) -> str:  # fmt: skip
     """A comparison as one HTML page.
 
     Args:
-        labelled: what it was made on, whose texts and grades are shown.
+        labelled: what each evaluation was made on, in their order, whose texts and grades are shown; the query set is the first's.
         moment: when the report is made.
         by: the measure that queries and types are told by; None is nDCG@10, or the first.
         shown: queries that lost most to show, of each config.
@@ -115,15 +118,17 @@ def comparison_report(
     base, texts = comparison.evaluations[0], Texts(redact)
     column = _column(base, by)
     others = tuple(
-        _other(base, evaluation, compared, column, labelled, texts, shown)
-        for evaluation, compared in zip(comparison.evaluations[1:], comparison.compared, strict=True)
+        _other(base, evaluation, compared, column, (labelled[0].batch, made_on.batch), texts, shown)
+        for evaluation, compared, made_on in zip(
+            comparison.evaluations[1:], comparison.compared, labelled[1:], strict=True
+        )
     )
     ends = [end for one in comparison.evaluations for row in one.summaries for end in (row.low, row.high, row.mean)]
     scale = scale_of(ends)
     return render(
         "compare.html",
         title=_title(comparison),
-        subtitle=f"{len(base.qids)} judged queries of {labelled.evidence.header.query_set or labelled.evidence.path.name}",
+        subtitle=f"{len(base.qids)} judged queries of {labelled[0].evidence.header.query_set or labelled[0].evidence.path.name}",
         names=tuple(
             zip((one.config.name for one in comparison.evaluations), _shapes(len(comparison.evaluations)), strict=True)
         ),
@@ -162,19 +167,12 @@ def _mean_row(comparison: Comparison, m: int, scale: Scale) -> _MeanRow:
     for evaluation, shape in zip(comparison.evaluations, _shapes(len(comparison.evaluations)), strict=True):
         row = evaluation.summaries[m]
         words = f"{number(row.mean)} ({number(row.low)} to {number(row.high)})"
-        marks.append(_mark(evaluation.config.name, shape, row.mean, row.low, row.high, scale, words))
+        marks.append(mark_at(evaluation.config.name, shape, row.mean, row.low, row.high, scale, words))
     return _MeanRow(str(comparison.evaluations[0].measures[m]), tuple(marks))
 
 
-def _mark(name: str, shape: str, value: float, low: float, high: float, scale: Scale, words: str) -> Mark:
-    if value != value:
-        return Mark(name, "none", 0, 0, 0, words)
-    ends = (low, high) if low == low and high == high else (value, value)
-    return Mark(name, shape, scale.share(value), scale.share(ends[0]), scale.share(ends[1]), words)
-
-
 def _other(
-    base: Evaluation, evaluation: Evaluation, compared: Compared, column: int, labelled: LabelledEvidence, texts: Texts,
+    base: Evaluation, evaluation: Evaluation, compared: Compared, column: int, batches: Batches, texts: Texts,
     shown: int,
 ) -> _Other:  # fmt: skip
     scale = scale_of([end for one in compared.differences for end in (one.low, one.high, one.difference)], True)
@@ -187,7 +185,7 @@ def _other(
         scale,
         _types(base, evaluation, column, found),
         len(lost),
-        tuple(_query(q, base, evaluation, column, labelled, texts) for q in lost[:shown]),
+        tuple(_query(q, base, evaluation, column, batches, texts) for q in lost[:shown]),
     )
 
 
@@ -204,7 +202,7 @@ def _difference_row(found: Difference, scale: Scale) -> _DifferenceRow:
         f"{signed(found.low)} to {signed(found.high)}", number(found.p_holm), number(found.effect, ".2f"),
         f"{len(found.wins)} / {len(found.losses)} / {found.ties}", verdict,
     )  # fmt: skip
-    mark = _mark(str(found.measure), "bar", found.difference, found.low, found.high, scale, words)
+    mark = mark_at(str(found.measure), "bar", found.difference, found.low, found.high, scale, words)
     return _DifferenceRow(found, mark, tone, verdict, cells)
 
 
@@ -232,26 +230,24 @@ def _lost_most(base: Evaluation, other: Evaluation, column: int, lost: Sequence[
     return sorted((q for q, qid in enumerate(base.qids) if qid in names), key=lambda q: (better[q], base.qids[q]))
 
 
-def _query(
-    q: int, base: Evaluation, other: Evaluation, column: int, labelled: LabelledEvidence, texts: Texts
-) -> _Query:
-    query = labelled.batch.queries[q]
+def _query(q: int, base: Evaluation, other: Evaluation, column: int, batches: Batches, texts: Texts) -> _Query:
+    query = batches[0].queries[q]
     was, now = float(base.values[q, column]), float(other.values[q, column])
     old, new = base.results[q], other.results[q]
     least = base.relevant_from
     return _Query(
         query.qid, texts.line(query.query), base.types[q] or "", number(was), number(now), signed(now - was),
         (
-            (base.config.name, _ranking(q, old, new, labelled, least, texts), len(old)),
-            (other.config.name, _ranking(q, new, old, labelled, least, texts), len(new)),
+            (base.config.name, _ranking(q, old, new, batches[0], least, texts), len(old)),
+            (other.config.name, _ranking(q, new, old, batches[1], least, texts), len(new)),
         ),
     )  # fmt: skip
 
 
 def _ranking(
-    q: int, ids: Sequence[str], others: Sequence[str], labelled: LabelledEvidence, least: int, texts: Texts
+    q: int, ids: Sequence[str], others: Sequence[str], batch: LabelledBatch, least: int, texts: Texts
 ) -> tuple[_Ranked, ...]:
-    memories, grades = labelled.batch.evidences[q].memories, labelled.batch.grades[q]
+    memories, grades = batch.evidences[q].memories, batch.grades[q]
     places = {key: rank for rank, key in enumerate(others, 1)}
     rows = []
     for rank, key in enumerate(ids[:SHOWN], 1):
@@ -273,19 +269,8 @@ def _remarks(evaluations: Sequence[Evaluation], redact: bool) -> tuple[str, ...]
     return tuple(dict.fromkeys(lines))
 
 
-def _origin(comparison: Comparison, labelled: LabelledEvidence, seed: int, judges: str | None) -> Facts:
-    header = labelled.evidence.header
-    facts = [
-        ("evidence", f"{labelled.evidence.path.name}, {len(labelled.batch.queries)} judged queries"),
-        ("content hash", labelled.content_hash),
-        ("query set", header.query_set or "a file"),
-        ("gathered", f"{header.created_at}, with config {header.config.name}, SHA-256 {header.config_hash}"),
-        ("store", f"{header.store_id}, content version {header.content_version}"),
-        ("embedder", header.embedder),
-        ("judges", judges or "people before models"),
-        ("seed", str(seed)),
-    ]
-    if labelled.evidence.answered:
-        facts.append(("lists", labelled.evidence.answered))
-    facts += [(f"config {one.config.name}", f"SHA-256 {config_hash(one.config)}") for one in comparison.evaluations]
-    return tuple(facts)
+def _origin(comparison: Comparison, labelled: Sequence[LabelledEvidence], seed: int, judges: str | None) -> Facts:
+    configs = [(f"config {one.config.name}", f"SHA-256 {config_hash(one.config)}") for one in comparison.evaluations]
+    apart = {one.content_hash: one for one in labelled}
+    facts = [fact for one in apart.values() for fact in evidence_facts(one)]
+    return (*facts, ("judges", judges or "people before models"), ("seed", str(seed)), *configs)

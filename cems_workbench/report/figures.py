@@ -60,6 +60,14 @@ class Mark:
     words: str
 
 
+def mark_at(name: str, shape: str, value: float, low: float, high: float, scale: Scale, words: str) -> Mark:
+    """The mark of a value; it has no shape where there is no value, and no line where there is no interval."""
+    if value != value:
+        return Mark(name, "none", 0, 0, 0, words)
+    ends = (low, high) if low == low and high == high else (value, value)
+    return Mark(name, shape, scale.share(value), scale.share(ends[0]), scale.share(ends[1]), words)
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A piece of a stacked bar, from `x` over `width`; `colour` is a class of the style sheet."""

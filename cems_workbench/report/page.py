@@ -20,6 +20,7 @@ from cems_workbench import __version__
 from cems_workbench.characters import in_order
 from cems_workbench.config import PipelineConfig, dump_config
 from cems_workbench.errors import one_line
+from cems_workbench.runs.evaluation import LabelledEvidence
 
 FOLDER = Path(__file__).resolve().parent
 EXCERPT = 200
@@ -51,6 +52,20 @@ class Texts:
 def config_hash(config: PipelineConfig) -> str:
     """SHA-256, in hex, of a config as YAML under its own name."""
     return hashlib.sha256(dump_config(config).encode()).hexdigest()
+
+
+def evidence_facts(labelled: LabelledEvidence) -> Facts:
+    """Which evidence with which judgments, of which store, gathered when and with what."""
+    evidence, header = labelled.evidence, labelled.evidence.header
+    facts = [
+        ("evidence", f"{evidence.path.name}, {len(labelled.batch.queries)} judged queries"),
+        ("content hash", labelled.content_hash),
+        ("query set", header.query_set or "a file"),
+        ("gathered", f"{header.created_at}, with config {header.config.name}, SHA-256 {header.config_hash}"),
+        ("store", f"{header.store_id}, content version {header.content_version}"),
+        ("embedder", header.embedder),
+    ]
+    return (*facts, *([("lists", evidence.answered)] if evidence.answered else []))
 
 
 def made(moment: datetime) -> Facts:

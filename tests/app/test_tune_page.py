@@ -199,6 +199,11 @@ def test_wins_and_losses_count_every_open_query(tuned: AppTest) -> None:
     assert rows["difference"].is_monotonic_decreasing
 
 
+def test_a_report_is_offered_where_the_proposal_is_taken_away(tuned: AppTest) -> None:
+    page = show(tuned, "Take it away")
+    assert [button.proto.label for button in page.get("download_button")].count("Download HTML") == 1
+
+
 def test_the_proposal_is_set_on_the_sliders_and_can_be_undone(tuned: AppTest) -> None:
     page = checked(show(tuned, "Take it away").button(key="tune:take").click().run())
     assert config_of(page) == found(page).tuned.config

@@ -104,6 +104,15 @@ class Window:
         application = self.page.get_by_test_id("stApp")
         expect(application).to_have_attribute("data-test-script-state", "notRunning", timeout=WAIT)
 
+    def report(self) -> str:
+        """The report that the page writes, as its button gives it."""
+        self.page.get_by_role("button", name="Report", exact=True).click()
+        with self.page.expect_download() as download:
+            self.page.get_by_role("button", name="Download HTML").click()
+        self.page.keyboard.press("Escape")
+        self.settled()
+        return download.value.path().read_text("utf-8")
+
     def press(self, name: str | re.Pattern[str], place: Locator | None = None) -> None:
         """Press the first button of this name, which asks for a rerun."""
         with self.rerun():

@@ -50,6 +50,10 @@ def test_three_configs_are_compared_with_intervals_significance_and_cost(gathere
     for counts in zip(*(column(differences, name) for name in ("wins", "losses", "ties")), strict=True):
         assert 0 <= sum(map(int, counts)) <= QUERIES
     assert all(0 < float(p) <= 1 for p in column(differences, "p (Holm)"))
+    report = gathered.report()
+    for said, p in zip(column(differences, "95 % interval"), column(differences, "p (Holm)"), strict=True):
+        assert said and f">{float(p):.4f}<" in report
+    assert all(f"{name} against {CONFIGS[0]}" in report for name in CONFIGS[1:])
 
 
 def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(gathered: Window) -> None:

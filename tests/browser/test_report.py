@@ -8,14 +8,20 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from benchmarks.synthetic_queries import fusion_only
 from cems_workbench.analysis.why import explain
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.pipeline import replay
+from cems_workbench.progress import silent
 from cems_workbench.report.comparison import comparison_report
 from cems_workbench.report.investigation import investigation_report
+from cems_workbench.report.tuning import tuning_report
 from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
+from cems_workbench.runs.tuning import SearchResult, TuningData, planned_search, run_search, with_stability
+from cems_workbench.tuning.objective import parse_goal
+from tests.planted import planted_file
 
 from ..unit.evaluation.sets import AS_LISTED, OTHER_WAY, evidence, evidence_file
 from .accessibility import violations
@@ -26,6 +32,15 @@ SHOWN = "[...document.querySelectorAll('.ranking .text')].map(text => text.check
 TOO_WIDE = "document.documentElement.scrollWidth > window.innerWidth"
 
 
+def searched(folder: Path) -> SearchResult:
+    """A search by two objectives on evidence whose best config is known, with the stability of what it proposes."""
+    read = read_evidence_file(planted_file(folder, 40))
+    data = TuningData(fusion_only(), read.header.query_set, labelled_file(read, None))
+    space = ("lists.vector.weight=0.5:2.5:0.5", "fusion.score_blend=0:0.5:0.25", "lists.lexical.normalization")
+    planned = planned_search(data, parse_goal(["nDCG@10", "hit@1"]), space, group_by="query", trials=20)
+    return with_stability(run_search(planned), silent)
+
+
 def pages(folder: Path) -> list[Path]:
     """A report of each kind on disk."""
     of_file = labelled_file(read_evidence_file(evidence_file(folder)), None)
@@ -33,7 +48,8 @@ def pages(folder: Path) -> list[Path]:
     measured, _ = evaluate_configs(configs, lambda _: of_file, parse_measures("hit@1 recall@5 nDCG@10", 1))
     asked = evidence("a query " + "without_an_end" * 20)
     texts = {
-        "compare": comparison_report(compare([row.evaluation for row in measured]), of_file, MOMENT),
+        "compare": comparison_report(compare([row.evaluation for row in measured]), [of_file, of_file], MOMENT),
+        "tune": tuning_report(searched(folder), MOMENT),
         "why": investigation_report(explain("h", asked, AS_LISTED, k=3), replay(asked, AS_LISTED), MOMENT),
     }
     for name, text in texts.items():

@@ -29,6 +29,8 @@ def test_a_missing_memory_is_searched_picked_and_brought_in(window: Window) -> N
         match.click()
     sentence = inspect.page.locator(".wb-sentence")
     expect(sentence).to_contain_text(memory_id)
+    report = window.report()
+    assert f"Why {memory_id} is missing" in report and FAILING in report
     window.press(re.compile("^Apply "))
     expect(sentence).to_contain_text(f"{memory_id} is in the top 10")
     assert memory_id in inspect.order()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,14 @@ from cems_workbench.evaluation.kept import KeptComparison
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.aurc import curve
 from cems_workbench.pipeline.table import Floats
+from cems_workbench.report.comparison import comparison_report
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.state import made_of
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain, tick
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, lines
 from cems_workbench.ui.kit.heard import announce
+from cems_workbench.ui.kit.report import report_button
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.theme import LIST_COLOURS
@@ -40,13 +43,28 @@ def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
     return made_of(measured, "comparison", lambda: compare([config.evaluation for config in measured]))
 
 
-def draw(measured: Sequence[EvaluatedConfig]) -> None:
-    """The comparison of what was just measured."""
+def draw(measured: Sequence[EvaluatedConfig], judges: str | None = None) -> None:
+    """The comparison of what was just measured, by the judgments of these."""
     draw_figures([row.evaluation.figures for row in measured], compared(measured).compared)
     if measured[0].evaluation.unanswerable:
         _draw_risk(measured)
+    if len(measured) > 1:
+        offer_report(measured, judges)
     if len(measured) == 1:
         st.info("Add a second config above to compare it with this one.", icon=":material/compare_arrows:")
+
+
+def offer_report(measured: Sequence[EvaluatedConfig], judges: str | None) -> None:
+    """The comparison to take away as HTML, its queries told by the measure that the page shows."""
+    found, by = compared(measured), st.session_state.get("evaluate:measure")
+    of = measured[0].labelled.evidence.header.query_set or "comparison"
+    report_button(
+        "evaluate:report", f"{of}-{measured[-1].name}",
+        lambda redact: comparison_report(
+            found, [row.labelled for row in measured], datetime.now(UTC), by=by, redact=redact, judges=judges
+        ),
+        what="means and differences with their intervals, wins and losses by type, and the queries that lost most with both rankings. ",
+    )  # fmt: skip
 
 
 def _draw_risk(measured: Sequence[EvaluatedConfig]) -> None:

@@ -19,6 +19,7 @@ from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
 from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE, Estimate
 from cems_workbench.characters import in_order
 from cems_workbench.config import PipelineConfig, field_spec
+from cems_workbench.config.words import shown
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
@@ -48,7 +49,6 @@ from cems_workbench.runs.importing import upload
 from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.gather import under
 from cems_workbench.ui.evaluate.state import config_options, page
-from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered

@@ -16,11 +16,11 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import Against, RankDelta, loss
 from cems_workbench.config import PipelineConfig, difference, preset, preset_names
+from cems_workbench.config.words import shown
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.needs import ParameterNeed
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.state import Baseline, BaselineReplay
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import draw_table

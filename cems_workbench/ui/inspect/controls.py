@@ -14,6 +14,7 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
+from cems_workbench.config.words import shown
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import History
@@ -269,24 +270,3 @@ def _draw_history(history: History) -> None:
                 name.capitalize(), key=f"inspect:{name}", on_click=act, disabled=not steps, icon=icon, shortcut=keys, width="stretch",
                 help=f"{name.capitalize()} the last change of parameters or preset ({keys}). Steps: {steps}.",
             )  # fmt: skip
-
-
-def shown(value: Any) -> str:
-    """A value of the config in a few characters."""
-    if value is None:
-        return "off"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, float):
-        return f"{value:g}"
-    if isinstance(value, tuple):
-        return " ".join(_part(item) for item in value) or "none"
-    text = str(value)
-    return text if len(text) <= 40 else text[:39] + "…"
-
-
-def _part(item: Any) -> str:
-    if isinstance(item, tuple):
-        return f"{item[0]} {item[1]:g}"
-    retrieval = getattr(item, "retrieval", None)
-    return str(item) if retrieval is None else f"{retrieval:g}"

@@ -9,11 +9,11 @@ import numpy as np
 import streamlit as st
 
 from cems_workbench.config import field_specs
+from cems_workbench.config.words import shown
 from cems_workbench.progress import Progress
 from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.tuning.learned import Curve, Importance, Surface, importance, response_curve, response_surface
 from cems_workbench.tuning.space import Axis
-from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain, tick
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, hover, lines

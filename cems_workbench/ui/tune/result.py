@@ -6,21 +6,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.config.words import shown
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.scoring import Lacking, read_again
-from cems_workbench.runs.tuning import NONE_HOLDS, SearchResult, guard_lines, looks_at, open_holdout, searched_anew
-from cems_workbench.tuning.holdout import Gain, gain
-from cems_workbench.tuning.objective import RERANKED, Guard
+from cems_workbench.runs.tuned import (
+    COST,
+    GainRow,
+    about_lines,
+    all_reached,
+    doubt_line,
+    front_of,
+    gain_rows,
+    gap_line,
+    headline,
+    judged_lines,
+    judged_rows,
+    objective_names,
+    stable_words,
+    verdict,
+)
+from cems_workbench.runs.tuning import SearchResult, guard_lines, looks_at, open_holdout, searched_anew
+from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.stability import Region
 from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui.evaluate import lacking
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GRID, hover
@@ -37,12 +51,8 @@ from cems_workbench.ui.tune.state import page
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-LEVEL = 0.05
 TRIED = "#7B848D"
 """The colour of configs that are neither on the front nor the proposal."""
-COST = "candidates reranked"
-CROSS_VALIDATED = "Cross-validated"
-"""What the row of the folds is called."""
 
 
 def draw(result: SearchResult, resources: Resources) -> None:
@@ -79,17 +89,9 @@ def _by_judgments(result: SearchResult, resources: Resources) -> None:
     if found is None:
         unlabelled.offer_judgments(result, resources)
         return
-    rows = [
-        GainRow("Without judgments", "this proposal, as it is fused", found.proposal),
-        GainRow("With judgments", "cross-validated, as it is fused", found.labelled),
-        GainRow("With, in hindsight", "flatters: on the queries that chose it", found.hindsight, fair=False),
-        GainRow("Without, as ranked", "this proposal, with all that follows the fusion", found.as_ranked),
-    ]
-    st.html(gains_html(rows, str(result.planned.plan.goal.objectives[0])))
-    chosen = ", ".join(f"{path} {shown(value)}" for path, value in found.labelled_values.items())
-    st.caption(plain(f"Without judgments: {found.share_words}. With judgments: {chosen}."))
-    for line in found.lacking:
-        st.caption(plain(f"Not complete as ranked: {line}."))
+    st.html(gains_html(judged_rows(found), str(result.planned.plan.goal.objectives[0])))
+    for line in judged_lines(found):
+        st.caption(plain(line))
 
 
 def _lacking(result: SearchResult, resources: Resources) -> None:
@@ -102,59 +104,10 @@ def _lacking(result: SearchResult, resources: Resources) -> None:
         st.rerun()
 
 
-def headline(result: SearchResult) -> str:
-    """The verdict in one line, and nothing better than it is."""
-    tuned, plan = result.tuned, result.planned.plan
-    gained = tuned.holdout or tuned.validation
-    sealed = tuned.holdout is not None
-    held = () if tuned.proposal.broken else tuned.search.baseline.broken
-    return headline_of(result.planned.measure, plan.space.baseline.name, result.better, gained, sealed, held)
-
-
-def headline_of(
-    measure: str, base: str, better: bool, gained: Gain | None, sealed: bool = False, held: Sequence[Guard] = ()
-) -> str:
-    """The verdict on a proposal, `better` where it is not the baseline, with its gain on the sealed queries or the folds.
-
-    `held` are the guards that it holds and the baseline does not, which may cost what is optimised.
-    """
-    if not better:
-        return f"Nothing significantly better than {base}: the baseline is proposed"
-    if gained is None:
-        return f"{measure}: a candidate better than {base}, not yet cross-validated"
-    where = "the sealed queries" if sealed else "queries that the search did not see"
-    if held:
-        change = f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}"
-        return f"With {' and '.join(map(str, held))}, which {base} does not hold: {change}"
-    if gained.improvement <= 0:
-        return f"No gain over {base} on queries that the search did not see"
-    sure = "" if gained.p < LEVEL else ", which may be chance"
-    return f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}{sure}"
-
-
 def verdict_html(result: SearchResult) -> Markup:
     """The verdict, and under it what was searched."""
-    planned, trials = result.planned, result.tuned.search.trials
-    given_up = sum(trial.pruned for trial in trials)
-    broken = sum(bool(trial.broken) for trial in trials)
-    parts = [
-        f"“{planned.data.query_set}”, baseline {planned.plan.space.baseline.name}",
-        f"{len(trials) - 1} configs of {len(planned.plan.space.axes)} parameters",
-        planned.relevance,
-        *([f"{given_up} given up early"] if given_up else []),
-        *([f"{broken} broke a guard"] if broken else []),
-        f"seed {planned.plan.seed}",
-    ]
-    doubt = ""
-    if not result.better:
-        goal, searched = planned.plan.goal, result.tuned.search
-        best, base = (goal.as_measured(trial.reached)[0] for trial in (searched.best, searched.baseline))
-        doubt = (
-            f"The best reached {best:.4f} where the baseline has {base:.4f}: within what chance gives the best of many."
-            if searched.best.usable
-            else NONE_HOLDS
-        )
-    return render("tune/verdict.html", headline=headline(result), about=" · ".join(parts), doubt=doubt)
+    about = " · ".join(about_lines(result))
+    return render("tune/verdict.html", headline=headline(result), about=about, doubt=doubt_line(result))
 
 
 def _go_on(result: SearchResult) -> None:
@@ -165,47 +118,6 @@ def _go_on(result: SearchResult) -> None:
 
 
 # What the proposal is worth on each part of the queries
-
-
-@dataclass(frozen=True, slots=True)
-class GainRow:
-    """One part of the queries: its name, what it is, and the gain there; None while it is sealed or was not reached."""
-
-    name: str
-    about: str
-    gain: Gain | None
-    absent: str = ""
-    fair: bool = True
-    """Were these queries kept from the choice? Of the best of many, p says nothing."""
-
-
-def gain_rows(result: SearchResult) -> list[GainRow]:
-    """Where the search looked, the folds, and the hold-out."""
-    tuned, planned = result.tuned, result.planned
-    folds = len(planned.plan.split.folds)
-    sealed = len(planned.plan.split.holdout)
-    stopped = "stopped before" if tuned.search.cancelled else ""
-    unseen = f"{sealed} queries, sealed" if sealed else "no query was sealed"
-    return [
-        GainRow("Searched on", "flatters: the best of many", searched_gain(result), fair=False),
-        GainRow(CROSS_VALIDATED, f"chosen on {folds - 1} folds, scored on the other", tuned.validation, stopped),
-        GainRow("Hold-out", "seen by no search", tuned.holdout, unseen),
-    ]
-
-
-def searched_gain(result: SearchResult) -> Gain:
-    """The proposal against the baseline on the queries that were searched on."""
-    base, best = result.tuned.search.baseline.scores[:, 0], result.tuned.proposal.scores[:, 0]
-    return gain(base, best, result.planned.plan.seed, result.planned.plan.goal.objectives[0].direction)
-
-
-def verdict(gain: Gain) -> str:
-    """In a word what a gain says, with its sign."""
-    if abs(gain.difference) < 1e-9 and gain.low == gain.high:
-        return "= same"
-    if gain.p >= LEVEL:
-        return "not certain"
-    return "▲ better" if gain.improvement > 0 else "▼ worse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,20 +177,6 @@ def _gain_cells(gain: Gain, edge: float) -> _GainCells:
     )  # fmt: skip
 
 
-def gap_line(result: SearchResult) -> str:
-    """How much of what the search saw is left where it did not look."""
-    tuned = result.tuned
-    parts = [f"searched on {tuned.plan.goal.as_measured(tuned.proposal.reached)[0]:.3f}"]
-    if tuned.validation is not None:
-        parts = [f"folds: chosen on {tuned.train:.3f}, scored on the other {tuned.validation.tuned:.3f}"]
-        parts.append(f"gap {tuned.train - tuned.validation.tuned:+.3f}")
-    if tuned.holdout is not None:
-        parts.append(f"hold-out {tuned.holdout.tuned:.3f}")
-        if tuned.validation is not None:
-            parts.append(f"gap to the folds {tuned.validation.tuned - tuned.holdout.tuned:+.3f}")
-    return " · ".join(parts)
-
-
 def _holdout(result: SearchResult, resources: Resources) -> None:
     """The seal: how often it was broken, and the button that breaks it."""
     planned, tuned = result.planned, result.tuned
@@ -323,7 +221,7 @@ def _open(result: SearchResult, resources: Resources) -> None:
 
 def _front(result: SearchResult) -> None:
     """The chart of two objectives, and the table of the front, from which any config can be set on the sliders."""
-    names = _objective_names(result)
+    names = objective_names(result)
     st.markdown("## The Pareto front")
     second = 1
     if len(names) > 2:
@@ -342,23 +240,13 @@ def _tried(result: SearchResult, names: list[str]) -> list[dict[str, Any]]:
     return [
         {name: float(value) for name, value in zip(names, reached, strict=True)}
         | {"": "on the front" if i in result.tuned.search.front else ""}
-        for i, reached in enumerate(_reached(result))
+        for i, reached in enumerate(all_reached(result))
     ]
 
 
-def _objective_names(result: SearchResult) -> list[str]:
-    """The objectives in their order; the cost, which is small where it is good, last."""
-    return [COST if name == RERANKED else name for name in result.planned.plan.goal.names]
-
-
-def _reached(result: SearchResult) -> Any:
-    """(T, M) what every trial reached, the cost as a count."""
-    return result.planned.plan.goal.as_measured(np.stack([trial.reached for trial in result.tuned.search.trials]))
-
-
 def _front_table(result: SearchResult, names: list[str]) -> None:
-    reached, trials = _reached(result), result.tuned.search.trials
-    front = sorted(result.tuned.search.front, key=lambda i: -float(trials[i].reached[0]))
+    reached, trials = all_reached(result), result.tuned.search.trials
+    front = front_of(result)
     paths = [axis.path for axis in result.planned.plan.space.axes]
     rows = [
         {name: float(value) for name, value in zip(names, reached[i], strict=True)}
@@ -391,7 +279,7 @@ def front_figure(result: SearchResult, second: int) -> Figure:
     """The trials as dots, the front as a line, the baseline as a diamond, the proposal as a ring."""
     import plotly.graph_objects as go
 
-    names, reached, search = _objective_names(result), _reached(result), result.tuned.search
+    names, reached, search = objective_names(result), all_reached(result), result.tuned.search
     x, y = reached[:, second], reached[:, 0]
     made = go.Figure()
 
@@ -476,20 +364,3 @@ def _axis_row(axis: Axis, name: str, was: Any, now: Any, region: Region | None) 
         row, range=f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}", stable_at=stable_at,
         baseline_at=None if was is None else f"{at(was):.2f}", proposal_at=None if now is None else f"{at(now):.2f}",
     )  # fmt: skip
-
-
-def stable_words(region: Region | None) -> str:
-    """The region in words: `0.4 to 1.2`; “up to” or “from … on” where it ends only because the range does."""
-    if region is None:
-        return "–"
-    if region.choices:
-        return ", ".join(shown(value) for value in region.choices)
-    if region.low is None:
-        return "–"
-    if region.at_low_edge and region.at_high_edge:
-        return "any value"
-    if region.at_low_edge:
-        return f"up to {shown(region.high)}"
-    if region.at_high_edge:
-        return f"from {shown(region.low)} on"
-    return f"{shown(region.low)} to {shown(region.high)}"

@@ -9,11 +9,12 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.catalogue import named
 from cems_workbench.runs.config_history import restored_config
 from cems_workbench.runs.sample_figures import SampleFigures, sample_figures
+from cems_workbench.runs.tuned import CROSS_VALIDATED, GainRow, headline_of
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.ui.inspect.transfer import diff_table
 from cems_workbench.ui.kit.panels import shipped_line
 from cems_workbench.ui.kit.templates import render
-from cems_workbench.ui.tune.result import CROSS_VALIDATED, GainRow, gains_html, headline_of
+from cems_workbench.ui.tune.result import gains_html
 from cems_workbench.ui.tune.state import VIEW
 
 

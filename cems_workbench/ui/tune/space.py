@@ -9,11 +9,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
+from cems_workbench.config.words import shown
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.tuning.space import BANDS, Axis, SearchSpace, axis_for, parse_axis, searchable
-from cems_workbench.ui.inspect.controls import GROUPS, shown
+from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table
 

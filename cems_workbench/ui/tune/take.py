@@ -15,9 +15,11 @@ from cems_workbench.config import (
     dump_config,
     file_name,
 )
+from cems_workbench.config.words import shown
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
+from cems_workbench.report.tuning import tuning_report
 from cems_workbench.runs.catalogue import named
 from cems_workbench.runs.config_history import keep_config
 from cems_workbench.runs.diagnosis import cannot_rerank
@@ -33,18 +35,18 @@ from cems_workbench.runs.exporting import (
 )
 from cems_workbench.runs.gathering import gather_evidence
 from cems_workbench.runs.scoring import Lacking
+from cems_workbench.runs.tuned import headline
 from cems_workbench.runs.tuning import SearchResult, card_of
 from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate import lacking
 from cems_workbench.ui.evaluate.lacking import server_answers
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import offered
+from cems_workbench.ui.kit.report import report_button
 from cems_workbench.ui.kit.reviewer import require, reviewer, sign_in_configured
 from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.tune.result import headline
 from cems_workbench.ui.tune.state import outdated, page
 
 SIDE_FILE = "json"
@@ -112,6 +114,10 @@ def _apply(
             "Preset file", preset_text(config, why, card), file_name(config, "yaml"), "text/yaml", key="tune:preset",
             on_click="ignore", icon=":material/description:",
             help="YAML headed by its summary and card, as the shipped presets are.",
+        )  # fmt: skip
+        report_button(
+            "tune:report", f"tuning-{config.name}", lambda _: tuning_report(result, datetime.now(UTC)), texts=False,
+            what="the verdict, what the proposal is worth, what it changes, and its card. No text of a query or a memory. ",
         )  # fmt: skip
     if keep:
         _keep(config, why, author, card, result, resources)

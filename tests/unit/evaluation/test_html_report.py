@@ -65,7 +65,7 @@ def rows(page: str) -> list[list[str]]:
 
 def test_every_figure_is_that_of_the_comparison(tmp_path: Path) -> None:
     comparison, of_file = compared(evidence_file(tmp_path))
-    page = comparison_report(comparison, of_file, MOMENT)
+    page = comparison_report(comparison, [of_file, of_file], MOMENT)
     cells = rows(page)
     for one in comparison.compared[0].differences:
         assert one.losses
@@ -88,7 +88,7 @@ def test_a_hostile_text_is_text_and_a_redacted_one_is_not_there(tmp_path: Path) 
     found = hostile(f"{SECRET} {HOSTILE}")
     why = explain("h", found, AS_LISTED, k=3)
     trace = replay(found, AS_LISTED)
-    pages = [comparison_report(comparison, of_file, MOMENT), investigation_report(why, trace, MOMENT)]
+    pages = [comparison_report(comparison, [of_file, of_file], MOMENT), investigation_report(why, trace, MOMENT)]
     for page in pages:
         assert "&lt;script&gt;alert(1)" in page and "{{ 7 * 7 }}" in page
         assert not re.search(r"<(script|img)|\u202e", page) and page.count("</style>") == 1
@@ -97,7 +97,7 @@ def test_a_hostile_text_is_text_and_a_redacted_one_is_not_there(tmp_path: Path) 
         assert len(page.encode()) < 5_000_000
     assert why.cause in pages[1] and f"{trace.results[0].score:.4f}" in pages[1]
     redacted = [
-        comparison_report(comparison, of_file, MOMENT, redact=True),
+        comparison_report(comparison, [of_file, of_file], MOMENT, redact=True),
         investigation_report(why, trace, MOMENT, redact=True),
     ]
     for page in redacted:

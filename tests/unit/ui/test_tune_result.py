@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cems_workbench.runs.tuned import GainRow, stable_words, verdict
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.stability import Region
-from cems_workbench.ui.tune.result import GainRow, axes_html, gains_html, stable_words, verdict
+from cems_workbench.ui.tune.result import axes_html, gains_html
 
 
 def a_gain(low: float, high: float, p: float) -> Gain:

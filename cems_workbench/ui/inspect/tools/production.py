@@ -27,13 +27,13 @@ from cems_workbench.analysis.fidelity.answer import (
 from cems_workbench.analysis.fidelity.explain import Explanation, Replays, explanations, together
 from cems_workbench.characters import in_order
 from cems_workbench.config import field_spec
+from cems_workbench.config.words import shown
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.records import RecordedAnswer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.glossary import LOST, about
 from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit import panels

@@ -25,10 +25,11 @@ from cems_workbench.analysis.sensitivity.scan import (
 )
 from cems_workbench.analysis.why.rescue import searched_specs
 from cems_workbench.config import PipelineConfig, field_spec
+from cems_workbench.config.words import shown
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.controls import GROUPS, shown
+from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.labelled import offer_labelled
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import excerpt, plain, tick

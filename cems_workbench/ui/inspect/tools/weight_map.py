@@ -15,10 +15,10 @@ from cems_workbench.analysis.sensitivity.scan import is_number
 from cems_workbench.analysis.weight_map import WeightMap, weight_map
 from cems_workbench.analysis.why.rescue import searched_specs
 from cems_workbench.config import FieldSpec, PipelineConfig
+from cems_workbench.config.words import shown
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.tools.sensitivity import first_weight, label_of
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import excerpt, plain, tick

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import streamlit as st
 from markupsafe import Markup
@@ -15,14 +16,16 @@ from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why import Change, LabelledSet, ListPlace, MemoryPath, Rescue, Why, explain
 from cems_workbench.analysis.why.rescue import interval_words, kept_words, order_words
 from cems_workbench.config import PipelineConfig, field_spec
+from cems_workbench.config.words import shown
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.pipeline.stages.stage import ordinal
+from cems_workbench.report.investigation import investigation_report
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import TARGET, InspectContext
-from cems_workbench.ui.inspect.controls import GROUPS, shown
+from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.labelled import labelled_set, offer_labelled
 from cems_workbench.ui.inspect.tools import choosing
@@ -30,6 +33,7 @@ from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.heard import named
 from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.report import report_button
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
@@ -68,6 +72,12 @@ def draw(context: InspectContext) -> None:
     if why is None:
         return
     st.html(cause_html(why, memory.content))
+    trace = context.trace
+    report_button(
+        "inspect:why:report", f"why-{memory_id}",
+        lambda redact: investigation_report(why, trace, datetime.now(UTC), memory=memory, redact=redact),
+        what="the cause, its way through the stages, the changes that bring it in and what they do to the others. ",
+    )  # fmt: skip
     _draw_path(why.path)
     _draw_rescues(context, why, labelled)
 

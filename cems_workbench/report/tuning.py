@@ -1,0 +1,240 @@
+"""The report of a tuning: the verdict, what the proposal is worth where it was not chosen, what it changes, and its evidence card.
+
+Every figure is one of `runs.tuned`, which the Tune page shows too, and of the card. No text of a query or a memory stands in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import SimpleNamespace
+
+from cems_workbench.config import field_spec
+from cems_workbench.config.words import shown
+from cems_workbench.pipeline.table import Floats
+from cems_workbench.report.figures import Mark, Scale, mark_at, number, scale_of, signed
+from cems_workbench.report.page import Facts, config_hash, evidence_facts, made, render
+from cems_workbench.runs.tuned import (
+    COST,
+    GainRow,
+    about_lines,
+    all_reached,
+    doubt_line,
+    front_of,
+    gain_rows,
+    gap_line,
+    headline,
+    judged_lines,
+    judged_rows,
+    objective_names,
+    stable_words,
+    verdict,
+)
+from cems_workbench.runs.tuning import SearchResult, card_of, guard_lines
+from cems_workbench.tuning.space import Axis
+from cems_workbench.tuning.stability import Region
+
+FRONT = 40
+"""Configs of the Pareto front that are listed."""
+TALL = 240
+"""Pixels of the chart of the front."""
+EDGE = 8
+"""Pixels above and below its marks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gain:
+    """A part of the queries as it stands in the figure and the table; no cells where nothing was measured on it."""
+
+    name: str
+    about: str
+    absent: str
+    tone: str
+    verdict: str
+    cells: tuple[str, ...]
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """A searched parameter; places are percent of the range, None where there is none."""
+
+    path: str
+    label: str
+    baseline: str
+    proposal: str
+    same: bool
+    stable: str
+    range: str
+    was: float | None = None
+    now: float | None = None
+    low: float = 0.0
+    width: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """A config that was tried: percent across, pixels down."""
+
+    x: float
+    y: float
+    shape: str
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """The objectives of a search, two of them drawn, and the configs that no other is better than in all."""
+
+    names: tuple[str, ...]
+    tried: tuple[_Point, ...]
+    across: tuple[tuple[float, str], ...]
+    up: tuple[tuple[float, str], ...]
+    paths: tuple[str, ...]
+    rows: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    more: int
+    words: str
+
+
+def tuning_report(result: SearchResult, moment: datetime) -> str:
+    """A finished or stopped search as one HTML page; `moment` is when the report is made."""
+    planned, tuned = result.planned, result.tuned
+    space, found = planned.plan.space, result.by_judgments
+    measure = str(planned.plan.goal.objectives[0])
+    card = card_of(result, moment.date().isoformat())
+    return render(
+        "tune.html",
+        title=f"Tuning of {space.baseline.name} on {planned.data.query_set}",
+        headline=headline(result),
+        about=about_lines(result),
+        doubt=doubt_line(result),
+        unlabelled=planned.data.stands_in,
+        stopped=tuned.search.cancelled,
+        measure=measure,
+        worth=_worth(gain_rows(result)),
+        gap=gap_line(result),
+        holdout=_holdout_line(result),
+        judged=_worth(judged_rows(found)) if found else None,
+        judged_lines=judged_lines(found) if found else (),
+        guards=guard_lines(result),
+        front=_front(result) if len(planned.plan.goal.names) > 1 else None,
+        tall=TALL,
+        axes=_axes(result),
+        measured_stability=bool(result.regions),
+        lacking=result.lacking,
+        card=card.text,
+        config=tuned.config.name,
+        origin=_origin(result) + made(moment),
+        redact=False,
+    )
+
+
+def _worth(rows: Sequence[GainRow]) -> SimpleNamespace:
+    """The gains on one scale, as the figure of differences takes them."""
+    gains = [row.gain for row in rows if row.gain]
+    scale = scale_of([edge for one in gains for edge in (one.low, one.high, one.difference)], around_zero=True)
+    drawn = tuple(_gain(row, scale) for row in rows)
+    return SimpleNamespace(name="the proposal", scale=scale, all=drawn, rows=[row for row in drawn if row.cells])
+
+
+def _gain(row: GainRow, scale: Scale) -> _Gain:
+    found = row.gain
+    if found is None:
+        return _Gain(
+            row.name, row.about, row.absent or "not measured", "same", "", (), Mark(row.name, "none", 0, 0, 0, "")
+        )
+    said = verdict(found) if row.fair else "–"
+    tone = "same" if not row.fair else {"▲ better": "good", "▼ worse": "bad"}.get(said, "same")
+    interval, p = f"{signed(found.low)} to {signed(found.high)}", number(found.p) if row.fair else "–"
+    cells = (str(found.queries), number(found.baseline), number(found.tuned), signed(found.difference), interval, p)
+    words = f"{signed(found.difference)} ({interval}), {said if row.fair else row.about}"
+    mark = mark_at(row.name, "bar", found.difference, found.low, found.high, scale, words)
+    return _Gain(row.name, row.about, "", tone, said, cells, mark)
+
+
+def _holdout_line(result: SearchResult) -> str:
+    """Whether there are sealed queries, and how often they were looked at."""
+    sealed, looks = len(result.planned.plan.split.holdout), result.tuned.looks
+    if not sealed:
+        return "No query was sealed: the folds are the only queries that did not choose."
+    if not looks:
+        return f"{sealed} queries are sealed; they were not looked at."
+    return f"{sealed} queries are sealed; this was look {looks} at them, and each makes them worth less."
+
+
+def _axes(result: SearchResult) -> tuple[_Axis, ...]:
+    space = result.planned.plan.space
+    regions = {region.path: region for region in result.regions}
+    before, after = space.values_of(space.baseline), result.tuned.proposal.values
+    return tuple(
+        _axis(axis, was, now, regions.get(axis.path)) for axis, was, now in zip(space.axes, before, after, strict=True)
+    )
+
+
+def _axis(axis: Axis, was: object, now: object, region: Region | None) -> _Axis:
+    said = (axis.path, field_spec(axis.path).label, shown(was), shown(now), was == now, stable_words(region))
+    if axis.choices:
+        return _Axis(*said, range=", ".join(shown(choice) for choice in axis.choices))
+    scale = Scale(axis.low, axis.high if axis.high > axis.low else axis.low + 1)
+    from_to = [scale.share(float(value)) if isinstance(value, int | float) else None for value in (was, now)]
+    low, width = 0.0, 0.0
+    if region is not None and region.low is not None:
+        low = scale.share(region.low)
+        width = round(max(scale.share(region.high) - low, 0.8), 2)
+    return _Axis(
+        *said, f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}", was=from_to[0], now=from_to[1], low=low, width=width
+    )  # fmt: skip
+
+
+def _front(result: SearchResult) -> _Front:
+    """The first objective up against the second across."""
+    names, reached, search = objective_names(result), all_reached(result), result.tuned.search
+    x, y = _close_around(reached[:, 1]), _close_around(reached[:, 0])
+    rows, front = front_of(result), set(search.front)
+    proposal = next(i for i, trial in enumerate(search.trials) if trial is result.tuned.proposal)
+
+    def point(i: int, shape: str, colour: str) -> _Point:
+        down = EDGE + (100 - y.share(float(reached[i, 0]))) / 100 * (TALL - 2 * EDGE)
+        return _Point(x.share(float(reached[i, 1])), round(down, 1), shape, colour)
+
+    tried = [point(i, "dot", "same") for i, trial in enumerate(search.trials) if trial.usable and i not in front]
+    tried += [point(i, "circle", "s1") for i in rows]
+    tried += [point(0, "diamond", "s0"), point(proposal, "ring", "s2")]
+    listed = tuple(
+        (
+            tuple(_reached_words(name, float(value)) for name, value in zip(names, reached[i], strict=True)),
+            tuple(shown(value) for value in search.trials[i].values),
+        )
+        for i in rows[:FRONT]
+    )  # fmt: skip
+    up = tuple((round(EDGE + (100 - share) / 100 * (TALL - 2 * EDGE), 1), words) for share, words in y.ticks)
+    best = listed[0][0] if listed else ()
+    count = "One config is" if len(rows) == 1 else f"{len(rows)} configs are"
+    words = f"{count} on the front; the best by {names[0]} has " + ", ".join(
+        f"{name} {value}" for name, value in zip(names, best, strict=False)
+    )
+    paths = tuple(axis.path for axis in result.planned.plan.space.axes)
+    return _Front(tuple(names), tuple(tried), x.ticks, up, paths, listed, max(0, len(rows) - FRONT), words)
+
+
+def _close_around(values: Floats) -> Scale:
+    """A scale no wider than what was reached, with a little room: configs that were tried are often much alike."""
+    low, high = float(values.min()), float(values.max())
+    room = max((high - low) * 0.08, 0.005)
+    return Scale(low - room, high + room)
+
+
+def _reached_words(name: str, value: float) -> str:
+    return f"{value:.0f}" if name == COST else number(value)
+
+
+def _origin(result: SearchResult) -> Facts:
+    planned, base, proposal = result.planned, result.planned.plan.space.baseline, result.tuned.config
+    return (
+        *evidence_facts(planned.data.labelled),
+        ("queries that count", str(len(planned.batch.queries))),
+        ("seed", str(planned.plan.seed)),
+        (f"baseline {base.name}", f"SHA-256 {config_hash(base)}"),
+        (f"proposal {proposal.name}", f"SHA-256 {config_hash(proposal)}"),
+    )
