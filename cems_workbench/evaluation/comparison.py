@@ -135,9 +135,7 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
     return Comparison(tuple(evaluations), tuple(compared))
 
 
-def p_of(
-    comparison: Comparison, place: int, measure: Measure, query_type: str | None = None, seed: int = 0
-) -> float:
+def p_of(comparison: Comparison, place: int, measure: Measure, query_type: str | None = None, seed: int = 0) -> float:
     """p of one measure of one compared config against the baseline, uncorrected, over the queries of one type where it is named.
 
     Raises InputError for a measure over all queries together, such as AUROC, of one type.
