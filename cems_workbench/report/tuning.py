@@ -81,6 +81,7 @@ class _Point:
     y: float
     shape: str
     colour: str
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,27 +195,29 @@ def _front(result: SearchResult) -> _Front:
     rows, front = front_of(result), set(search.front)
     proposal = next(i for i, trial in enumerate(search.trials) if trial is result.tuned.proposal)
 
-    def point(i: int, shape: str, colour: str) -> _Point:
-        down = EDGE + (100 - y.share(float(reached[i, 0]))) / 100 * (TALL - 2 * EDGE)
-        return _Point(x.share(float(reached[i, 1])), round(down, 1), shape, colour)
+    def told(i: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        found = tuple(_reached_words(name, float(value)) for name, value in zip(names, reached[i], strict=True))
+        return found, tuple(shown(value) for value in search.trials[i].values)
 
-    tried = [point(i, "dot", "same") for i, trial in enumerate(search.trials) if trial.usable and i not in front]
-    tried += [point(i, "circle", "s1") for i in rows]
-    tried += [point(0, "diamond", "s0"), point(proposal, "ring", "s2")]
-    listed = tuple(
-        (
-            tuple(_reached_words(name, float(value)) for name, value in zip(names, reached[i], strict=True)),
-            tuple(shown(value) for value in search.trials[i].values),
-        )
-        for i in rows[:FRONT]
-    )  # fmt: skip
+    def point(i: int, shape: str, colour: str, what: str) -> _Point:
+        down = EDGE + (100 - y.share(float(reached[i, 0]))) / 100 * (TALL - 2 * EDGE)
+        has, values = told(i)
+        said = [f"{name} {value}" for name, value in zip((*names, *paths), (*has, *values), strict=True)]
+        return _Point(x.share(float(reached[i, 1])), round(down, 1), shape, colour, f"{what}: {', '.join(said)}")
+
+    paths = tuple(axis.path for axis in result.planned.plan.space.axes)
+    tried = [
+        point(i, "dot", "same", "tried") for i, trial in enumerate(search.trials) if trial.usable and i not in front
+    ]
+    tried += [point(i, "circle", "s1", "on the front") for i in rows]
+    tried += [point(0, "diamond", "s0", "baseline"), point(proposal, "ring", "s2", "proposal")]
+    listed = tuple(told(i) for i in rows[:FRONT])
     up = tuple((round(EDGE + (100 - share) / 100 * (TALL - 2 * EDGE), 1), words) for share, words in y.ticks)
     best = listed[0][0] if listed else ()
     count = "One config is" if len(rows) == 1 else f"{len(rows)} configs are"
     words = f"{count} on the front; the best by {names[0]} has " + ", ".join(
         f"{name} {value}" for name, value in zip(names, best, strict=False)
     )
-    paths = tuple(axis.path for axis in result.planned.plan.space.axes)
     return _Front(tuple(names), tuple(tried), x.ticks, up, paths, listed, max(0, len(rows) - FRONT), words)
 
 

@@ -79,6 +79,9 @@ def test_gains_looks_stability_and_card_are_those_of_the_result(evidence: Path, 
     assert all(line in said for line in card_of(result, "2026-11-24").text.split("\n")[0:1])
     assert result.planned.data.labelled.content_hash in said and "2026-11-24 12:00 UTC" in said
     assert said.count("nDCG@10 hit@1 lists.vector.weight") == 1  # the front, as a table
+    assert said.count(" tried: nDCG@10 ") + said.count(" on the front: nDCG@10 ") >= sum(
+        t.usable for t in tuned.search.trials
+    )
 
 
 def changes(result: SearchResult) -> list[tuple[str, float, float]]:
