@@ -13,7 +13,7 @@ import typer
 from cems_workbench.cli.options import JsonOption, StoreOption, print_table, progress_bar, settings_for
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
-from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, DEFAULT_SCALE, LANGUAGES, GradeScale
+from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, DEFAULT_SCALE, LANGUAGES, GradeScale, RowError
 from cems_workbench.shipped import SAMPLE_DATA
 
 MOST_GRADES = 11
@@ -54,6 +54,15 @@ def import_command(
             "as they stand. The store keeps it; a new one tells it from its first texts, which is auto.",
         ),
     ] = None,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(
+            "--vectors",
+            metavar="FILE.parquet|FILE.npy",
+            help="Vectors of the memories, made beforehand by its embedder: Parquet with columns id and vector, or one row a memory. "
+            "What is cut into chunks is embedded all the same.",
+        ),
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,8 +70,11 @@ def import_command(
     from cems_workbench import formats
     from cems_workbench.errors import EmbedderMismatchError, ModelError
     from cems_workbench.runs.opening import open_resources
+    from cems_workbench.store.given_vectors import read_vectors, require_file
 
     grades = _scale(scale)
+    if vectors is not None:
+        require_file(vectors)
     if path.parts[:1] == (SAMPLE_DATA.name,) and not path.exists():
         path = SAMPLE_DATA.joinpath(*path.parts[1:])
     if query_set is not None:
@@ -79,12 +91,20 @@ def import_command(
                 say(f"note: {said}", err=as_json)
             if language is not None and resources.store.language.choose(language) and resources.store.memories.count():
                 say(f"note: lexical search works in {language} from now on; its index is built anew", err=as_json)
-            reports = [resources.store.add(parsed, progress, query_set, grades, when) for parsed in inputs]
-            refreshed, problem = None, ""
+            reports, brought = [], list[str]()
+            for parsed in inputs:
+                reports.append(resources.store.add(parsed, progress, query_set, grades, when))
+                brought += [memory.id for memory in parsed.memories] if vectors is not None else []
+            refreshed, problem, given, wrong = None, "", None, list[RowError]()
             try:
-                refreshed = resources.refresh(progress)
+                if vectors is not None:
+                    given, wrong = read_vectors(vectors, brought, resources.embedder.dimension)
+                    given = given.only(brought)
+                refreshed = resources.refresh(progress, given)
             except EmbedderMismatchError as refusal:
                 problem = f"not embedded: {refusal}"
+            except InputError as refusal:
+                problem = f"not embedded yet, the next search goes on with it: {refusal}"
             except ModelError as failure:  # what was imported is in the store all the same
                 problem = f"not embedded yet, the next search goes on with it: {failure}"
             told = resources.store.notices
@@ -93,7 +113,7 @@ def import_command(
             spoken = resources.store.language.choice()
         finally:
             resources.close()
-    left_out = [error for report in reports for error in report.errors]
+    left_out = [*(error for report in reports for error in report.errors), *wrong]
     if as_json:
         put_json(
             {
@@ -103,6 +123,7 @@ def import_command(
                 "chunks": dataclasses.asdict(cut),
                 "language": dataclasses.asdict(spoken),
                 "embedded": refreshed.embedded if refreshed else 0,
+                "vectors_taken": given.taken if given else 0,
                 "problem": problem or None,
             }
         )
@@ -135,7 +156,8 @@ def import_command(
             if cut.chunks
             else f", {refreshed.embedded} embedded now"
         )
-        say(f"{total} memories in the store{texts}")
+        taken = f", {given.taken} of {len(given)} given vectors taken" if given is not None else ""
+        say(f"{total} memories in the store{texts}{taken}")
     if problem:
         say(f"error: {problem}", err=True)
     if left_out or problem:

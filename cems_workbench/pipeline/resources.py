@@ -24,6 +24,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
 from cems_workbench.sources.address import Address
 from cems_workbench.store import Indexes, RefreshReport, Store
+from cems_workbench.store.given_vectors import GivenVectors
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
 from cems_workbench.writing import set_aside
@@ -157,18 +158,20 @@ class Resources:
         self.refresh(progress)
         return self.store.indexes.full_text(self.embedder.dimension, progress)
 
-    def refresh(self, progress: Progress = silent) -> RefreshReport | None:
+    def refresh(self, progress: Progress = silent, given: GivenVectors | None = None) -> RefreshReport | None:
         """Bring the indexes to the store's content; None when they were up to date and open. Waits while another process does it.
+
+        `given` are vectors of memories that were made beforehand, by the same embedder. InputError for one that is not.
 
         Raises EmbedderMismatchError when the store's vectors were made by another embedder; `embed_anew` makes those of this one.
         """
         while True:
             try:
-                return self._refresh(progress, MOST_WAIT)
+                return self._refresh(progress, MOST_WAIT, given)
             except StoreLockedError:
                 progress(f"waiting for {self.store.indexes.builder()}", 0, 1)
 
-    def _refresh(self, progress: Progress, patience: float) -> RefreshReport | None:
+    def _refresh(self, progress: Progress, patience: float, given: GivenVectors | None = None) -> RefreshReport | None:
         with self._lock:
             version = self.store.content_version
             if self._indexes is not None and self._indexes[0] == version and not self.store.indexes.touched():
@@ -176,7 +179,7 @@ class Resources:
             self.check_embedder()
             report = None
             if not all(state.fresh for state in self.store.indexes.states(self.embedder.model_id)):
-                report = self.store.indexes.refresh(self.embedder, progress, patience)
+                report = self.store.indexes.refresh(self.embedder, progress, patience, given)
                 version = report.content_version  # cutting chunks for another embedder is a change
             self._indexes = (version, self.store.indexes.open(self.embedder))
             self.store.indexes.behind = ""

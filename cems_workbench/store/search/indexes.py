@@ -28,6 +28,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.store import chunks, language, memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
+from cems_workbench.store.given_vectors import GivenVectors
 from cems_workbench.store.meta import (
     content_identity,
     content_version,
@@ -253,14 +254,18 @@ class DerivedIndexes:
                 self._full_text = version, TsRankIndex(self._full_text_home.path / manifest.directory, self._hidden)
             return self._full_text[1]
 
-    def refresh(self, embedder: Embedder, progress: Progress = silent, patience: float | None = None) -> RefreshReport:
+    def refresh(
+        self, embedder: Embedder, progress: Progress = silent, patience: float | None = None,
+        given: GivenVectors | None = None,
+    ) -> RefreshReport:  # fmt: skip
         """Bring both to the content as it is now; durable in steps, so that a cancelled refresh is continued by the next.
 
-        Raises what `progress` raises, StoreError when vectors that came with memories were made by another embedder, and
+        `given` are vectors that were made beforehand; they are taken in place of embedding, and InputError is raised for one that is not
+        of its text. Raises what `progress` raises, StoreError when vectors that came with memories were made by another embedder, and
         StoreLockedError when another process is at it for more than `patience` seconds.
         """
         with self._alone(patience):
-            return self._bring_up_to_date(embedder, progress)
+            return self._bring_up_to_date(embedder, progress, given)
 
     def check(self, embedder_id: str, dimension: int | None) -> None:
         """Raises EmbedderMismatchError when the store's vectors were made by another embedder, or have another length than `dimension`.
@@ -304,7 +309,9 @@ class DerivedIndexes:
             discard(self._codes_home(embedder.model_id).path)
             return self._bring_up_to_date(embedder, progress)
 
-    def _bring_up_to_date(self, embedder: Embedder, progress: Progress) -> RefreshReport:
+    def _bring_up_to_date(
+        self, embedder: Embedder, progress: Progress, given: GivenVectors | None = None
+    ) -> RefreshReport:
         started = time.perf_counter()
         with self._database.reading() as cursor:
             sources.check_embedder(cursor, embedder.model_id)
@@ -313,7 +320,7 @@ class DerivedIndexes:
             with self._database.reading() as cursor:
                 version = chunks.cut_until(cursor)  # what is changed now will be cut, and indexed, by the next refresh
             rebuilt = self._refresh_lexical(version, progress)
-            counts, notes = self._refresh_vectors(embedder, version, progress)
+            counts, notes = self._refresh_vectors(embedder, version, progress, given)
         finally:
             self._opened = {}
         for note in (*(rebuilt or ()), *notes):
@@ -488,7 +495,7 @@ class DerivedIndexes:
             return Content(version, identity, memories.count(cursor), language.language(cursor))
 
     def _refresh_vectors(
-        self, embedder: Embedder, version: int, progress: Progress
+        self, embedder: Embedder, version: int, progress: Progress, given: GivenVectors | None
     ) -> tuple[tuple[int, int, int], list[str]]:
         """How many were embedded, relabelled and removed, and notes."""
         with self._database.reading() as cursor:
@@ -512,7 +519,7 @@ class DerivedIndexes:
                 notes.append(
                     f"the vectors of {embedder.model_id} were damaged ({proof.problem}); they are embedded again"
                 )
-        counts = refresh_vectors(self._database, collection, embedder, progress, known["version"])
+        counts = refresh_vectors(self._database, collection, embedder, progress, known["version"], given)
         length = known.get("dimension") or chroma.dimension(collection)
         notes += self._refresh_codes(embedder.model_id, collection, version, bool(proof.problem), progress)
         self._record(embedder, {**known, "version": version} | ({"dimension": length} if length else {}))

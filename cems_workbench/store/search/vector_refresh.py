@@ -18,6 +18,7 @@ from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.progress import Progress
 from cems_workbench.store import memories, sources
 from cems_workbench.store.database import Database
+from cems_workbench.store.given_vectors import GivenVectors
 from cems_workbench.store.search import chroma, embedded
 from cems_workbench.store.search import entries as entries_table
 from cems_workbench.store.search.entries import Entry, Place, key, place_of
@@ -34,12 +35,14 @@ STEP_CHARS = 8_000_000
 
 
 def refresh_vectors(
-    database: Database, collection: Collection, embedder: Embedder, progress: Progress, since: int | None = None
-) -> tuple[int, int, int]:
+    database: Database, collection: Collection, embedder: Embedder, progress: Progress, since: int | None = None,
+    given: GivenVectors | None = None,
+) -> tuple[int, int, int]:  # fmt: skip
     """Embed, relabel and remove what is pending; returns how many of each.
 
     `since`: the content version that the collection is of, where it is whole (`agree`): what was not changed later is not looked at.
-    What came with a vector from a source gets that one. Raises what `progress` raises (Cancelled), StoreError when the embedder
+    What came with a vector from a source gets that one, and a whole memory of `given` that, where it is what the embedder makes of it
+    (InputError, where it is not). Raises what `progress` raises (Cancelled), StoreError when the embedder
     returns something unusable, EmbedderMismatchError when its vectors have another length than those that are there.
     """
     name = str(collection.id)
@@ -60,13 +63,14 @@ def refresh_vectors(
         _record(database, collection, found)
     if waiting.embed and (length := chroma.dimension(collection)) not in (None, embedder.dimension):
         raise other_dimension(embedder.model_id, length or 0, embedder.model_id, embedder.dimension)
-    count = _embed(database, collection, embedder, waiting.embed, progress)
+    count = _embed(database, collection, embedder, waiting.embed, progress, given)
     return count, len(waiting.relabel), len(waiting.remove)
 
 
 def _embed(
-    database: Database, collection: Collection, embedder: Embedder, places: Sequence[Place], progress: Progress
-) -> int:
+    database: Database, collection: Collection, embedder: Embedder, places: Sequence[Place], progress: Progress,
+    made_before: GivenVectors | None,
+) -> int:  # fmt: skip
     """Returns how many texts were encoded."""
     done = embedded_now = 0
     for entries in (part for step in _slices(places, STEP_TEXTS) for part in _by_size(_read(database, step))):
@@ -78,6 +82,14 @@ def _embed(
             vectors = np.stack([given[entry.place] for entry in came])
             _write(database, collection, came, _unit(_checked(vectors, len(came), embedder)))
         missing = [entry for entry in entries if entry.place not in given and entry.place not in without]
+        if made_before is not None:
+            ready = [entry for entry in missing if entry.place[1] is None and entry.place[0] in made_before]
+            if ready:
+                ids, texts = [entry.place[0] for entry in ready], [entry.text for entry in ready]
+                _write(
+                    database, collection, ready, _checked(made_before.take(ids, texts, embedder), len(ready), embedder)
+                )
+            missing = [entry for entry in missing if entry.place[1] is not None or entry.place[0] not in made_before]
         if missing:
             vectors = embedder.encode([entry.text for entry in missing], _shifted(progress, done, len(places)))
             _write(database, collection, missing, _checked(vectors, len(missing), embedder))
