@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -83,3 +84,8 @@ def between(text: str, begin: str, end: str, part: str) -> str:
     if not mark or not closing:
         raise ValueError(f"the page has lost the marks {begin} and {end}")
     return f"{before}{begin}\n\n{part}\n\n{end}{after}"
+
+
+def safe_stem(text: str, otherwise: str, most: int = 80) -> str:
+    """A text as a file's name without its suffix, safe on every system; `otherwise` where nothing of it is left."""
+    return re.sub(r"[^\w.-]+", "-", text)[:most].strip("-.") or otherwise

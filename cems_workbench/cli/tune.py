@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from cems_workbench.tuning.folds import GroupBy
     from cems_workbench.tuning.holdout import Gain
     from cems_workbench.tuning.search import Trial, Watch
-    from cems_workbench.tuning.tune import Tuned
 
 INTERRUPTED = 130
 MetricOption = Annotated[
@@ -255,7 +254,7 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
             "trials": len(tuned.search.trials) - 1, "cancelled": tuned.search.cancelled, "group_by": by,
             "relevant_from": measure.grade, "counted": len(result.planned.batch.queries),
             "train": tuned.train, "validation": _gain(tuned.validation), "holdout": _gain(tuned.holdout),
-            "looks": tuned.looks, "pareto_front": _front(tuned), "needs": result.lacking,
+            "looks": tuned.looks, "pareto_front": _front(result), "needs": result.lacking,
             "as_read": [ranking.to_json() for ranking in rankings],
             **_unlabelled(result),
         })  # fmt: skip
@@ -290,7 +289,7 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
     if tuned.looks:
         say(f"the hold-out has been opened {tuned.looks} time{'s' if tuned.looks > 1 else ''}")
     if len(tuned.plan.goal.names) > 1:
-        points = _front(tuned)
+        points = _front(result)
         rows = [[value if isinstance(value, float) else str(value) for value in point.values()] for point in points]
         print_table(list(points[0]) if points else [], rows, title="Pareto front")
     for ranking in rankings:
@@ -363,12 +362,13 @@ def _print_by_judgments(result: SearchResult) -> None:
         say(f"warning: as ranked: {line}", err=True)
 
 
-def _front(tuned: Tuned) -> list[dict[str, Any]]:
+def _front(result: SearchResult) -> list[dict[str, Any]]:
     """What each trial of the Pareto front reached, costs as counts, and its values; the best of the first objective first."""
-    plan = tuned.plan
-    trials = sorted((tuned.search.trials[i] for i in tuned.search.front), key=lambda trial: -float(trial.reached[0]))
+    from cems_workbench.runs.tuned import front_of
+
+    plan, trials = result.tuned.plan, result.tuned.search.trials
     points = []
-    for trial in trials:
+    for trial in (trials[i] for i in front_of(result)):
         reached = dict(zip(plan.goal.names, plan.goal.as_measured(trial.reached).tolist(), strict=True))
         values = {axis.path: _plain(value) for axis, value in zip(plan.space.axes, trial.values, strict=True)}
         points.append(reached | values)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from types import SimpleNamespace
 
 from cems_workbench.config import field_spec
 from cems_workbench.config.words import shown
@@ -54,6 +53,16 @@ class _Gain:
     verdict: str
     cells: tuple[str, ...]
     mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class _Worth:
+    """Gains on one scale: `rows` are drawn, `every` stands in the table."""
+
+    name: str
+    scale: Scale
+    every: tuple[_Gain, ...]
+    rows: tuple[_Gain, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +140,12 @@ def tuning_report(result: SearchResult, moment: datetime) -> str:
     )
 
 
-def _worth(rows: Sequence[GainRow]) -> SimpleNamespace:
+def _worth(rows: Sequence[GainRow]) -> _Worth:
     """The gains on one scale, as the figure of differences takes them."""
     gains = [row.gain for row in rows if row.gain]
     scale = scale_of([edge for one in gains for edge in (one.low, one.high, one.difference)], around_zero=True)
     drawn = tuple(_gain(row, scale) for row in rows)
-    return SimpleNamespace(name="the proposal", scale=scale, all=drawn, rows=[row for row in drawn if row.cells])
+    return _Worth("the proposal", scale, drawn, tuple(row for row in drawn if row.cells))
 
 
 def _gain(row: GainRow, scale: Scale) -> _Gain:

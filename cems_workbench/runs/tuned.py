@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cems_workbench.config.words import shown
+from cems_workbench.evaluation.comparison import LEVEL
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.runs.tuning import NONE_HOLDS, ByJudgments, SearchResult
 from cems_workbench.tuning.holdout import Gain, gain
 from cems_workbench.tuning.objective import RERANKED, Guard
 from cems_workbench.tuning.stability import Region
 
-LEVEL = 0.05
 COST = "candidates reranked"
 CROSS_VALIDATED = "Cross-validated"
 """What the row of the folds is called."""

@@ -149,12 +149,11 @@ def _of_parquet(path: Path, dimension: int) -> tuple[list[str], Float32, Sequenc
         for batch in file.iter_batches(columns=[ID, VECTOR]):
             names = batch.column(ID).cast(pa.string())
             vectors = batch.column(VECTOR).cast(pa.list_(pa.float32()))
-            lengths = pc.fill_null(pc.list_value_length(vectors), -1)
-            nulls = pc.fill_null(pc.list_value_length(vectors), 0)
+            lengths = pc.fill_null(pc.list_value_length(vectors), 0)
             good = pc.and_(pc.equal(lengths, dimension), pc.is_valid(names))
             for row in np.flatnonzero(~np.asarray(good)).tolist():
                 missing = names[row].as_py() is None
-                said = f"it has {nulls[row].as_py()} values; those of the embedder have {dimension}"
+                said = f"it has {lengths[row].as_py()} values; those of the embedder have {dimension}"
                 errors.append(
                     RowError(path.name, start + row, "is missing" if missing else said, ID if missing else VECTOR)
                 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Literal, get_args
 
 from cems_workbench.config.evidence_card import EvidenceCard
@@ -14,6 +13,7 @@ from cems_workbench.config.forms.toml_form import dump_toml
 from cems_workbench.config.forms.yaml_form import commented, dump_config, nested
 from cems_workbench.config.model import PipelineConfig
 from cems_workbench.errors import InputError
+from cems_workbench.writing import safe_stem
 
 Form = Literal["yaml", "json", "toml", "env", "reranker-env", "python"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -47,5 +47,4 @@ def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard |
 
 def file_name(config: PipelineConfig, form: str) -> str:
     """A file name for an export: the config's name and the form's suffix, safe on every system."""
-    stem = re.sub(r"[^\w.-]+", "-", config.name).strip("-.") or "config"
-    return f"{stem}.{_SUFFIXES.get(form, form)}"
+    return f"{safe_stem(config.name, 'config')}.{_SUFFIXES.get(form, form)}"

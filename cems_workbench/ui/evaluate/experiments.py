@@ -22,6 +22,7 @@ from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import csv_bytes, plain
 from cems_workbench.ui.kit.tables import pick_row
+from cems_workbench.writing import safe_stem
 
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
@@ -77,7 +78,7 @@ def _hash(measured: Sequence[EvaluatedConfig]) -> str:
 
 def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     box = st.container(horizontal=True)
-    name = "".join(c if c.isalnum() else "-" for c in choice.selection.query_set)[:40] or "queries"
+    name = safe_stem(choice.selection.query_set, "queries", 40)
     box.download_button(
         "Report (Markdown)", lambda: markdown_report(comparison, choice.selection.query_set, _hash(measured)),
         f"{name}.md", "text/markdown", key="evaluate:md", on_click="ignore",

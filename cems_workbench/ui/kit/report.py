@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from cems_workbench.writing import safe_stem
+
 NAME_MOST = 60
 
 
@@ -14,12 +16,12 @@ def report_button(key: str, name: str, write: Callable[[bool], str], *, texts: b
 
     Args:
         key: of the widgets.
-        name: of the file, without its suffix; other characters than letters, digits, _ and - become -.
+        name: of the file, without its suffix.
         write: makes the page; it is told whether to leave texts out.
         texts: whether there are texts that can be left out.
         what: what stands in the file, after "one file that opens without a network".
     """
-    file = "".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:NAME_MOST].strip("-") or "report"
+    file = safe_stem(name, "report", NAME_MOST)
     with st.popover("Report", icon=":material/article:", key=f"{key}:popover"):
         st.caption(
             f"One HTML file for people who do not run the app: {what}It opens from disk without a network, and prints."
