@@ -5,7 +5,7 @@ Every figure is one of `evaluation.comparison.compare` and its evaluations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -24,6 +24,10 @@ from cems_workbench.runs.evaluation import LabelledEvidence
 
 SHOWN = 10
 """Results of each ranking that are shown, and by default queries."""
+BARS = 1000
+"""Queries whose differences are drawn at most, the largest; with a title each they are most of a report's bytes."""
+TALL = 150
+"""Height of the figure of all queries, in pixels."""
 FIRST = "nDCG@10"
 """The measure that queries are ordered by where none is named and this one was measured."""
 Batches = tuple[LabelledBatch, LabelledBatch]
@@ -88,6 +92,32 @@ class _Query:
 
 
 @dataclass(frozen=True, slots=True)
+class _Bar:
+    """A query's difference: percent across, pixels down; `to` is where it is told of, if it is."""
+
+    x: float
+    width: float
+    top: float
+    height: float
+    tone: str
+    words: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Waterfall:
+    """What the queries that changed gained, the largest gain first; `bars` are the largest of `changed`."""
+
+    bars: tuple[_Bar, ...]
+    bars_words: str
+    changed: int
+    measured: int
+    up: tuple[tuple[float, str], ...]
+    zero: float
+    tall: int = TALL
+
+
+@dataclass(frozen=True, slots=True)
 class _Other:
     name: str
     overlap: str
@@ -96,6 +126,7 @@ class _Other:
     types: tuple[_TypeRow, ...]
     lost: int
     queries: tuple[_Query, ...]
+    waterfall: _Waterfall
 
 
 def comparison_report(
@@ -118,9 +149,9 @@ def comparison_report(
     base, texts = comparison.evaluations[0], Texts(redact)
     column = _column(base, by)
     others = tuple(
-        _other(base, evaluation, compared, column, (labelled[0].batch, made_on.batch), texts, shown)
-        for evaluation, compared, made_on in zip(
-            comparison.evaluations[1:], comparison.compared, labelled[1:], strict=True
+        _other(nth, base, evaluation, compared, column, (labelled[0].batch, made_on.batch), texts, shown)
+        for nth, (evaluation, compared, made_on) in enumerate(
+            zip(comparison.evaluations[1:], comparison.compared, labelled[1:], strict=True), 1
         )
     )
     ends = [end for one in comparison.evaluations for row in one.summaries for end in (row.low, row.high, row.mean)]
@@ -172,7 +203,7 @@ def _mean_row(comparison: Comparison, m: int, scale: Scale) -> _MeanRow:
 
 
 def _other(
-    base: Evaluation, evaluation: Evaluation, compared: Compared, column: int, batches: Batches, texts: Texts,
+    nth: int, base: Evaluation, evaluation: Evaluation, compared: Compared, column: int, batches: Batches, texts: Texts,
     shown: int,
 ) -> _Other:  # fmt: skip
     scale = scale_of([end for one in compared.differences for end in (one.low, one.high, one.difference)], True)
@@ -186,7 +217,8 @@ def _other(
         _types(base, evaluation, column, found),
         len(lost),
         tuple(_query(q, base, evaluation, column, batches, texts) for q in lost[:shown]),
-    )
+        _waterfall(base, evaluation, column, batches[0], texts, {q: f"lost-{nth}-{i}" for i, q in enumerate(lost[:shown], 1)}),
+    )  # fmt: skip
 
 
 def _difference_row(found: Difference, scale: Scale) -> _DifferenceRow:
@@ -228,6 +260,38 @@ def _lost_most(base: Evaluation, other: Evaluation, column: int, lost: Sequence[
     better = measure.direction * (other.values[:, column] - base.values[:, column])
     names = set(lost)
     return sorted((q for q, qid in enumerate(base.qids) if qid in names), key=lambda q: (better[q], base.qids[q]))
+
+
+def _waterfall(
+    base: Evaluation, other: Evaluation, column: int, batch: LabelledBatch, texts: Texts, told: Mapping[int, str]
+) -> _Waterfall:
+    """`told` has the places of the queries that are told of."""
+    measure: Measure = base.measures[column]
+    better = measure.direction * (other.values[:, column] - base.values[:, column])
+    changed = np.flatnonzero(np.isfinite(better) & (better != 0))
+    largest = sorted(changed.tolist(), key=lambda q: (-abs(better[q]), base.qids[q]))[:BARS]
+    drawn = sorted(largest, key=lambda q: (-better[q], base.qids[q]))
+    scale = scale_of(better[drawn].tolist(), around_zero=True)
+
+    def down(share: float) -> float:
+        return round(TALL * (100 - share) / 100, 1)
+
+    zero, bars = down(scale.share(0.0)), []
+    for place, q in enumerate(drawn):
+        ends = sorted((zero, down(scale.share(float(better[q])))))
+        was, now = float(base.values[q, column]), float(other.values[q, column])
+        kind = f" ({base.types[q]})" if base.types[q] else ""
+        words = f"{signed(now - was)}, {number(was)} → {number(now)}: {base.qids[q]}{kind} {texts.excerpt(batch.queries[q].query)}"
+        bars.append(
+            _Bar(
+                round(100 * place / len(drawn), 3), round(100 / len(drawn), 3), ends[0], max(1.0, round(ends[1] - ends[0], 1)),
+                "good" if better[q] > 0 else "bad", words, told.get(q, ""),
+            )
+        )  # fmt: skip
+    won = int((better[changed] > 0).sum())
+    said = f"{won} won, {len(changed) - won} lost, {int(np.isfinite(better).sum()) - len(changed)} are the same."
+    up = tuple((down(share), words) for share, words in scale.ticks)
+    return _Waterfall(tuple(bars), said, len(changed), int(np.isfinite(better).sum()), up, zero)
 
 
 def _query(q: int, base: Evaluation, other: Evaluation, column: int, batches: Batches, texts: Texts) -> _Query:

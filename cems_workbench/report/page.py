@@ -1,11 +1,13 @@
 """The page around a report: jinja2 templates that escape every value, the style sheet, and what the figures were computed from.
 
-A page has no script, asks nothing of a network, and says so itself (Content-Security-Policy). A text that somebody else wrote is shown
-literally, without the characters that would turn it round; where texts are left out, `Texts` says what stands in their place.
+A page asks nothing of a network and runs no script but ours, which its Content-Security-Policy knows by hash; it is whole without.
+A text that somebody else wrote is shown literally, without the characters that would turn it round; where texts are left out, `Texts`
+says what stands in their place.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import platform
 from dataclasses import dataclass
@@ -90,5 +92,8 @@ def _environment() -> Environment:
 def render(template: str, **values: Any) -> str:
     """The page of `templates/<template>` with these values, whole. Raises jinja2.UndefinedError for one that is missing."""
     style = (FOLDER / "report.css").read_text("utf-8")
-    page = _environment().get_template(template).render(values | {"style": style})
+    script = (FOLDER / "report.js").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    ours = {"style": style, "script": script, "script_hash": f"sha256-{digest}"}
+    page = _environment().get_template(template).render(values | ours)
     return page.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no UTF-8

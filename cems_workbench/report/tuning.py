@@ -84,13 +84,14 @@ class _Axis:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """A config that was tried: percent across, pixels down."""
+    """A config that was tried: percent across, pixels down; `row` is its place in the table, None where it has none."""
 
     x: float
     y: float
     shape: str
     colour: str
     words: str
+    row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,18 +209,22 @@ def _front(result: SearchResult) -> _Front:
         found = tuple(_reached_words(name, float(value)) for name, value in zip(names, reached[i], strict=True))
         return found, tuple(shown(value) for value in search.trials[i].values)
 
-    def point(i: int, shape: str, colour: str, what: str) -> _Point:
+    def point(i: int, shape: str, colour: str, what: str, row: int | None = None) -> _Point:
         down = EDGE + (100 - y.share(float(reached[i, 0]))) / 100 * (TALL - 2 * EDGE)
         has, values = told(i)
         said = [f"{name} {value}" for name, value in zip((*names, *paths), (*has, *values), strict=True)]
-        return _Point(x.share(float(reached[i, 1])), round(down, 1), shape, colour, f"{what}: {', '.join(said)}")
+        return _Point(x.share(float(reached[i, 1])), round(down, 1), shape, colour, f"{what}: {', '.join(said)}", row)
 
     paths = tuple(axis.path for axis in result.planned.plan.space.axes)
     tried = [
         point(i, "dot", "same", "tried") for i, trial in enumerate(search.trials) if trial.usable and i not in front
     ]
-    tried += [point(i, "circle", "s1", "on the front") for i in rows]
-    tried += [point(0, "diamond", "s0", "baseline"), point(proposal, "ring", "s2", "proposal")]
+    places = {i: row for row, i in enumerate(rows[:FRONT])}
+    tried += [point(i, "circle", "s1", "on the front", places.get(i)) for i in rows]
+    tried += [
+        point(i, shape, colour, what, places.get(i))
+        for i, shape, colour, what in ((0, "diamond", "s0", "baseline"), (proposal, "ring", "s2", "proposal"))
+    ]
     listed = tuple(told(i) for i in rows[:FRONT])
     up = tuple((round(EDGE + (100 - share) / 100 * (TALL - 2 * EDGE), 1), words) for share, words in y.ticks)
     best = listed[0][0] if listed else ()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.synthetic_queries import fusion_only
 from cems_workbench.analysis.why import explain
@@ -57,20 +59,63 @@ def pages(folder: Path) -> list[Path]:
     return [folder / f"{name}.html" for name in texts]
 
 
+@contextmanager
+def opened(browser: Browser, file: Path, *, width: int) -> Iterator[Page]:
+    """A page that was loaded without a network and said nothing on its console, also not until the end."""
+    with browser.new_context(offline=True, viewport={"width": width, "height": 800}) as context:
+        page, said = context.new_page(), []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(file.as_uri())
+        yield page
+        assert not said
+
+
+def test_a_report_can_be_pointed_at_sorted_and_searched(browser: Browser, tmp_path: Path) -> None:
+    compare, tune, _ = pages(tmp_path)
+    with opened(browser, compare, width=1000) as page:
+        lost = page.locator("[id^='lost-1-']")
+        mark = page.locator(".goes").last
+        mark.hover()
+        expect(page.locator(".tip")).to_contain_text("→")
+        lost.first.evaluate("query => query.open = false")
+        mark.click()
+        expect(page.locator("summary:focus")).to_be_visible()
+        assert page.locator("details:focus-within[open]").count() == 1
+        page.get_by_label("Find a query").fill("no such words")
+        assert not any(lost.nth(i).is_visible() for i in range(lost.count()))
+        page.get_by_label("Find a query").fill("")
+        table = page.locator("table", has_text="won / lost / same")
+        rows = "table => [...table.tBodies[0].rows].map(row => row.cells[3].textContent)"
+        before = table.evaluate(rows)
+        differences = table.get_by_role("button", name="difference")
+        differences.click()
+        assert [figure(words) for words in table.evaluate(rows)] == sorted(map(figure, before), reverse=True)
+        differences.click()
+        differences.click()
+        assert table.evaluate(rows) == before
+        page.locator("[data-toggles] button").first.click()
+        expect(page.locator("#means .mark[data-series='0']").first).to_be_hidden()
+        expect(page.locator("#means .mark[data-series='1']").first).to_be_visible()
+    with opened(browser, tune, width=1000) as page:
+        page.locator("tr[data-of='front-0']").hover()
+        expect(page.locator("svg [data-of='front-0']").first).to_have_class("mark lit")
+
+
+def figure(words: str) -> float:
+    """A figure with a true minus."""
+    return float(words.replace("−", "-"))
+
+
 def test_a_report_opens_offline_in_both_themes_and_on_a_phone(browser: Browser, tmp_path: Path) -> None:
     for file in pages(tmp_path):
-        with browser.new_context(offline=True, viewport={"width": 390, "height": 800}) as context:
-            page, said = context.new_page(), []
-            page.on("console", lambda message, said=said: said.append(message.text))
-            page.on("pageerror", lambda error, said=said: said.append(str(error)))
-            page.goto(file.as_uri())
+        with opened(browser, file, width=390) as page:
             assert page.locator("h1").is_visible() and not page.evaluate(TOO_WIDE)
             colours = []
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme)
                 colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-            assert colours[0] != colours[1] and not said
-            assert not violations(page)
+            assert colours[0] != colours[1] and not violations(page)
             folded = page.evaluate(SHOWN).count(False)
             page.emulate_media(media="print")
             assert all(page.evaluate(SHOWN)) and (folded > 0) == (file.stem == "compare")
