@@ -6,6 +6,7 @@ from cems_workbench.config.forms.reading import Imported, import_config, load_co
 from cems_workbench.config.forms.writing import FORM_TITLES, FORMS, Form, export_config, file_name
 from cems_workbench.config.forms.yaml_form import (
     config_from,
+    config_hash,
     difference,
     dump_config,
     nested,
@@ -31,6 +32,7 @@ __all__ = [
     "Preset",
     "card_path",
     "config_from",
+    "config_hash",
     "depth_notes",
     "difference",
     "dump_config",

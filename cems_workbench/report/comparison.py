@@ -11,6 +11,7 @@ from datetime import datetime
 
 import numpy as np
 
+from cems_workbench.config import config_hash
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import Outcome
 from cems_workbench.evaluation.batch import LabelledBatch
@@ -19,7 +20,7 @@ from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.report.figures import SHAPES, Mark, Scale, mark_at, number, scale_of, signed
-from cems_workbench.report.page import Facts, Texts, config_hash, evidence_facts, made, render
+from cems_workbench.report.page import Facts, Texts, evidence_facts, made, render
 from cems_workbench.runs.evaluation import LabelledEvidence
 
 SHOWN = 10

@@ -14,13 +14,14 @@ from typing import Any
 
 from cems_workbench.analysis.why import Rescue, Why
 from cems_workbench.analysis.why.rescue import interval_words, kept_words, order_words
+from cems_workbench.config import config_hash
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.bundle import bundle_from
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, ScorePart, score_parts
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.records import Memory
 from cems_workbench.report.figures import DASH, Part, Scale, number
-from cems_workbench.report.page import Facts, Texts, config_hash, made, render
+from cems_workbench.report.page import Facts, Texts, made, render
 
 FIRST, AROUND = 5, 3
 """Candidates whose contributions are shown: the first, and so many on either side of the memory."""

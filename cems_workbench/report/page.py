@@ -20,7 +20,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from cems_workbench import __version__
 from cems_workbench.characters import in_order
-from cems_workbench.config import PipelineConfig, dump_config
 from cems_workbench.errors import one_line
 from cems_workbench.runs.evaluation import LabelledEvidence
 
@@ -49,11 +48,6 @@ class Texts:
     def excerpt(self, text: str | None) -> str:
         """The beginning of a text."""
         return self.line(text) if self.redact or not text else one_line(text, EXCERPT)
-
-
-def config_hash(config: PipelineConfig) -> str:
-    """SHA-256, in hex, of a config as YAML under its own name."""
-    return hashlib.sha256(dump_config(config).encode()).hexdigest()
 
 
 def evidence_facts(labelled: LabelledEvidence) -> Facts:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from cems_workbench.config import field_spec
+from cems_workbench.config import config_hash, field_spec
 from cems_workbench.config.words import shown
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.figures import Mark, Scale, mark_at, number, scale_of, signed
-from cems_workbench.report.page import Facts, config_hash, evidence_facts, made, render
+from cems_workbench.report.page import Facts, evidence_facts, made, render
 from cems_workbench.runs.tuned import (
     COST,
     GainRow,

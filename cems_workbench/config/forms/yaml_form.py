@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,6 +72,11 @@ def dump_config(config: PipelineConfig, header: str = "") -> str:
         nested(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
     )
     return commented(header) + body
+
+
+def config_hash(config: PipelineConfig) -> str:
+    """SHA-256, in hex, of a config as YAML under its own name: equal for equal configs, also on another machine."""
+    return hashlib.sha256(dump_config(config).encode()).hexdigest()
 
 
 def nested(config: PipelineConfig) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import ir_measures
 import pytest
 from sets import AS_LISTED, JUDGMENTS, OTHER_WAY, QUERIES, evidences
 
+from cems_workbench.config import config_hash
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import Comparison, compare
 from cems_workbench.evaluation.evaluate import evaluate
@@ -84,6 +85,6 @@ def test_a_report_is_markdown_whose_tables_hold_together_whatever_a_config_is_ca
     means, _, difference = tables
     assert means[2].startswith("| as_listed | 0.250 (") and means[2].endswith("| 100 | 0 | 0 |")
     assert difference[2].startswith("| hit@1 | -0.250 |")
-    assert "Evidence 0123456789abcdef." in report
+    assert f"Evidence 0123456789abcdef; as_listed {config_hash(AS_LISTED)[:16]}, " in report
     hostile = markdown_report(comparison, "![x](//h/i.png)<img src=x> `a`\x1b[31m", "0" * 64, "<script>")
     assert not re.search(r"(?<!\\)[<>!\[`]|\x1b", hostile.split("\n\n|")[0])
