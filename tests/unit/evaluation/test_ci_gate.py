@@ -120,6 +120,15 @@ def test_the_steps_of_the_workflow_fail_on_a_sure_loss_and_say_which(repository:
     assert run_step(held, repository, tmp_path) == 0
 
 
+def test_the_workflow_offers_nothing_to_abuse(repository: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "zizmor.yml"  # whoever uses the workflow pins by tag or by hash, as they like
+    rules.write_text("rules: {unpinned-uses: {config: {policies: {'actions/*': ref-pin}}}}")
+    zizmor = Path(sys.executable).with_name("zizmor")
+    arguments = [zizmor, "--offline", "--no-progress", "--config", rules, repository / WORKFLOW]
+    looked = subprocess.run(arguments, check=False, capture_output=True, text=True)
+    assert looked.returncode == 0, looked.stdout
+
+
 def test_the_hook_asks_of_the_last_commit_where_the_config_changed(repository: Path, tmp_path: Path) -> None:
     (hook,) = yaml.safe_load((repository / HOOKS).read_text())["repos"][0]["hooks"]
     assert re.search(hook["files"], CONFIG) and not re.search(hook["files"], "search/configXyaml")
