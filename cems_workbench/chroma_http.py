@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 IDENTITY = "/api/v2/auth/identity"
 IDENTITY_SECONDS = 10.0
+ANSWER_SECONDS = 30.0
+"""How long an answer may keep anybody waiting; Chroma's client waits for ever. A portion of vectors takes a server a second or two."""
 
 
 def chroma_client(
@@ -38,4 +40,5 @@ def chroma_client(
     session: httpx.Client = cast("Any", client)._server._session
     session.event_hooks = cast("dict[str, list[Callable[..., Any]]]", event_hooks())
     session.headers.update(HEADERS)
+    session.timeout = httpx.Timeout(ANSWER_SECONDS)
     return cast("Client", client)

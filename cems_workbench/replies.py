@@ -76,3 +76,12 @@ class _Counted(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+def connection_reason(error: BaseException | None) -> str | None:
+    """What an error of httpx says of the connection; None for any other."""
+    if isinstance(error, httpx.TimeoutException):
+        return "it did not answer in time"
+    if isinstance(error, httpx.ConnectError):
+        return "nothing answers at this address"
+    return f"the connection broke: {error}" if isinstance(error, httpx.TransportError) else None

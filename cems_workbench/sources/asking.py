@@ -34,17 +34,6 @@ def ask(address: Address, seconds: float, call: Callable[[], T], reason: Callabl
         raise SourceError(f"{address.plain}: {one_line(address.hidden(said), LINE_CHARS)}") from None
 
 
-def connection_reason(error: BaseException | None) -> str | None:
-    """What an error of httpx says of the connection; None for any other."""
-    import httpx
-
-    if isinstance(error, httpx.TimeoutException):
-        return "it did not answer in time"
-    if isinstance(error, httpx.ConnectError):
-        return "nothing answers at this address"
-    return f"the connection broke: {error}" if isinstance(error, httpx.TransportError) else None
-
-
 def check_options(address: Address, known: Collection[str]) -> None:
     """Raise InputError for an option of the address that this kind of source does not have."""
     for name in address.options:

@@ -27,8 +27,9 @@ from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.formats.responses import parse_rows
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query, RecordedAnswer, RowError
+from cems_workbench.replies import connection_reason
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.asking import ask, connection_reason
+from cems_workbench.sources.asking import ask
 from cems_workbench.sources.source import SourceError
 
 PATH = "/api/memory/search"

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from cems_workbench.replies import connection_reason
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.asking import check_options, connection_reason
+from cems_workbench.sources.asking import check_options
 from cems_workbench.sources.collection import CollectionSource, Engine, Near, Query, Row
 from cems_workbench.sources.memory_fields import SHARED_WORDS
 from cems_workbench.sources.payload import Payload

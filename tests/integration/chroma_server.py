@@ -15,19 +15,31 @@ import httpx
 START_SECONDS = 60.0
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 @contextmanager
 def running(directory: Path) -> Iterator[int]:
     """The port of a server on this machine whose database is in `directory`; it ends with the context."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    port = free_port()
+    with process(directory, port):
+        yield port
+
+
+@contextmanager
+def process(directory: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """The same at a given port, as a process."""
     program = Path(sys.executable).parent / "chroma"
     command = [str(program), "run", "--path", str(directory), "--host", "127.0.0.1", "--port", str(port)]
     with (directory.parent / "chroma.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
             _wait(server, port, directory.parent / "chroma.log")
-            yield port
+            yield server
         finally:
             server.terminate()
             server.wait(10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ import numpy as np
 from cems_workbench.errors import ModelError, StoreError
 from cems_workbench.models.http import server_name
 from cems_workbench.models.protocol import Float32
+from cems_workbench.replies import ReplyError, connection_reason
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -60,7 +61,7 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
         return chroma_client(where.hostname or "", port, secure)
     except Exception as error:  # Chroma raises ValueError, its own errors and its Rust core's, by version.
         place = f"server {_shown(url)} cannot be reached" if url else f"index {directory} cannot be opened"
-        raise StoreError(f"Chroma {place}: {_first_line(error)}") from error
+        raise StoreError(f"Chroma {place}: {connection_reason(error) or _first_line(error)}") from error
 
 
 @contextmanager
@@ -76,13 +77,18 @@ def no_panic() -> Iterator[None]:
 
 @contextmanager
 def speaking(what: str) -> Iterator[None]:
-    """What goes wrong while Chroma is asked inside is a StoreError that begins with `what`."""
+    """What goes wrong while Chroma is asked inside is a StoreError that begins with `what`, and names the server that did not answer."""
     from chromadb.errors import ChromaError
+    from httpx import TransportError
 
     try:
         with no_panic():
             yield
-    except (ChromaError, ValueError, RuntimeError, OSError, TypeError, KeyError) as error:
+    except TransportError as error:
+        raise StoreError(
+            f"{what}: Chroma server {error.request.url.netloc.decode()}: {connection_reason(error)}"
+        ) from error
+    except (ChromaError, ReplyError, ValueError, RuntimeError, OSError, TypeError, KeyError) as error:
         raise StoreError(f"{what}: {_first_line(error)}") from error
 
 
@@ -103,13 +109,11 @@ def find_collection(client: ClientAPI, name: str) -> Collection | None:
     """The collection of that name, None when it does not exist."""
     from chromadb.errors import NotFoundError
 
-    try:
-        with no_panic():
+    with speaking("Chroma cannot say which vectors there are"):
+        try:
             return client.get_collection(name, embedding_function=None)
-    except (NotFoundError, ValueError):
-        return None
-    except Exception as error:
-        raise StoreError(f"Chroma cannot say which vectors there are: {_first_line(error)}") from error
+        except NotFoundError:
+            return None
 
 
 def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collection:
@@ -149,15 +153,10 @@ def read_vectors(collection: Collection, keys: Sequence[str] | None = None) -> I
 
 def drop_collection(client: ClientAPI, name: str) -> None:
     """Delete a collection with its vectors, if it exists. Raises StoreError when Chroma refuses."""
-    from chromadb.errors import ChromaError, NotFoundError
+    from chromadb.errors import NotFoundError
 
-    try:
-        with no_panic():
-            client.delete_collection(name)
-    except (NotFoundError, ValueError):
-        return
-    except (ChromaError, RuntimeError) as error:
-        raise StoreError(f"the vectors cannot be dropped: {_first_line(error)}") from error
+    with speaking("the vectors cannot be dropped"), suppress(NotFoundError):
+        client.delete_collection(name)
 
 
 def _first_line(error: BaseException) -> str:

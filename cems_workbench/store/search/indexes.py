@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -70,6 +71,8 @@ Mark = tuple[str | None, str | None]
 _KEY = "vectors:"
 CODES = "their copy in 8 bits, which filters read"
 TRIES = 3
+RETRY_SECONDS = 5.0
+"""How long a server that did not answer is not asked again what it has."""
 """How often an index is begun while others change the content, before they have to wait for it."""
 OLLAMA, REVISION = "ollama:", "@"
 """Ids of models on Ollama end with a revision, which grows stale when the model is pulled anew."""
@@ -146,6 +149,8 @@ class DerivedIndexes:
         self._full_text: tuple[int, TsRankIndex] | None = None
         self._proving = threading.RLock()
         self._proofs: dict[str, VectorProof] = {}
+        self._asked = -math.inf
+        """When it was last looked at the vectors."""
         self.behind = ""
         """Why searches do not know the latest changes, one line: another process is bringing the indexes up to date. Else empty."""
         self.notices: list[str] = []
@@ -397,12 +402,17 @@ class DerivedIndexes:
         return Found(None, found.problem or "not built", found.damage)
 
     def _proof(self, embedder_id: str, recorded: dict[str, Any] | None, deep: bool) -> VectorProof:
-        """What is wrong with the vectors of an embedder; looked at once, and again after a refresh that failed."""
+        """What is wrong with the vectors of an embedder; looked at once, and again after a refresh that failed.
+
+        A server that did not answer is asked again, but not every time: who waits for it waits long.
+        """
         if recorded is None:
             return VectorProof()
         known = self._proofs.get(embedder_id)
-        if known is None:
+        waited = time.monotonic() - self._asked > RETRY_SECONDS
+        if known is None or (known.unreadable and self._vector_home.url and waited):
             known = self._proofs[embedder_id] = self._proven(embedder_id, recorded["collection"], deep)
+            self._asked = time.monotonic()
         return known
 
     def _proven(self, embedder_id: str, collection_id: str, deep: bool) -> VectorProof:
@@ -503,7 +513,11 @@ class DerivedIndexes:
         known: dict[str, Any] = json.loads(recorded) if recorded else {}
         with self._proving:
             proof = self._proof(embedder.model_id, known or None, False)
-            if proof.unreadable and not self._vector_home.url:
+            if proof.unreadable and self._vector_home.url:
+                proof = self._proven(embedder.model_id, known["collection"], False)
+                if proof.unreadable:
+                    raise StoreError(proof.problem)
+            elif proof.unreadable:
                 self._vector_home.discard(proof.problem)
             self._proofs.pop(embedder.model_id, None)
         collection, notes = self._collection(embedder, known.get("collection"))
