@@ -51,7 +51,7 @@ from cems_workbench.ui.evaluate.gather import under
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered
+from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered, searched_once
 from cems_workbench.ui.kit.progress import cancellable, progress_in
 from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.switch import switch
@@ -232,8 +232,8 @@ def _gathered(asked: Sequence[Asked], resources: Resources) -> bool:
 
     return not_gathered(
         "evaluate:fidelity",
-        f"Not gathered yet: {names}. Each of {total} queries is searched once; after that every change of a weight or threshold is "
-        "compared at once.",
+        f"Not gathered yet: {names}. {searched_once(total, None, [setting.searched for setting, _ in missing])}; after that every "
+        "change of a weight or threshold is compared at once.",
         gather,
         begun=any(finished),
     )

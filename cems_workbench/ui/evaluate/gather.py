@@ -19,8 +19,7 @@ from cems_workbench.runs.gathering import (
 )
 from cems_workbench.ui.evaluate.state import Choice, page
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import answered_line, not_gathered
-from cems_workbench.ui.kit.progress import duration
+from cems_workbench.ui.kit.panels import answered_line, not_gathered, searched_once
 
 Missing = Sequence[tuple[str, PipelineConfig]]
 
@@ -39,11 +38,10 @@ def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice,
         for config in pending
     )
     left = seconds_left(pending, _paces(measured))
-    about = "" if left is None else f", about {duration(left)} in all"
+    once = searched_once(total, left, [config.config for config in pending])
     return not_gathered(
         "evaluate",
-        f"Not gathered yet: {names}. Each of {total} queries is searched once{about}; after that every change of a weight or threshold "
-        "is measured at once.",
+        f"Not gathered yet: {names}. {once}; after that every change of a weight or threshold is measured at once.",
         lambda progress: _gather(pending, choice, resources, progress),
         begun=any(config.finished for config in pending),
     )

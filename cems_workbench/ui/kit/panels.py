@@ -10,10 +10,11 @@ from markupsafe import Markup
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.request_effects import moment_effect, project_effect, several_effects
+from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.progress import Progress
 from cems_workbench.runs.sample_figures import SampleFigures
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.progress import cancellable
+from cems_workbench.ui.kit.progress import cancellable, duration
 from cems_workbench.ui.kit.templates import draw, render
 
 
@@ -73,6 +74,22 @@ def not_gathered(page: str, message: str, gather: Callable[[Progress], None], *,
         icon=":material/pause_circle:" if begun else ":material/hourglass_empty:", cancel=f"{page}:cancel",
         kept="What was gathered is kept; gathering can be resumed.",
     )  # fmt: skip
+
+
+def searched_once(total: int, left: float | None, configs: Iterable[PipelineConfig], word: str = "in all") -> str:
+    """`Each of 129 queries is searched once, about 3 min in all`, with what is known of the time: `left` seconds, or what takes it."""
+    said = f"Each of {total} queries is searched once"
+    if left is not None:
+        return f"{said}, about {duration(left)} {word}"
+    limits = [config.rerank.input_limit for config in configs if not RERANK.is_off(config)]
+    if not limits:
+        return said
+    read = (
+        "all candidates"
+        if None in limits
+        else f"up to {max(limit for limit in limits if limit is not None)} candidates"
+    )
+    return f"{said}, and a reranker reads {read} of each, which can take minutes: the bar will tell how long"
 
 
 def offered(

@@ -23,8 +23,7 @@ from cems_workbench.runs.unlabelled import unlabelled_selection
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered, say_effects
-from cems_workbench.ui.kit.progress import duration
+from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered, say_effects, searched_once
 from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.tune import unlabelled
@@ -89,10 +88,9 @@ def _gathered(
     total, done = pending[0].total, pending[0].finished
     there = f" ({done} of {total} queries are there)" if done else ""
     left = seconds_left(pending)
-    about = "" if left is None else f", about {duration(left)} more"
+    once = searched_once(total, left, [config], "more")
     message = (
-        f"Not gathered yet for {plain(config.name)}{there}. Each of {total} queries is searched once{about}; after that a config takes "
-        "milliseconds to try."
+        f"Not gathered yet for {plain(config.name)}{there}. {once}; after that a config takes milliseconds to try."
     )
 
     def gather(progress: Progress) -> None:
