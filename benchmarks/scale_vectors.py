@@ -1,0 +1,233 @@
+"""The vector index at 10,000, 100,000 and 1,000,000 memories, beside Chroma itself over the same vectors in the same run.
+
+    python -m benchmarks.scale_vectors [--sizes 10000,100000,1000000] [--queries 100] [--work DIR] [--out FIGURES.json]
+
+For each size: building and disk; queries, with filters and without, with the share of the exact nearest that they find; and what an edited
+memory and 1,000 new ones take from the change in the database until a query by their vectors finds them. Vectors are those of
+scale_memories.py, made beforehand; Chroma alone has the same graph (`chroma.HNSW`) with id and labels. Both take turns query by query.
+Building is in seconds of the processor, one after the other. Exits 1 where a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.scale_lexical import size_of, summary
+from benchmarks.scale_memories import BLOCK, DIMENSION, memories, memory_id, vectors
+from cems_workbench.models.protocol import Float32
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import ParsedInput
+from cems_workbench.store import Filter, Store
+from cems_workbench.store.filter import ANY
+from cems_workbench.store.search import chroma
+from cems_workbench.store.search.vector_index import VectorIndex
+
+K = 150
+RATIO, MOST_MS, LEAST_RECALL, EDIT_SECONDS, THOUSAND_SECONDS, OVER_ENGINE = 1.3, 30.0, 0.995, 1.0, 10.0, 1.3
+PORTION = 100_000
+SHARES = (0.001, 0.01, 0.1, 0.25, 0.5)
+
+
+@dataclass
+class Figures:
+    """What was measured at one size; seconds, milliseconds and bytes. Building is in seconds of the processor."""
+
+    memories: int
+    build_s: float = 0.0
+    peer_build_s: float = 0.0
+    disk: int = 0
+    peer_disk: int = 0
+    query_ms: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By filter the median and the 95th percentile."""
+    peer_ms: tuple[float, float] = (0.0, 0.0)
+    recall: dict[str, float] = field(default_factory=dict)
+    """By filter the share of the exact nearest K that was found."""
+    peer_recall: float = 0.0
+    found_s: dict[str, float] = field(default_factory=dict)
+    """From the change until a query has it: an edit, 1,000 new ones (the longest of several)."""
+
+    def targets(self) -> dict[str, bool]:
+        """Which are met."""
+        return {
+            f"median ≤ {RATIO} × Chroma": self.query_ms["all"][0] <= RATIO * self.peer_ms[0],
+            f"95th percentile ≤ {MOST_MS:g} ms, with every filter": max(p for _, p in self.query_ms.values()) <= MOST_MS,
+            f"recall ≥ {LEAST_RECALL} with every filter": min(v for n, v in self.recall.items() if n != "all") >= LEAST_RECALL,
+            f"edit ≤ {EDIT_SECONDS:g} s": self.found_s["edit"] <= EDIT_SECONDS,
+            f"1,000 new ≤ {THOUSAND_SECONDS:g} s": self.found_s["1,000 new"] <= THOUSAND_SECONDS,
+            f"build ≤ {OVER_ENGINE} × Chroma": self.build_s <= OVER_ENGINE * self.peer_build_s,
+            f"disk ≤ {OVER_ENGINE} × Chroma": self.disk <= OVER_ENGINE * self.peer_disk,
+        }  # fmt: skip
+
+
+class ByNumber:
+    """An embedder whose vectors were made beforehand: of memory number n, and of what is said of it anew, another one near it."""
+
+    model_id, line, dimension = "benchmark/by-number", "", DIMENSION
+
+    def __init__(self, rows: Float32) -> None:
+        self.rows = rows
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        """By the number that each text begins with, moved by what `again` in it says."""
+        return np.stack([self.vector(text) for text in texts]) if texts else np.empty((0, DIMENSION), np.float32)
+
+    def vector(self, text: str) -> Float32:
+        """Of one text."""
+        found = re.search(r"\bnote(\d+)\b(?: again(\d+)\b)?", text)
+        assert found, text
+        row: Float32 = self.rows[int(found[1]) % len(self.rows)]
+        if found[2] is None and int(found[1]) < len(self.rows):
+            return row
+        moved = row + 0.3 * np.random.default_rng([int(found[1]), int(found[2] or 0)]).normal(size=DIMENSION).astype(
+            np.float32
+        )
+        return np.asarray(moved / np.linalg.norm(moved), np.float32)
+
+
+def filters_of(count: int) -> dict[str, tuple[Filter, np.ndarray]]:
+    """Filters that about the `SHARES` of the memories pass, with the rows that do; the made-up projects are of very unlike size."""
+    projects = np.array([one.project or "" for one in memories(count)], object)
+    scopes = np.arange(count) % 4 == 0
+    sizes = {name: float((projects == name).mean()) for name in set(projects.tolist()) - {""}}
+    found = {"all": (ANY, np.arange(count))}
+    for share in SHARES:
+        name = min(sizes, key=lambda name: (abs(np.log(sizes[name] / share)), name))
+        where = Filter(name, project_only=True)
+        found[f"{100 * sizes[name]:.2g} %"] = where, np.flatnonzero(projects == name)
+    return found | {"25 %": (Filter(scope="shared"), np.flatnonzero(scopes))}
+
+
+def measured(n: int, work: Path, queries: int = 100) -> Figures:
+    """Everything at `n` memories; `work` is an empty folder."""
+    figures, rows = Figures(n), np.vstack(list(vectors(n)))
+    rows[999::1000] = rows[998::1000]  # these say the same as the one before
+    rng = np.random.default_rng(3)
+    asked = rows[rng.integers(0, n, queries)] + 0.02 * rng.normal(size=(queries, DIMENSION)).astype(np.float32)
+    asked /= np.linalg.norm(asked, axis=1, keepdims=True)
+    embedder = ByNumber(rows)
+    peer = _chroma_alone(n, rows, work / "chroma", figures)
+    with Store.open(work / "store") as store:
+        for start in range(0, n, PORTION):
+            store.add(ParsedInput("bench", "bench", memories=tuple(memories(min(PORTION, n - start), start))))
+        started = time.process_time()
+        store.indexes.refresh(embedder)
+        figures.build_s = time.process_time() - started
+        figures.disk = size_of(store.path / "chroma") + size_of(store.path / "codes")
+        index = store.indexes.open(embedder).vectors
+        for name, (where, passing) in filters_of(n).items():
+            _queries(figures, name, index, where, peer if name == "all" else None, asked, rows, passing)
+        _changes(store, embedder, n, figures)
+    return figures
+
+
+def _chroma_alone(n: int, rows: Float32, place: Path, figures: Figures) -> Any:
+    """The same vectors in a collection of Chroma, with id, project and scope each."""
+    collection = chroma.create_collection(chroma.connect(place, None), "alone", "none")
+    seconds = 0.0
+    for start in range(0, n, chroma.PORTION):
+        end = min(start + chroma.PORTION, n)
+        given = list(memories(end - start, start))
+        labels: Any = [{"project": one.project or "", "scope": one.scope} for one in given]
+        started = time.process_time()
+        collection.add(ids=[one.id for one in given], embeddings=rows[start:end], metadatas=labels)
+        seconds += time.process_time() - started
+    figures.peer_build_s, figures.peer_disk = seconds, size_of(place)
+    return collection
+
+
+def _queries(
+    figures: Figures, name: str, index: VectorIndex, where: Filter, peer: Any, asked: Float32, rows: Float32, passing: np.ndarray
+) -> None:  # fmt: skip
+    """Times of ours, and of Chroma where it is given, with what they find of the exact nearest."""
+    depth = min(K, len(passing))
+    ours, theirs, found, peer_found = [], [], 0.0, 0.0
+    index.search(asked[0], K, where)
+    for query in asked:
+        cosines = rows[passing] @ query if len(passing) < len(rows) else rows @ query
+        least = float(np.sort(np.partition(cosines, -depth)[-depth:])[0]) - 1e-5
+        started = time.perf_counter()
+        hits = index.search(query, K, where)
+        between = time.perf_counter()
+        ours.append((between - started) * 1e3)
+        found += sum(score >= least for _, score in hits) / depth
+        if peer is not None:
+            between = time.perf_counter()
+            answer = peer.query(query_embeddings=query[None, :], n_results=K, include=["distances"])
+            theirs.append((time.perf_counter() - between) * 1e3)
+            peer_found += sum(1 - distance >= least for distance in answer["distances"][0]) / depth
+    figures.query_ms[name], figures.recall[name] = summary(ours), min(1.0, found / len(asked))
+    if peer is not None:
+        figures.peer_ms, figures.peer_recall = summary(theirs), min(1.0, peer_found / len(asked))
+
+
+def _changes(store: Store, embedder: ByNumber, n: int, figures: Figures) -> None:
+    """What changes take until a query by the new vector finds them."""
+    taken: dict[str, list[float]] = {"edit": [], "1,000 new": []}
+
+    def timed(name: str, change: Callable[[], object], text: str, expected: str) -> None:
+        started = time.perf_counter()
+        change()
+        store.indexes.refresh(embedder)
+        hits = store.indexes.open(embedder).vectors.search(embedder.vector(text), 3)
+        taken[name].append(time.perf_counter() - started)
+        assert hits[0][0] == expected, (name, hits)
+
+    for turn, number in enumerate(np.random.default_rng(5).choice(n, 5, replace=False).tolist()):
+        memory = store.memories.read([memory_id(number)])[memory_id(number)]
+        text = memory.content.replace(f"note{number}", f"note{number} again{turn + 1}", 1)
+        edited = replace(memory, content=text)
+        timed("edit", lambda edited=edited: store.memories.update(edited), text, memory.id)  # type: ignore[misc]
+    for turn in range(3):
+        first = (n // BLOCK + 1 + turn) * BLOCK
+        new = tuple(memories(1_000, first))
+        parsed = ParsedInput("new", "bench", memories=new)
+        timed("1,000 new", lambda parsed=parsed: store.add(parsed), new[7].content, new[7].id)  # type: ignore[misc]
+    figures.found_s = {name: max(times) for name, times in taken.items()}
+
+
+def lines(found: Figures) -> list[str]:
+    """What was measured, in words."""
+    said = [
+        f"{found.memories:,} memories",
+        f"  build {found.build_s:.1f} s of a processor (Chroma {found.peer_build_s:.1f} s, ratio {found.build_s / found.peer_build_s:.2f})",
+        f"  disk {found.disk / 1e6:,.0f} MB (Chroma {found.peer_disk / 1e6:,.0f} MB)",
+        f"  Chroma: median {found.peer_ms[0]:.2f} ms, 95 % within {found.peer_ms[1]:.2f} ms, recall {found.peer_recall:.4f}",
+    ]
+    for name, (median, high) in found.query_ms.items():
+        said.append(f"  {name}: median {median:.2f} ms, 95 % within {high:.2f} ms, recall {found.recall[name]:.4f}")
+    said.append("  found after " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found.found_s.items()))
+    return said + [f"  {'met   ' if met else 'MISSED'} {name}" for name, met in found.targets().items()]
+
+
+def main() -> int:
+    """Measure each size and print it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sizes", default="10000,100000,1000000")
+    parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--work", type=Path, default=None, help="a folder with some gigabytes of room")
+    parser.add_argument("--out", type=Path, default=None)
+    options = parser.parse_args()
+    all_found = []
+    for n in map(int, options.sizes.split(",")):
+        with tempfile.TemporaryDirectory(dir=options.work) as work:
+            found = measured(n, Path(work), options.queries)
+        all_found.append(found)
+        print("\n".join(lines(found)), flush=True)
+    if options.out:
+        options.out.write_text(json.dumps([asdict(found) for found in all_found], indent=1), "utf-8")
+    return 0 if all(met for found in all_found for met in found.targets().values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
