@@ -20,7 +20,9 @@ CHECKOUT_STORE = ROOT / ".workbench"
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before any model library is imported: tests never ask the network
 os.environ["CHROMA_ANONYMIZED_TELEMETRY"] = "False"
-os.environ["NUMBA_DISABLE_JIT"] = "1"  # ranx compiles for 40 s what its five queries take a second for as they are written
+os.environ["NUMBA_DISABLE_JIT"] = (
+    "1"  # ranx compiles for 40 s what its five queries take a second for as they are written
+)
 # Workers share the cores: with more threads each, models wait for one another by spinning.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 PRESET = "CEMS_WORKBENCH_PRESET"

@@ -50,6 +50,22 @@ class Difference:
     by_type: dict[str, float]
 
 
+def verdict(difference: Difference) -> str:
+    """In a word what a difference says, with its sign: the one word of every table, page and report."""
+    if not difference.wins and not difference.losses:
+        return "= same"
+    if difference.p_holm >= LEVEL:
+        return "not certain"
+    if difference.measure.family == "Judged":  # it says how much is known, not how good it is
+        return "▲ more" if difference.difference > 0 else "▼ fewer"
+    return "▲ better" if difference.measure.direction * difference.difference > 0 else "▼ worse"
+
+
+def surely(difference: Difference) -> int:
+    """1 where a difference is surely for the better, -1 where for the worse, 0 where it is not certain or no matter of good or bad."""
+    return {"▲ better": 1, "▼ worse": -1}.get(verdict(difference), 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """One config against the baseline."""

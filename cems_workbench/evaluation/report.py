@@ -9,7 +9,7 @@ from typing import Any
 from cems_workbench import __version__
 from cems_workbench.config import config_hash
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings, lacking_lines
-from cems_workbench.evaluation.comparison import LEVEL, Comparison
+from cems_workbench.evaluation.comparison import Comparison, verdict
 from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.formats.trec_run import RunRow, write
 
@@ -44,11 +44,11 @@ def markdown_report(comparison: Comparison, query_set: str, content_hash: str, n
     for other in comparison.compared:
         lines += ["", f"## {_cell(other.name)} against {_cell(base.config.name)}", ""]
         lines += _table(
-            ["measure", "difference", "95 % interval", "p (Holm)", "effect", "wins / losses / ties"],
+            ["measure", "difference", "95 % interval", "p (Holm)", "verdict", "effect", "wins / losses / ties"],
             [
                 [
                     str(difference.measure), f"{difference.difference:+.3f}", f"{difference.low:+.3f} to {difference.high:+.3f}",
-                    f"{difference.p_holm:.4f}{' *' if difference.p_holm < LEVEL else ''}", f"{difference.effect:.2f}",
+                    f"{difference.p_holm:.4f}", verdict(difference), f"{difference.effect:.2f}",
                     f"{len(difference.wins)} / {len(difference.losses)} / {difference.ties}",
                 ]
                 for difference in other.differences

@@ -15,7 +15,7 @@ from cems_workbench.config import config_hash
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import Outcome
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.comparison import LEVEL, Compared, Comparison, Difference
+from cems_workbench.evaluation.comparison import LEVEL, Compared, Comparison, Difference, surely, verdict
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.pipeline.stages.stage import ordinal
@@ -223,20 +223,17 @@ def _other(
 
 
 def _difference_row(found: Difference, scale: Scale) -> _DifferenceRow:
-    better = found.measure.direction * found.difference
-    sure = found.p_holm < LEVEL
-    tone = "same" if not sure or not better else "good" if better > 0 else "bad"
-    verdict = {"same": "no sure difference", "good": "surely better", "bad": "surely worse"}[tone]
+    tone, said = {1: "good", -1: "bad", 0: "same"}[surely(found)], verdict(found)
     words = (
-        f"{signed(found.difference)} ({signed(found.low)} to {signed(found.high)}), p {number(found.p_holm)}: {verdict}"
+        f"{signed(found.difference)} ({signed(found.low)} to {signed(found.high)}), p {number(found.p_holm)}: {said}"
     )
     cells = (
         str(found.measure), number(found.baseline), number(found.value), signed(found.difference),
         f"{signed(found.low)} to {signed(found.high)}", number(found.p_holm), number(found.effect, ".2f"),
-        f"{len(found.wins)} / {len(found.losses)} / {found.ties}", verdict,
+        f"{len(found.wins)} / {len(found.losses)} / {found.ties}", said,
     )  # fmt: skip
     mark = mark_at(str(found.measure), "bar", found.difference, found.low, found.high, scale, words)
-    return _DifferenceRow(found, mark, tone, verdict, cells)
+    return _DifferenceRow(found, mark, tone, said, cells)
 
 
 def _types(base: Evaluation, other: Evaluation, column: int, found: Difference) -> tuple[_TypeRow, ...]:

@@ -9,13 +9,13 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.ablation import ablations
-from cems_workbench.evaluation.comparison import compare
+from cems_workbench.evaluation.comparison import compare, verdict
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate import lacking
-from cems_workbench.ui.evaluate.compare import pick_measure, verdict
+from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice, made_of
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import tick

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.evaluation.batch import lacking_lines
-from cems_workbench.evaluation.comparison import LEVEL, Compared, Comparison, Difference, compare
+from cems_workbench.evaluation.comparison import Compared, Comparison, compare, verdict
 from cems_workbench.evaluation.evaluate import Figures, Summary, number
 from cems_workbench.evaluation.kept import KeptComparison
 from cems_workbench.evaluation.metrics import MEASURES, Measure
@@ -251,17 +251,6 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
         },
     )  # fmt: skip
     return made
-
-
-def verdict(difference: Difference) -> str:
-    """In a word what a difference says, with its sign."""
-    if not difference.wins and not difference.losses:
-        return "= same"
-    if difference.p_holm >= LEVEL:
-        return "not certain"
-    if difference.measure.family == "Judged":  # it says how much is known, not how good it is
-        return "▲ more" if difference.difference > 0 else "▼ fewer"
-    return "▲ better" if difference.measure.direction * difference.difference > 0 else "▼ worse"
 
 
 def differences(others: Sequence[Compared], baseline: str) -> None:

@@ -15,7 +15,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import NoLoss, check, check_no_loss, parse_assertion
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.comparison import compare
+from cems_workbench.evaluation.comparison import compare, verdict
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.kept import read_comparison
 from cems_workbench.evaluation.metrics import GradedRankings, graded, offered_measures, parse_measure, parse_measures
@@ -26,7 +26,7 @@ from cems_workbench.evaluation.statistics import bootstrap_test, bounds, interva
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import Memory, Query
 from cems_workbench.tuning.objective import parse_goal
-from cems_workbench.ui.evaluate.compare import risk_figure, verdict
+from cems_workbench.ui.evaluate.compare import risk_figure
 
 MEASURES = parse_measures(NO_ANSWER + " AURC@1 nDCG@10")
 RANKED = [
