@@ -18,7 +18,7 @@ from cems_workbench.evaluation.metrics.aurc import curve
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
 from cems_workbench.runs.evaluation import EvaluatedConfig
-from cems_workbench.ui.evaluate.state import made_of
+from cems_workbench.ui.evaluate.state import Choice, made_of
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain, tick
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, lines
@@ -43,15 +43,15 @@ def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
     return made_of(measured, "comparison", lambda: compare([config.evaluation for config in measured]))
 
 
-def draw(measured: Sequence[EvaluatedConfig], judges: str | None = None) -> None:
-    """The comparison of what was just measured, by the judgments of these."""
+def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
+    """The comparison of what was just measured."""
     draw_figures([row.evaluation.figures for row in measured], compared(measured).compared)
     if measured[0].evaluation.unanswerable:
         _draw_risk(measured)
     if len(measured) > 1:
-        offer_report(measured, judges)
+        offer_report(measured, choice.kind)
     if len(measured) == 1:
-        st.info("Add a second config above to compare it with this one.", icon=":material/compare_arrows:")
+        st.info(choice.second("to compare it with this one"), icon=":material/compare_arrows:")
 
 
 def offer_report(measured: Sequence[EvaluatedConfig], judges: str | None) -> None:

@@ -30,7 +30,7 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
 
 VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], None]] = {
-    "Compare": lambda evaluated, choice, resources: compare.draw(evaluated, choice.kind),
+    "Compare": lambda evaluated, choice, resources: compare.draw(evaluated, choice),
     "By type": lambda evaluated, choice, resources: queries.draw_types(evaluated),
     "By query": lambda evaluated, choice, resources: queries.draw_queries(evaluated, choice),
     "Compare judges": lambda evaluated, choice, resources: honest.draw(evaluated),

@@ -58,7 +58,7 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     """Every query with its values, the largest change first; a chosen one opens in Inspect under both configs."""
     measure = pick_measure(measured[0].evaluation.measures)
     boxes = st.columns(3)
-    other = _other(measured, boxes[0])
+    other = _other(measured, choice, boxes[0])
     base = measured[0]
     column = base.evaluation.measures.index(measure)
     before = base.evaluation.values[:, column]
@@ -109,9 +109,9 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     st.caption(f"A click on the box before a row opens its query in Inspect, with {which}.{_elsewhere(choice)}")
 
 
-def _other(measured: Sequence[EvaluatedConfig], place: DeltaGenerator) -> EvaluatedConfig | None:
+def _other(measured: Sequence[EvaluatedConfig], choice: Choice, place: DeltaGenerator) -> EvaluatedConfig | None:
     if len(measured) < 2:
-        place.caption("Add a second config above to see wins and losses.")
+        place.caption(choice.second("to see wins and losses"))
         return None
     others = {config.name: config for config in measured[1:]}
     name = place.selectbox("Compared with the baseline", list(others), key="evaluate:other", persist_state="session")

@@ -139,6 +139,10 @@ class Choice:
     opened: OpenedFile | None = None
     """The evidence file that everything is measured on, instead of evidence gathered from the store."""
 
+    def second(self, purpose: str) -> str:
+        """What to do where only one config is measured: `Add a second config above to ...`, or gather the one that is chosen."""
+        return f"{'Add a second config' if len(self.configs) < 2 else 'Gather the second config'} above {purpose}."
+
     @property
     def locked(self) -> str | None:
         """Why nothing may be added to the evidence; None where something may."""
