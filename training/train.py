@@ -195,7 +195,7 @@ def logits_of(pairs: list[tuple[str, str]], network: PairNetwork, tokenizer: Any
     for start in range(0, len(pairs), PART):
         part = [pairs[i] for i in by_length[start : start + PART]]
         fed = tokenizer(
-            part + part[-1:] * (PART - len(part)), padding=True, pad_to_multiple_of=16, truncation="only_second",
+            part + part[-1:] * (PART - len(part)), padding=True, pad_to_multiple_of=16, truncation="longest_first",
             max_length=TOKENS, return_tensors="pt",
         ).to(network.idf.device)  # fmt: skip
         ids, mask, segments = fed["input_ids"], fed["attention_mask"], fed["token_type_ids"]
