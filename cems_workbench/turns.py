@@ -287,11 +287,14 @@ class Presence:
         return alone
 
     def leave(self) -> bool:
-        """Say that this process has it open no more; whether no other one has."""
+        """Say that this process has it open no more; whether no other one has. Nobody knows where the folder is gone: False."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
-        return self._alone()
+        try:
+            return self._alone()
+        except StoreError:
+            return False
 
     def _alone(self) -> bool:
         if self._fd is not None:

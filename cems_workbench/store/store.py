@@ -7,6 +7,7 @@ be called from any thread; each works on one committed state.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -91,9 +92,10 @@ class Store:
 
     def close(self) -> None:
         """Release the files; everything that was reported done is already on disk."""
-        self.indexes.close()
-        self.team.close()
-        self._database.close()
+        with ExitStack() as closing:  # whatever one of them says, the others are closed
+            closing.callback(self._database.close)
+            closing.callback(self.team.close)
+            closing.callback(self.indexes.close)
 
     def __enter__(self) -> Store:
         return self

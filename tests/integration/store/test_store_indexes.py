@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -380,3 +381,15 @@ def test_a_rebuild_leaves_the_vectors_of_another_embedder_alone(store, embedder,
     store.indexes.rebuild(embedder)
     assert fresh(store, other_embedder) == [True, True]
     assert len(store.indexes.open(other_embedder).vectors) == 1
+
+
+def test_a_store_whose_folder_was_removed_is_closed_all_the_same(store, embedder, rows):
+    def looking_out() -> int:
+        return sum(thread.name == "turns" for thread in threading.enumerate())
+
+    before = looking_out()
+    with Store.open(store.path.with_name("another")) as another:
+        another.add(rows([Memory("a", "alpha")]))
+        another.indexes.refresh(embedder)
+        shutil.rmtree(another.path)
+    assert looking_out() == before, "a thread that looks fifty times a second whether somebody waits"
