@@ -12,16 +12,23 @@ from cems_workbench.errors import StoreError
 from cems_workbench.records import Judgment, Memory, Query
 from cems_workbench.store import Store
 from cems_workbench.store.rescue import rescue
+from tests.small_store import parsed
+
+
+@pytest.fixture(scope="module")
+def several_blocks(tmp_path_factory):
+    """A closed store of 3,000 memories whose texts take several blocks, a query and a judgment."""
+    drawn, path = random.Random(19), tmp_path_factory.mktemp("filled") / "store"
+    memories = [Memory(f"m{i:04}", f"text{i:04} {drawn.randbytes(1500).hex()}") for i in range(3000)]
+    with Store.open(path) as store:
+        store.add(parsed(memories, queries=[Query("q1", "a query")], judgments=[Judgment("q1", "m2999", 3, "test")]))
+    return path
 
 
 @pytest.fixture
-def filled(tmp_path, rows):
-    """A closed store of 3,000 memories whose texts take several blocks, a query and a judgment."""
-    drawn = random.Random(19)
-    memories = [Memory(f"m{i:04}", f"text{i:04} {drawn.randbytes(1500).hex()}") for i in range(3000)]
-    with Store.open(tmp_path / "store") as store:
-        store.add(rows(memories, queries=[Query("q1", "a query")], judgments=[Judgment("q1", "m2999", 3, "test")]))
-    return tmp_path / "store"
+def filled(several_blocks, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(several_blocks, tmp_path / "store")
 
 
 def flip_a_bit_of_a_text(path) -> None:
