@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -300,15 +300,17 @@ def lines(found: Figures) -> Iterator[str]:
         yield f"  {'met   ' if met else 'MISSED'} {name}"
 
 
-def main() -> int:
-    """Measure each size and print it."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def measure_sizes(
+    about: str, queries: int, measured: Callable[[int, Path, int], Any], lines: Callable[[Any], Iterable[str]]
+) -> int:
+    """The command of a benchmark over sizes: measure each and print it; 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--sizes", default="10000,100000,1000000")
-    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--queries", type=int, default=queries)
     parser.add_argument("--work", type=Path, default=None, help="a folder with some gigabytes of room")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
-    all_found = []
+    all_found: list[Any] = []
     for n in map(int, options.sizes.split(",")):
         with tempfile.TemporaryDirectory(dir=options.work) as work:
             found = measured(n, Path(work), options.queries)
@@ -320,4 +322,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure_sizes(__doc__ or "", 200, measured, lines))

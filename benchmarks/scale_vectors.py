@@ -10,20 +10,17 @@ Building is in seconds of the processor, one after the other. Exits 1 where a ta
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.scale_lexical import size_of, summary
+from benchmarks.scale_lexical import measure_sizes, size_of, summary
 from benchmarks.scale_memories import BLOCK, DIMENSION, memories, memory_id, vectors
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
@@ -210,24 +207,5 @@ def lines(found: Figures) -> list[str]:
     return said + [f"  {'met   ' if met else 'MISSED'} {name}" for name, met in found.targets().items()]
 
 
-def main() -> int:
-    """Measure each size and print it."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--sizes", default="10000,100000,1000000")
-    parser.add_argument("--queries", type=int, default=100)
-    parser.add_argument("--work", type=Path, default=None, help="a folder with some gigabytes of room")
-    parser.add_argument("--out", type=Path, default=None)
-    options = parser.parse_args()
-    all_found = []
-    for n in map(int, options.sizes.split(",")):
-        with tempfile.TemporaryDirectory(dir=options.work) as work:
-            found = measured(n, Path(work), options.queries)
-        all_found.append(found)
-        print("\n".join(lines(found)), flush=True)
-    if options.out:
-        options.out.write_text(json.dumps([asdict(found) for found in all_found], indent=1), "utf-8")
-    return 0 if all(met for found in all_found for met in found.targets().values()) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure_sizes(__doc__ or "", 100, measured, lines))

@@ -21,9 +21,11 @@ ANSWER_SECONDS = 30.0
 
 
 def chroma_client(
-    host: str, port: int, secure: bool, headers: Mapping[str, str] | None = None, **where: str
+    host: str, port: int, secure: bool, headers: Mapping[str, str] | None = None, seconds: float | None = None, **where: str
 ) -> Client:  # fmt: skip
     """What `chromadb.HttpClient` gives, without telemetry; `where` may name tenant and database.
+
+    An answer is waited for `seconds`, by default ANSWER_SECONDS.
 
     Raises what Chroma and httpx raise, and ReplyError.
     """
@@ -40,5 +42,5 @@ def chroma_client(
     session: httpx.Client = cast("Any", client)._server._session
     session.event_hooks = cast("dict[str, list[Callable[..., Any]]]", event_hooks())
     session.headers.update(HEADERS)
-    session.timeout = httpx.Timeout(ANSWER_SECONDS)
+    session.timeout = httpx.Timeout(seconds or ANSWER_SECONDS)
     return cast("Client", client)

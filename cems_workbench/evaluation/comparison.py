@@ -50,20 +50,20 @@ class Difference:
     by_type: dict[str, float]
 
 
+BETTER, WORSE = "▲ better", "▼ worse"
+SAME_WORD, OPEN_WORD = "= same", "not certain"
+"""The words of every table, page and report for what a difference says."""
+
+
 def verdict(difference: Difference) -> str:
-    """In a word what a difference says, with its sign: the one word of every table, page and report."""
+    """In a word what a difference says, with its sign."""
     if not difference.wins and not difference.losses:
-        return "= same"
+        return SAME_WORD
     if difference.p_holm >= LEVEL:
-        return "not certain"
+        return OPEN_WORD
     if difference.measure.family == "Judged":  # it says how much is known, not how good it is
         return "▲ more" if difference.difference > 0 else "▼ fewer"
-    return "▲ better" if difference.measure.direction * difference.difference > 0 else "▼ worse"
-
-
-def surely(difference: Difference) -> int:
-    """1 where a difference is surely for the better, -1 where for the worse, 0 where it is not certain or no matter of good or bad."""
-    return {"▲ better": 1, "▼ worse": -1}.get(verdict(difference), 0)
+    return BETTER if difference.measure.direction * difference.difference > 0 else WORSE
 
 
 @dataclass(frozen=True, slots=True)

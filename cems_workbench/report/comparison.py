@@ -15,11 +15,11 @@ from cems_workbench.config import config_hash
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import Outcome
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.comparison import LEVEL, Compared, Comparison, Difference, surely, verdict
+from cems_workbench.evaluation.comparison import LEVEL, Compared, Comparison, Difference, verdict
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.pipeline.stages.stage import ordinal
-from cems_workbench.report.figures import SHAPES, Mark, Scale, mark_at, number, scale_of, signed
+from cems_workbench.report.figures import SHAPES, Mark, Scale, mark_at, number, scale_of, signed, tone
 from cems_workbench.report.page import Facts, Texts, evidence_facts, made, render
 from cems_workbench.runs.evaluation import LabelledEvidence
 
@@ -223,7 +223,7 @@ def _other(
 
 
 def _difference_row(found: Difference, scale: Scale) -> _DifferenceRow:
-    tone, said = {1: "good", -1: "bad", 0: "same"}[surely(found)], verdict(found)
+    said = verdict(found)
     words = (
         f"{signed(found.difference)} ({signed(found.low)} to {signed(found.high)}), p {number(found.p_holm)}: {said}"
     )
@@ -233,7 +233,7 @@ def _difference_row(found: Difference, scale: Scale) -> _DifferenceRow:
         f"{len(found.wins)} / {len(found.losses)} / {found.ties}", said,
     )  # fmt: skip
     mark = mark_at(str(found.measure), "bar", found.difference, found.low, found.high, scale, words)
-    return _DifferenceRow(found, mark, tone, said, cells)
+    return _DifferenceRow(found, mark, tone(said), said, cells)
 
 
 def _types(base: Evaluation, other: Evaluation, column: int, found: Difference) -> tuple[_TypeRow, ...]:

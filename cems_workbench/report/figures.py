@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cems_workbench.evaluation.comparison import BETTER, WORSE
+
 SHAPES = ("circle", "square", "diamond", "triangle")
 """Of the configs in turn, so that nobody needs to tell their colours apart."""
 DASH = "–"
@@ -76,6 +78,11 @@ class Part:
     width: float
     colour: str
     words: str
+
+
+def tone(said: str) -> str:
+    """The class of the style sheet for a verdict: good or bad where it says so."""
+    return {BETTER: "good", WORSE: "bad"}.get(said, "same")
 
 
 def number(value: float | None, form: str = ".4f") -> str:

@@ -12,7 +12,7 @@ from datetime import datetime
 from cems_workbench.config import config_hash, field_spec
 from cems_workbench.config.words import shown
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.report.figures import Mark, Scale, mark_at, number, scale_of, signed
+from cems_workbench.report.figures import Mark, Scale, mark_at, number, scale_of, signed, tone
 from cems_workbench.report.page import Facts, evidence_facts, made, render
 from cems_workbench.runs.tuned import (
     COST,
@@ -156,12 +156,11 @@ def _gain(row: GainRow, scale: Scale) -> _Gain:
             row.name, row.about, row.absent or "not measured", "same", "", (), Mark(row.name, "none", 0, 0, 0, "")
         )
     said = verdict(found) if row.fair else "–"
-    tone = "same" if not row.fair else {"▲ better": "good", "▼ worse": "bad"}.get(said, "same")
     interval, p = f"{signed(found.low)} to {signed(found.high)}", number(found.p) if row.fair else "–"
     cells = (str(found.queries), number(found.baseline), number(found.tuned), signed(found.difference), interval, p)
     words = f"{signed(found.difference)} ({interval}), {said if row.fair else row.about}"
     mark = mark_at(row.name, "bar", found.difference, found.low, found.high, scale, words)
-    return _Gain(row.name, row.about, "", tone, said, cells, mark)
+    return _Gain(row.name, row.about, "", tone(said), said, cells, mark)
 
 
 def _holdout_line(result: SearchResult) -> str:

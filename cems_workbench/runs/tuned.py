@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cems_workbench.config.words import shown
-from cems_workbench.evaluation.comparison import LEVEL
+from cems_workbench.evaluation.comparison import BETTER, LEVEL, OPEN_WORD, SAME_WORD, WORSE
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.runs.tuning import NONE_HOLDS, ByJudgments, SearchResult
 from cems_workbench.tuning.holdout import Gain, gain
@@ -135,10 +135,10 @@ def searched_gain(result: SearchResult) -> Gain:
 def verdict(gain: Gain) -> str:
     """In a word what a gain says, with its sign."""
     if abs(gain.difference) < 1e-9 and gain.low == gain.high:
-        return "= same"
+        return SAME_WORD
     if gain.p >= LEVEL:
-        return "not certain"
-    return "▲ better" if gain.improvement > 0 else "▼ worse"
+        return OPEN_WORD
+    return BETTER if gain.improvement > 0 else WORSE
 
 
 def gap_line(result: SearchResult) -> str:

@@ -73,7 +73,7 @@ class _Chroma(Engine["Client", "Collection"]):
         secure = address.scheme.endswith("https")
         port = address.port or (443 if secure else PORT)
         where = {name: address.options[name] for name in ("tenant", "database") if name in address.options}
-        return chroma_client(address.host, port, secure, _headers(address), **where)
+        return chroma_client(address.host, port, secure, _headers(address), timeout, **where)
 
     def directory(self, path: str) -> Client:
         import chromadb

@@ -12,15 +12,15 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from benchmarks.cluster import CONFIG, NOW
+from benchmarks.cluster import SPACE as FREE
 from benchmarks.synthetic_queries import fusion_only
-from cems_workbench.config import preset, with_values
 from cems_workbench.errors import ClusterError
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.pipeline import bundle_from
@@ -42,11 +42,6 @@ if TYPE_CHECKING:
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [pytest.mark.models]
-CONFIG = with_values(
-    preset("cems").config,
-    {"judge.backend": "none", "rerank.backend": "cross_encoder", "rerank.model": "workbench/minilm-judge", "rerank.input_limit": 8},
-)  # fmt: skip
-NOW = datetime(2026, 9, 1, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +145,6 @@ def same(one: Tuned, other: Tuned) -> None:
     )
 
 
-FREE = (
-    "lists.vector.weight=0.5:2.5:0.1", "lists.lexical.weight=0.5:2.5:0.1", "fusion.k=10:90:5", "fusion.score_blend=0:0.5:0.05",
-)  # fmt: skip
 GRID = ("lists.vector.weight=0.5:2.5:0.5", "fusion.score_blend=0:0.5:0.25")
 
 

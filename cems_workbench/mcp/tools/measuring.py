@@ -17,7 +17,7 @@ from pydantic import Field
 from cems_workbench.api.measuring import ComparisonReport, EvaluationReport, compare, evaluate
 from cems_workbench.api.results import noting
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.comparison import LEVEL, surely
+from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, verdict
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.mcp.arguments import Changes, ConfigName, Limit, Measures, Offset, Queries, QuerySet, Seconds
 from cems_workbench.mcp.replies import TITLE, UNTRUSTED, Paged, Reply, Text, cut, page, rounded
@@ -308,10 +308,10 @@ def _differences(report: ComparisonReport) -> list[MeasureDifference]:
 
 def _verdict(report: ComparisonReport) -> str:
     """Which measures are surely better or worse, in a sentence: by the level of p that every table marks."""
-    sure: dict[int, list[str]] = {1: [], -1: [], 0: []}
+    sure: dict[str, list[str]] = {BETTER: [], WORSE: []}
     for row in report.comparison.compared[0].differences:
-        sure[surely(row)].append(str(row.measure))
-    if not (sure[1] or sure[-1]):
+        sure.get(verdict(row), []).append(str(row.measure))
+    if not any(sure.values()):
         return f"No measure is surely better or worse: p, after Holm, is {LEVEL:g} or more for each."
-    parts = [f"{word} by {', '.join(sure[up])}" for up, word in ((1, "better"), (-1, "worse")) if sure[up]]
+    parts = [f"{word} by {', '.join(sure[up])}" for up, word in ((BETTER, "better"), (WORSE, "worse")) if sure[up]]
     return f"Surely {' and '.join(parts)}: p, after Holm, is below {LEVEL:g}."

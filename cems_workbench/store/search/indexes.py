@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -149,8 +148,8 @@ class DerivedIndexes:
         self._full_text: tuple[int, TsRankIndex] | None = None
         self._proving = threading.RLock()
         self._proofs: dict[str, VectorProof] = {}
-        self._asked = -math.inf
-        """When it was last looked at the vectors."""
+        self._asked: dict[str, float] = {}
+        """When it was last looked at the vectors of an embedder."""
         self.behind = ""
         """Why searches do not know the latest changes, one line: another process is bringing the indexes up to date. Else empty."""
         self.notices: list[str] = []
@@ -409,10 +408,10 @@ class DerivedIndexes:
         if recorded is None:
             return VectorProof()
         known = self._proofs.get(embedder_id)
-        waited = time.monotonic() - self._asked > RETRY_SECONDS
-        if known is None or (known.unreadable and self._vector_home.url and waited):
+        waited = time.monotonic() - self._asked.get(embedder_id, 0.0)
+        if known is None or (known.unreadable and self._vector_home.url and waited > RETRY_SECONDS):
             known = self._proofs[embedder_id] = self._proven(embedder_id, recorded["collection"], deep)
-            self._asked = time.monotonic()
+            self._asked[embedder_id] = time.monotonic()
         return known
 
     def _proven(self, embedder_id: str, collection_id: str, deep: bool) -> VectorProof:
@@ -512,12 +511,12 @@ class DerivedIndexes:
             recorded = read_meta(cursor, _KEY + embedder.model_id)
         known: dict[str, Any] = json.loads(recorded) if recorded else {}
         with self._proving:
+            if self._vector_home.url:
+                self._proofs.pop(embedder.model_id, None)  # the server may be back
             proof = self._proof(embedder.model_id, known or None, False)
             if proof.unreadable and self._vector_home.url:
-                proof = self._proven(embedder.model_id, known["collection"], False)
-                if proof.unreadable:
-                    raise StoreError(proof.problem)
-            elif proof.unreadable:
+                raise StoreError(proof.problem)
+            if proof.unreadable:
                 self._vector_home.discard(proof.problem)
             self._proofs.pop(embedder.model_id, None)
         collection, notes = self._collection(embedder, known.get("collection"))

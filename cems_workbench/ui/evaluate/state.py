@@ -141,7 +141,7 @@ class Choice:
 
     def second(self, purpose: str) -> str:
         """What to do where only one config is measured: `Add a second config above to ...`, or gather the one that is chosen."""
-        return f"{'Add a second config' if len(self.configs) < 2 else 'Gather the second config'} above {purpose}."
+        return f"{'Add a second config' if len(self.configs) < 2 else 'Gather the other config'} above {purpose}."
 
     @property
     def locked(self) -> str | None:

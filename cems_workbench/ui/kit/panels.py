@@ -84,11 +84,7 @@ def searched_once(total: int, left: float | None, configs: Iterable[PipelineConf
     limits = [config.rerank.input_limit for config in configs if not RERANK.is_off(config)]
     if not limits:
         return said
-    read = (
-        "all candidates"
-        if None in limits
-        else f"up to {max(limit for limit in limits if limit is not None)} candidates"
-    )
+    read = "all candidates" if None in limits else f"up to {max(filter(None, limits))} candidates"
     return f"{said}, and a reranker reads {read} of each, which can take minutes: the bar will tell how long"
 
 
