@@ -85,7 +85,7 @@ def searched_once(total: int, left: float | None, configs: Iterable[PipelineConf
     if not limits:
         return said
     read = "all candidates" if None in limits else f"up to {max(filter(None, limits))} candidates"
-    return f"{said}, and a reranker reads {read} of each, which can take minutes: the bar will tell how long"
+    return f"{said}, and a reranker reads {read} of each, which can take minutes (the bar tells how long)"
 
 
 def offered(
