@@ -2,6 +2,7 @@
 
     python -m training.export --weights .workbench/training/weights.pt --out cems_workbench/models/weights/minilm_judge
 
+Of several files of weights the mean is written: what a run began from and what it came to, together, are often better than either.
 Matrices are quantised by output channel, word vectors by row (one scale for all of them costs accuracy: a few rare wordpieces
 are far longer than the rest); activations are quantised by onnxruntime as it runs. Needs onnx (training/requirements.txt).
 """
@@ -36,11 +37,15 @@ def fresh() -> PairNetwork:
     return PairNetwork(encoder, vocabulary=encoder.config.vocab_size).eval()  # type: ignore[union-attr,arg-type]
 
 
-def network_of(weights: Path) -> PairNetwork:
-    """The network with weights.pt, or with those of a checkpoint.pt, in single precision."""
-    state = torch.load(weights, weights_only=False, map_location="cpu")
+def network_of(*files: Path) -> PairNetwork:
+    """The network with the weights of a weights.pt or a checkpoint.pt, or with the mean of several, in single precision."""
+    read = (torch.load(file, weights_only=False, map_location="cpu") for file in files)
+    states = [state.get("network", state) for state in read]
     network = fresh()
-    network.load_state_dict(state.get("network", state))
+    network.load_state_dict({
+        name: torch.stack([state[name] for state in states]).mean(0) if value.is_floating_point() else value
+        for name, value in states[0].items()
+    })  # fmt: skip
     return network
 
 
@@ -104,14 +109,14 @@ def _rows_of_words(model: object) -> None:
 def main() -> int:
     """Export and say how large the result is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--weights", type=Path, default=Path(".workbench/training/weights.pt"))
+    parser.add_argument("--weights", type=Path, nargs="+", default=[Path(".workbench/training/weights.pt")])
     parser.add_argument("--out", type=Path, default=Path("cems_workbench/models/weights/minilm_judge"))
     parser.add_argument("--keep-single", type=Path, default=None, help="also write the single-precision ONNX here")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         single = Path(scratch) / "single.onnx"
-        export_single(network_of(options.weights), single)
+        export_single(network_of(*options.weights), single)
         quantise(single, options.out / "model.onnx")
         if options.keep_single:
             shutil.copy(single, options.keep_single)

@@ -45,11 +45,12 @@ pytestmark = [pytest.mark.models]
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[Any]:
-    """A scheduler with two worker processes of one thread each."""
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A scheduler with two worker processes of one thread each, in a folder that no other cluster of the machine clears."""
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL
-    ) as started:
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL,
+        local_directory=str(tmp_path_factory.mktemp("dask")),
+    ) as started:  # fmt: skip
         yield started
 
 

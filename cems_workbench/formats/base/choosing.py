@@ -7,13 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, nearest, one_line
 from cems_workbench.formats.base.dataset import DataSet, Exported
-from cems_workbench.formats.base.files import regular_file, take_sample
+from cems_workbench.formats.base.files import Sample, parse_json, regular_file, take_sample, type_name
 from cems_workbench.formats.base.format import FORMATS, Format, dataset_writers, judgment_writers, unknown
 from cems_workbench.formats.base.judgments import of_memories, one_grade_each, with_unique_words
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
+
+LINES_OF_JSON = (".jsonl", ".ndjson")
+FIELDS_NAMED = 8
+"""Fields of an object that no format knows which are named."""
 
 
 def detect(path: Path) -> str:
@@ -31,7 +35,20 @@ def detect(path: Path) -> str:
     named = [form for form in FORMATS.values() if name.startswith(form.name.split("-")[0]) and suffix in form.suffixes]
     if len(named) == 1:
         return named[0].name
-    raise InputError(f"{path}: the format is not recognised; pass one of {', '.join(sorted(FORMATS))}")
+    raise InputError(f"{path}: the format is not recognised{_begins(sample)}; pass one of {', '.join(sorted(FORMATS))}")
+
+
+def _begins(sample: Sample) -> str:
+    """What a file that no format knows begins with, as far as it is said to hold JSON; else nothing."""
+    if sample.rows:
+        return f": its first object has {one_line(', '.join(list(sample.rows[0])[:FIELDS_NAMED])) or 'no field'}"
+    if sample.path.suffix.lower() not in LINES_OF_JSON or not sample.lines:
+        return ""
+    try:
+        parsed = parse_json(sample.lines[0])
+    except ValueError as error:
+        return f": its first line {error}"
+    return f": its first line is {type_name(parsed)}, not an object"
 
 
 def log_format(path: Path) -> str | None:

@@ -49,9 +49,13 @@ def parse_json(text: str | bytes) -> Any:
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"is not JSON: {error.msg} at column {error.colno}") from None
+        raise ValueError(f"is not JSON: {_reason(error)} at column {error.colno}") from None
     except ValueError as error:  # A number too long to convert, or bytes that are no UTF.
         raise ValueError(f"cannot be read as JSON: {error}") from None
+
+
+def _reason(error: json.JSONDecodeError) -> str:
+    return error.msg.removesuffix(" at")  # "Unterminated string starting at"
 
 
 class Repeating(dict[str, Any]):
@@ -129,7 +133,7 @@ def read_document(path: Path) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: is not JSON: {error.msg} at column {error.colno}") from None
+        raise InputError(f"{path}:{error.lineno}: is not JSON: {_reason(error)} at column {error.colno}") from None
     except (RecursionError, ValueError) as error:
         reason = "is nested too deeply" if isinstance(error, RecursionError) else f"cannot be read as JSON: {error}"
         raise InputError(f"{path}: {reason}") from None

@@ -37,6 +37,16 @@ def test_a_file_of_no_known_format_names_those_there_are(write):
         detect(write("README.md", "# Read me", "", "Some words."))
 
 
+def test_what_a_file_of_no_known_format_begins_with_is_said(write):
+    for row, said in [
+        ('{"id": "a", "content": "cut', "its first line is not JSON: Unterminated string starting at column 24"),
+        ("[1, 2]", "its first line is a list, not an object"),
+        ({"headline": 1, "body": 2}, "its first object has headline, body"),
+    ]:
+        with pytest.raises(InputError, match=rf"x\.jsonl: the format is not recognised: {said}; pass one of"):
+            detect(write("x.jsonl", row))
+
+
 def test_an_unknown_format_names_the_nearest(write):
     with pytest.raises(InputError, match="did you mean qrels"):
         read(write("x.jsonl", MEMORY), "qrel")
