@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import yaml
@@ -27,6 +28,8 @@ def commented(text: str) -> str:
     return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 
+FAULTS = 20
+"""Unknown keys that are looked for at most, as what each may have meant takes a search."""
 BANDS = "rerank.bands"
 TIERS: list[str | int] = ["adjust", "time_decay", "tiers"]
 
@@ -57,13 +60,19 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
     """Validate a nested mapping into a config. Missing keys take the default; unknown keys are an InputError."""
     if not isinstance(values, Mapping):
         raise InputError(f"{source}: expected a mapping of sections, found {type(values).__name__}")
-    _refuse_unknown(PipelineConfig, values, "", source)
+    unknown = list(islice(_unknown(PipelineConfig, values, ""), FAULTS + 1))
+    if unknown:
+        raise InputError(f"{source}: {_first_and_more(unknown)}")
     try:
         return PipelineConfig.model_validate(values)
     except ValidationError as error:
-        problems = [_explain(detail) for detail in error.errors()]
-        more = f" (and {len(problems) - 1} more: {'; '.join(problems[1:4])})" if len(problems) > 1 else ""
-        raise InputError(f"{source}: {problems[0]}{more}") from None
+        raise InputError(f"{source}: {_first_and_more([_explain(detail) for detail in error.errors()])}") from None
+
+
+def _first_and_more(problems: list[str]) -> str:
+    """The first of several problems, and the next three of them with how many there are."""
+    count = f"more than {FAULTS - 1}" if len(problems) > FAULTS else len(problems) - 1
+    return f"{problems[0]} (and {count} more: {'; '.join(problems[1:4])})" if problems[1:] else problems[0]
 
 
 def dump_config(config: PipelineConfig, header: str = "") -> str:
@@ -93,7 +102,7 @@ def with_values(config: PipelineConfig, changes: Mapping[str, Any], source: str 
         for depth, parent in enumerate(parents):
             target = target.get(parent) if isinstance(target, dict) else None
             if not isinstance(target, dict):
-                raise InputError(_unknown_key(".".join(parents[: depth + 1]), source, whole=path))
+                raise InputError(f"{source}: {_unknown_key('.'.join(parents[: depth + 1]), whole=path)}")
         target[leaf] = value
     return config_from(values, source)
 
@@ -112,23 +121,25 @@ def difference(old: PipelineConfig, new: PipelineConfig) -> list[tuple[str, Any,
     return [(path, was, now) for path, was, now in pairs if was != now]
 
 
-def _refuse_unknown(model: type[Section], values: Mapping[str, Any], prefix: str, source: str) -> None:
+def _unknown(model: type[Section], values: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    """What is said of each key that no section has, and of each section that is no mapping."""
     for key, value in values.items():
         info = model.model_fields.get(attribute_name(str(key)))
         path = f"{prefix}{key}"
         if info is None or (info.alias is not None and info.alias != key):
-            raise InputError(_unknown_key(path, source))
-        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
-            if not isinstance(value, Mapping):
-                raise InputError(f"{source}: {path}: expected a mapping of its keys, found {short(value)}")
-            _refuse_unknown(info.annotation, value, f"{path}.", source)
+            yield _unknown_key(path)
+        elif isinstance(info.annotation, type) and issubclass(info.annotation, Section):
+            if isinstance(value, Mapping):
+                yield from _unknown(info.annotation, value, f"{path}.")
+            else:
+                yield f"{path}: expected a mapping of its keys, found {short(value)}"
         elif path == BANDS and isinstance(value, (list, tuple)):
             for i, band in enumerate(value):
                 if isinstance(band, Mapping):
-                    _refuse_unknown(Band, band, f"{path}.{i}.", source)
+                    yield from _unknown(Band, band, f"{path}.{i}.")
 
 
-def _unknown_key(path: str, source: str, whole: str | None = None) -> str:
+def _unknown_key(path: str, whole: str | None = None) -> str:
     leaves = [spec.path for spec in field_specs()]
     sections = {leaf.rsplit(".", depth)[0] for leaf in leaves for depth in range(1, leaf.count(".") + 1)}
     known = [*leaves, *sorted(sections), "version", "name"]
@@ -139,7 +150,7 @@ def _unknown_key(path: str, source: str, whole: str | None = None) -> str:
     close = nearest(leaf, siblings)
     match = siblings[close] if close else nearest(whole or path, known)
     hint = f"; the nearest known key is {match}" if match else f"; known here: {', '.join(sorted(siblings))}"
-    return f"{source}: {one_line(whole or path)}: unknown key{hint}"
+    return f"{one_line(whole or path)}: unknown key{hint}"
 
 
 def _explain(detail: ErrorDetails) -> str:

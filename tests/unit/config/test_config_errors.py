@@ -25,6 +25,10 @@ REFUSED: dict[str, tuple[str, str]] = {
         "lists: {vector: {deph: 3}}",
         "lists.vector.deph: unknown key; the nearest known key is lists.vector.depth",
     ),
+    "several": (
+        "{fusion: {kk: 3}, lists: {vektor: {}}, query: 3}",
+        "fusion.k (and 2 more: lists.vektor: unknown key; the nearest known key is lists.vector; query: expected a mapping",
+    ),
     "nothing near": ("xyzzy: 3", "xyzzy: unknown key; known here: abstain, adjust, assembly"),
     "unknown band key": (
         "rerank: {bands: [{max_ranks: 3}]}",
