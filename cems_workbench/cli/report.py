@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -36,10 +36,16 @@ from cems_workbench.cli.options import (
     read_evidence,
     require_variants,
     tell_unknown_project,
+    tell_unproved,
 )
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import InputError
 from cems_workbench.writing import write_text
+
+if TYPE_CHECKING:
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.evaluation.evidence_file import Header
+    from cems_workbench.evaluation.metrics import Measure
 
 group = typer.Typer(name="report", help="Write what was found as one HTML file.", no_args_is_help=True)
 OutOption = Annotated[Path, typer.Option("--out", help="The HTML file to write.")]
@@ -48,7 +54,7 @@ RedactOption = Annotated[bool, typer.Option("--redact", help="Leave texts out: q
 
 @group.command("compare")
 def compare_command(
-    evidence: Annotated[Path, typer.Argument(help="An evidence file with judgments.")],
+    evidence: Annotated[list[Path], typer.Argument(help="An evidence file with judgments, or several of one set.")],
     out: OutOption,
     config: ConfigsOption = None,
     preset: Annotated[
@@ -67,29 +73,44 @@ def compare_command(
 ) -> None:
     """Compare configs with the first of them, as a page: means, differences, and the queries that lost most."""
     from cems_workbench.evaluation.comparison import compare
-    from cems_workbench.report.comparison import comparison_report
-    from cems_workbench.runs.evaluation import evaluate_configs, labelled_file, refuse_nothing
+    from cems_workbench.evaluation.evidence_stream import EvidenceStream
+    from cems_workbench.report.comparison import comparison_report, streamed_report
+    from cems_workbench.runs.evaluation import (
+        evaluate_configs,
+        evaluate_streamed,
+        labelled_file,
+        refuse_nothing,
+        streamed,
+    )
 
     if len(config or ()) + len(preset or ()) < 2:
         raise InputError("report compare needs at least two configs: --config A --config B (files, or presets by name)")
     check_judges(judges)
-    read = read_evidence(evidence)
-    configs = [chosen for chosen, _ in configs_for(read.header, config, preset, changes, None)]
-    measures = chosen_measures(metrics, read.header.relevant_from if grade is None else grade)
-    of_file = labelled_file(read, judges)
-    refuse_nothing(of_file.batch.queries, evidence)
-    measured, _ = evaluate_configs([(one.name, one) for one in configs], lambda _: of_file, measures, seed=seed)
-    comparison = compare([row.evaluation for row in measured], seed=seed)
-    page = comparison_report(
-        comparison,
-        [of_file] * len(measured),
-        datetime.now(UTC),
-        by=by,
-        shown=shown,
-        redact=redact,
-        seed=seed,
-        judges=judges,
-    )
+
+    def asked_of(header: Header) -> tuple[list[tuple[str, PipelineConfig]], tuple[Measure, ...]]:
+        configs = [(one.name, one) for one, _ in configs_for(header, config, preset, changes, None)]
+        return configs, chosen_measures(metrics, header.relevant_from if grade is None else grade)
+
+    if streamed(evidence):
+        with EvidenceStream(evidence) as stream:
+            tell_unproved(stream.unproved)
+            configs, measures = asked_of(stream.header)
+            with progress_bar() as progress:
+                found = evaluate_streamed(stream, configs, measures, judges, seed=seed, progress=progress).found
+            page = streamed_report(
+                found.compared(seed), stream, found.answered, datetime.now(UTC), by=by, shown=shown, redact=redact, seed=seed,
+                judges=judges,
+            )  # fmt: skip
+    else:
+        read = read_evidence(evidence[0])
+        configs, measures = asked_of(read.header)
+        of_file = labelled_file(read, judges)
+        refuse_nothing(of_file.batch.queries, evidence[0])
+        measured, _ = evaluate_configs(configs, lambda _: of_file, measures, seed=seed)
+        page = comparison_report(
+            compare([row.evaluation for row in measured], seed=seed), [of_file] * len(measured), datetime.now(UTC), by=by,
+            shown=shown, redact=redact, seed=seed, judges=judges,
+        )  # fmt: skip
     _write(out, page)
 
 

@@ -17,7 +17,7 @@ import gc
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -403,17 +403,28 @@ class PortionedFile:
         Raises InputError for a query that is not as evidence is.
         """
         for portion in self._portions:
-            try:
-                with within(self._connection, READ_SECONDS), _no_collections():
-                    queries, judgments = evidence_rows.read_query_set(self._connection, str(self.path), portion)
-                    evidences = evidence_rows.read_evidence(self._connection, str(self.path), portion)
-            except Exception as error:
-                raise _said(error, self.path) from error
-            share = len(evidences) / self.gathered if self.gathered else 0.0
-            yield EvidenceSet(
-                self.path, self.header, tuple(queries), tuple(judgments), evidences, self.replay_hash, self.complete,
-                self.seconds * share, self.proves_judgments,
-            )  # fmt: skip
+            yield self._read(portion)
+
+    def of_queries(self, qids: Collection[str]) -> EvidenceSet:
+        """Those of the queries that are among these, wherever they stand, as a set of its own. Raises InputError as `portions` does."""
+        try:
+            chosen = evidence_rows.choose(self._connection, qids)
+        except Exception as error:
+            raise _said(error, self.path) from error
+        return self._read(chosen)
+
+    def _read(self, portion: evidence_rows.Portion) -> EvidenceSet:
+        try:
+            with within(self._connection, READ_SECONDS), _no_collections():
+                queries, judgments = evidence_rows.read_query_set(self._connection, str(self.path), portion)
+                evidences = evidence_rows.read_evidence(self._connection, str(self.path), portion)
+        except Exception as error:
+            raise _said(error, self.path) from error
+        share = len(evidences) / self.gathered if self.gathered else 0.0
+        return EvidenceSet(
+            self.path, self.header, tuple(queries), tuple(judgments), evidences, self.replay_hash, self.complete,
+            self.seconds * share, self.proves_judgments,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Release the file."""

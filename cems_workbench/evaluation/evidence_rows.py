@@ -8,7 +8,7 @@ so that what is read back replays to the same numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -124,6 +124,7 @@ class Portion:
 
 
 ALL = Portion()
+LAST_ROW = 2**62
 
 
 def cut(cursor: duckdb.DuckDBPyConnection, queries: int, most_bytes: int) -> list[Portion]:
@@ -158,6 +159,23 @@ def cut(cursor: duckdb.DuckDBPyConnection, queries: int, most_bytes: int) -> lis
         if largest <= most_bytes or queries == 1:
             return [Portion(number, of) for number, of in enumerate(rows)]
         queries = max(1, min(queries // 2, queries * most_bytes // largest))
+
+
+CHOSEN = -1
+"""The number of the portion of chosen queries."""
+
+
+def choose(cursor: duckdb.DuckDBPyConnection, qids: Collection[str]) -> Portion:
+    """The portion of these queries of a file that was `cut`, wherever they stand in it; of queries chosen before it holds no more."""
+    import pyarrow as pa
+
+    cursor.execute(f"DELETE FROM portions WHERE portion = {CHOSEN}")
+    cursor.register("staged", pa.table({"qid": pa.array(list(qids), pa.string())}))
+    try:
+        cursor.execute(f"INSERT INTO portions SELECT qid, {CHOSEN} FROM staged JOIN queries USING (qid)")
+    finally:
+        cursor.unregister("staged")
+    return Portion(CHOSEN, dict.fromkeys(columns_there(cursor), (0, LAST_ROW)))
 
 
 class Known:

@@ -11,7 +11,8 @@ of the same store with the same parameters, and no query was gathered in two of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cems_workbench.errors import InputError, one_line
@@ -43,6 +44,11 @@ class EvidenceStream:
     def path(self) -> Path:
         """The first file."""
         return self._files[0].path
+
+    @property
+    def names(self) -> str:
+        """The file's name, or the first file's and how many more there are."""
+        return self.path.name if len(self._files) == 1 else f"{self.path.name} and {len(self._files) - 1} more"
 
     @property
     def content_hash(self) -> str:
@@ -81,13 +87,24 @@ class EvidenceStream:
         """
         for file, elsewhere in zip(self._files, self._elsewhere, strict=True):
             for portion in file.portions():
-                if elsewhere:
-                    queries = tuple(query for query in portion.queries if query.qid not in elsewhere)
-                    portion = EvidenceSet(
-                        portion.path, portion.header, queries, portion.judgments, portion.evidences, portion.replay_hash,
-                        portion.complete, portion.seconds, portion.proves_judgments,
-                    )  # fmt: skip
-                yield portion
+                yield _without(portion, elsewhere)
+
+    def of_queries(self, qids: Collection[str]) -> EvidenceSet:
+        """Those of the queries that are among these, as one set in the order of the files. Raises InputError as `portions` does."""
+        parts = [
+            _without(file.of_queries(qids), elsewhere)
+            for file, elsewhere in zip(self._files, self._elsewhere, strict=True)
+        ]
+        own = [{query.qid for query in part.queries} for part in parts]
+        return replace(
+            parts[0],
+            queries=tuple(query for part in parts for query in part.queries),
+            judgments=tuple(
+                row for part, listed in zip(parts, own, strict=True) for row in part.judgments if row.qid in listed
+            ),
+            evidences={qid: found for part in parts for qid, found in part.evidences.items()},
+            seconds=sum(part.seconds for part in parts),
+        )
 
     def close(self) -> None:
         """Release the files."""
@@ -126,3 +143,10 @@ class EvidenceStream:
             listed = list(file.listed_qids())
             elsewhere.append({qid for qid in listed if holder.setdefault(qid, number) != number})
         return elsewhere
+
+
+def _without(portion: EvidenceSet, elsewhere: Collection[str]) -> EvidenceSet:
+    """The portion less the queries that another file has."""
+    if not elsewhere:
+        return portion
+    return replace(portion, queries=tuple(query for query in portion.queries if query.qid not in elsewhere))

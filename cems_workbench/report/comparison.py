@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 
@@ -17,10 +18,15 @@ from cems_workbench.evaluation.assertions import Outcome
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import LEVEL, Compared, Comparison, Difference, verdict
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation
+from cems_workbench.evaluation.evidence_file import Header
+from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages.stage import ordinal
+from cems_workbench.pipeline.table import Floats
+from cems_workbench.records import Query
 from cems_workbench.report.figures import SHAPES, Mark, Scale, mark_at, number, scale_of, signed, tone
-from cems_workbench.report.page import Facts, Texts, evidence_facts, made, render
+from cems_workbench.report.page import Facts, Texts, evidence_facts, facts_of, made, render
 from cems_workbench.runs.evaluation import LabelledEvidence
 
 SHOWN = 10
@@ -31,7 +37,33 @@ TALL = 150
 """Height of the figure of all queries, in pixels."""
 FIRST = "nDCG@10"
 """The measure that queries are ordered by where none is named and this one was measured."""
-Batches = tuple[LabelledBatch, LabelledBatch]
+
+
+@dataclass(frozen=True)
+class MadeOn:
+    """What a config's evaluation was made on, as far as a report tells of it."""
+
+    facts: Facts
+    queries: Mapping[str, Query]
+    """By qid, at least those that are told of; so are the rest."""
+    evidences: Mapping[str, Evidence]
+    grades: Mapping[str, Mapping[str, int]]
+    results: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, facts: Facts, batch: LabelledBatch, results: Sequence[Sequence[str]]) -> MadeOn:
+        """The queries of a batch, with the results of each."""
+        rows = list(zip(batch.qids, batch.queries, batch.evidences, batch.grades, results, strict=True))
+        return cls(
+            facts,
+            {qid: query for qid, query, *_ in rows},
+            {qid: evidence for qid, _, evidence, *_ in rows},
+            {qid: grades for qid, *_, grades, _ in rows},
+            {qid: ids for qid, *_, ids in rows},
+        )
+
+
+Both = tuple[MadeOn, MadeOn]
 """What the baseline and another config were measured on."""
 
 
@@ -147,12 +179,51 @@ def comparison_report(
 
     Raises InputError where `by` was not measured.
     """
-    base, texts = comparison.evaluations[0], Texts(redact)
-    column = _column(base, by)
+    made_on = [
+        MadeOn.of(evidence_facts(one), one.batch, evaluation.results)
+        for one, evaluation in zip(labelled, comparison.evaluations, strict=True)
+    ]
+    called = _called(labelled[0].evidence.header, labelled[0].evidence.path)
+    column = _column(comparison.evaluations[0], by)
+    return _page(comparison, made_on, called, moment, column, shown, Texts(redact), seed, judges, asserted)
+
+
+def streamed_report(
+    comparison: Comparison, stream: EvidenceStream, answered: str, moment: datetime, *, by: str | None = None, shown: int = SHOWN,
+    redact: bool = False, seed: int = 0, judges: str | None = None,
+) -> str:  # fmt: skip
+    """A comparison that was made on a stream, as one HTML page: the queries that it tells of are read once more, and no others.
+
+    `answered` says who answered the lists, where that was a running system. Raises InputError as `comparison_report` does.
+    """
+    evaluations = comparison.evaluations
+    column = _column(evaluations[0], by)
+    told = {
+        evaluations[0].qids[q]
+        for one, compared in zip(evaluations[1:], comparison.compared, strict=True)
+        for q in _told(evaluations[0], one, column, compared.differences[column].losses, shown)
+    }
+    batch = LabelledBatch.of(stream.of_queries(told), judges)
+    name = f"{stream.names}, {len(evaluations[0].qids)} judged queries"
+    facts = facts_of(name, stream.content_hash, stream.header, answered)
+    made_on = [MadeOn.of(facts, batch, batch.result_ids(batch.rankings(one.config))) for one in evaluations]
+    called = _called(stream.header, stream.path)
+    return _page(comparison, made_on, called, moment, column, shown, Texts(redact), seed, judges, None)
+
+
+def _called(header: Header, path: Path) -> str:
+    return header.query_set or path.name
+
+
+def _page(
+    comparison: Comparison, made_on: Sequence[MadeOn], called: str, moment: datetime, column: int, shown: int, texts: Texts, seed: int,
+    judges: str | None, asserted: Asserted | None,
+) -> str:  # fmt: skip
+    base = comparison.evaluations[0]
     others = tuple(
-        _other(nth, base, evaluation, compared, column, (labelled[0].batch, made_on.batch), texts, shown)
-        for nth, (evaluation, compared, made_on) in enumerate(
-            zip(comparison.evaluations[1:], comparison.compared, labelled[1:], strict=True), 1
+        _other(nth, base, evaluation, compared, column, (made_on[0], own), texts, shown)
+        for nth, (evaluation, compared, own) in enumerate(
+            zip(comparison.evaluations[1:], comparison.compared, made_on[1:], strict=True), 1
         )
     )
     ends = [end for one in comparison.evaluations for row in one.summaries for end in (row.low, row.high, row.mean)]
@@ -160,7 +231,7 @@ def comparison_report(
     return render(
         "compare.html",
         title=_title(comparison),
-        subtitle=f"{len(base.qids)} judged queries of {labelled[0].evidence.header.query_set or labelled[0].evidence.path.name}",
+        subtitle=f"{len(base.qids)} judged queries of {called}",
         names=tuple(
             zip((one.config.name for one in comparison.evaluations), _shapes(len(comparison.evaluations)), strict=True)
         ),
@@ -170,9 +241,9 @@ def comparison_report(
         by=str(base.measures[column]),
         level=LEVEL,
         asserted=asserted,
-        remarks=_remarks(comparison.evaluations, redact),
-        origin=_origin(comparison, labelled, seed, judges) + made(moment),
-        redact=redact,
+        remarks=_remarks(comparison.evaluations, texts.redact),
+        origin=_origin(comparison, made_on, seed, judges) + made(moment),
+        redact=texts.redact,
     )
 
 
@@ -204,8 +275,7 @@ def _mean_row(comparison: Comparison, m: int, scale: Scale) -> _MeanRow:
 
 
 def _other(
-    nth: int, base: Evaluation, evaluation: Evaluation, compared: Compared, column: int, batches: Batches, texts: Texts,
-    shown: int,
+    nth: int, base: Evaluation, evaluation: Evaluation, compared: Compared, column: int, made_on: Both, texts: Texts, shown: int,
 ) -> _Other:  # fmt: skip
     scale = scale_of([end for one in compared.differences for end in (one.low, one.high, one.difference)], True)
     found = compared.differences[column]
@@ -217,8 +287,8 @@ def _other(
         scale,
         _types(base, evaluation, column, found),
         len(lost),
-        tuple(_query(q, base, evaluation, column, batches, texts) for q in lost[:shown]),
-        _waterfall(base, evaluation, column, batches[0], texts, {q: f"lost-{nth}-{i}" for i, q in enumerate(lost[:shown], 1)}),
+        tuple(_query(q, base, evaluation, column, made_on, texts) for q in lost[:shown]),
+        _waterfall(base, evaluation, column, made_on[0], texts, {q: f"lost-{nth}-{i}" for i, q in enumerate(lost[:shown], 1)}),
     )  # fmt: skip
 
 
@@ -252,22 +322,36 @@ def _types(base: Evaluation, other: Evaluation, column: int, found: Difference) 
     )
 
 
+def _better(base: Evaluation, other: Evaluation, column: int) -> Floats:
+    """(Q) what each query gained; positive is better, whichever way the measure goes, and NaN is not measured."""
+    measure: Measure = base.measures[column]
+    return measure.direction * (other.values[:, column] - base.values[:, column])
+
+
 def _lost_most(base: Evaluation, other: Evaluation, column: int, lost: Sequence[str]) -> list[int]:
     """The places of the queries that lost, the largest loss first."""
-    measure: Measure = base.measures[column]
-    better = measure.direction * (other.values[:, column] - base.values[:, column])
-    names = set(lost)
+    better, names = _better(base, other, column), set(lost)
     return sorted((q for q, qid in enumerate(base.qids) if qid in names), key=lambda q: (better[q], base.qids[q]))
 
 
+def _changed_most(base: Evaluation, better: Floats) -> list[int]:
+    """The places of the queries that changed, the largest change first, as many as are drawn."""
+    changed = np.flatnonzero(np.isfinite(better) & (better != 0))
+    return sorted(changed.tolist(), key=lambda q: (-abs(better[q]), base.qids[q]))[:BARS]
+
+
+def _told(base: Evaluation, other: Evaluation, column: int, lost: Sequence[str], shown: int) -> list[int]:
+    """The places of the queries of which more is shown than their values."""
+    return _changed_most(base, _better(base, other, column)) + _lost_most(base, other, column, lost)[:shown]
+
+
 def _waterfall(
-    base: Evaluation, other: Evaluation, column: int, batch: LabelledBatch, texts: Texts, told: Mapping[int, str]
+    base: Evaluation, other: Evaluation, column: int, made_on: MadeOn, texts: Texts, told: Mapping[int, str]
 ) -> _Waterfall:
     """`told` has the places of the queries that are told of."""
-    measure: Measure = base.measures[column]
-    better = measure.direction * (other.values[:, column] - base.values[:, column])
+    better = _better(base, other, column)
     changed = np.flatnonzero(np.isfinite(better) & (better != 0))
-    largest = sorted(changed.tolist(), key=lambda q: (-abs(better[q]), base.qids[q]))[:BARS]
+    largest = _changed_most(base, better)
     drawn = sorted(largest, key=lambda q: (-better[q], base.qids[q]))
     scale = scale_of(better[drawn].tolist(), around_zero=True)
 
@@ -279,7 +363,8 @@ def _waterfall(
         ends = sorted((zero, down(scale.share(float(better[q])))))
         was, now = float(base.values[q, column]), float(other.values[q, column])
         kind = f" ({base.types[q]})" if base.types[q] else ""
-        words = f"{signed(now - was)}, {number(was)} → {number(now)}: {base.qids[q]}{kind} {texts.excerpt(batch.queries[q].query)}"
+        asked = texts.excerpt(made_on.queries[base.qids[q]].query)
+        words = f"{signed(now - was)}, {number(was)} → {number(now)}: {base.qids[q]}{kind} {asked}"
         bars.append(
             _Bar(
                 round(100 * place / len(drawn), 3), round(100 / len(drawn), 3), ends[0], max(1.0, round(ends[1] - ends[0], 1)),
@@ -292,24 +377,24 @@ def _waterfall(
     return _Waterfall(tuple(bars), said, len(changed), int(np.isfinite(better).sum()), up, zero)
 
 
-def _query(q: int, base: Evaluation, other: Evaluation, column: int, batches: Batches, texts: Texts) -> _Query:
-    query = batches[0].queries[q]
+def _query(q: int, base: Evaluation, other: Evaluation, column: int, made_on: Both, texts: Texts) -> _Query:
+    query = made_on[0].queries[base.qids[q]]
     was, now = float(base.values[q, column]), float(other.values[q, column])
-    old, new = base.results[q], other.results[q]
+    old, new = (one.results[query.qid] for one in made_on)
     least = base.relevant_from
     return _Query(
         query.qid, texts.line(query.query), base.types[q] or "", number(was), number(now), signed(now - was),
         (
-            (base.config.name, _ranking(q, old, new, batches[0], least, texts), len(old)),
-            (other.config.name, _ranking(q, new, old, batches[1], least, texts), len(new)),
+            (base.config.name, _ranking(query.qid, old, new, made_on[0], least, texts), len(old)),
+            (other.config.name, _ranking(query.qid, new, old, made_on[1], least, texts), len(new)),
         ),
     )  # fmt: skip
 
 
 def _ranking(
-    q: int, ids: Sequence[str], others: Sequence[str], batch: LabelledBatch, least: int, texts: Texts
+    qid: str, ids: Sequence[str], others: Sequence[str], made_on: MadeOn, least: int, texts: Texts
 ) -> tuple[_Ranked, ...]:
-    memories, grades = batch.evidences[q].memories, batch.grades[q]
+    memories, grades = made_on.evidences[qid].memories, made_on.grades[qid]
     places = {key: rank for rank, key in enumerate(others, 1)}
     rows = []
     for rank, key in enumerate(ids[:SHOWN], 1):
@@ -331,8 +416,7 @@ def _remarks(evaluations: Sequence[Evaluation], redact: bool) -> tuple[str, ...]
     return tuple(dict.fromkeys(lines))
 
 
-def _origin(comparison: Comparison, labelled: Sequence[LabelledEvidence], seed: int, judges: str | None) -> Facts:
+def _origin(comparison: Comparison, made_on: Sequence[MadeOn], seed: int, judges: str | None) -> Facts:
     configs = [(f"config {one.config.name}", f"SHA-256 {config_hash(one.config)}") for one in comparison.evaluations]
-    apart = {one.content_hash: one for one in labelled}
-    facts = [fact for one in apart.values() for fact in evidence_facts(one)]
+    facts = [fact for own in dict.fromkeys(one.facts for one in made_on) for fact in own]
     return (*facts, ("judges", judges or "people before models"), ("seed", str(seed)), *configs)

@@ -21,6 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from cems_workbench import __version__
 from cems_workbench.characters import in_order
 from cems_workbench.errors import one_line
+from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.runs.evaluation import LabelledEvidence
 
 FOLDER = Path(__file__).resolve().parent
@@ -52,16 +53,22 @@ class Texts:
 
 def evidence_facts(labelled: LabelledEvidence) -> Facts:
     """Which evidence with which judgments, of which store, gathered when and with what."""
-    evidence, header = labelled.evidence, labelled.evidence.header
+    evidence = labelled.evidence
+    name = f"{evidence.path.name}, {len(labelled.batch.queries)} judged queries"
+    return facts_of(name, labelled.content_hash, evidence.header, evidence.answered)
+
+
+def facts_of(evidence: str, content_hash: str, header: Header, answered: str) -> Facts:
+    """The same of evidence that is called this, and whose lists were answered so where that was a running system."""
     facts = [
-        ("evidence", f"{evidence.path.name}, {len(labelled.batch.queries)} judged queries"),
-        ("content hash", labelled.content_hash),
+        ("evidence", evidence),
+        ("content hash", content_hash),
         ("query set", header.query_set or "a file"),
         ("gathered", f"{header.created_at}, with config {header.config.name}, SHA-256 {header.config_hash}"),
         ("store", f"{header.store_id}, content version {header.content_version}"),
         ("embedder", header.embedder),
     ]
-    return (*facts, *([("lists", evidence.answered)] if evidence.answered else []))
+    return (*facts, *([("lists", answered)] if answered else []))
 
 
 def made(moment: datetime) -> Facts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,6 +28,7 @@ from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.stream_evaluation import evaluate_stream
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, bundle_from
 from cems_workbench.records import WHOLE_STORE, Chunk, Judgment, Memory, Query, Relation
+from cems_workbench.runs import evaluation
 
 MEASURES = parse_measures(
     "hit@1 hit@5 recall@5 P@3 MRR nDCG@10 AP Judged@10 noise@5 answered refused AUROC AUPRC AURC@5 AUROC(by=vector)"
@@ -243,7 +245,9 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-def test_commands_take_several_files(whole: Path, tmp_path: Path, command: Callable[..., tuple[int, str, str]]) -> None:
+def test_commands_take_several_files(
+    whole: Path, tmp_path: Path, command: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     parts = [write(tmp_path / f"{i}.evidence", QUERIES[i::2]) for i in range(2)]
     configs = []
     for config in (AS_LISTED, OTHER_WAY):
@@ -264,3 +268,14 @@ def test_commands_take_several_files(whole: Path, tmp_path: Path, command: Calla
     code, _, said = command("evaluate", parts[0], "nowhere")
     assert code == 2
     assert "nowhere: of several names each has to be an evidence file" in said
+    for files, page in ((parts, tmp_path / "parts.html"), ([whole], tmp_path / "whole.html")):
+        monkeypatch.setattr(evaluation, "IN_MEMORY", 10)
+        assert command("report", "compare", *files, *configs, "--out", page)[0] == 0
+    monkeypatch.undo()
+    command("report", "compare", whole, *configs, "--out", tmp_path / "read.html")
+    streamed, of_parts, read = (
+        re.sub(r"made</dt>.*?</dd>", "", (tmp_path / f"{name}.html").read_text("utf-8"))
+        for name in ("whole", "parts", "read")
+    )
+    assert streamed == read and read.count("grade 1") > 3 and "queries differ" in read
+    assert of_parts.count("grade 1") == read.count("grade 1") and "0.evidence and 1 more" in of_parts
