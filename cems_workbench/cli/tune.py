@@ -39,6 +39,7 @@ from cems_workbench.writing import write_text
 if TYPE_CHECKING:
     from cems_workbench.runs.evaluation import LabelledEvidence
     from cems_workbench.runs.exporting import ExportedRanking
+    from cems_workbench.runs.tuned import GainRow
     from cems_workbench.runs.tuning import SearchResult, SearchSettings
     from cems_workbench.tuning.folds import GroupBy
     from cems_workbench.tuning.holdout import Gain
@@ -246,7 +247,6 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
 
     tuned, by = result.tuned, result.planned.group_by
     changed = [row for row in difference(tuned.plan.space.baseline, tuned.config)]
-    values = {"validation": tuned.validation, "hold-out": tuned.holdout}
     measure = tuned.plan.goal.objectives[0]
     if as_json:
         put_json({
@@ -269,23 +269,17 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
         )
     else:
         say("nothing tried is significantly better than the baseline, which is kept")
+    from cems_workbench.runs.tuned import gain_rows, gap_line
     from cems_workbench.runs.tuning import guard_lines
 
     for line in guard_lines(result):
         say(line)
-    rows = [
-        [name, gain.queries, gain.baseline, gain.tuned, gain.difference, f"{gain.low:+.4f} to {gain.high:+.4f}", gain.p]
-        for name, gain in values.items()
-        if gain is not None
-    ]
     found = "proposed" if result.planned.data.stands_in else "tuned"
-    columns = ["", "queries", "baseline", found, "difference", "95 % interval", "p"]
-    print_table(columns, rows, title=result.planned.measure)
+    _print_gains(gain_rows(result), found, result.planned.measure)
     say(result.planned.relevance)
     _print_by_judgments(result)
-    say(
-        f"on the queries searched on: {tuned.train:.4f}; {len(tuned.search.trials) - 1} configs tried; never split: {by}"
-    )
+    say(gap_line(result))
+    say(f"{len(tuned.search.trials) - 1} configs tried; never split: {by}")
     if tuned.looks:
         say(f"the hold-out has been opened {tuned.looks} time{'s' if tuned.looks > 1 else ''}")
     if len(tuned.plan.goal.names) > 1:
@@ -338,25 +332,30 @@ def _print_lists(result: SearchResult) -> None:
     )
 
 
+def _print_gains(rows: Sequence[GainRow], found: str, title: str) -> None:
+    """A row for each part of the queries that was measured, named as on Tune, with what it says where the choice did not see it."""
+    from cems_workbench.runs.tuned import verdict
+
+    measured = [(row, row.gain) for row in rows if row.gain is not None]
+    cells: list[list[object]] = [
+        [
+            row.name, gain.queries, gain.baseline, gain.tuned, gain.difference, f"{gain.low:+.4f} to {gain.high:+.4f}",
+            gain.p if row.fair else None, verdict(gain) if row.fair else row.about,
+        ]
+        for row, gain in measured
+    ]  # fmt: skip
+    print_table(["", "queries", "baseline", found, "difference", "95 % interval", "p", ""], cells, title=title)
+
+
 def _print_by_judgments(result: SearchResult) -> None:
     """What a proposal that was found without labels is worth by those that there are, beside labelled tuning."""
+    from cems_workbench.runs.tuned import judged_rows
+
     found = result.by_judgments
     if found is None:
         return
-    named = {
-        "without labels": found.proposal, "with labels, folds": found.labelled, "with labels, hindsight": found.hindsight,
-        "without, as ranked": found.as_ranked,
-    }  # fmt: skip
-    rows = [
-        [name, gain.queries, gain.baseline, gain.tuned, gain.difference, f"{gain.low:+.4f} to {gain.high:+.4f}", gain.p]
-        for name, gain in named.items()
-    ]
-    columns = ["", "queries", "baseline", "proposed", "difference", "95 % interval", "p"]
-    print_table(
-        columns,
-        rows,
-        title=f"{result.planned.plan.goal.objectives[0]} by judgments, which chose nothing without labels",
-    )
+    title = f"{result.planned.plan.goal.objectives[0]} by judgments, which chose nothing without labels"
+    _print_gains(judged_rows(found), "proposed", title)
     say(f"without labels: {found.share_words}; as ranked: with all that the config has, its reranker too")
     for line in found.lacking:
         say(f"warning: as ranked: {line}", err=True)
