@@ -5,8 +5,11 @@ BIN := $(VENV)/bin
 STORE ?= .workbench/store
 export HF_HUB_DISABLE_TELEMETRY := 1
 
+# More workers than cores: tests wait for servers, browsers and files for a good part of their time.
+WORKERS ?= 3
+
 # Compiled tests are kept, where the environment says otherwise too: else every worker compiles them at every run.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: run test fast setup check browser bench clean
 

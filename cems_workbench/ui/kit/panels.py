@@ -81,11 +81,13 @@ def searched_once(total: int, left: float | None, configs: Iterable[PipelineConf
     said = f"Each of {total} queries is searched once"
     if left is not None:
         return f"{said}, about {duration(left)} {word}"
-    limits = [config.rerank.input_limit for config in configs if not RERANK.is_off(config)]
+    every = list(configs)
+    limits = [config.rerank.input_limit for config in every if not RERANK.is_off(config)]
     if not limits:
         return said
     read = "all candidates" if None in limits else f"up to {max(filter(None, limits))} candidates"
-    return f"{said}, and a reranker reads {read} of each, which can take minutes (the bar tells how long)"
+    who = "a reranker reads" if len(limits) == len(every) else "where a config reranks, its reranker reads"
+    return f"{said}, and {who} {read} of each, which can take minutes (the bar tells how long)"
 
 
 def offered(
