@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from playwright.sync_api import Browser, FloatRect, Locator, Page, WebSocket, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
@@ -31,6 +32,7 @@ window.WebSocket = class extends window.WebSocket {
 """
 DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 CHOSEN = "element => element.ariaChecked === 'true' || element.querySelector('input:checked') !== null"
+NOT_CHOSEN = "options => options.some(option => option.ariaSelected !== 'true')"
 OVERFLOWING = """selector => [...document.querySelectorAll(selector)]
   .filter(element => element.scrollWidth > element.clientWidth + 1).map(element => element.innerText)"""
 
@@ -140,9 +142,10 @@ class Window:
             return
         with self.rerun():
             choice.click()
-            # A list that was drawn anew under the click is still open, with the option as it was.
-            while not self._running and choice.count() and choice.get_attribute("aria-selected") != "true":
-                choice.click()
+            # A list that was drawn anew under the click is still open, with the option as it was; asked without waiting, as it may close.
+            while not self._running and choice.evaluate_all(NOT_CHOSEN):
+                with suppress(PlaywrightTimeout):  # it may have closed in this very moment
+                    choice.click(timeout=1000)
 
     def choose_by_keys(self, box: str, option: str) -> None:
         """Choose another option of a select box by typing it, again where the list closed because its place had moved."""
