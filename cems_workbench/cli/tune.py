@@ -140,6 +140,8 @@ def tune_command(
             result = _held_against_judgments(
                 result, labelled_file(read, None), sealing, relevant_from, progress, interrupted
             )
+    if result.not_sent:
+        say(result.not_sent, err=True)
     if result.not_kept:
         say(f"warning: {planned.kept_scores.path}: cannot be written: {result.not_kept}", err=True)
     if open_holdout and not result.tuned.search.cancelled and planned.sealed:

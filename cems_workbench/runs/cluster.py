@@ -2,8 +2,8 @@
 
     gather   lists are searched here, since one process at a time has the store; the texts that a cross-encoder reads go to the workers,
              which load the weights of their own installation and give the scores back, to be cached and written here
-    tune     the queries of each part go to the workers once; a task is a config on a part. The searches over all queries and over those
-             of each fold run at once, each trial after trial as it does on one machine
+    tune     the queries go to the workers once, in shares; a task is a config on a share. The searches over all queries and over those
+             of each fold run at once, each trial after trial as it does on one machine. A search of some seconds is not sent
 
 So the result is that of one process, to the last bit: tasks are pure, and the order of what depends on what came before is kept here. A
 worker that dies has nothing that is not here or with the scheduler, which gives its tasks to another. Where the scheduler itself goes
@@ -20,7 +20,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from importlib import import_module
@@ -38,6 +38,8 @@ CONNECT = 5.0
 """Seconds until a scheduler that does not answer is taken for away."""
 PATIENCE = 60.0
 """Seconds that a run waits for a worker where there is none: one that was killed may be started again."""
+SHARE = 4
+"""Parts of the queries that are worth a task of their own."""
 LOOK = 0.5
 """Seconds between two looks whether cluster and run are still there."""
 
@@ -165,31 +167,51 @@ def cluster_at(address: str) -> Iterator[Cluster | None]:
 
 
 class ClusterParts:
-    """Scores the parts of a query set on a cluster (`tuning.scorer.PartScorer`)."""
+    """Scores the parts of a query set on a cluster (`tuning.scorer.PartScorer`).
+
+    Each task of Dask costs some milliseconds, a part of the queries one or two: so parts are sent in shares, as many as the cluster has
+    threads where each is worth a task, and a task scores a config on all that is asked of a share.
+    """
 
     def __init__(self, cluster: Cluster, batches: Sequence[LabelledBatch], measures: Sequence[Scored]) -> None:
         self._cluster = cluster
         self._measures = tuple(measures)
-        self._sent = [cluster.submit(loaded, pickle.dumps(batch)) for batch in batches]
-        self._asked: dict[tuple[PipelineConfig, int], Any] = {}
+        shares = max(1, min(cluster.threads, len(batches) // SHARE))
+        self._share = [number % shares for number in range(len(batches))]
+        self._sent = [
+            cluster.submit(loaded, pickle.dumps({n: batches[n] for n in range(share, len(batches), shares)}))
+            for share in range(shares)
+        ]
+        self._asked: dict[tuple[PipelineConfig, tuple[int, ...]], Any] = {}
         self._changing = threading.Lock()
 
-    def ahead(self, configs: Sequence[PipelineConfig], parts: Sequence[int]) -> None:
+    def ahead(self, config: PipelineConfig, parts: Sequence[int]) -> None:
         """Begin with these."""
         with self._changing:
-            for config in configs:
-                for part in parts:
-                    if (config, part) not in self._asked:
-                        self._asked[config, part] = self._task(config, part)
+            for numbers in self._by_share(parts):
+                if (config, numbers) not in self._asked:
+                    self._asked[config, numbers] = self._task(config, numbers)
 
     def __call__(self, config: PipelineConfig, parts: Sequence[int]) -> list[Floats]:
-        """(Qp, M) of each part; they are scored at once."""
+        """(Qp, M) of each part; shares are scored at once."""
+        shares = self._by_share(parts)
         with self._changing:
-            tasks = [self._asked.pop((config, part), None) or self._task(config, part) for part in parts]
-        return [self._cluster.result(task) for task in tasks]
+            tasks = [self._asked.pop((config, numbers), None) or self._task(config, numbers) for numbers in shares]
+        scores: dict[int, Floats] = {}
+        for numbers, task in zip(shares, tasks, strict=True):
+            scores.update(zip(numbers, self._cluster.result(task), strict=True))
+        return [scores[number] for number in parts]
 
-    def _task(self, config: PipelineConfig, part: int) -> Any:
-        return self._cluster.submit(part_scores, self._sent[part], config, self._measures)
+    def _by_share(self, parts: Sequence[int]) -> list[tuple[int, ...]]:
+        """The parts that are asked for, those of each share together."""
+        shares: dict[int, list[int]] = {}
+        for number in parts:
+            shares.setdefault(self._share[number], []).append(number)
+        return [tuple(numbers) for numbers in shares.values()]
+
+    def _task(self, config: PipelineConfig, numbers: tuple[int, ...]) -> Any:
+        sent = self._sent[self._share[numbers[0]]]
+        return self._cluster.submit(share_scores, sent, config, numbers, self._measures)
 
 
 def version() -> str:
@@ -199,10 +221,17 @@ def version() -> str:
     return __version__
 
 
-def loaded(pickled: bytes) -> LabelledBatch:
-    """The queries of a part, encoded, on the worker that keeps them."""
-    batch: LabelledBatch = pickle.loads(pickled)  # noqa: S301 (Dask has sent it, as it sends every task)
-    return batch
+def loaded(pickled: bytes) -> dict[int, LabelledBatch]:
+    """The parts of a share by their number, encoded, on the worker that keeps them."""
+    batches: dict[int, LabelledBatch] = pickle.loads(pickled)  # noqa: S301 (Dask has sent it, as it sends every task)
+    return batches
+
+
+def share_scores(
+    batches: Mapping[int, LabelledBatch], config: PipelineConfig, numbers: Sequence[int], measures: Sequence[Scored]
+) -> list[Floats]:
+    """(Qp, M) of each of these parts of a share, on a worker."""
+    return [part_scores(batches[number], config, measures) for number in numbers]
 
 
 _scorers: dict[MadeBy, PairScorer] = {}

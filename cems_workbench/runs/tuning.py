@@ -63,6 +63,8 @@ DEFAULT_SPACE = (
     "lists.lexical.normalization",
 )  # fmt: skip
 """What is searched where nothing is named."""
+WORTH_SENDING = 30.0
+"""Seconds that a search takes here at least before it is sent to a cluster; what is sent costs some seconds by itself."""
 KEEP = 10.0
 """Seconds after which scores are kept anew while searches run at once."""
 SEARCH = "search"
@@ -177,6 +179,10 @@ class PlannedSearch:
         plan = self.plan
         return min(plan.trials, plan.space.size) if plan.space.is_grid else plan.trials * (1 + len(plan.split.folds))
 
+    def seconds_here(self) -> float:
+        """About how long the search takes in this process, by what its baseline takes on a part of the queries."""
+        return self.score.seconds(self.plan.space.baseline) * self.most_configs
+
 
 @dataclass(frozen=True)
 class ByJudgments:
@@ -225,6 +231,8 @@ class SearchResult:
     """The baseline, and the proposal, where they ask for what the evidence does not hold, with their `Rankings.needs`."""
     not_kept: str = ""
     """Why its scores could not be kept; empty when they are."""
+    not_sent: str = ""
+    """Why it was searched here though there is a cluster; empty where it was sent, and where there is none."""
     by_judgments: ByJudgments | None = None
     """What a proposal that was found without judgments is worth by them; None until that is measured, and where they found it."""
 
@@ -328,10 +336,14 @@ def run_search(
     `stage` gives the watch of each part: `search`, `fold 1`, … A watch may raise `Cancelled`: what was tried by then stays, in the
     result and in the file of scores. Raises `Cancelled` when not even the baseline was scored.
 
-    On a cluster configs are scored by its workers, and the result is the same. Raises ClusterError where it goes away.
+    On a cluster configs are scored by its workers, and the result is the same; a search that takes less than `WORTH_SENDING` here stays
+    here. Raises ClusterError where it goes away.
     """
     _share_judgments(planned.data.labelled)
     planned.score.recall(planned.kept_scores.read())
+    not_sent = ""
+    if cluster is not None and (seconds := planned.seconds_here()) < WORTH_SENDING:
+        cluster, not_sent = None, f"searched here, not on the cluster: it takes about {max(1, round(seconds))} s"
 
     kept = time.monotonic()
 
@@ -362,7 +374,8 @@ def run_search(
     judged = planned.data.batch  # what has nothing relevant is counted too, as where a config is evaluated
     ranked = [before_reranker(config) if planned.data.before_reranker else config for config in configs]
     needs = [(config, judged.rankings(one).needs) for config, one in zip(configs, ranked, strict=True)]
-    return SearchResult(planned, tuned, needs=tuple(row for row in needs if row[1]), not_kept=keep_scores(planned))
+    needed = tuple(row for row in needs if row[1])
+    return SearchResult(planned, tuned, needs=needed, not_kept=keep_scores(planned), not_sent=not_sent)
 
 
 def searched_anew(planned: PlannedSearch, evidence: EvidenceSet) -> PlannedSearch:

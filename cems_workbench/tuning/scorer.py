@@ -7,6 +7,7 @@ since the arrays of a part are small and the threads wait for the interpreter.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -44,8 +45,8 @@ class PartScorer(Protocol):
     def __call__(self, config: PipelineConfig, parts: Sequence[int]) -> list[Floats]:
         """(Qp, M) the scores of each of these parts, in order."""
 
-    def ahead(self, configs: Sequence[PipelineConfig], parts: Sequence[int]) -> None:
-        """These will be asked for: begin with them."""
+    def ahead(self, config: PipelineConfig, parts: Sequence[int]) -> None:
+        """These will be asked for at once: begin with them."""
 
 
 def part_scores(batch: LabelledBatch, config: PipelineConfig, measures: Sequence[Scored]) -> Floats:
@@ -110,6 +111,14 @@ class BatchScorer:
         for number in missing:
             self._known[key, number] = part_scores(self._batches[number], key, self.measures)
 
+    def seconds(self, config: PipelineConfig) -> float:
+        """About how long this process takes to score one config on all queries; it is measured on a part."""
+        key = config_key(self._ranks_as(config))
+        part_scores(self._batches[0], key, self.measures)  # what is made once for all configs does not count
+        started = time.perf_counter()
+        part_scores(self._batches[0], key, self.measures)
+        return (time.perf_counter() - started) * len(self._batches)
+
     @property
     def batches(self) -> Sequence[LabelledBatch]:
         """The queries of each part."""
@@ -119,14 +128,12 @@ class BatchScorer:
         """These configs will be scored on these rows: what scores elsewhere may begin with all of them."""
         if self.elsewhere is None:
             return
-        keys = [config_key(self._ranks_as(config)) for config in configs]
-        for number in np.unique(self._part[queries]).tolist():
-            fresh = [
-                key
-                for key in keys
-                if (key, number) not in self._known and (config_digest(key), number) not in self._recalled
-            ]
-            self.elsewhere.ahead(fresh, [number])
+        wanted = np.unique(self._part[queries]).tolist()
+        for key in (config_key(self._ranks_as(config)) for config in configs):
+            name = config_digest(key) if self._recalled else ""
+            fresh = [n for n in wanted if (key, n) not in self._known and (name, n) not in self._recalled]
+            if fresh:
+                self.elsewhere.ahead(key, fresh)
 
     def recall(self, known: Known) -> None:
         """Take scores of an earlier run of the same search as known; those of another shape are left out."""

@@ -26,6 +26,7 @@ from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.pipeline import bundle_from
 from cems_workbench.progress import Cancelled
 from cems_workbench.runs import cluster as module
+from cems_workbench.runs import tuning as runs_tuning
 from cems_workbench.runs.cluster import Cluster, cluster_at
 from cems_workbench.runs.evaluation import labelled_file
 from cems_workbench.runs.gathering import gather_query_set
@@ -117,6 +118,14 @@ def test_what_a_worker_took_with_it_when_it_died_is_done_anew(workers: Any) -> N
         assert cluster.result(task) != dead
 
 
+@pytest.fixture
+def all_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches go to the cluster however soon they would be done here, and parts are few queries."""
+    monkeypatch.setattr(runs_tuning, "WORTH_SENDING", 0.0)
+    monkeypatch.setattr(module, "SHARE", 2)
+    monkeypatch.setattr(BatchScorer.__init__, "__defaults__", (0, 16, lambda config: config))
+
+
 def searched(
     evidence: Path, space: tuple[str, ...], cluster: Cluster | None = None, stage: Any = None
 ) -> tuple[PlannedSearch, Tuned]:
@@ -150,9 +159,8 @@ GRID = ("lists.vector.weight=0.5:2.5:0.5", "fusion.score_blend=0:0.5:0.25")
 
 
 def test_a_search_on_two_workers_is_that_of_one_process_though_one_is_killed(
-    workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workers: Any, tmp_path: Path, all_are_sent: None
 ) -> None:
-    monkeypatch.setattr(BatchScorer.__init__, "__defaults__", (0, 16, lambda config: config))  # four parts
     evidence = planted_file(tmp_path, 60)
     _, alone = searched(evidence, FREE)
     killed: list[str] = []
@@ -175,7 +183,9 @@ def test_a_search_on_two_workers_is_that_of_one_process_though_one_is_killed(
         same(searched(evidence, GRID, cluster)[1], searched(evidence, GRID)[1])
 
 
-def test_a_search_on_a_cluster_is_cancelled_and_gone_on_with(workers: Any, tmp_path: Path) -> None:
+def test_a_search_on_a_cluster_is_cancelled_and_gone_on_with(
+    workers: Any, tmp_path: Path, all_are_sent: None
+) -> None:
     evidence = planted_file(tmp_path, 60)
     heard: list[str] = []
 
@@ -196,6 +206,16 @@ def test_a_search_on_a_cluster_is_cancelled_and_gone_on_with(workers: Any, tmp_p
         result = run_search(planned, cluster=cluster)
     _, alone = searched(evidence, FREE)
     same(result.tuned, alone)
+
+
+def test_a_search_of_seconds_stays_here_and_says_so(workers: Any, tmp_path: Path) -> None:
+    evidence = planted_file(tmp_path, 60)
+    with cluster_at(workers.scheduler_address) as cluster:
+        assert cluster is not None
+        cluster.submit = None  # type: ignore[assignment,method-assign]
+        planned, _ = searched(evidence, FREE, cluster)
+        said = run_search(planned, cluster=cluster).not_sent
+    assert said.startswith("searched here, not on the cluster: it takes about ")
 
 
 def test_a_cancelled_gather_on_a_cluster_keeps_what_is_finished(store: Path, workers: Any, tmp_path: Path) -> None:
@@ -242,7 +262,9 @@ def test_commands_say_that_the_scheduler_is_away(
     assert json.loads(ended.out)
 
 
-def test_a_scheduler_that_goes_away_ends_a_search_in_one_line_and_its_scores_are_kept(tmp_path: Path) -> None:
+def test_a_scheduler_that_goes_away_ends_a_search_in_one_line_and_its_scores_are_kept(
+    tmp_path: Path, all_are_sent: None
+) -> None:
     evidence = planted_file(tmp_path, 60)
     started = distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=logging.CRITICAL

@@ -125,17 +125,19 @@ def test_queries_and_judgments_of_an_import_go_to_the_team_and_the_rest_stays(tw
 
 
 @contextmanager
-def away(server: Server, seconds: float) -> Iterator[None]:
-    """The database lets nobody in for a while, and ends whoever is connected."""
+def away(server: Server) -> Iterator[threading.Event]:
+    """The database lets nobody in, and ends whoever is connected, until the event is set or the block ends."""
+    back = threading.Event()
+    returning = threading.Thread(target=lambda: (back.wait(), again(server)))
     with server.connect() as connection:
         connection.execute("ALTER DATABASE team ALLOW_CONNECTIONS false")
         connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'team'")
-        back = threading.Timer(seconds, lambda: again(server))
-        back.start()
+        returning.start()
         try:
-            yield
+            yield back
         finally:
-            back.join()
+            back.set()
+            returning.join()
 
 
 def again(server: Server) -> None:
@@ -146,8 +148,8 @@ def again(server: Server) -> None:
 def test_a_label_given_while_the_database_is_away_is_stored_once_it_is_back(two, server: Server, monkeypatch) -> None:
     first, _ = two
     told: list[str] = []
-    monkeypatch.setattr(turns, "_telling", told.append)
-    with away(server, 0.8):
+    with away(server) as back:
+        monkeypatch.setattr(turns, "_telling", lambda line: (told.append(line), back.set()))
         label(first, "m0", 2)
         assert first.labels.undo("Ann") is not None
         label(first, "m1", 1)
@@ -160,7 +162,7 @@ def test_who_waits_too_long_is_told_so_in_a_line_and_at_once_from_then_on(two, s
     first, _ = two
     monkeypatch.setattr(postgres, "PATIENCE", 0.2)
     monkeypatch.setattr(postgres, "AT_ONCE", 0.0)
-    with away(server, 1.5), pytest.raises(StoreError) as caught:
+    with away(server), pytest.raises(StoreError) as caught:
         label(first, "m0", 2)
     words = str(caught.value)
     assert "is away" in words and words.endswith("nothing was stored, try again when it is back")
