@@ -24,8 +24,8 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.models.minilm_judge import MiniLMJudge
-from cems_workbench.pipeline.chunks import texts_for_reranker
 from cems_workbench.pipeline.replay import replay
+from cems_workbench.pipeline.scoring import texts_given
 from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.tuning.holdout import gain
@@ -88,8 +88,7 @@ def pace(one: EvidenceSet, timed: int, config: PipelineConfig) -> float:
     for query in one.queries[:timed]:
         evidence = one.evidences[query.qid]
         rows = [row for row in replay(evidence, config).stage(RERANK).rows if row.outcome == "scored"]
-        contents = [evidence.memories[row.memory_id].content for row in rows]
-        texts = [text for content in contents for text in texts_for_reranker(content, query.query, config)]
+        texts = [text for row in rows for text in texts_given(row.memory_id, evidence, config)]
         began = time.perf_counter()
         scorer.score(query.query, texts)
         seconds, pairs = seconds + time.perf_counter() - began, pairs + len(texts)

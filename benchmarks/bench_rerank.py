@@ -4,7 +4,9 @@
 
 The candidates are the first 40 of reciprocal rank fusion (k = 60) of the vector and the lexical list, 100 deep, weights 1. A
 question's relevant memories are those its evidence names; one whose evidence is not among the 40 counts as a miss for all.
-Combinations are sums of z-scores over the 40 (hybrid's is of its fused score). SciFact is judged by nDCG@10 of its test claims.
+Combinations are sums of z-scores over the 40 (hybrid's is of its fused score). "With questions" reads a turn that follows a question in
+its session with that question, too, and takes the better score, as `rerank.question_before` does. SciFact is judged by nDCG@10 of its
+test claims.
 The cross-encoder is the one of the settings, else the packaged one; the first line says which ran.
 """
 
@@ -23,6 +25,8 @@ import numpy as np
 
 from benchmarks.bench_presets import hit_at, line, ndcg_at
 from cems_workbench.config import preset
+from cems_workbench.models.protocol import PairScorer
+from cems_workbench.pipeline.chunks import with_question
 from cems_workbench.pipeline.rerankers import ScorerRequest, scorer
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query
@@ -64,12 +68,30 @@ def measure(
             started = time.perf_counter()
             parts[name] = raw_scores(model, pool.query.query, pool.texts)
             rankings.seconds[name] = rankings.seconds.get(name, 0.0) + time.perf_counter() - started
+        asked = with_questions(cross, pool, parts["cross-encoder"], rankings)
         both = z(parts["late interaction"]) + z(parts["cross-encoder"])
         for name, scores in {
-            **parts, "late interaction + cross-encoder": both, "hybrid + both": both + z(pool.fused),
+            **parts, ASKED: asked, f"hybrid + {ASKED}": z(pool.fused) + z(asked),
+            "late interaction + cross-encoder": both, "hybrid + both": both + z(pool.fused),
             "hybrid + cross-encoder": z(pool.fused) + z(parts["cross-encoder"]),
         }.items():  # fmt: skip
             rankings.add(name, scores, pool)
+
+
+ASKED = "cross-encoder with questions"
+
+
+def with_questions(cross: PairScorer, pool: Candidates, alone: np.ndarray, rankings: Rankings) -> np.ndarray:
+    """The better of the score alone and that with the question that a candidate follows; the second reading is timed by itself."""
+    places = [i for i, question in enumerate(pool.questions) if question]
+    started = time.perf_counter()
+    texts = [with_question(pool.questions[i], pool.texts[i]) for i in places]
+    best = alone.copy()
+    if places:
+        best[places] = np.maximum(alone[places], raw_scores(cross, pool.query.query, texts))
+    took = time.perf_counter() - started
+    rankings.seconds[ASKED] = rankings.seconds.get(ASKED, 0.0) + took
+    return best
 
 
 def table(rankings: Rankings) -> None:
@@ -78,7 +100,8 @@ def table(rankings: Rankings) -> None:
     print(line(("---", *["---:"] * 5)))
     for name, rows in rankings.rows.items():
         means = [f"{value:.3f}" for value in np.mean(rows, axis=0)]
-        took = f"{rankings.seconds[name] / len(rows) * 1e3:.0f}" if name in rankings.seconds else "–"
+        seconds = rankings.seconds.get(name, 0.0) + (rankings.seconds["cross-encoder"] if name == ASKED else 0.0)
+        took = f"{seconds / len(rows) * 1e3:.0f}" if seconds else "–"
         print(line((name, *means, str(len(rows)), took)), flush=True)
 
 

@@ -52,6 +52,7 @@ def telling_words(evidence: Evidence) -> set[str]:
             texts += list(value) if isinstance(value, tuple) else [value or ""]
     for models in (evidence.model_scores, evidence.judge_scores):
         texts += [score.chunk or "" for rows in models.values() for score in rows.values()]
+    texts += evidence.questions.values()
     return {word.lower() for text in texts for word in re.findall(r"[^\W_]+", text) if len(word) >= 4}
 
 

@@ -16,6 +16,7 @@ from cems_workbench import formats
 from cems_workbench.config import preset, with_values
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline import replay
+from cems_workbench.pipeline.chunks import question_at_end
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import FUSION
@@ -35,13 +36,17 @@ HYBRID = {
 
 @dataclass(frozen=True)
 class Candidates:
-    """A query, the ids, texts and fused scores of its candidates, best first, and the relevant ids with their grades."""
+    """A query, the ids, texts and fused scores of its candidates, best first, and the relevant ids with their grades.
+
+    `questions` are those that the candidates follow in their sessions, empty where none does.
+    """
 
     query: Query
     ids: tuple[str, ...]
     texts: tuple[str, ...]
     fused: np.ndarray
     relevant: dict[str, int]
+    questions: tuple[str, ...]
 
 
 def candidates(
@@ -54,7 +59,9 @@ def candidates(
         rows = replay(evidence, config).stage(FUSION).kept[:DEPTH]
         ids = tuple(row.memory_id for row in rows)
         texts = tuple(evidence.memories[memory_id].content for memory_id in ids)
-        yield Candidates(query, ids, texts, np.array([row.score for row in rows]), relevant[query.qid])
+        before = resources.store.memories.before(evidence.memories[memory_id] for memory_id in ids)
+        asked = tuple(question_at_end(before.get(memory_id, "")) for memory_id in ids)
+        yield Candidates(query, ids, texts, np.array([row.score for row in rows]), relevant[query.qid], asked)
 
 
 def open_data_set(path: Path, folder: Path) -> tuple[Resources, list[Query], dict[str, dict[str, int]]]:

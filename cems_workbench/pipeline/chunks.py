@@ -6,6 +6,9 @@ sentence, a chunk closes once it is longer than `size` characters and is cut the
 `size` around its matches. `head` is the beginning. `passages` gives the whole text where it fits, else several runs of whole
 sentences, each of which is read; the best of their scores is the memory's.
 
+"Yes, last summer!" answers nothing by itself: with `question_before` a memory that follows a question in its session is also read with
+that question in front of it (`question_at_end` of the memory before it).
+
 Source: CEMS plan, `select_best_chunk`; docs/specification.md, "rerank".
 """
 
@@ -32,12 +35,40 @@ def best_chunk(content: str, query: str, size: int, selection: str, language: st
     return content[:size]
 
 
-def texts_for_reranker(content: str, searched: str, config: PipelineConfig, language: str = ENGLISH) -> tuple[str, ...]:
-    """The parts of `content` that this config's reranker reads, one unless it reads `passages`; `searched` is the query as searched."""
+def texts_for_reranker(
+    content: str, searched: str, config: PipelineConfig, language: str = ENGLISH, question: str = ""
+) -> tuple[str, ...]:
+    """The parts of `content` that this config's reranker reads; `searched` is the query as searched.
+
+    It is one, unless the config reads `passages`, or has the first of them read with the `question` that was asked before, too.
+    """
     rerank, query = config.rerank, config.rerank.query or searched
     if rerank.chunk_selection == "passages":
-        return passages(content, query, rerank.chunk_chars, language)[: rerank.passages]
-    return (best_chunk(content, query, rerank.chunk_chars, rerank.chunk_selection, language),)
+        texts = passages(content, query, rerank.chunk_chars, language)[: rerank.passages]
+    else:
+        texts = (best_chunk(content, query, rerank.chunk_chars, rerank.chunk_selection, language),)
+    return (*texts, with_question(question, texts[0])) if question and rerank.question_before else texts
+
+
+QUESTION_MARKS = "?？؟"
+QUESTION_NEAR = 60
+"""A text ends with a question whose mark is among so many characters at its end: what follows may be a remark, or a caption."""
+QUESTION_CHARS = 300
+"""Characters of a text that are taken for its question: sentences at its end."""
+
+
+def question_at_end(text: str) -> str:
+    """The sentences at the end of a text that ends with a question; empty where it does not."""
+    last = max(text.rfind(mark) for mark in QUESTION_MARKS)
+    if last < 0 or len(text) - last > QUESTION_NEAR:
+        return ""
+    most = max(0, len(text) - QUESTION_CHARS)
+    return text[next((start for start, _ in _sentences(text) if most <= start <= last), most) :].strip()
+
+
+def with_question(question: str, text: str) -> str:
+    """A text as it is read with the question before it."""
+    return f"{question}\n{text}"
 
 
 def text_for_judge(memory: str, chunk: str, searched: str, config: PipelineConfig, language: str = ENGLISH) -> str:

@@ -20,6 +20,8 @@ FORMAT = "cems-workbench-evidence/1"
 VariantKind = Literal["original", "expansion", "decomposed", "hyde"]
 LANGUAGE = "language"
 """The note of the store's language."""
+QUESTIONS = "questions"
+"""The note of the questions that candidates follow in their sessions."""
 VARIANT_KINDS: tuple[VariantKind, ...] = ("original", "expansion", "decomposed", "hyde")
 
 
@@ -99,6 +101,12 @@ class Evidence:
     def language(self) -> str:
         """The language of the store's lexical search; evidence says it where it is not English."""
         return str(self.notes.get(LANGUAGE, ENGLISH))
+
+    @property
+    def questions(self) -> Mapping[str, str]:
+        """By id of a candidate the question that it follows in its session; empty where `rerank.question_before` did not ask for it."""
+        found = self.notes.get(QUESTIONS, {})
+        return found if isinstance(found, Mapping) else {}
 
     @property
     def candidate_ids(self) -> list[str]:

@@ -40,9 +40,9 @@ class ParameterNeed:
         return plain_fields(self, field_names(ParameterNeed))
 
 
-BEFORE: Mapping[str, Any] = {"lists.origin": "store", "rerank.reads": "chunk"}
-"""What was done when there was no parameter for it: the lists were the store's own, and of a memory with chunks the reranker read the one
-that was found. To a memory without chunks `rerank.reads` makes no difference."""
+BEFORE: Mapping[str, Any] = {"lists.origin": "store", "rerank.reads": "chunk", "rerank.question_before": False}
+"""What was done when there was no parameter for it: the lists were the store's own, of a memory with chunks the reranker read the one
+that was found, and no memory with the question before it. To a memory without chunks `rerank.reads` makes no difference."""
 
 SCORED_WITH = "scored_with"
 """The note of evidence with the parameters of `rerank` that scores were made with after gathering, by the key of `model_scores` they stand

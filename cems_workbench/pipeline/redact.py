@@ -32,7 +32,7 @@ import numpy as np
 
 from cems_workbench.config.sections.understanding import Detectors
 from cems_workbench.pipeline.answered import without_source
-from cems_workbench.pipeline.evidence import Evidence, ModelScore, RankedList
+from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore, RankedList
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect
 from cems_workbench.pipeline.table import Floats
@@ -266,6 +266,9 @@ class _Redaction:
                 path: value for path, value in kept["gathered"].items() if path not in LEFT_OUT_PARAMETERS
             }
         kept |= {name: self.note(name, source[name]) for name in ("query", "expansion") if name in source}
+        if self.source.questions:
+            questions = self.source.questions.items()
+            kept[QUESTIONS] = {self.ids[key]: self.words.text(text) for key, text in questions if key in self.ids}
         if "engine" in source:
             kept["engine"] = without_source(source["engine"])
         if "warnings" in source:
@@ -352,6 +355,7 @@ def _texts(evidence: Evidence) -> Iterator[str]:
     yield from (relation.kind for relation in evidence.relations)
     for models in (evidence.model_scores, evidence.judge_scores):
         yield from (score.chunk or "" for rows in models.values() for score in rows.values())
+    yield from evidence.questions.values()
     yield from _strings([evidence.notes.get("query"), evidence.notes.get("expansion")])
 
 

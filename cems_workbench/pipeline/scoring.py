@@ -23,8 +23,8 @@ from cems_workbench.models.late_interaction import LateInteraction
 from cems_workbench.models.minilm_judge import MiniLMJudge
 from cems_workbench.models.protocol import PairScore, PairScorer
 from cems_workbench.models.resolve import locate
-from cems_workbench.pipeline.chunks import text_for_judge, texts_for_reranker
-from cems_workbench.pipeline.evidence import Evidence, ModelScore
+from cems_workbench.pipeline.chunks import question_at_end, text_for_judge, texts_for_reranker
+from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore
 from cems_workbench.pipeline.replay import replay
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
@@ -56,8 +56,9 @@ def score_missing(
     if not missing:
         return evidence
     query = config.rerank.query or evidence.searched
+    evidence = with_questions(evidence, config, resources)
     given = given_chunks(evidence, config)
-    texts = {key: _given_to_reranker(key, evidence, given, config) for key in missing}
+    texts = {key: texts_given(key, evidence, config, given) for key in missing}
     warnings: list[str] = []
     label: str = config.rerank.backend
 
@@ -89,12 +90,23 @@ def score_missing(
     return replace(evidence, model_scores=merged, notes=notes)
 
 
-def _given_to_reranker(
-    memory_id: str, evidence: Evidence, given: Mapping[str, Chunk], config: PipelineConfig
+def texts_given(
+    memory_id: str, evidence: Evidence, config: PipelineConfig, given: Mapping[str, Chunk] | None = None
 ) -> tuple[str, ...]:
-    """What this config's reranker reads of a memory; `given` is of `given_chunks`."""
+    """What this config's reranker reads of a candidate; `given` is of `given_chunks`, where whoever asks for several has it."""
+    given = given_chunks(evidence, config) if given is None else given
     content = given[memory_id].text if memory_id in given else evidence.memories[memory_id].content
-    return texts_for_reranker(content, evidence.searched, config, evidence.language)
+    question = evidence.questions.get(memory_id, "")
+    return texts_for_reranker(content, evidence.searched, config, evidence.language, question)
+
+
+def with_questions(evidence: Evidence, config: PipelineConfig, resources: Resources) -> Evidence:
+    """The evidence with the questions that its candidates follow, where this config's reranker reads them; looked up once."""
+    if not config.rerank.question_before or QUESTIONS in evidence.notes:
+        return evidence
+    before = resources.store.memories.before(evidence.memories.values())
+    questions = {key: question for key, text in before.items() if (question := question_at_end(text))}
+    return replace(evidence, notes={**evidence.notes, QUESTIONS: questions})
 
 
 def _best(scores: Sequence[ModelScore]) -> ModelScore:
@@ -255,7 +267,7 @@ def judge_texts(trace: Trace) -> dict[str, str]:
         chunk = given[memory_id].text if memory_id in given else memory
         texts[memory_id] = text_for_judge(memory, chunk, evidence.searched, config, evidence.language)
         best = reranked[memory_id].chunk if memory_id in reranked else None
-        read = texts_for_reranker(chunk, evidence.searched, config, evidence.language)
+        read = texts_given(memory_id, evidence, config, given)
         if config.judge.max_chars is None and best in read:
             texts[memory_id] = best
     return texts

@@ -111,6 +111,14 @@ class Memories:
         with self._database.reading() as cursor:
             return read(cursor, None if ids is None else list(ids))
 
+    def before(self, memories: Iterable[Memory]) -> dict[str, str]:
+        """By id the text of the live memory that comes before each of these in its session, by time; absent where none or several do."""
+        placed = [memory for memory in memories if memory.session is not None and memory.created_at is not None]
+        if not placed:
+            return {}
+        with self._database.reading() as cursor:
+            return before(cursor, placed)
+
     def known(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that are live memories."""
         return live(self._database, list(ids))
@@ -365,6 +373,33 @@ def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) ->
     wanted = list(dict.fromkeys(ids))
     by_id = {row[0]: record(row) for row in _rows(cursor, columns, wanted)}
     return {name: by_id[name] for name in wanted if name in by_id}
+
+
+def before(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory]) -> dict[str, str]:
+    """As `Memories.before`."""
+    import pyarrow as pa
+
+    wanted = pa.table(
+        {
+            "id": [memory.id for memory in memories],
+            "project": [memory.project or "" for memory in memories],
+            "session": [memory.session for memory in memories],
+            "created_at": [to_naive(memory.created_at) for memory in memories],
+        }
+    )
+    with staged(cursor, "placed_memories", wanted):
+        # Row numbers first, as in `read`: the texts of whole sessions are not read.
+        places = cursor.execute(
+            "SELECT w.id, p.place FROM placed_memories AS w ASOF JOIN ("
+            "  SELECT coalesce(project, '') AS project, session, created_at, min(rowid) AS place, count(*) AS together FROM memories"
+            "  WHERE deleted_at IS NULL AND session IN (SELECT session FROM placed_memories) AND created_at IS NOT NULL GROUP BY ALL"
+            ") AS p ON w.project = p.project AND w.session = p.session AND w.created_at > p.created_at WHERE p.together = 1"
+        ).fetchall()
+    numbers = sorted({place for _, place in places})
+    texts = dict(
+        cursor.execute("SELECT rowid, content FROM memories WHERE rowid IN (SELECT unnest(?))", [numbers]).fetchall()
+    )
+    return {memory_id: texts[place] for memory_id, place in places}
 
 
 def find(cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, offset: int) -> Page:

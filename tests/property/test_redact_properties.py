@@ -12,8 +12,11 @@ from strategies import configs, evidences
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, bundle_from, evidence_from
+from cems_workbench.pipeline.chunks import with_question
+from cems_workbench.pipeline.evidence import QUESTIONS, ModelScore
 from cems_workbench.pipeline.redact import Pseudonyms, redacted
 from cems_workbench.pipeline.stages.query import SIGNALS
+from cems_workbench.records import Memory
 from tests.redaction import assert_same_numbers, telling_words, words_left
 
 SIGNAL_WORDS = [signal for signals in SIGNALS.values() for signal in signals]
@@ -30,6 +33,19 @@ def test_every_number_of_the_trace_stays(evidence: Evidence, config: PipelineCon
     after = redacted(evidence, b"key")
     assert_same_numbers(evidence, after, config)
     assert_same_numbers(evidence, evidence_from(json.loads(json.dumps(bundle_from(after)))), config)
+
+
+@given(TEXTS, TEXTS)
+def test_a_text_read_with_its_question_stays_both(question: str, text: str) -> None:
+    scores = {"model": {"m": ModelScore(1.0, with_question(question, text))}}
+    evidence = Evidence(
+        "x", {"m": Memory("m", text)}, model_scores=scores, notes={QUESTIONS: {"m": question, "gone": "telling"}}
+    )
+    after = redacted(evidence, b"key")
+    (memory_id,) = after.memories
+    read = after.model_scores["model"][memory_id].chunk
+    assert read == with_question(after.questions[memory_id], after.memories[memory_id].content)
+    assert list(after.questions) == [memory_id]
 
 
 @given(evidences(), QUERIES)

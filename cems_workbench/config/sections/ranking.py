@@ -295,6 +295,13 @@ class RerankConfig(Section):
         step=1,
         soft=(1, 10),
     )
+    question_before: bool = param(
+        False,
+        "With its question",
+        "A memory that comes after a question in its session (the one before it ends with one) is also read with that question in front of it; "
+        "the better of both scores counts.",
+        kind="gather",
+    )
     raw_scale: Literal["divide_by_10", "sigmoid", "minmax", "identity"] = param(
         "divide_by_10", "Raw → unit", "How the model's score becomes 0–1; a logit needs sigmoid."
     )

@@ -27,11 +27,11 @@ PRESETS = Path(__file__).resolve().parents[3] / "cems_workbench" / "config" / "p
 GATHER = re.compile(
     r"query\.|expansion\.|lists\.pool\.|lists\.relations\.(mode|seeds|per_seed)$|lists\.\w+\.prefetch$|lists\.coarse_multiplier$|lists\.origin$|"
     r"lists\.lexical\.skip_if_conversational$|"
-    r"rerank\.(backend|model|instruction|query|reads|chunk_\w+|passages|oversample_factor|max_concurrent|timeout_s)$|judge\.(backend|model|max_chars)$"
+    r"rerank\.(backend|model|instruction|query|reads|chunk_\w+|passages|question_before|oversample_factor|max_concurrent|timeout_s)$|judge\.(backend|model|max_chars)$"
 )
 SINCE = {
     "query.detectors.words": "guide", "lists.origin": "store", "rerank.reads": "memory",
-    "lists.vector.normalization": "none", "rerank.passages": 3, "rerank.score_span": 1.0,
+    "lists.vector.normalization": "none", "rerank.passages": 3, "rerank.score_span": 1.0, "rerank.question_before": False,
     "lists.hybrid.enabled": False, "lists.hybrid.depth": 150, "lists.hybrid.weight": 1.0, "lists.hybrid.ties": "ordinal",
     "lists.hybrid.vector_weight": 0.4, "lists.hybrid.k": 60, "lists.hybrid.inner_factor": 4.0, "lists.hybrid.pool_factor": 2.0,
     "lists.hybrid.index_rows": None, "lists.hybrid.aggregation_factor": 1.0,

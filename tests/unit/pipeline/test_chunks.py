@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.pipeline.chunks import best_chunk, passages, seed_overlap, term_overlap
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.pipeline.chunks import (
+    best_chunk,
+    passages,
+    question_at_end,
+    seed_overlap,
+    term_overlap,
+    texts_for_reranker,
+)
 
 
 def oracle(content: str, query: str, size: int) -> str:
@@ -125,3 +133,39 @@ def test_passages_with_most_words_of_the_query_come_first() -> None:
     found = passages(content, "redis cache", 40)
     assert found == ("Redis is the cache. Nobody knows.", "The cache is warmed at night.", "The kitchen closes at two.")
     assert best_chunk(content, "redis cache", 40, "passages") == found[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("I painted it. Do you like it?", "I painted it. Do you like it?"),
+        ("Do you like it? [image: a lake at dawn]", "Do you like it? [image: a lake at dawn]"),
+        ("我画的。你喜欢吗？", "我画的。你喜欢吗？"),
+        ("Why not? " + "Because it rained all day long, and nobody had thought of an umbrella.", ""),
+        ("No question.", ""),
+        ("", ""),
+        ("x" * 200 + ". " + "y" * 150 + ". And you?", "y" * 150 + ". And you?"),
+        ("z" * 400 + "?", "z" * 299 + "?"),
+    ],
+)
+def test_the_question_that_a_text_ends_with(text: str, question: str) -> None:
+    assert question_at_end(text) == question
+
+
+@pytest.mark.parametrize("selection", ["head", "passages"])
+def test_a_text_is_also_read_with_the_question_before_it_where_that_is_asked_for(selection: str) -> None:
+    asked = with_values(
+        PipelineConfig(),
+        {
+            "rerank.chunk_selection": selection,
+            "rerank.chunk_chars": 12,
+            "rerank.passages": 2,
+            "rerank.question_before": True,
+        },
+    )
+    texts = texts_for_reranker("One is here. Two is there. Three.", "two", asked, question="Which?")
+    alone = texts_for_reranker("One is here. Two is there. Three.", "two", asked)
+    assert texts == (*alone, f"Which?\n{alone[0]}")
+    assert texts_for_reranker(
+        "Two.", "two", with_values(asked, {"rerank.question_before": False}), question="Which?"
+    ) == ("Two.",)

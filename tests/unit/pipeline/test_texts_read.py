@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import pytest
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline import replay, scoring
-from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
-from cems_workbench.records import Chunk, Memory
+from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.runs.opening import servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
@@ -54,6 +55,7 @@ def some_evidence(turn: int) -> Evidence:
         variants=(Variant("query"),),
         lists=(RankedList("vector:0", "vector", 0, hits),),
         chunks={key: tuple(Chunk(key, seq, part) for seq, part in enumerate(texts[key])) for key in chunked},
+        notes={QUESTIONS: {key: f"Which {drawn.choice(words)}?" for key in texts if drawn.random() < 0.5}},
     )
 
 
@@ -84,6 +86,7 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
                     "rerank.chunk_selection": drawn.choice(["seed_overlap", "term_overlap", "head", "passages"]),
                     "rerank.passages": drawn.choice([1, 2, None]),
                     "rerank.reads": drawn.choice(["memory", "chunk"]), "rerank.chunk_chars": drawn.choice([60, 300]),
+                    "rerank.question_before": drawn.choice([True, False]),
                     "judge.max_chars": drawn.choice([None, None, 40]), "filter.min_score": None,
                 },
             )  # fmt: skip
@@ -92,12 +95,20 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
             found = scoring.judge_missing(found, config, resources)
             trace = replay(found, config)
             for key, score in found.model_scores[model_key(config.rerank)].items():
-                read = scoring.texts_for_reranker(given_text(found, key, config), found.searched, config)
+                read = scoring.texts_given(key, found, config)
+                asked = config.rerank.question_before and key in found.questions
+                assert read[: len(read) - asked] == scoring.texts_for_reranker(
+                    given_text(found, key, config), found.searched, config
+                )
                 assert score.raw == max(map(len, read)) and set(read) <= set(readers[0].given)
             reranked = {key: score.chunk for key, score in found.model_scores[model_key(config.rerank)].items()}
             judged = {key: score.chunk for key, score in next(iter(found.judge_scores.values())).items()}
             assert set(readers[1].given) == set(judged.values())
-            several = config.rerank.chunk_selection == "passages" and config.rerank.passages != 1
+            several = (
+                config.rerank.question_before
+                or (config.rerank.chunk_selection == "passages"
+                and config.rerank.passages != 1)
+            )
             assert set(readers[0].given) >= set(reranked.values()) and (
                 several or len(readers[0].given) == len(set(reranked.values()))
             )
@@ -111,3 +122,45 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
                 assert list(judge_table(trace, {})["judge read"]) == [judged[row.memory_id] for row in trace.results]
             differ.append(bool(texts))
     assert set(differ) == {True, False}
+
+
+def test_questions_are_looked_up_once_where_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Reader()
+    monkeypatch.setattr(scoring, "score_with", lambda backend, request, use: (reader, None, use(reader)))
+    said = [
+        Memory(f"t{n}", text, session="s", created_at=datetime(2026, 1, 1, 9, 0, n, tzinfo=UTC))
+        for n, text in enumerate(TURNS)
+    ]
+    hits = tuple(Hit(memory.id, 0.9) for memory in said[1:])
+    with Store.open(tmp_path / "store") as store:
+        store.add(ParsedInput("t.jsonl", "t", memories=tuple(said)))
+        resources = Resources(store, None, servers(Settings()))  # type: ignore[arg-type]
+        evidence = Evidence(
+            "where",
+            {memory.id: memory for memory in said[1:]},
+            (Variant("where"),),
+            (RankedList("vector:0", "vector", 0, hits),),
+        )
+        config = with_values(
+            PipelineConfig(),
+            {
+                "rerank.backend": "cross_encoder",
+                "rerank.skip_if_few": False,
+                "filter.min_score": None,
+                "rerank.chunk_selection": "head",
+            },
+        )
+        assert scoring.score_missing(evidence, config, resources).questions == {}
+        assert sorted(reader.given) == sorted(TURNS[1:])
+        asking = with_values(config, {"rerank.question_before": True})
+        scored = scoring.score_missing(evidence, asking, resources)
+        assert scored.questions == {"t1": TURNS[0]}
+        assert scored.model_scores[model_key(asking.rerank)]["t1"].chunk == f"{TURNS[0]}\n{TURNS[1]}"
+        monkeypatch.setattr(store.memories, "before", None)
+        assert (
+            scoring.score_missing(scoring.without_failures(scored, "none"), asking, resources).questions
+            == scored.questions
+        )
+
+
+TURNS = ("Where did you go?", "To the lake.", "Lovely.")

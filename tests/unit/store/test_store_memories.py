@@ -201,3 +201,28 @@ def test_rows_keep_the_order_in_which_they_come(store, rows):
     store.add(rows([Memory(name, f"text {name}") for name in come]))
     with store._database.reading() as cursor:
         assert [name for (name,) in cursor.execute("SELECT id FROM memories ORDER BY rowid").fetchall()] == come
+
+
+def test_what_comes_before_in_a_session(store, rows):
+    def at(name, second, session="s", project="p"):
+        when = None if second is None else datetime(2026, 3, 1, 8, 0, second, tzinfo=UTC)
+        return Memory(name, f"text of {name}", session=session, project=project, created_at=when)
+
+    said = [
+        at("b", 2), at("a", 1), at("c", 4), at("d", 4), at("e", 5), at("f", 6), at("g", 7),
+        at("other project", 1, project=None), at("other session", 1, session="t"), at("no time", None), at("no session", 3, session=None),
+    ]  # fmt: skip
+    store.add(rows(said))
+    before = store.memories.before(said)
+    assert before == {
+        "b": "text of a",
+        "c": "text of b",
+        "d": "text of b",
+        "f": "text of e",
+        "g": "text of f",
+    }  # two come before e
+    store.memories.delete("f")
+    assert store.memories.before([at("g", 7), at("later", 9, project=None)]) == {
+        "g": "text of e", "later": "text of other project",
+    }  # fmt: skip
+    assert store.memories.before([]) == store.memories.before([Memory("alone", "text")]) == {}

@@ -26,6 +26,7 @@ from cems_workbench.characters import in_order
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
+from cems_workbench.pipeline.chunks import with_question
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import given_chunks
@@ -265,6 +266,7 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
     score = context.trace.evidence.model_scores.get(model_key(config), {}).get(memory.id)
     room = embedder_room(context.resources.embedder)
     chunk = None if score is None or config.backend == "none" else score.chunk
+    asked, chunk = ("", None) if chunk is None else _without_question(context, memory.id, chunk)
     place = None if chunk is None else chunk_place(memory.content, chunk)
     edges: list[Edge] = []
     if place is not None:
@@ -282,7 +284,19 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
     if chunk is not None and place is None:
         st.caption("The reranker read this text, which is not in the memory as it is now:")
         st.code(in_order(chunk), language=None, wrap_lines=True)
+    if asked:
+        st.caption(
+            "Its score is that with the question before it in the session, which is better than that of the memory alone:"
+        )
+        st.code(in_order(asked), language=None, wrap_lines=True)
     st.caption(_reading_line(context, memory, score, place))
+
+
+def _without_question(context: InspectContext, memory_id: str, read: str) -> tuple[str, str]:
+    """The question that a text was read with, empty where it was read alone, and the text."""
+    question = context.trace.evidence.questions.get(memory_id, "")
+    before = with_question(question, "")
+    return (question, read.removeprefix(before)) if question and read.startswith(before) else ("", read)
 
 
 def _reader_edges(
@@ -378,7 +392,9 @@ def _reading_line(
     part = "all of it" if length == whole else f"{length:,} of {whole:,} characters"
     given = given_chunks(context.trace.evidence, context.trace.config).get(memory.id)
     part += f", from the {chunk_words(context.trace.evidence, memory.id, given.seq)}" if given is not None else ""
-    passages = int((score.detail or {}).get("passages", 1))
+    asked = config.question_before and memory.id in context.trace.evidence.questions
+    cut += " It read that with the question before it, too; the better score counts." if asked else ""
+    passages = int((score.detail or {}).get("passages", 1)) - asked
     if passages > 1:
         return f"The reranker read {passages} passages of at most {config.chunk_chars:,} characters; the best of them is {part}.{cut}"
     return (
