@@ -50,7 +50,8 @@ def texts_for_reranker(
     return (*texts, with_question(question, texts[0])) if question and rerank.question_before else texts
 
 
-QUESTION_MARKS = "?？؟"
+_ASKS = re.compile(r"[?？؟](?![\w=&/])|？")
+"""A question mark; that of an address, as in "GET /orders?id=7", is none."""
 QUESTION_NEAR = 60
 """A text ends with a question whose mark is among so many characters at its end: what follows may be a remark, or a caption."""
 QUESTION_CHARS = 300
@@ -59,11 +60,11 @@ QUESTION_CHARS = 300
 
 def question_at_end(text: str) -> str:
     """The sentences at the end of a text that ends with a question; empty where it does not."""
-    last = max(text.rfind(mark) for mark in QUESTION_MARKS)
-    if last < 0 or len(text) - last > QUESTION_NEAR:
+    asks = [found.start() for found in _ASKS.finditer(text, max(0, len(text) - QUESTION_NEAR))]
+    if not asks:
         return ""
     most = max(0, len(text) - QUESTION_CHARS)
-    return text[next((start for start, _ in _sentences(text) if most <= start <= last), most) :].strip()
+    return text[next((start for start, _ in _sentences(text) if most <= start <= asks[-1]), most) :].strip()
 
 
 def with_question(question: str, text: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,26 @@ def test_the_part_that_the_reranker_read_stands_between_its_edges(open_page: Ope
     assert html(page, "wb-heat-text")  # the score has its tokens, nothing was asked for
 
 
+def test_a_memory_whose_score_is_that_with_its_question_shows_both(open_page: OpenPage, tmp_path: Path) -> None:
+    question, answer = "Where did you spend the summer holidays?", "By the lake, as ever."
+    said = [
+        Memory(f"t{n}", text, session="s", created_at=datetime(2026, 1, 1, 9, n, tzinfo=UTC))
+        for n, text in enumerate((question, answer))
+    ]
+    changes = {"rerank.question_before": True, "filter.min_score": None, "rerank.score_span": 1.0}
+    page = search(configured(open_page(stored(tmp_path, said)), changes, "workbench"), "summer holidays")
+    scored = evidence_of(page).model_scores["workbench/minilm-judge"]
+    assert scored["t1"].chunk == f"{question}\n{answer}"  # alone it says nothing of holidays
+    page = tool(follow(page, "t1"), "Text evidence")
+    assert "Its score is that with the question before it" in captions(page)
+    assert "read all of it" in captions(page) and "with the question before it, too" in captions(page)
+    assert question in [block.value for block in page.code]
+    assert (
+        answer.split()
+        == re.sub(r"<[^>]+>|[▸◂]|reranker", "", html(page, 'class="wb-whole"')).split()[-len(answer.split()) :]
+    )
+
+
 def test_each_variant_has_words_of_its_own(open_page: OpenPage) -> None:
     page = configured(open_page(), {**PLAIN, "expansion.backend": "manual"})
     page = search(page, DEPLOY)
@@ -120,16 +141,16 @@ def test_memories_with_markup_are_shown_and_never_rendered(open_page: OpenPage) 
 
 
 def test_no_candidate_at_all_is_said(open_page: OpenPage, tmp_path: Path) -> None:
-    page = open_page(stored(tmp_path, {"one": "the only memory is personal"}))
+    page = open_page(stored(tmp_path, [Memory("one", "the only memory is personal")]))
     page = tool(search(configured(page, {"query.scope": "shared"}), "only memory"), "Text evidence")
     assert not evidence_of(page).memories
     assert any("no candidates" in info.value for info in page.info)
 
 
-def stored(folder: Path, texts: Mapping[str, str]) -> Path:
+def stored(folder: Path, memories: Sequence[Memory]) -> Path:
     """A closed store of these memories, indexed."""
     opened = open_resources(Settings(store=folder / "small"))
-    opened.store.add(ParsedInput("test", "test", tuple(Memory(key, text) for key, text in texts.items())))
+    opened.store.add(ParsedInput("test", "test", tuple(memories)))
     opened.refresh()
     opened.close()
     return folder / "small"

@@ -143,6 +143,7 @@ def test_passages_with_most_words_of_the_query_come_first() -> None:
         ("我画的。你喜欢吗？", "我画的。你喜欢吗？"),
         ("Why not? " + "Because it rained all day long, and nobody had thought of an umbrella.", ""),
         ("No question.", ""),
+        ("Fetch it with GET /captures?key=7 and compare.", ""),
         ("", ""),
         ("x" * 200 + ". " + "y" * 150 + ". And you?", "y" * 150 + ". And you?"),
         ("z" * 400 + "?", "z" * 299 + "?"),
