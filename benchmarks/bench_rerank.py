@@ -6,7 +6,8 @@ The candidates are the first 40 of reciprocal rank fusion (k = 60) of the vector
 question's relevant memories are those its evidence names; one whose evidence is not among the 40 counts as a miss for all.
 Combinations are sums of z-scores over the 40 (hybrid's is of its fused score). "With questions" reads a turn that follows a question in
 its session with that question, too, and takes the better score, as `rerank.question_before` does. SciFact is judged by nDCG@10 of its
-test claims.
+test claims. The last row is what the preset `workbench` answers by itself, from its own candidates.
+
 The cross-encoder is the one of the settings, else the packaged one; the first line says which ran.
 """
 
@@ -18,17 +19,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.bench_presets import hit_at, line, ndcg_at
-from cems_workbench.config import preset
+from cems_workbench.config import preset, with_values
 from cems_workbench.models.protocol import PairScorer
+from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.chunks import with_question
+from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.rerankers import ScorerRequest, scorer
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.trace import Result
 from cems_workbench.records import Query
 from training.candidates import DEPTH, Candidates, candidates, open_data_set, raw_scores
 
@@ -76,6 +80,14 @@ def measure(
             "hybrid + cross-encoder": z(pool.fused) + z(parts["cross-encoder"]),
         }.items():  # fmt: skip
             rankings.add(name, scores, pool)
+        answered = [row.memory_id for row in search(pool.query, resources)]
+        rankings.add("preset workbench", -np.arange(len(answered), dtype=float), replace(pool, ids=tuple(answered)))
+
+
+def search(query: Query, resources: Resources) -> Sequence[Result]:
+    """What the preset answers."""
+    config = with_values(preset("workbench").config, {"judge.backend": "none"})
+    return replay(gather(Request(query.query, query.project, query.as_of), config, resources), config).results
 
 
 ASKED = "cross-encoder with questions"
