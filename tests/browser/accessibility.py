@@ -11,6 +11,7 @@ from playwright.sync_api import Page
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 """The rules of WCAG 2.2 on level AA, and what axe recommends beside them."""
 STREAMLITS = (
+    ("target-size", 'aria-label="Clear value"'),
     ("presentation-role-conflict", "stFileUploaderDropzone"),
     ("empty-table-header", 'role="columnheader"'),
 )

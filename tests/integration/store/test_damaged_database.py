@@ -17,11 +17,11 @@ from tests.small_store import parsed
 
 @pytest.fixture(scope="module")
 def several_blocks(tmp_path_factory):
-    """A closed store of 3,000 memories whose texts take several blocks, a query and a judgment."""
+    """a closed store of 2,500 memories whose texts take several blocks, a query and a judgment."""
     drawn, path = random.Random(19), tmp_path_factory.mktemp("filled") / "store"
-    memories = [Memory(f"m{i:04}", f"text{i:04} {drawn.randbytes(1500).hex()}") for i in range(3000)]
+    memories = [Memory(f"m{i:04}", f"text{i:04} {drawn.randbytes(500).hex()}") for i in range(2500)]
     with Store.open(path) as store:
-        store.add(parsed(memories, queries=[Query("q1", "a query")], judgments=[Judgment("q1", "m2999", 3, "test")]))
+        store.add(parsed(memories, queries=[Query("q1", "a query")], judgments=[Judgment("q1", "m2499", 3, "test")]))
     return path
 
 
@@ -59,10 +59,10 @@ def test_a_damaged_block_is_one_line_and_costs_only_its_own_rows_in_a_rescue(fil
     assert "\n" not in str(error.value)
     found = {one.table: one for one in rescue(filled, tmp_path / "new")}
     lost = found["memories"].lost
-    assert 0 < lost < 3000 and found["memories"].read + lost == 3000
+    assert 0 < lost < 2500 and found["memories"].read + lost == 2500
     assert (found["judgments"].read, found["judgments"].lost) == (1, 0)
     with Store.open(tmp_path / "new", create=False) as store:
-        assert store.memories.count() == 3000 - lost and "m2999" in store.memories.read()
+        assert store.memories.count() == 2500 - lost and "m2499" in store.memories.read()
         assert store.judgments.read()[0].grade == 3
 
 

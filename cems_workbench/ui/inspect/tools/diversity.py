@@ -100,6 +100,10 @@ def means_html(similar: Pairwise) -> Markup:
     return render("inspect/diversity/means.html", means=shown)
 
 
+MOST_TINT = 53
+"""Percent of the colour behind a number at a cosine of 1: with more, the number is below a contrast of 4.5 in the dark scheme."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """How alike two results are, as it is drawn; `tint` in percent, None where one has no embedding."""
@@ -139,7 +143,7 @@ def _cell(similar: Pairwise, i: int, j: int, limit: float | None) -> Cell | None
     if isnan(value):
         return Cell(f"{title}: one has no embedding", "–", None, False)
     number = f"{value:.2f}".replace("0.", ".", 1)
-    tint = f"{65 * max(0.0, min(value, 1.0)):.0f}"
+    tint = f"{MOST_TINT * max(0.0, min(value, 1.0)):.0f}"
     return Cell(f"{title}: {value:.4f}", number, tint, above and limit is not None and value >= limit)
 
 
