@@ -10,10 +10,13 @@ import time
 import urllib.request
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.conftest import ROOT
 from tests.processes import free_port
@@ -21,6 +24,8 @@ from tests.processes import free_port
 pytestmark = [pytest.mark.models]
 LEFT_OUT = ("torch", "sentence_transformers", "psycopg", "qdrant_client", "distributed")
 """What only the extras bring."""
+OWN = (".dist-info", ".libs")
+"""Folders of one distribution alone, as packages are."""
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +49,51 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path) -> Path:
-    """The command of an installation of it, in an empty environment with what it asks for."""
+    """The command of an installation of it, in an environment of just what it asks for: nothing else can be imported there."""
     place = wheel.parent / "venv"
-    venv.create(place, with_pip=True)
-    subprocess.run([ROOT / ".ci" / "install", place / "bin" / "python", wheel], check=True, capture_output=True)
+    venv.create(place)
+    site = next(place.glob("lib/python*/site-packages"))
+    (needs,) = metadata.distributions(path=[str(wheel)])
+    for one in asked_for([Requirement(line) for line in needs.requires or ()]):
+        link(one, site)
+    pip = [sys.executable, "-m", "pip", "--python", place / "bin" / "python", "--disable-pip-version-check"]
+    told = ["install", "-q", "--no-index", "--no-deps", "--no-compile", wheel]
+    subprocess.run([*pip, *told], check=True, capture_output=True)
     return place / "bin" / "cems-workbench"
+
+
+def asked_for(requirements: Sequence[Requirement]) -> list[metadata.Distribution]:
+    """What is installed here of these requirements and of what they require in turn, each in a version that is allowed."""
+    found: dict[str, metadata.Distribution] = {}
+    left = [(one, "") for one in requirements]
+    seen: set[tuple[str, str]] = set()
+    while left:
+        asked, extra = left.pop()
+        if asked.marker is not None and not asked.marker.evaluate({"extra": extra}):
+            continue
+        name = canonicalize_name(asked.name)
+        one = found.setdefault(name, metadata.distribution(asked.name))
+        assert asked.specifier.contains(one.version, prereleases=True), f"{asked}: {one.version} is installed"
+        for extra in {"", *asked.extras} - {extra for known, extra in seen if known == name}:
+            seen.add((name, extra))
+            left += [(Requirement(line), extra) for line in one.requires or ()]
+    return list(found.values())
+
+
+def link(distribution: metadata.Distribution, site: Path) -> None:
+    """Link what a distribution installed into another environment; a folder that several share is made there."""
+    for file in distribution.files or ():
+        if file.parts[0] == "..":
+            continue
+        for depth in range(1, len(file.parts) + 1):
+            name = Path(*file.parts[:depth])
+            source, target = Path(str(distribution.locate_file(name))), site / name
+            if target.is_symlink():
+                break
+            if source.is_file() or source.suffix in OWN or (source / "__init__.py").exists():
+                target.symlink_to(source)
+                break
+            target.mkdir(exist_ok=True)
 
 
 @pytest.fixture
