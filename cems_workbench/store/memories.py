@@ -112,7 +112,8 @@ class Memories:
             return read(cursor, None if ids is None else list(ids))
 
     def before(self, memories: Iterable[Memory]) -> dict[str, str]:
-        """By id the text of the live memory that comes before each of these in its session, by time; absent where none or several do."""
+        """By id the text of the live memory that comes before each of these in its session, by time; absent where none does, where several
+        do, and where that one is of another scope."""
         placed = [memory for memory in memories if memory.session is not None and memory.created_at is not None]
         if not placed:
             return {}
@@ -385,15 +386,18 @@ def before(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory]) -> dic
             "project": [memory.project or "" for memory in memories],
             "session": [memory.session for memory in memories],
             "created_at": [to_naive(memory.created_at) for memory in memories],
+            "scope": [memory.scope for memory in memories],
         }
     )
     with staged(cursor, "placed_memories", wanted):
         # Row numbers first, as in `read`: the texts of whole sessions are not read.
         places = cursor.execute(
             "SELECT w.id, p.place FROM placed_memories AS w ASOF JOIN ("
-            "  SELECT coalesce(project, '') AS project, session, created_at, min(rowid) AS place, count(*) AS together FROM memories"
-            "  WHERE deleted_at IS NULL AND session IN (SELECT session FROM placed_memories) AND created_at IS NOT NULL GROUP BY ALL"
-            ") AS p ON w.project = p.project AND w.session = p.session AND w.created_at > p.created_at WHERE p.together = 1"
+            "  SELECT coalesce(project, '') AS project, session, created_at, min(rowid) AS place, count(*) AS together, min(scope) AS scope"
+            "  FROM memories WHERE deleted_at IS NULL AND session IN (SELECT session FROM placed_memories) AND created_at IS NOT NULL"
+            "  GROUP BY ALL"
+            ") AS p ON w.project = p.project AND w.session = p.session AND w.created_at > p.created_at"
+            " WHERE p.together = 1 AND p.scope = w.scope"  # who may see the one need not be allowed the other
         ).fetchall()
     numbers = sorted({place for _, place in places})
     texts = dict(

@@ -204,9 +204,9 @@ def test_rows_keep_the_order_in_which_they_come(store, rows):
 
 
 def test_what_comes_before_in_a_session(store, rows):
-    def at(name, second, session="s", project="p"):
+    def at(name, second, session="s", project="p", scope="personal"):
         when = None if second is None else datetime(2026, 3, 1, 8, 0, second, tzinfo=UTC)
-        return Memory(name, f"text of {name}", session=session, project=project, created_at=when)
+        return Memory(name, f"text of {name}", session=session, project=project, created_at=when, scope=scope)
 
     said = [
         at("b", 2), at("a", 1), at("c", 4), at("d", 4), at("e", 5), at("f", 6), at("g", 7),
@@ -225,4 +225,5 @@ def test_what_comes_before_in_a_session(store, rows):
     assert store.memories.before([at("g", 7), at("later", 9, project=None)]) == {
         "g": "text of e", "later": "text of other project",
     }  # fmt: skip
+    assert store.memories.before([at("g", 7, scope="shared")]) == {}
     assert store.memories.before([]) == store.memories.before([Memory("alone", "text")]) == {}
