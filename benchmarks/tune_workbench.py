@@ -144,7 +144,8 @@ lists are always searched: `query.mode: auto` left BM25 out for the very queries
 fits into `rerank.chunk_chars`, which is better than its best sentences on LoCoMo (+0.014 nDCG@10) and the same on the sample; of a
 longer one the best of three passages counts (+0.03 on sessions). A turn that follows a question in its session is read with that question,
 too, and the better score counts (`rerank.question_before`): nDCG@10 on LoCoMo 0.666 → 0.673, hit@5 of all queries 0.808 → 0.821, and the
-other sets, which have no such turns, as they were. Choosing the weights by the kind of query was tried and is not in it: the best single rule over words, identifiers, list overlap, gaps and top scores gained at most 0.006 on what it was fitted to, and
+other sets, which have no such turns, as they were. Choosing the weights by the kind of query was tried and is not in
+it: the best single rule over words, identifiers, list overlap, gaps and top scores gained at most 0.006 on what it was fitted to, and
 lost 0.007 [0.001, 0.012] on the groups left out.
 
 ## When nothing is returned
@@ -152,7 +153,7 @@ lost 0.007 [0.001, 0.012] on the groups left out.
 `abstain` refuses a question where the best vector score is below 0.36 and the best reranker score is below -3.26: of all such pairs the
 one that refuses most questions without an answer and no answerable question of any group of LoCoMo and the sample; none of the 260 of
 SciFact and of the sessions is refused either. Chosen without a group, pairs refused none of its answerable questions in nine of ten
-groups and 4 % in one, and 0 to 31 % of its questions without an answer. noise@5 falls from 1 to 0.79 on LoCoMo and to 0.94 on the sample,
+groups and 4 % in one, and 0 to 31 % of its questions without an answer. noise@5 falls from 1 to 0.80 on LoCoMo and to 0.94 on the sample,
 most of whose questions without an answer are near misses; nDCG@10 does not change. One signal alone does not carry over: on LoCoMo the
 best vector score tells the two kinds apart almost always (AUROC 0.994), and the threshold that fits there refuses 40 % of the sample's
 answerable questions. All of it: [abstaining.md](abstaining.md).
