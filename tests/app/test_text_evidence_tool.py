@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -106,7 +106,7 @@ def test_a_memory_whose_score_is_that_with_its_question_shows_both(open_page: Op
         for n, text in enumerate((question, answer))
     ]
     changes = {"rerank.question_before": True, "filter.min_score": None, "rerank.score_span": 1.0}
-    page = search(configured(open_page(stored(tmp_path, said)), changes, "workbench"), "summer holidays")
+    page = search(configured(open_page(with_memories(tmp_path, said)), changes, "workbench"), "summer holidays")
     scored = evidence_of(page).model_scores["workbench/minilm-judge"]
     assert scored["t1"].chunk == f"{question}\n{answer}"  # alone it says nothing of holidays
     page = tool(follow(page, "t1"), "Text evidence")
@@ -141,13 +141,18 @@ def test_memories_with_markup_are_shown_and_never_rendered(open_page: OpenPage) 
 
 
 def test_no_candidate_at_all_is_said(open_page: OpenPage, tmp_path: Path) -> None:
-    page = open_page(stored(tmp_path, [Memory("one", "the only memory is personal")]))
+    page = open_page(stored(tmp_path, {"one": "the only memory is personal"}))
     page = tool(search(configured(page, {"query.scope": "shared"}), "only memory"), "Text evidence")
     assert not evidence_of(page).memories
     assert any("no candidates" in info.value for info in page.info)
 
 
-def stored(folder: Path, memories: Sequence[Memory]) -> Path:
+def stored(folder: Path, texts: Mapping[str, str]) -> Path:
+    """A closed store of memories with these texts, indexed."""
+    return with_memories(folder, [Memory(key, text) for key, text in texts.items()])
+
+
+def with_memories(folder: Path, memories: Sequence[Memory]) -> Path:
     """A closed store of these memories, indexed."""
     opened = open_resources(Settings(store=folder / "small"))
     opened.store.add(ParsedInput("test", "test", tuple(memories)))
