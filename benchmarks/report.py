@@ -108,7 +108,7 @@ its best; BM25 is Lucene's with k1 = 1.5 and b = 0.75 over the same chunks, titl
 left out, and identifiers kept whole beside their parts, where the published figures are Anserini's with k1 = 0.9 and b = 0.4 over whole
 abstracts, title and text as one field or as two.
 
-What a reranker reads decides much here. With the chunk that was found in place of the whole memory, and with other weights (commit 0eb8458),
+What a reranker reads decides much here. With the chunk that was found in place of the whole memory, and other weights (commit 0eb8458),
 `workbench` had nDCG@10 0.671 on these 120 queries and 0.522 on the sample set, `ace` 0.532 and 0.431.
 """
 
