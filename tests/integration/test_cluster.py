@@ -183,9 +183,7 @@ def test_a_search_on_two_workers_is_that_of_one_process_though_one_is_killed(
         same(searched(evidence, GRID, cluster)[1], searched(evidence, GRID)[1])
 
 
-def test_a_search_on_a_cluster_is_cancelled_and_gone_on_with(
-    workers: Any, tmp_path: Path, all_are_sent: None
-) -> None:
+def test_a_search_on_a_cluster_is_cancelled_and_gone_on_with(workers: Any, tmp_path: Path, all_are_sent: None) -> None:
     evidence = planted_file(tmp_path, 60)
     heard: list[str] = []
 

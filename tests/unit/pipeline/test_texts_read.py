@@ -104,10 +104,8 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
             reranked = {key: score.chunk for key, score in found.model_scores[model_key(config.rerank)].items()}
             judged = {key: score.chunk for key, score in next(iter(found.judge_scores.values())).items()}
             assert set(readers[1].given) == set(judged.values())
-            several = (
-                config.rerank.question_before
-                or (config.rerank.chunk_selection == "passages"
-                and config.rerank.passages != 1)
+            several = config.rerank.question_before or (
+                config.rerank.chunk_selection == "passages" and config.rerank.passages != 1
             )
             assert set(readers[0].given) >= set(reranked.values()) and (
                 several or len(readers[0].given) == len(set(reranked.values()))
