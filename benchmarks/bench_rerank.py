@@ -101,8 +101,7 @@ def with_questions(cross: PairScorer, pool: Candidates, alone: np.ndarray, ranki
     best = alone.copy()
     if places:
         best[places] = np.maximum(alone[places], raw_scores(cross, pool.query.query, texts))
-    took = time.perf_counter() - started
-    rankings.seconds[ASKED] = rankings.seconds.get(ASKED, 0.0) + took
+    rankings.seconds[ASKED] = rankings.seconds.get(ASKED, 0.0) + time.perf_counter() - started
     return best
 
 

@@ -16,9 +16,9 @@ from cems_workbench import formats
 from cems_workbench.config import preset, with_values
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline import replay
-from cems_workbench.pipeline.chunks import question_at_end
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import questions_of
 from cems_workbench.pipeline.stages import FUSION
 from cems_workbench.records import Query
 from cems_workbench.runs.opening import open_resources
@@ -59,8 +59,8 @@ def candidates(
         rows = replay(evidence, config).stage(FUSION).kept[:DEPTH]
         ids = tuple(row.memory_id for row in rows)
         texts = tuple(evidence.memories[memory_id].content for memory_id in ids)
-        before = resources.store.memories.before(evidence.memories[memory_id] for memory_id in ids)
-        asked = tuple(question_at_end(before.get(memory_id, "")) for memory_id in ids)
+        questions = questions_of((evidence.memories[memory_id] for memory_id in ids), resources)
+        asked = tuple(questions.get(memory_id, "") for memory_id in ids)
         yield Candidates(query, ids, texts, np.array([row.score for row in rows]), relevant[query.qid], asked)
 
 

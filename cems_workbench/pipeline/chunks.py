@@ -72,6 +72,12 @@ def with_question(question: str, text: str) -> str:
     return f"{question}\n{text}"
 
 
+def without_question(question: str, read: str) -> tuple[str, str]:
+    """The question that a text was read with, empty where it was read alone, and the text: `with_question` undone."""
+    before = with_question(question, "")
+    return (question, read.removeprefix(before)) if question and read.startswith(before) else ("", read)
+
+
 def text_for_judge(memory: str, chunk: str, searched: str, config: PipelineConfig, language: str = ENGLISH) -> str:
     """What the judge is given: what the reranker reads first of `chunk`, or the start of the memory where `judge.max_chars` says so.
 

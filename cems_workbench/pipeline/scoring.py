@@ -12,7 +12,7 @@ Source: ACE, cross-encoder relevance threshold; docs/specification.md, "rerank" 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ from cems_workbench.pipeline.stages import ABSTAIN, JUDGE, RERANK
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.trace import Trace
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Chunk
+from cems_workbench.records import Chunk, Memory
 
 RERANKING = "reranking"
 """What progress calls it while a reranker reads, after each batch; the scores of the batch are in the cache by then."""
@@ -104,9 +104,13 @@ def with_questions(evidence: Evidence, config: PipelineConfig, resources: Resour
     """The evidence with the questions that its candidates follow, where this config's reranker reads them; looked up once."""
     if not config.rerank.question_before or QUESTIONS in evidence.notes:
         return evidence
-    before = resources.store.memories.before(evidence.memories.values())
-    questions = {key: question for key, text in before.items() if (question := question_at_end(text))}
-    return replace(evidence, notes={**evidence.notes, QUESTIONS: questions})
+    return replace(evidence, notes={**evidence.notes, QUESTIONS: questions_of(evidence.memories.values(), resources)})
+
+
+def questions_of(memories: Iterable[Memory], resources: Resources) -> dict[str, str]:
+    """By id the question that a memory follows in its session; absent where it follows none."""
+    before = resources.store.memories.before(memories)
+    return {key: question for key, text in before.items() if (question := question_at_end(text))}
 
 
 def _best(scores: Sequence[ModelScore]) -> ModelScore:

@@ -343,10 +343,8 @@ def run_search(
     planned.score.recall(planned.kept_scores.read())
     not_sent = ""
     if cluster is not None and (seconds := planned.seconds_here()) < WORTH_SENDING:
-        cluster, not_sent = (
-            None,
-            f"searched here, not on the cluster: it takes at most about {max(1, round(seconds))} s",
-        )
+        cluster = None
+        not_sent = f"searched here, not on the cluster: it takes at most about {max(1, round(seconds))} s"
 
     kept = time.monotonic()
 

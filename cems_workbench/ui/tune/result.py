@@ -67,6 +67,8 @@ def draw(result: SearchResult, resources: Resources) -> None:
         gap_line(result),
         help="Train, folds and hold-out far apart are a sign that the search learned its queries by heart.",
     )
+    if result.not_sent:
+        st.caption(plain(f"{result.not_sent[0].upper()}{result.not_sent[1:]}."))
     _holdout(result, resources)
     if result.planned.data.stands_in:
         _by_judgments(result, resources)

@@ -26,7 +26,7 @@ from cems_workbench.characters import in_order
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
-from cems_workbench.pipeline.chunks import with_question
+from cems_workbench.pipeline.chunks import without_question
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import given_chunks
@@ -266,7 +266,8 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
     score = context.trace.evidence.model_scores.get(model_key(config), {}).get(memory.id)
     room = embedder_room(context.resources.embedder)
     chunk = None if score is None or config.backend == "none" else score.chunk
-    asked, chunk = ("", None) if chunk is None else _without_question(context, memory.id, chunk)
+    question = context.trace.evidence.questions.get(memory.id, "")
+    asked, chunk = ("", None) if chunk is None else without_question(question, chunk)
     place = None if chunk is None else chunk_place(memory.content, chunk)
     edges: list[Edge] = []
     if place is not None:
@@ -290,13 +291,6 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
         )
         st.code(in_order(asked), language=None, wrap_lines=True)
     st.caption(_reading_line(context, memory, score, place))
-
-
-def _without_question(context: InspectContext, memory_id: str, read: str) -> tuple[str, str]:
-    """The question that a text was read with, empty where it was read alone, and the text."""
-    question = context.trace.evidence.questions.get(memory_id, "")
-    before = with_question(question, "")
-    return (question, read.removeprefix(before)) if question and read.startswith(before) else ("", read)
 
 
 def _reader_edges(
