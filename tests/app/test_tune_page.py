@@ -314,3 +314,12 @@ def test_a_result_says_when_the_store_has_changed_since(tuned: AppTest) -> None:
     store.memories.update(replace(memory, content=f"{memory.content} And more."))
     page = show(tuned, "Result")
     assert "has changed since this search" in page.warning[0].value
+
+
+def test_a_search_that_was_not_sent_to_the_cluster_says_why(tuned: AppTest) -> None:
+    result = tune_state_of(tuned).result
+    assert result is not None and "not on the cluster" not in captions(tuned)
+    set_tune_state(
+        tuned, result=replace(result, not_sent="searched here, not on the cluster: it takes at most about 3 s")
+    )
+    assert "Searched here, not on the cluster: it takes at most about 3 s." in captions(checked(tuned.run()))
