@@ -409,7 +409,7 @@ def targets(rows: Sequence[Figures]) -> dict[str, bool]:
 def measured(store: Path, figures: Figures, rounds: int) -> Figures:
     """Everything that is measured on a store that is there."""
     figures.database = size_of_files(store, "workbench.duckdb*")
-    figures.vectors = size_of(store / "chroma")
+    figures.vectors = size_of(store / "chroma") + size_of(store / "codes")
     figures.calls_ms = calls(store)
     figures.shell_s = from_a_shell(store, questions(store)[1])
     in_browser(figures, store, rounds)

@@ -5,31 +5,48 @@
 Ids (B, L) of one length in, the last layer's vectors (B, L, 384) out: nothing is padded, so there is no mask. Attention, the layer
 norms and the GELU are onnxruntime's fused operators, with the exact GELU that the model was trained with. Each weight is declared with
 its shape and as lying elsewhere; `cems_workbench.models.minilm_embedder` gives all of them when it opens the graph. In the second graph the
-matrices are int8, and what they are multiplied with is rounded to 8 bits as it runs.
+matrices are int8, and what they are multiplied with is rounded to 8 bits as it runs: by the largest value of a text, and what a GELU gave
+by the largest of each wordpiece, since those of a few wordpieces are many times those of the others. Beside it stands how large the values
+become that each matrix is multiplied with, in texts of the sample store.
 
-Source: Devlin et al. 2018 (BERT); Wang et al. 2020 (MiniLM); onnxruntime's contrib operators.
+Source: Devlin et al. 2018 (BERT); Wang et al. 2020 (MiniLM); Xiao et al. 2023 (SmoothQuant); onnxruntime's contrib operators.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from cems_workbench import formats
+from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.minilm_embedder import (
     EIGHT_BIT_GRAPH,
     GRAPH,
     HEADS,
     INNER,
+    LARGEST,
     LAYERS,
     POSITIONS,
     WIDTH,
     WORDPIECES,
+    MiniLMEmbedder,
+    opened,
 )
+from cems_workbench.models.protocol import Float32
+from cems_workbench.models.resolve import PACKAGED_ID
+from cems_workbench.records import indexed_text
 
 FUSED = "com.microsoft"
 EPSILON = 1e-12
+LEAST = 1e-3
+"""Nothing is divided by less: what is that small before a matrix counts for nothing behind it."""
+SAMPLE = Path(__file__).parents[1] / "sample_data"
+EVERY = 4
+"""Of the sample's memories each fourth is read."""
 
 
 def network(*, eight_bits: bool = False) -> bytes:
@@ -47,13 +64,21 @@ def network(*, eight_bits: bool = False) -> bytes:
         nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
         return output
 
-    def product(read: str, name: str, rows: int, columns: int, output: str, even: bool = False) -> str:
+    def product(
+        read: str, name: str, rows: int, columns: int, output: str, *, even: bool = False, by_row: bool = False
+    ) -> str:
         if not eight_bits:
             return node("MatMul", [read, weight(name, rows, columns)], output, domain="")
         if even:
             read = node("Mul", [read, weight(name + "_even", rows)], name + "_evened", domain="")
-        matrix = weight(name, rows, columns, kind=TensorProto.INT8)
-        return node("DynamicQuantizeMatMul", [read, matrix, weight(name + "_scale", columns)], output)
+        if by_row:
+            highest = node("ReduceMax", [read], name + "_highest", "", axes=[-1], keepdims=1)
+            largest = node("Max", [highest, "least"], name + "_largest", domain="")
+            read = node("Div", [read, largest], name + "_leveled", domain="")
+        given = [read, weight(name, rows, columns, kind=TensorProto.INT8), weight(name + "_scale", columns)]
+        if not by_row:
+            return node("DynamicQuantizeMatMul", given, output)
+        return node("Mul", [node("DynamicQuantizeMatMul", given, name + "_product"), largest], output, domain="")
 
     def attention(read: str, at: str) -> str:
         if not eight_bits:
@@ -67,6 +92,8 @@ def network(*, eight_bits: bool = False) -> bytes:
         nodes.append(helper.make_node("Split", [biased], parts, axis=-1))
         return node("MultiHeadAttention", parts, at + "attended", num_heads=HEADS)
 
+    if eight_bits:
+        weights.append(helper.make_tensor("least", TensorProto.FLOAT, [], [LEAST]))
     words = node("Gather", [weight("words", WORDPIECES, WIDTH), "ids"], "word_vectors", domain="")
     places = node("Gather", [weight("places", POSITIONS, WIDTH), "places_read"], "place_vectors", domain="")
     summed = node("Add", [words, places], "summed", domain="")
@@ -80,7 +107,7 @@ def network(*, eight_bits: bool = False) -> bytes:
         ], at + "first", epsilon=EPSILON)  # fmt: skip
         wide = product(read, at + "widen", WIDTH, INNER, at + "wide", even=True)
         bent = node("BiasGelu", [wide, weight(at + "widen_bias", INNER)], at + "bent")
-        narrow = product(bent, at + "narrow", INNER, WIDTH, at + "narrowed", even=True)
+        narrow = product(bent, at + "narrow", INNER, WIDTH, at + "narrowed", even=True, by_row=True)
         read = node("SkipLayerNormalization", [
             narrow, read, weight(at + "norm2", WIDTH), weight(at + "norm2_bias", WIDTH), weight(at + "narrow_bias", WIDTH)
         ], at + "second" if layer < LAYERS - 1 else "vectors", epsilon=EPSILON)  # fmt: skip
@@ -94,7 +121,31 @@ def network(*, eight_bits: bool = False) -> bytes:
     return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
 
 
+def largest() -> dict[str, Float32]:
+    """By matrix of the 8-bit graph the largest absolute value of each thing it is multiplied with, in single precision."""
+    embedder = local_embedder(PACKAGED_ID)
+    assert isinstance(embedder, MiniLMEmbedder)
+    graph = onnx.load_from_string(GRAPH.read_bytes())
+    read = {"layer0.qkv": "read"} | {f"layer{layer + 1}.qkv": f"layer{layer}.second" for layer in range(LAYERS - 1)}
+    for layer in range(LAYERS):
+        read |= {f"layer{layer}.widen": f"layer{layer}.first", f"layer{layer}.narrow": f"layer{layer}.bent"}
+    graph.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in read.values())
+    session = opened(graph.SerializeToString(), embedder.network.values)
+    texts = [indexed_text(memory) for parsed in formats.read_path(SAMPLE) for memory in parsed.memories][::EVERY]
+    found = {name: np.zeros(0, np.float32) for name in read}
+    for text in texts:
+        values = session.run(
+            list(read.values()), embedder.network.feed(embedder.wordpieces([text])[0][: embedder.room])
+        )
+        for name, value in zip(read, values, strict=True):
+            large = np.abs(value[0]).max(axis=0)
+            found[name] = np.maximum(found[name], large) if len(found[name]) else large
+    return found
+
+
 if __name__ == "__main__":
     GRAPH.parent.mkdir(exist_ok=True)
     for graph, eight_bits in ((GRAPH, False), (EIGHT_BIT_GRAPH, True)):
         print(f"{graph.name}: {graph.write_bytes(network(eight_bits=eight_bits)):,} bytes")
+    np.savez(LARGEST, **{name: values.astype(np.float16) for name, values in largest().items()})  # type: ignore[arg-type]
+    print(f"{LARGEST.name}: {LARGEST.stat().st_size:,} bytes")

@@ -6,9 +6,9 @@ vectors are those of sentence-transformers (cosine 1 - 1e-6 or nearer). Each tex
 vector does not depend on what else is embedded, and texts share the threads.
 
 `workbench/minilm-8bit` is the same model with its matrices in 8 bits, rounded when it is loaded, for stores where embedding takes long: it
-is more than twice as fast, and its vectors, of a cosine of 0.996 to those in single precision, are another embedder's. Activations are
-rounded by the largest value of a text; the few large ones behind a layer norm or a GELU are evened out first, by how large the norm's own
-scale says that they become (SmoothQuant, with the norm in place of a calibration set).
+is twice as fast, and its vectors, of a cosine of 0.999 to those in single precision, are another embedder's. Activations are rounded
+by the largest value of a text, those behind a GELU by the largest of each wordpiece; the few large ones are evened out first (SmoothQuant),
+by how large they became in texts of the sample store, which training/embedder_graph.py writes down.
 
 Source: the model's config.json and its pooling; Reimers & Gurevych 2019 (mean of the token vectors); Xiao et al. 2023
 (SmoothQuant).
@@ -43,8 +43,10 @@ SHAPE = {
     "vocab_size": WORDPIECES, "max_position_embeddings": POSITIONS, "hidden_act": "gelu",
 }  # fmt: skip
 """What config.json must say for the weights to fit the graph."""
-EVENED, DEVIATIONS, LOWEST_GELU = 0.7, 4.0, 0.17
-"""The share of a large activation that is moved into the weights, how many standard deviations count as large, and -min of a GELU."""
+LARGEST = GRAPH.with_name("largest.npz")
+"""By matrix how large each thing becomes that it is multiplied with."""
+EVENED = 0.6
+"""The share of a large activation that is moved into the weights."""
 SPECIAL = 2
 """[CLS] before a text and [SEP] after it."""
 
@@ -75,15 +77,18 @@ class Network:
     special: frozenset[int]
     first: int
     last: int
-    weights: tuple[Any, ...]
-    """Kept, since the session reads some of them where they lie."""
+    values: Mapping[str, Any]
+    """The weights as onnxruntime has them; kept, since the session reads some of them where they lie."""
 
     def read(self, ids: Sequence[int]) -> Float32:
         """(len(ids) + 2, WIDTH) vectors of [CLS] ids [SEP], not normalised."""
-        row = np.array([[self.first, *ids, self.last]], np.int32)
-        given = {"ids": row, "places_read": np.arange(row.shape[1], dtype=np.int32)}
-        vectors: Float32 = self.session.run(["vectors"], given)[0][0]
+        vectors: Float32 = self.session.run(["vectors"], self.feed(ids))[0][0]
         return vectors
+
+    def feed(self, ids: Sequence[int]) -> dict[str, np.ndarray]:
+        """What the graph reads of a text."""
+        row = np.array([[self.first, *ids, self.last]], np.int32)
+        return {"ids": row, "places_read": np.arange(row.shape[1], dtype=np.int32)}
 
 
 class MiniLMEmbedder(TokenEmbedder):
@@ -172,9 +177,6 @@ def loaded(folder: Path, asked: str, *, eight_bits: bool = False) -> Network:
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # the texts share the threads, not one text
-    options.log_severity_level = 4
     try:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         tokenizer.no_padding()
@@ -186,15 +188,23 @@ def loaded(folder: Path, asked: str, *, eight_bits: bool = False) -> Network:
             raise ValueError("tokenizer.json has no [CLS] and [SEP]")
         named: dict[str, np.ndarray] = dict(named_weights(load_file(folder / "model.safetensors")))
         if eight_bits:
-            named = in_eight_bits(named)
+            named = in_eight_bits(named, read_largest())
         values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(weight) for name, weight in named.items()}
-        options.add_external_initializers(list(values), list(values.values()))
-        session = onnxruntime.InferenceSession(
-            (EIGHT_BIT_GRAPH if eight_bits else GRAPH).read_bytes(), options, providers=["CPUExecutionProvider"]
-        )
+        session = opened((EIGHT_BIT_GRAPH if eight_bits else GRAPH).read_bytes(), values)
     except Exception as error:  # each of the three libraries raises classes of its own, without a common base
         raise ModelError(f"embedder {asked} cannot be loaded: {one_line(str(error))}") from error
-    return Network(session, tokenizer, special, first, last, (*named.values(), *values.values()))
+    return Network(session, tokenizer, special, first, last, values)
+
+
+def opened(graph: bytes, values: Mapping[str, Any]) -> Any:
+    """A session of a graph with these weights, on one thread: the texts share the threads, not one text."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_external_initializers(list(values), list(values.values()))
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 def named_weights(tensors: Mapping[str, Any]) -> dict[str, Float32]:
@@ -224,39 +234,29 @@ def named_weights(tensors: Mapping[str, Any]) -> dict[str, Float32]:
     return {name: np.ascontiguousarray(weight, np.float32) for name, weight in found.items()}
 
 
-def in_eight_bits(named: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def read_largest() -> dict[str, Float32]:
+    """By matrix of the 8-bit graph the largest absolute value of each thing it is multiplied with. Raises OSError, ValueError."""
+    with np.load(LARGEST, allow_pickle=False) as found:
+        return {name: np.asarray(found[name], np.float32) for name in found.files}
+
+
+def in_eight_bits(named: Mapping[str, Any], largest: Mapping[str, Float32]) -> dict[str, np.ndarray]:
     """The weights by the names of the 8-bit graph: each matrix (in, out) as int8 with a scale per column, "…_scale" (out).
 
-    What reads a layer norm or a GELU is multiplied by "…_even" (in) first, and its matrix divided by it.
+    What `largest` (in) knows of is multiplied by "…_even" (in) first, and its matrix divided by it.
     """
     found: dict[str, np.ndarray] = {}
-    norm = ("norm", "norm_bias")
-    for layer in range(LAYERS):
-        at = f"layer{layer}."
-        first = (at + "norm1", at + "norm1_bias")
-        for name in ("qkv", "mix", "widen", "narrow"):
-            matrix = np.asarray(named[at + name], np.float32)
-            if name in ("qkv", "widen"):
-                scale, bias = (named[part] for part in (norm if name == "qkv" else first))
-                large = DEVIATIONS * np.abs(scale) + np.abs(bias)
-                even = large**EVENED / np.maximum(np.abs(matrix).max(axis=1), 1e-5) ** (1 - EVENED)
-            elif name == "narrow":
-                even = _large_after_gelu(*(named[part] for part in (*first, at + "widen", at + "widen_bias")))
-            if name != "mix":
-                even = (even / np.exp(np.log(even).mean())).astype(np.float32)
-                found[at + name + "_even"], matrix = 1 / even, matrix * even[:, None]
-            step = np.maximum(np.abs(matrix).max(axis=0), 1e-8) / 127
-            found[at + name] = np.clip(np.rint(matrix / step), -127, 127).astype(np.int8)
-            found[at + name + "_scale"] = step.astype(np.float32)
-        norm = (at + "norm2", at + "norm2_bias")
+    for name in (f"layer{layer}.{part}" for layer in range(LAYERS) for part in ("qkv", "mix", "widen", "narrow")):
+        matrix = np.asarray(named[name], np.float32)
+        if name in largest:
+            weights = np.maximum(np.abs(matrix).max(axis=1), 1e-5)
+            even = np.maximum(largest[name], 1e-4) ** EVENED / weights ** (1 - EVENED)
+            even = (even / np.exp(np.log(even).mean())).astype(np.float32)
+            found[name + "_even"], matrix = 1 / even, matrix * even[:, None]
+        step = np.maximum(np.abs(matrix).max(axis=0), 1e-8) / 127
+        found[name] = np.clip(np.rint(matrix / step), -127, 127).astype(np.int8)
+        found[name + "_scale"] = step.astype(np.float32)
     return {name: np.ascontiguousarray(weight) for name, weight in (dict(named) | found).items()}
-
-
-def _large_after_gelu(scale: Float32, bias: Float32, widen: Float32, widen_bias: Float32) -> Float32:
-    """(INNER) how large each output of the GELU becomes, of a norm with this scale and bias times this matrix."""
-    spread = np.sqrt(((scale[:, None] * widen) ** 2).sum(axis=0))
-    large: Float32 = np.maximum(bias @ widen + widen_bias + DEVIATIONS * spread, LOWEST_GELU)
-    return large
 
 
 def _unit(vectors: Float32) -> Float32:

