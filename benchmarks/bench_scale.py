@@ -42,6 +42,7 @@ from benchmarks.serving import QUERY_BOX, ROOT, WORKBENCH, free_port, served
 from cems_workbench.config.presets import DEFAULT
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
+from cems_workbench.models.chunking import LimitedEmbedder
 from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import PACKAGED_ID
@@ -98,6 +99,8 @@ class PreparedVectors:
         self._model = local_embedder(PACKAGED_ID)
         self._vectors: Float32 = np.vstack(list(vectors(count)))
         self.model_id, self.line, self.dimension = self._model.model_id, self._model.line, self._model.dimension
+        assert isinstance(self._model, LimitedEmbedder)
+        self.room, self.spans = self._model.room, self._model.spans
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
         """By the number that each text begins with."""

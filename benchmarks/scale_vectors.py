@@ -71,6 +71,8 @@ class ByNumber:
     """An embedder whose vectors were made beforehand: of memory number n, and of what is said of it anew, another one near it."""
 
     model_id, line, dimension = "benchmark/by-number", "", DIMENSION
+    room = 2**31
+    """It reads every text whole, so that none is cut: Chroma alone cuts none either."""
 
     def __init__(self, rows: Float32) -> None:
         self.rows = rows
@@ -78,6 +80,10 @@ class ByNumber:
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
         """By the number that each text begins with, moved by what `again` in it says."""
         return np.stack([self.vector(text) for text in texts]) if texts else np.empty((0, DIMENSION), np.float32)
+
+    def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Never asked for, since every text fits."""
+        raise NotImplementedError
 
     def vector(self, text: str) -> Float32:
         """Of one text."""

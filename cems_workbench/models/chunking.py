@@ -161,10 +161,12 @@ def embedder_pieces(texts: Sequence[tuple[str | None, str]], embedder: LimitedEm
     long = [
         i for i, (title, content) in enumerate(texts) if len(titled(title, content).encode("utf-8", "replace")) > room
     ]
-    for i in long:
-        title, content = texts[i]
-        whole, inside = embedder.spans([titled(title, content), content])
+    # All at once: a tokenizer shares a list among the cores.
+    wholes = embedder.spans([titled(*texts[i]) for i in long])
+    for i, whole in zip(long, wholes, strict=True):
         if len(whole) > room:
+            title, content = texts[i]
+            (inside,) = embedder.spans([content])
             head = len(embedder.spans([titled(title, "")])[0]) if title else 0
             # Of a title that would take more than half, the end is not read; the content always is.
             found[i] = list(_windows(content, inside, room - min(head, room // 2), embedder))
