@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
 from cems_workbench.store.duckdb_file import CHECK_SECONDS, MEMORY_LIMIT, open_file, stranger, within
-from cems_workbench.store.meta import COMMITS, SCHEMA, STORE_ID, count_commit, read_meta
+from cems_workbench.store.meta import COMMITS, SCHEMA, STORE_ID, content_version, count_commit, read_meta
 from cems_workbench.store.schema.migrations import prepare
 from cems_workbench.turns import Turn
 
@@ -52,6 +52,8 @@ class _File:
         self.users = 0
         self.commits = 0
         """The transactions that this process knows of."""
+        self.content: tuple[int, int] = (-1, 0)
+        """The number of commits at which the content version was read, and that version."""
         self.changed: list[Changed] = []
         """To be told, with a cursor, that other processes have written."""
         self._connection: duckdb.DuckDBPyConnection | None = None
@@ -211,6 +213,17 @@ class Database:
             raise StoreError("the store is closed")
         with self._file.turn.use():
             yield
+
+    def content_version(self) -> int:
+        """How many transactions have changed a memory; read anew only after a commit, of this process or another."""
+        with self.turn():
+            at, version = self._file.content
+            if at != self._file.commits:
+                at = self._file.commits
+                with self.reading() as cursor:
+                    version = content_version(cursor)
+                self._file.content = at, version
+            return version
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:

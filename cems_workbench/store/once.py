@@ -34,12 +34,12 @@ class OncePerVersion:
 
     def get(self, name: Hashable, read: Callable[[duckdb.DuckDBPyConnection], Read]) -> Read:
         """What `read` gave of the present version, reading it where that was not done yet; other processes may have written meanwhile."""
-        with self._database.reading() as cursor:
-            version = content_version(cursor)
-            with self._lock:
-                kept = self._kept.get(name)
-            if kept is None or kept[0] != version:
-                kept = version, read(cursor)
+        version = self._database.content_version()
+        with self._lock:
+            kept = self._kept.get(name)
+        if kept is None or kept[0] != version:
+            with self._database.reading() as cursor:
+                kept = content_version(cursor), read(cursor)
         with self._lock:
             self._kept[name] = kept
             self._kept.move_to_end(name)

@@ -28,7 +28,7 @@ from cems_workbench.store.labels import Labels
 from cems_workbench.store.language import Language
 from cems_workbench.store.links import Links
 from cems_workbench.store.memories import Memories
-from cems_workbench.store.meta import STORE_ID, content_identity, content_version, read_meta
+from cems_workbench.store.meta import STORE_ID, content_identity, read_meta
 from cems_workbench.store.queries import Queries
 from cems_workbench.store.query_sets import QuerySets
 from cems_workbench.store.queues import Queues
@@ -117,8 +117,7 @@ class Store:
     @property
     def content_version(self) -> int:
         """Grows by one with every transaction that changes a memory."""
-        with self._database.reading() as cursor:
-            return content_version(cursor)
+        return self._database.content_version()
 
     @property
     def content_identity(self) -> str:

@@ -589,8 +589,7 @@ class DerivedIndexes:
             return embedded.passing(cursor, collection, where)
 
     def _content_version(self) -> int:
-        with self._database.reading() as cursor:
-            return content_version(cursor)
+        return self._database.content_version()
 
     def _collection_name(self, embedder_id: str) -> str:
         return chroma.collection_name(self._store_id, embedder_id)
