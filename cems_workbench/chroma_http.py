@@ -6,15 +6,19 @@ asked again. One that answers differently the second time is bound from its thir
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from cems_workbench.replies import HEADERS, event_hooks
+from cems_workbench.replies import HEADERS, ReplyError, event_hooks
 
 if TYPE_CHECKING:
     from chromadb.api.client import Client
 
 IDENTITY = "/api/v2/auth/identity"
+VERSION = "/api/v2/version"
+OLDEST = 1
+"""The first version of the server whose answers this client understands; of an older one it takes a missing collection for a failure."""
 IDENTITY_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
 """How long an answer may keep anybody waiting; Chroma's client waits for ever. A portion of vectors takes a server a second or two."""
@@ -27,7 +31,7 @@ def chroma_client(
 
     An answer is waited for `seconds`, by default ANSWER_SECONDS.
 
-    Raises what Chroma and httpx raise, and ReplyError.
+    Raises what Chroma and httpx raise, and ReplyError, of a server that is too old too.
     """
     import chromadb
     import httpx
@@ -37,6 +41,8 @@ def chroma_client(
     with httpx.Client(
         timeout=IDENTITY_SECONDS, headers={**HEADERS, **(headers or {})}, event_hooks=event_hooks()
     ) as asking:
+        if old := too_old(asking.get(f"{place}{VERSION}").text):
+            raise ReplyError(old)
         asking.get(f"{place}{IDENTITY}")
     client = chromadb.HttpClient(host, port, secure, dict(headers or {}), Settings(anonymized_telemetry=False), **where)
     session: httpx.Client = cast("Any", client)._server._session
@@ -44,3 +50,9 @@ def chroma_client(
     session.headers.update(HEADERS)
     session.timeout = httpx.Timeout(seconds or ANSWER_SECONDS)
     return cast("Client", client)
+
+
+def too_old(version: object) -> str:
+    """Why a server of this version, as it says it itself, cannot be used; empty where it can, or says nothing of the kind."""
+    found = re.match(r'"?((\d+)\.[\w.]+)', version) if isinstance(version, str) else None
+    return f"it is version {found[1]}, and {OLDEST}.0 or newer is needed" if found and int(found[2]) < OLDEST else ""

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from cems_workbench.chroma_http import VERSION, too_old
 from cems_workbench.deadline import in_thread
 from cems_workbench.errors import ModelError
 from cems_workbench.models.http import (
@@ -121,12 +122,15 @@ def openai_models(base_url: str, key: str | None = None) -> list[str] | None:
 
 
 def chroma_heartbeat(url: str) -> None:
-    """Raises ModelError when no Chroma server answers at `url`, as `store.chroma` reads it: port 8000 unless it says."""
+    """Raises ModelError when no Chroma server that can be used answers at `url`, as `store.chroma` reads it: port 8000 unless it says."""
     where = urlsplit(server_url(url))
     port = where.port or (443 if where.scheme == "https" else CHROMA_PORT)
     host = f"[{where.hostname}]" if ":" in (where.hostname or "") else where.hostname
-    if _get(f"{where.scheme}://{host}:{port}/api/v2/heartbeat", url) is None:
+    place = f"{where.scheme}://{host}:{port}"
+    if _get(f"{place}/api/v2/heartbeat", url) is None:
         raise ModelError(f"what answers at {server_name(url)} is not Chroma")
+    if old := too_old(_get(f"{place}{VERSION}", url)):
+        raise ModelError(f"Chroma server {server_name(url)}: {old}")
 
 
 def _get(url: str, server: str, headers: dict[str, str] | None = None) -> Any:

@@ -271,7 +271,7 @@ def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
             for i, piece in enumerate(pieces)
         ]  # fmt: skip
         marks = _marks([(one.id, by.label, text_sha(indexed_text(one))) for one, _ in pairs])
-        _replace(cursor, _table(rows), marks, content_version(cursor))
+        _replace(cursor, _table(rows), marks, content_version(cursor), all_changed=False)
 
 
 def searched(memory: Memory, text: str, with_title: bool) -> str:
@@ -280,18 +280,21 @@ def searched(memory: Memory, text: str, with_title: bool) -> str:
 
 
 def _replace(
-    cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table, version: int, *, new: bool = False
-) -> None:
-    """Put chunks (`_table`) in place of those of the memories of `cut` (`_marks`), which change in a version; `new` ones have none."""
+    cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table, version: int, *, new: bool = False,
+    all_changed: bool = True,
+) -> None:  # fmt: skip
+    """Put chunks (`_table`) in place of those of the memories of `cut` (`_marks`), which change in a version; `new` ones have none.
+
+    Not `all_changed`: a memory that had no chunks and gets none is as it was to the indexes. Marking it costs more than all else.
+    """
     if not cut.num_rows:
         return
     if not new:
-        had = cursor.execute(
-            "DELETE FROM chunks WHERE memory_id IN (SELECT unnest(?)) RETURNING memory_id",
-            [cut["memory_id"].to_pylist()],
-        ).fetchall()
-        # What is whole and stays so is as it was to the indexes, and marking it costs more than all else.
-        memories.mark_changed(cursor, sorted({row[0] for row in had} | set(chunks["memory_id"].to_pylist())), version)
+        ids = cut["memory_id"].to_pylist()
+        deleted = "DELETE FROM chunks WHERE memory_id IN (SELECT unnest(?)) RETURNING memory_id"
+        had = {row[0] for row in cursor.execute(deleted, [ids]).fetchall()}
+        changed = ids if all_changed else sorted(had | set(chunks["memory_id"].to_pylist()))
+        memories.mark_changed(cursor, changed, version)
     if chunks.num_rows:
         with staged(cursor, "staged_chunks", chunks):
             cursor.execute("INSERT INTO chunks SELECT * FROM staged_chunks")

@@ -18,12 +18,14 @@ sys.path.insert(0, str(Path(__file__).parent / "models"))
 from model_server import HANG, Reply, no_sleep, nobody, sent, serving
 
 from cems_workbench.config import PipelineConfig, preset, with_values
+from cems_workbench.errors import StoreError
 from cems_workbench.models import ollama
 from cems_workbench.models import resolve as resolving
 from cems_workbench.models import servers as asking
 from cems_workbench.runs import diagnosis as scorers
 from cems_workbench.runs.diagnosis import Check, diagnose
 from cems_workbench.settings import Settings
+from cems_workbench.store.search.chroma import connect
 
 QWEN = str(preset("cems_qwen").config.rerank.model)
 
@@ -283,6 +285,15 @@ class TestServers:
     def test_what_is_not_chroma_is_said(self) -> None:
         with serving(lambda path, body, before: Reply(status=404)) as server:
             assert "is not Chroma" in checks(settings(chroma_url=server.url))["Chroma server"].finding
+
+    def test_a_chroma_server_that_is_too_old_says_so_here_and_where_it_is_used(self, tmp_path: Path) -> None:
+        with serving(lambda path, body, before: sent("0.5.23" if path.endswith("version") else {})) as server:
+            check = checks(settings(chroma_url=server.url))["Chroma server"]
+            with pytest.raises(
+                StoreError, match=r"cannot be used: it is version 0\.5\.23, and 1\.0 or newer is needed$"
+            ):
+                connect(tmp_path, server.url)
+        assert check.status == "failed" and "it is version 0.5.23, and 1.0 or newer is needed" in check.finding
 
 
 class TestTime:

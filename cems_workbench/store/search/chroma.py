@@ -60,7 +60,8 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
         port = where.port or (443 if secure else 8000)
         return chroma_client(where.hostname or "", port, secure)
     except Exception as error:  # Chroma raises ValueError, its own errors and its Rust core's, by version.
-        place = f"server {_shown(url)} cannot be reached" if url else f"index {directory} cannot be opened"
+        reached = "cannot be used" if isinstance(error, ReplyError) else "cannot be reached"
+        place = f"server {_shown(url)} {reached}" if url else f"index {directory} cannot be opened"
         raise StoreError(f"Chroma {place}: {connection_reason(error) or _first_line(error)}") from error
 
 
