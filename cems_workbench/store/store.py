@@ -7,10 +7,14 @@ be called from any thread; each works on one committed state.
 
 from __future__ import annotations
 
+import atexit
+import logging
+import os
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
+from weakref import WeakSet
 
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.progress import Progress, silent
@@ -41,6 +45,8 @@ from cems_workbench.store.team.postgres import FORM, VARIABLE, PostgresTables
 from cems_workbench.store.team.push import PushReport, not_there, push
 from cems_workbench.store.team.session import TeamTables
 
+log = logging.getLogger(__name__)
+
 
 class Store:
     """An open store; a context manager. Open it with `Store.open`."""
@@ -70,6 +76,7 @@ class Store:
         self.scores = ScoreCache(database)
         self.replies = ReplyCache(database)
         self.indexes = DerivedIndexes(path, database, self.identity, chroma_url, self.memories.hidden)
+        _open.add(self)
 
     @classmethod
     def open(cls, path: Path, *, create: bool = True, chroma_url: str | None = None, team: str | None = None) -> Store:
@@ -92,6 +99,7 @@ class Store:
 
     def close(self) -> None:
         """Release the files; everything that was reported done is already on disk."""
+        _open.discard(self)
         with ExitStack() as closing:  # whatever one of them says, the others are closed
             closing.callback(self._database.close)
             closing.callback(self.team.close)
@@ -167,3 +175,19 @@ def _check_directory(path: Path, create: bool) -> None:
         raise StoreError(f"store {path} cannot be created: {error.strerror}") from error
     if strangers:
         raise StoreError(f"{path} is not a store (it has {strangers[0]} but no {FILE_NAME}); name an empty directory")
+
+
+_open: WeakSet[Store] = WeakSet()
+
+
+def _close_all() -> None:
+    """At the end of a process that leaves its stores open, as the app does; else the next one to open them reads every vector first."""
+    for store in list(_open):
+        try:
+            store.close()
+        except Exception as error:  # nobody is there to hear it, and the others are to be closed
+            log.warning("store %s was not closed: %s", store.path, error)
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_open.clear)

@@ -135,21 +135,18 @@ def dimension(collection: Collection) -> int | None:
 
 def read_vectors(collection: Collection, keys: Sequence[str] | None = None) -> Iterator[tuple[str, Float32]]:
     """(key, vector) of every entry, or of those of `keys` that there are, in portions. Raises StoreError."""
-    start, end = 0, None if keys is None else len(keys)
-    while end is None or start < end:
+    if keys is None:
+        # By their names: a portion that begins further on is sought from the first on, which takes minutes for a million.
         with speaking(UNREADABLE):
-            if keys is None:
-                answer: Any = collection.get(limit=PORTION, offset=start, include=["embeddings"])
-            else:
-                answer = collection.get(ids=list(keys[start : start + PORTION]), include=["embeddings"])
+            keys = collection.get(include=[])["ids"]
+    for start in range(0, len(keys), PORTION):
+        with speaking(UNREADABLE):
+            answer: Any = collection.get(ids=list(keys[start : start + PORTION]), include=["embeddings"])
             found = answer["ids"]
             vectors = np.asarray(answer["embeddings"], np.float32)
             if len(vectors) != len(found):
                 raise StoreError(f"{UNREADABLE}: {len(found)} ids and {len(vectors)} vectors")
         yield from zip(found, vectors, strict=True)
-        if keys is None and not found:
-            return
-        start += PORTION
 
 
 def drop_collection(client: ClientAPI, name: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -187,3 +189,16 @@ def test_indexes_that_vanish_while_the_store_is_open_are_noticed(indexed, embedd
 def test_a_sealed_chroma_is_opened_without_a_look_by_another_process(indexed, embedder, monkeypatch):
     monkeypatch.setattr(chroma_home, "run_apart", lambda *_, **__: pytest.fail("looked at by another process"))
     assert repaired(indexed[0], embedder) == ([], indexed[1], ())
+
+
+def test_a_process_that_ends_without_closing_its_store_leaves_it_sealed(indexed):
+    """As the app does when it is told to end: of vectors that were left open each would be read at the next opening."""
+    path = indexed[0]
+    code = (
+        "import sys; from pathlib import Path; from cems_workbench.store import Store\n"
+        "left = Store.open(Path(sys.argv[1])); left.indexes.states(deep=True)\n"
+        "print((left.path / 'chroma.seal').exists())"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["False"]
+    assert (path / chroma_home.SEAL).exists()
