@@ -30,7 +30,6 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from playwright.sync_api import Browser, sync_playwright
@@ -38,8 +37,9 @@ from playwright.sync_api import Browser, sync_playwright
 from benchmarks.bench_label import graded
 from benchmarks.bench_paint import painted
 from benchmarks.bench_slider import measure, percentile
-from benchmarks.scale_lexical import Bm25s
+from benchmarks.scale_lexical import Bm25s, size_of
 from benchmarks.scale_memories import BLOCK, memories, memory_id, vectors
+from benchmarks.scale_vectors import chroma_alone
 from benchmarks.serving import QUERY_BOX, ROOT, WORKBENCH, free_port, served
 from cems_workbench.config.presets import DEFAULT
 from cems_workbench.evaluation.labelling.pooling import PooledPair
@@ -143,7 +143,8 @@ def engines_alone(figures: Figures, place: Path) -> None:
     """The same rows, vectors and texts in DuckDB, Chroma and bm25s; `place` is an empty folder."""
     count = figures.memories
     figures.peer_rows_a_second, figures.peer_database, rows_s = in_duckdb_alone(count, place)
-    figures.peer_vectors, seconds = in_chroma_alone(count, place / "chroma")
+    _, seconds = chroma_alone(count, np.vstack(list(vectors(count))), place / "chroma")
+    figures.peer_vectors = size_of(place / "chroma")
     texts = Bm25s([indexed_text(one) for one in memories(count)], place / "bm25s")
     figures.peer_lexical, figures.peer_build_s = texts.disk, rows_s + seconds + texts.seconds
 
@@ -177,26 +178,6 @@ def in_duckdb_alone(count: int, place: Path) -> tuple[float, int, float]:
             connection.execute("INSERT INTO memories FROM staged")
             seconds, cpu = seconds + time.perf_counter() - began, cpu + time.process_time() - used
     return count / seconds, size_of(place), cpu
-
-
-def in_chroma_alone(count: int, place: Path) -> tuple[int, float]:
-    """Bytes, and seconds of the processor, of the same vectors in a collection of Chroma with id, project and scope and the same graph."""
-    from cems_workbench.store.search import chroma
-
-    collection, seconds = chroma.create_collection(chroma.connect(place, None), "alone", "none"), 0.0
-    for start in range(0, count, chroma.PORTION):
-        rows = list(memories(min(chroma.PORTION, count - start), start))
-        (block,) = vectors(len(rows), start)
-        labels: Any = [{"project": one.project or "", "scope": one.scope} for one in rows]
-        used = time.process_time()
-        collection.add(ids=[one.id for one in rows], embeddings=block, metadatas=labels)
-        seconds += time.process_time() - used
-    return size_of(place), seconds
-
-
-def size_of(folder: Path) -> int:
-    """Bytes of the files in a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def resident(pid: int | str = "self") -> int:

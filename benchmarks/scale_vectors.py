@@ -119,7 +119,8 @@ def measured(n: int, work: Path, queries: int = 100) -> Figures:
     asked = rows[rng.integers(0, n, queries)] + 0.02 * rng.normal(size=(queries, DIMENSION)).astype(np.float32)
     asked /= np.linalg.norm(asked, axis=1, keepdims=True)
     embedder = ByNumber(rows)
-    peer = _chroma_alone(n, rows, work / "chroma", figures)
+    peer, figures.peer_build_s = chroma_alone(n, rows, work / "chroma")
+    figures.peer_disk = size_of(work / "chroma")
     with Store.open(work / "store") as store:
         for start in range(0, n, PORTION):
             store.add(ParsedInput("bench", "bench", memories=tuple(memories(min(PORTION, n - start), start))))
@@ -134,8 +135,8 @@ def measured(n: int, work: Path, queries: int = 100) -> Figures:
     return figures
 
 
-def _chroma_alone(n: int, rows: Float32, place: Path, figures: Figures) -> Any:
-    """The same vectors in a collection of Chroma, with id, project and scope each."""
+def chroma_alone(n: int, rows: Float32, place: Path) -> tuple[Any, float]:
+    """These vectors in a collection of Chroma with our graph, with id, project and scope each; and seconds of the processor for it."""
     collection = chroma.create_collection(chroma.connect(place, None), "alone", "none")
     seconds = 0.0
     for start in range(0, n, chroma.PORTION):
@@ -145,8 +146,7 @@ def _chroma_alone(n: int, rows: Float32, place: Path, figures: Figures) -> Any:
         started = time.process_time()
         collection.add(ids=[one.id for one in given], embeddings=rows[start:end], metadatas=labels)
         seconds += time.process_time() - started
-    figures.peer_build_s, figures.peer_disk = seconds, size_of(place)
-    return collection
+    return collection, seconds
 
 
 def _queries(
