@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DATABASE = "chroma.sqlite3"
 SEAL = "chroma.seal"
 PROBE_SECONDS, PROBE_RATE = 300.0, 10e6
-"""How long reading every vector may take: so long, and for more bytes as long as they take at so many a second (46e6 were measured, beside other work)."""
+"""How long reading every vector may take: so long, and for more bytes as long as they take at so many a second (46e6 were measured)."""
 _opening = threading.RLock()
 
 
