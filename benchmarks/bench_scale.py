@@ -108,7 +108,7 @@ class PreparedVectors:
         self._vectors: Float32 = np.vstack(list(vectors(count)))
         self.model_id, self.line, self.dimension = self._model.model_id, self._model.line, self._model.dimension
         assert isinstance(self._model, LimitedEmbedder)
-        self.room, self.spans = self._model.room, self._model.spans
+        self.room, self.spans, self.truncated = self._model.room, self._model.spans, self._model.truncated
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
         """By the number that each text begins with."""

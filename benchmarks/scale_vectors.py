@@ -85,6 +85,10 @@ class ByNumber:
         """Never asked for, since every text fits."""
         raise NotImplementedError
 
+    def truncated(self, texts: Sequence[str]) -> list[bool]:
+        """None is."""
+        return [False] * len(texts)
+
     def vector(self, text: str) -> Float32:
         """Of one text."""
         found = re.search(r"\bnote(\d+)\b(?: again(\d+)\b)?", text)

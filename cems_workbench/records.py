@@ -333,7 +333,12 @@ def place_of_chunk(content: str, text: str, after: int) -> int | None:
 
 def indexed_text(memory: Memory) -> str:
     """The text of a memory that is embedded and searched: `title. content`, or the content when the title opens it."""
-    title = (memory.title or "").strip()
-    if not title or memory.content.lstrip().startswith(title):
-        return memory.content
-    return f"{title}. {memory.content}"
+    return titled(memory.title, memory.content)
+
+
+def titled(title: str | None, content: str) -> str:
+    """As `indexed_text`, of a memory's two texts."""
+    title = (title or "").strip()
+    if not title or content.lstrip().startswith(title):
+        return content
+    return f"{title}. {content}"

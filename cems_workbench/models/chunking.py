@@ -28,7 +28,7 @@ import numpy as np
 
 from cems_workbench.models import tokens
 from cems_workbench.models.protocol import Embedder
-from cems_workbench.records import ChunkRule, Memory, indexed_text
+from cems_workbench.records import ChunkRule, titled
 
 VERSION = "1"
 """To be raised when a rule cuts otherwise than before: stores then cut anew at their next refresh."""
@@ -70,6 +70,10 @@ class LimitedEmbedder(Protocol):
         """Where each token of each text stands in it, in order; texts are not cut."""
         ...
 
+    def truncated(self, texts: Sequence[str]) -> list[bool]:
+        """Of each text: has it more tokens than `room`?"""
+        ...
+
 
 @runtime_checkable
 class StatesLimit(Protocol):
@@ -89,6 +93,10 @@ class CountedByCl100k:
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
         """Where each cl100k token of each text stands in it."""
         return [tokens.spans(text) for text in texts]
+
+    def truncated(self, texts: Sequence[str]) -> list[bool]:
+        """Of each text: has it more cl100k tokens than `room`?"""
+        return [len(tokens.encode(text)) > self.room for text in texts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +165,12 @@ def embedder_pieces(texts: Sequence[tuple[str | None, str]], embedder: LimitedEm
     """Per (title, content) the windows that fit the embedder together with the title; none where it reads the whole."""
     found: list[list[Piece]] = [[] for _ in texts]
     room = embedder.room
+    wholes = [titled(title, content) for title, content in texts]
     # A token has a byte at least, so a text of no more bytes than that fits.
-    long = [
-        i for i, (title, content) in enumerate(texts) if len(titled(title, content).encode("utf-8", "replace")) > room
-    ]
+    long = [i for i, whole in enumerate(wholes) if len(whole.encode("utf-8", "replace")) > room]
     # All at once: a tokenizer shares a list among the cores.
-    wholes = embedder.spans([titled(*texts[i]) for i in long])
-    for i, whole in zip(long, wholes, strict=True):
-        if len(whole) > room:
+    for i, cut in zip(long, embedder.truncated([wholes[i] for i in long]), strict=True):
+        if cut:
             title, content = texts[i]
             (inside,) = embedder.spans([content])
             head = len(embedder.spans([titled(title, "")])[0]) if title else 0
@@ -283,11 +289,6 @@ def _cutoff(breaks: Sequence[tuple[int, int]], fences: Sequence[Span], target: i
             if value > best:
                 best, place = value, position
     return place
-
-
-def titled(title: str | None, text: str) -> str:
-    """The text with the title before it, as `records.indexed_text` puts it."""
-    return indexed_text(Memory("", text, title))
 
 
 def _none(texts: Sequence[tuple[str | None, str]]) -> list[list[Piece]]:

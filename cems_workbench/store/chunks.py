@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.models.chunking import Cutter, cutter, titled
+from cems_workbench.models.chunking import Cutter, cutter
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.progress import Progress
-from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, Chunk, ChunkRule, Memory, indexed_text
+from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, Chunk, ChunkRule, Memory, indexed_text, titled
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
 from cems_workbench.store.meta import bump_content_version, content_version, next_version, read_meta, write_meta
@@ -102,7 +102,7 @@ class Chunks:
         cut = tuple(Chunk(memory.id, i, piece.text, piece.start) for i, piece in enumerate(pieces))
         if not cut:
             return (), {None: indexed_text(memory)}
-        return cut, {chunk.seq: searched(memory, chunk.text, by.titled) for chunk in cut}
+        return cut, {chunk.seq: searched(memory.title, chunk.text, by.titled) for chunk in cut}
 
     def statistics(self) -> ChunkStatistics:
         """The rule, and what there is by it."""
@@ -257,26 +257,28 @@ def _longer(cursor: duckdb.DuckDBPyConnection, characters: int, since: int) -> i
 def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
     """Cut these memories; what somebody else changed while they were cut is left for the next time."""
     with database.reading() as cursor:
-        found = list(memories.read(cursor, ids).values())
-    cut = by.cut([(memory.title, memory.content) for memory in found])
+        found = memories.texts(cursor, ids)
+    cut = by.cut([(text.title, text.content) for text in found.values()])
     with database.transaction() as cursor:
         waiting = set(_waiting(cursor, by, BEFORE_ALL, ids))
-        now = memories.read(cursor, ids)
+        now = memories.texts(cursor, ids)
         pairs = [
-            (one, own) for one, own in zip(found, cut, strict=True) if one.id in waiting and now.get(one.id) == one
+            (memory_id, text, own)
+            for (memory_id, text), own in zip(found.items(), cut, strict=True)
+            if memory_id in waiting and now.get(memory_id) == text
         ]
         rows = [
-            (Chunk(memory.id, i, piece.text, piece.start), False, by.titled, text_sha(searched(memory, piece.text, by.titled)))
-            for memory, pieces in pairs
+            (Chunk(memory_id, i, piece.text, piece.start), False, by.titled, text_sha(searched(text.title, piece.text, by.titled)))
+            for memory_id, text, pieces in pairs
             for i, piece in enumerate(pieces)
         ]  # fmt: skip
-        marks = _marks([(one.id, by.label, text_sha(indexed_text(one))) for one, _ in pairs])
+        marks = _marks([(memory_id, by.label, text.sha) for memory_id, text, _ in pairs])
         _replace(cursor, _table(rows), marks, content_version(cursor), all_changed=False)
 
 
-def searched(memory: Memory, text: str, with_title: bool) -> str:
-    """The text by which a chunk is found."""
-    return titled(memory.title, text) if with_title else text
+def searched(title: str | None, text: str, with_title: bool) -> str:
+    """The text by which a chunk of a memory with this title is found."""
+    return titled(title, text) if with_title else text
 
 
 def _replace(

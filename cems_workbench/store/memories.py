@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from cems_workbench.store.statistics import Duplicates, Statistics
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 FIELDS = (
     "id", "content", "title", "category", "project", "session", "author", "tags", "priority", "pinned", "importance",
@@ -372,8 +373,21 @@ def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) ->
         rows = cursor.execute(f"SELECT {columns} FROM memories WHERE deleted_at IS NULL ORDER BY id").fetchall()
         return {row[0]: record(row) for row in rows}
     wanted = list(dict.fromkeys(ids))
-    by_id = {row[0]: record(row) for row in _rows(cursor, columns, wanted)}
+    by_id = {row[0]: record(row) for row in rows_of(cursor, columns, wanted)}
     return {name: by_id[name] for name in wanted if name in by_id}
+
+
+class Texts(NamedTuple):
+    """What a memory is searched by: its title, its content, and `text_sha` of the two together."""
+
+    title: str | None
+    content: str
+    sha: str
+
+
+def texts(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, Texts]:
+    """The texts of the live memories with these ids, by id."""
+    return {row[0]: Texts(*row[1:]) for row in rows_of(cursor, "id, title, content, text_sha", ids)}
 
 
 def before(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory]) -> dict[str, str]:
@@ -400,10 +414,10 @@ def before(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory]) -> dic
             " WHERE p.together = 1 AND p.scope = w.scope"  # who may see the one need not be allowed the other
         ).fetchall()
     numbers = sorted({place for _, place in places})
-    texts = dict(
+    contents = dict(
         cursor.execute("SELECT rowid, content FROM memories WHERE rowid IN (SELECT unnest(?))", [numbers]).fetchall()
     )
-    return {memory_id: texts[place] for memory_id, place in places}
+    return {memory_id: contents[place] for memory_id, place in places}
 
 
 def find(cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, offset: int) -> Page:
@@ -412,8 +426,12 @@ def find(cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, of
 
     condition, parameters = selection.sql()
     if selection.text:  # their texts are read once, for their number and their order
-        places = cursor.execute(f"SELECT rowid FROM memories WHERE {condition}", parameters).fetchnumpy()["rowid"]
-        total = len(places)
+        found = cursor.execute(
+            f"SELECT rowid AS place, {selection.number()} AS number FROM memories WHERE {condition}", parameters
+        ).fetchnumpy()
+        total = len(found["place"])
+        numbers = np.ma.asarray(found["number"], np.float64)
+        places = _foremost(np.asarray(found["place"], np.int64), numbers, offset + limit, selection.descending)
         condition, parameters = "rowid IN (SELECT place FROM found_memories)", []
     else:
         places = np.empty(0, np.int64)
@@ -427,12 +445,27 @@ def find(cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, of
     return Page(tuple(read(cursor, [row[0] for row in ids]).values()), int(total))
 
 
+def _foremost(
+    places: NDArray[np.int64], numbers: NDArray[np.float64], count: int, descending: bool
+) -> NDArray[np.int64]:
+    """Of the places those that can be among the first `count` by number; where a number is masked it comes last."""
+    absent = np.ma.getmaskarray(numbers)
+    present = np.ma.getdata(numbers)[~absent]
+    if len(present) <= count:
+        return places
+    last = np.partition(present, -count)[-count] if descending else np.partition(present, count - 1)[count - 1]
+    # Those that are as good as the last stand by id, so all of them stay; what is no number does too.
+    behind = np.less(present, last) if descending else np.greater(present, last)
+    foremost: NDArray[np.int64] = places[~absent][~behind]
+    return foremost
+
+
 def live_ids(cursor: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> set[str]:
     """Those of `ids` that are live memories."""
-    return {row[0] for row in _rows(cursor, "id", list(ids))}
+    return {row[0] for row in rows_of(cursor, "id", list(ids))}
 
 
-def _rows(cursor: duckdb.DuckDBPyConnection, columns: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+def rows_of(cursor: duckdb.DuckDBPyConnection, columns: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
     """These columns of the live memories with these ids, in no order."""
     if len(ids) * SOUGHT <= cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0]:
         rows: list[tuple[Any, ...]] = []

@@ -19,6 +19,8 @@ SORTS: dict[Sort, str] = {
 }
 """What memories can be sorted by, as SQL; ties stand by id, missing values last."""
 
+TIMES = ("created", "accessed")
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -65,6 +67,13 @@ class Selection:
             terms.append("created_at < ?")
             parameters.append(datetime.combine(self.created_to, time()) + timedelta(days=1))
         return " AND ".join(terms), parameters
+
+    def number(self) -> str:
+        """By what the memories are sorted, as SQL of a DOUBLE; missing, too, where that is no number."""
+        sorted_by = SORTS[self.sort]
+        if self.sort == "id":
+            return "NULL::DOUBLE"
+        return f"{f'epoch_us({sorted_by})' if self.sort in TIMES else sorted_by}::DOUBLE"
 
     def order(self) -> str:
         """The ORDER BY list."""

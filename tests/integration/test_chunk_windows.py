@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.models.chunking import cutter, titled
+from cems_workbench.models.chunking import cutter
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import titled
 
 
 @pytest.mark.models

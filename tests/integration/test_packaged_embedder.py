@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
@@ -73,6 +75,17 @@ def test_tokens_their_places_and_their_vectors_too(
         assert rows.shape == expected.shape
         assert np.abs(rows - expected).max(initial=0) < 1e-5
         assert packaged.tokens(ids) == reference.tokens(numbers)
+
+
+@given(
+    st.lists(
+        st.text(max_size=300) | st.text("a9_ .\t\n\x00\x85\u00a0\u200b\u0301é日[SEPMAK]", max_size=700), max_size=4
+    )
+)
+def test_a_text_is_truncated_when_its_wordpieces_are_more_than_the_model_reads(
+    packaged: MiniLMEmbedder, texts: list[str]
+) -> None:
+    assert packaged.truncated(texts) == [len(ids) > packaged.room for ids in packaged.wordpieces(texts)]
 
 
 def test_a_vector_does_not_depend_on_what_else_is_embedded(packaged: MiniLMEmbedder) -> None:

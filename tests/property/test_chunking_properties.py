@@ -19,10 +19,10 @@ from cems_workbench.models.chunking import (
     cems_pieces,
     embedder_pieces,
     qmd_pieces,
-    titled,
 )
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
+from cems_workbench.records import titled
 
 PARTS = st.sampled_from(
     [
@@ -56,6 +56,9 @@ class Letters:
 
     def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         return [[match.span() for match in re.finditer(r"\S{1,3}", text)] for text in texts]
+
+    def truncated(self, texts: Sequence[str]) -> list[bool]:
+        return [len(spans) > self.room for spans in self.spans(texts)]
 
 
 def covered(text: str, pieces: Sequence[Piece]) -> bool:

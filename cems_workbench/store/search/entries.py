@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store.chunks import searched
+from cems_workbench.store.memories import rows_of
 from cems_workbench.store.meta import content_version
 
 if TYPE_CHECKING:
@@ -98,11 +99,7 @@ def from_row(memory_id: str, seq: int) -> Place:
 def read(cursor: duckdb.DuckDBPyConnection, places: Sequence[Place]) -> list[Entry]:
     """The entries of live memories at these places, in their order; absent where there is none any more."""
     ids = list(dict.fromkeys(memory_id for memory_id, _ in places))
-    rows = cursor.execute(
-        "SELECT m.id, m.content, m.title, m.project, m.scope, m.text_sha FROM memories AS m "
-        "WHERE m.id IN (SELECT unnest(?)) AND m.deleted_at IS NULL",
-        [ids],
-    ).fetchall()
+    rows = rows_of(cursor, "id, content, title, project, scope, text_sha", ids)
     found: dict[Place, Entry] = {}
     memories: dict[str, tuple[Memory, str | None, str]] = {}
     for memory_id, content, title, project, scope, sha in rows:
@@ -115,7 +112,9 @@ def read(cursor: duckdb.DuckDBPyConnection, places: Sequence[Place]) -> list[Ent
     for memory_id, seq, content, titled, sha in chunks:
         if memory_id in memories:
             memory, project, scope = memories[memory_id]
-            found[memory_id, seq] = Entry((memory_id, seq), searched(memory, content, titled), sha, project, scope)
+            found[memory_id, seq] = Entry(
+                (memory_id, seq), searched(memory.title, content, titled), sha, project, scope
+            )
     return [found[place] for place in places if place in found]
 
 
@@ -163,5 +162,5 @@ def documents_of(
             ).fetchall()
         for memory_id, content, title, project, scope, seqs, texts, titled in rows:
             memory = Memory(memory_id, content, title)
-            chunks = zip(seqs or (), (searched(memory, text, titled) for text in texts or ()), strict=True)
+            chunks = zip(seqs or (), (searched(title, text, titled) for text in texts or ()), strict=True)
             yield Document(memory_id, indexed_text(memory), project, scope, tuple(chunks))

@@ -18,10 +18,10 @@ from cems_workbench.models.chunking import (
     cutter,
     embedder_pieces,
     qmd_pieces,
-    titled,
 )
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
+from cems_workbench.records import titled
 
 
 class WordEmbedder:
@@ -36,6 +36,9 @@ class WordEmbedder:
 
     def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         return [[match.span() for match in re.finditer(r"\S{1,5}", text)] for text in texts]
+
+    def truncated(self, texts: Sequence[str]) -> list[bool]:
+        return [len(spans) > self.room for spans in self.spans(texts)]
 
 
 class SilentEmbedder:

@@ -9,6 +9,7 @@ import pytest
 from cems_workbench.errors import StoreError
 from cems_workbench.records import Judgment, Memory, Query, Relation
 from cems_workbench.store import Selection, Store
+from cems_workbench.store.selection import SORTS
 
 MAY = datetime(2024, 5, 8, 23, 30, tzinfo=UTC)
 JUNE = datetime(2024, 6, 1, tzinfo=UTC)
@@ -105,6 +106,21 @@ def test_pages_cover_the_selection_once(store, rows):
     assert [len(page.memories) for page in pages] == [10, 10, 5, 0]
     assert [memory.id for page in pages for memory in page.memories] == [f"m{i:03}" for i in range(25)]
     assert {page.total for page in pages} == {25}
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize("sort", SORTS)
+def test_pages_of_what_a_text_finds_are_those_of_all_in_the_same_order(store, rows, sort, descending):
+    def one(i):
+        when = [None, MAY, JUNE][i % 3]
+        weight, importance = [1.0, 2.5, 0.5, 2.5][i % 4], ["normal", "low", "high"][i % 3]
+        return Memory(f"m{i * 7 % 30:02}", "x" * (i % 5 + 1), created_at=when, last_accessed=when, access_count=i % 4,
+                      priority=weight, importance=importance)  # fmt: skip
+
+    store.add(rows([one(i) for i in range(30)]))
+    for offset in range(0, 35, 7):
+        everything = store.memories.find(Selection(sort=sort, descending=descending), 7, offset)
+        assert everything == store.memories.find(Selection("x", sort=sort, descending=descending), 7, offset)
 
 
 def test_facets_count_live_memories_and_name_what_has_none(filled):

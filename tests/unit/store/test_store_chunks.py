@@ -37,6 +37,9 @@ class WordEmbedder:
     def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         return [[match.span() for match in re.finditer(r"\S+", text)] for text in texts]
 
+    def truncated(self, texts: Sequence[str]) -> list[bool]:
+        return [len(spans) > self.room for spans in self.spans(texts)]
+
 
 class Directions:
     """Maps a text to the unit vector of its last number: "north 2" points along the third axis."""
