@@ -625,7 +625,7 @@ PORTION = 2048
 """Queries that are read at a time where a file is not read as a whole."""
 PORTION_BYTES = 64_000_000
 """Of the rows of those queries, counted as `MOST_BYTES`; where they hold more, fewer are read."""
-STREAM_LIMIT = "1GB"
+STREAM_LIMIT = "400MB"
 """Memory of DuckDB while a file is read a portion at a time."""
 
 

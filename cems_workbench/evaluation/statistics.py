@@ -54,11 +54,15 @@ def bootstrap(values: Floats, seed: int = 0, resamples: int = RESAMPLES, level: 
     defined = ~np.isnan(values)
     if not len(values):
         return np.full((2, values.shape[1]), np.nan)
-    known, counted = np.where(defined, values, 0.0), defined.astype(float)
+    gaps = np.flatnonzero(
+        ~defined.all(axis=0)
+    )  # of the other columns there is nothing to copy, and every draw is counted
+    known, counted = np.where(defined, values, 0.0) if gaps.size else values, defined[:, gaps].astype(float)
     sampled = np.full((resamples, values.shape[1]), np.nan)
     done = 0
     for drawn in _draws(len(values), resamples, seed):
-        total, count = drawn @ known, drawn @ counted
+        total, count = drawn @ known, np.full((len(drawn), values.shape[1]), float(len(values)))
+        count[:, gaps] = drawn @ counted
         np.divide(total, count, out=sampled[done : done + len(drawn)], where=count > 0)
         done += len(drawn)
     out = np.full((2, values.shape[1]), np.nan)
