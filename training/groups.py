@@ -7,9 +7,10 @@ run that is resumed draws what an unbroken one would have drawn.
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,10 @@ import numpy as np
 from training import speakers
 from training.passages import DIALOGUES, PAPERS, Corpus, Question
 
+POOL = 512
+"""Groups that are drawn together and sorted by length, so that a step's texts are about equally long."""
+MIX = {"dialogue": 0.35, "paper": 0.25, "page": 0.4}
+"""Shares of the questions about dialogues, papers, and everything else; what is not there has none."""
 SIZE = 8
 LENGTHS = (70, 130, 220, 220, 350)
 """Characters a window aims at; turns of a conversation are mostly 40 to 300."""
@@ -218,6 +223,32 @@ def group(query: str, right: str | None, wrong: Sequence[str], size: int = SIZE)
     """At most `size` texts, the answer first where there is one."""
     texts = [right, *wrong] if right else list(wrong)
     return Group(query, tuple(dict.fromkeys(texts))[:size], right is not None)
+
+
+def steps(groups: Groups, size: int, seed: int) -> Iterator[list[Group]]:
+    """Batches of groups without end, of like length within a batch: questions of each kind in the shares of `MIX`.
+
+    Of each kind every question comes once before one comes again, in a seeded order.
+    """
+    by_kind = groups.by_kind()
+    share = [MIX[kind] for kind in by_kind]
+    chance = random.Random(f"{seed}/mix")
+    drawn = {kind: in_turn(numbers, f"{seed}/{kind}") for kind, numbers in by_kind.items()}
+    while True:
+        kinds = chance.choices(tuple(by_kind), share, k=POOL)
+        pool = [groups.draw(*next(drawn[kind])) for kind in kinds]
+        pool.sort(key=lambda group: max(map(len, group.texts)) + len(group.query))
+        batches = [pool[i : i + size] for i in range(0, POOL, size)]
+        chance.shuffle(batches)
+        yield from batches
+
+
+def in_turn(numbers: list[int], seed: str) -> Iterator[tuple[int, int]]:
+    """(epoch, number) without end, the numbers of every epoch in another order."""
+    for epoch in itertools.count():
+        order = list(numbers)
+        random.Random(f"{seed}/{epoch}").shuffle(order)
+        yield from ((epoch, number) for number in order)
 
 
 def window(sentences: Sequence[str], at: int, aim: int, chance: random.Random, avoid: Sequence[int] = ()) -> str | None:

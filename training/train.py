@@ -12,10 +12,8 @@ versions give equal groups; sums on other processors round differently.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
-import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,19 +25,15 @@ from torch.nn import functional
 
 from cems_workbench.models.resolve import packaged_minilm
 from training import dialogues, papers, passages, retrieval
-from training.groups import Group, Groups
+from training.groups import Group, Groups, steps
 from training.network import MIDDLE, PairNetwork, load_encoder
 
-POOL = 512
-"""Groups that are drawn together and sorted by length, so that a step's texts are about equally long."""
 TOKENS = 288
 MORE = {
     "friendsqa": dialogues.friendsqa, "qmsum": dialogues.qmsum, "pubmedqa": papers.pubmedqa,
     "evidence-inference": papers.evidence_inference, "scitldr": papers.scitldr,
 }  # fmt: skip
 """What may be added, by the folder below --more that it lies in."""
-MIX = {"dialogue": 0.35, "paper": 0.25, "page": 0.4}
-"""Shares of the questions about dialogues, papers, and everything else; what is not there has none."""
 WARM = 0.05
 """The part of the run over which the rate rises."""
 HEAD_RATE = 5.0
@@ -73,32 +67,6 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--save-every", type=int, default=200)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     return parser.parse_args(arguments)
-
-
-def steps(groups: Groups, size: int, seed: int) -> Iterator[list[Group]]:
-    """Batches of groups without end, of like length within a batch: questions of each kind in the shares of `MIX`.
-
-    Of each kind every question comes once before one comes again, in a seeded order.
-    """
-    by_kind = groups.by_kind()
-    share = [MIX[kind] for kind in by_kind]
-    chance = random.Random(f"{seed}/mix")
-    drawn = {kind: in_turn(numbers, f"{seed}/{kind}") for kind, numbers in by_kind.items()}
-    while True:
-        kinds = chance.choices(tuple(by_kind), share, k=POOL)
-        pool = [groups.draw(*next(drawn[kind])) for kind in kinds]
-        pool.sort(key=lambda group: max(map(len, group.texts)) + len(group.query))
-        batches = [pool[i : i + size] for i in range(0, POOL, size)]
-        chance.shuffle(batches)
-        yield from batches
-
-
-def in_turn(numbers: list[int], seed: str) -> Iterator[tuple[int, int]]:
-    """(epoch, number) without end, the numbers of every epoch in another order."""
-    for epoch in itertools.count():
-        order = list(numbers)
-        random.Random(f"{seed}/{epoch}").shuffle(order)
-        yield from ((epoch, number) for number in order)
 
 
 def loss_of(logits: torch.Tensor, batch: list[Group]) -> torch.Tensor:

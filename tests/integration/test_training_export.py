@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
-from transformers import BertConfig, BertModel
 
-from training.dequantise import weights_of
-from training.export import export_single, quantise
-from training.network import PairNetwork
+if TYPE_CHECKING:
+    import torch
+
+    from training.network import PairNetwork
 
 
 @pytest.fixture(scope="module")
 def network() -> PairNetwork:
+    import torch
+    from transformers import BertConfig, BertModel
+
+    from training.network import PairNetwork
+
     torch.manual_seed(3)
     config = BertConfig(
         vocab_size=600, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64,
@@ -33,6 +38,8 @@ def network() -> PairNetwork:
 
 @pytest.fixture(scope="module")
 def exported(network: PairNetwork, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    from training.export import export_single, quantise
+
     folder = tmp_path_factory.mktemp("onnx")
     export_single(network, folder / "single.onnx")
     quantise(folder / "single.onnx", folder / "model.onnx")
@@ -41,6 +48,8 @@ def exported(network: PairNetwork, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def pairs(rows: int, tokens: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Ids, mask and segments of random pairs: a query of three, separators, and padding of different length."""
+    import torch
+
     torch.manual_seed(seed)
     ids = torch.randint(200, 600, (rows, tokens))
     ids[:, 0], ids[:, 4] = 101, 102
@@ -63,6 +72,8 @@ def answer(path: Path, fed: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> 
 def test_single_precision_answers_as_the_network_for_any_shape(
     network: PairNetwork, exported: dict[str, Path], rows: int, tokens: int
 ) -> None:
+    import torch
+
     fed = pairs(rows, tokens, seed=rows)
     with torch.no_grad():
         expected = network(*fed).numpy()
@@ -70,6 +81,8 @@ def test_single_precision_answers_as_the_network_for_any_shape(
 
 
 def test_eight_bits_keep_the_order_and_are_near(network: PairNetwork, exported: dict[str, Path]) -> None:
+    import torch
+
     fed = pairs(64, 30, seed=9)
     with torch.no_grad():
         expected = network(*fed).numpy()
@@ -91,6 +104,8 @@ def test_every_matrix_of_weights_and_the_word_vectors_are_in_eight_bits(exported
 
 
 def test_padding_changes_no_answer(network: PairNetwork) -> None:
+    import torch
+
     ids, mask, segments = pairs(6, 20, seed=4)
     wider = [torch.nn.functional.pad(tensor, (0, 9)) for tensor in (ids, mask, segments)]
     with torch.no_grad():
@@ -98,6 +113,10 @@ def test_padding_changes_no_answer(network: PairNetwork) -> None:
 
 
 def test_what_ships_can_be_trained_on(network: PairNetwork, exported: dict[str, Path]) -> None:
+    import torch
+
+    from training.dequantise import weights_of
+
     taken = weights_of(exported["quantised"], network.state_dict())
     for name, value in network.state_dict().items():
         step = value.abs().amax() / 127 if value.ndim == 2 else 0.0
@@ -105,5 +124,9 @@ def test_what_ships_can_be_trained_on(network: PairNetwork, exported: dict[str, 
 
 
 def test_weights_that_are_not_in_the_file_are_named(network: PairNetwork, exported: dict[str, Path]) -> None:
+    import torch
+
+    from training.dequantise import weights_of
+
     with pytest.raises(ValueError, match=r"another shape: idf, one\.more$"):
         weights_of(exported["quantised"], {"out.bias": torch.ones(1), "idf": torch.ones(3), "one.more": torch.ones(1)})

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import bm25s
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -62,6 +61,8 @@ def standing(index: LexicalIndex, query: str, name: str, where: Filter) -> Stand
 
 def by_bm25s(live: dict[str, Document], query: str) -> list[tuple[str, float, int | None]]:
     """All hits with the scores that bm25s has in its own index, in our order."""
+    import bm25s
+
     rows = [
         (each.id, number, tokenize(text))
         for each in live.values()

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import chroma_server
-import chromadb
 import numpy as np
 import pytest
 
@@ -122,6 +121,8 @@ def test_one_that_hangs_is_given_up(server, opened, embedder, monkeypatch):
 
 
 def test_what_somebody_took_away_there_is_embedded_again(server, opened, embedder):
+    import chromadb
+
     client = chromadb.HttpClient("127.0.0.1", server.port)
     (collection,) = client.list_collections()
     client.get_collection(collection.name).delete(ids=["b"])

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score, roc_auc_score
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
@@ -120,6 +119,8 @@ def of_signals(rows: list[tuple[float | None, bool]]) -> GradedRankings:
 @given(SIGNALS)
 @settings(max_examples=60)
 def test_areas_are_those_of_scikit_learn(rows: list[tuple[float | None, bool]]) -> None:
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
     if len({good for _, good in rows}) < 2:
         return
     labels, scores = [good for _, good in rows], [-1.0 if score is None else score for score, _ in rows]

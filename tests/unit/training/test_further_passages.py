@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from training import dialogues, papers
-from training.groups import Groups, by_overlap
+from training.groups import MIX, POOL, Groups, by_overlap, steps
 from training.passages import Corpus, Passage, Question, taken
 from training.speakers import NAMES, renamed
-from training.train import MIX, POOL, steps
 
 
 def write(path: Path, value: Any) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.calibration import calibration_curve
-from sklearn.isotonic import IsotonicRegression
-from sklearn.linear_model import LogisticRegression
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.signals import SignalTable
@@ -33,6 +30,9 @@ def table(scores: np.ndarray = SCORES, answers: np.ndarray = ANSWERS) -> SignalT
 
 
 def test_both_curves_are_those_of_scikit_learn() -> None:
+    from sklearn.isotonic import IsotonicRegression
+    from sklearn.linear_model import LogisticRegression
+
     grid = np.linspace(-0.2, 1.2, 57)
     line = IsotonicRegression(out_of_bounds="clip").fit(SCORES, ANSWERS)
     assert fitted("isotonic", SCORES, ANSWERS).probability(grid) == pytest.approx(line.predict(grid), abs=1e-9)
@@ -43,6 +43,8 @@ def test_both_curves_are_those_of_scikit_learn() -> None:
 
 
 def test_bins_error_and_brier_are_those_of_scikit_learn_and_of_hand() -> None:
+    from sklearn.calibration import calibration_curve
+
     predicted = np.array([0.05, 0.05, 0.25, 0.25, 0.95, 0.95, 1.0, 0.12])
     answers = np.array([0, 0, 0, 1, 1, 1, 1, 0], dtype=bool)
     bins = reliability(predicted, answers)
