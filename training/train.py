@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
         pairs = [(group.query, text) for group in batch for text in group.texts]
         loss = loss_of(logits := logits_of(pairs, network, tokenizer), batch)
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimiser.step()
         recent.append((float(loss.detach()), first_is_best(logits.detach(), batch)))
