@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from cems_workbench.ui.kit import handles
 from tests.sample import SampleEmbedder
 
 ROOT = Path(__file__).resolve().parents[2]
+STORE = "CEMS_WORKBENCH_STORE"
 
 # Every AppTest reads what all installed packages say of themselves, to find components: once a process will do.
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
@@ -35,26 +37,42 @@ def app_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return shutil.copytree(sample_store, tmp_path_factory.mktemp("app") / "store")
 
 
+@pytest.fixture(scope="module")
+def held() -> Iterator[dict[str, str]]:
+    """The settings with which the page holds a store; empty where it holds none. It is closed after the last test of a file."""
+    settings: dict[str, str] = {}
+    yield settings
+    if settings:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(STORE, settings[STORE])
+            release()
+
+
 @pytest.fixture
 def open_page(
-    app_store: Path, sample_vectors: dict[str, list[float]], monkeypatch: pytest.MonkeyPatch
+    app_store: Path, held: dict[str, str], sample_vectors: dict[str, list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., AppTest]]:
-    """Open the Inspect page on the sample store, or on another one; the store is released afterwards."""
-    opened = False
+    """Open the Inspect page on the sample store, which is left open for the next test of the file with the same settings, or on another."""
     monkeypatch.setattr(handles, "PAINT_SECONDS", 0.0)
     monkeypatch.setattr(cems_workbench.runs.opening, "embedder", loaded_once)
     SampleEmbedder.known = sample_vectors
 
     def start(store: Path = app_store) -> AppTest:
-        nonlocal opened
-        opened = True
-        monkeypatch.setenv("CEMS_WORKBENCH_STORE", str(store))
+        monkeypatch.setenv(STORE, str(store))
+        settings = {name: value for name, value in os.environ.items() if name.startswith("CEMS_WORKBENCH_")}
+        if held not in ({}, settings):
+            release()
+        held.clear()
+        held.update(settings)
         test = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         return test.run()
 
     yield start
-    if opened:  # else asking for the store would open one: that of the settings
+    if held and path() == app_store:
+        settle()
+    elif held:  # else asking for the store would open one: that of the settings
         release()
+        held.clear()
 
 
 @cache
@@ -67,11 +85,23 @@ def loaded_once(settings: Settings) -> QueryEmbedder:
     return _embedder(settings.embedder) if settings.served_embedder is None else made(settings)
 
 
-def release() -> None:
-    """Close the store that the page holds, after its background loading is over."""
+def path() -> Path | None:
+    """The folder of the store that the page holds; None where it could not be opened."""
+    with contextlib.suppress(WorkbenchError):
+        return handles.resources().store.path
+    return None
+
+
+def settle() -> None:
+    """Wait until the page's background loading is over."""
     for thread in threading.enumerate():
         if thread.name in ("warm-up", ready_queue.THREAD_NAME, background_evidence.THREAD_NAME):
             thread.join(60)
+
+
+def release() -> None:
+    """Close the store that the page holds, after its background loading is over."""
+    settle()
     with contextlib.suppress(WorkbenchError):  # it could not be opened, which is what the test was about
         handles.resources().close()
     handles.resources.clear()
