@@ -6,7 +6,6 @@ of a single replay, little is padded, and the arrays of a block stay in the proc
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from cems_workbench.pipeline.needs import SCORED_WITH, unmet
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages.abstain import ABSTAIN, SIGNALS, asking_all
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
-from cems_workbench.pipeline.stages.rerank import RERANK, model_key
+from cems_workbench.pipeline.stages.rerank import RERANK, model_key, reason
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
 from cems_workbench.records import Query
 
@@ -34,8 +33,6 @@ UNSCORED = "reranker scores of some candidates"
 UNREAD = "judge scores of some candidates"
 """What evidence lacks where the judge decides whether to answer, and would read more than it did."""
 MOST_NAMES = 4
-NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
-"""A pair that was not asked because another had failed is of the same failure as that one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +192,7 @@ class LabelledBatch:
             found = self._failed[key] = Counter()
             for evidence in self.evidences:
                 errors = {score.error for score in evidence.model_scores.get(key, {}).values() if score.error}
-                found.update({NOT_ASKED.sub("", error, count=1) for error in errors})
+                found.update({reason(error) for error in errors})
         return self._failed[key]
 
     def _encode(self) -> list[_Block]:

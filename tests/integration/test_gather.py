@@ -279,7 +279,8 @@ def test_a_reranker_that_cannot_be_had_flags_every_candidate_and_nothing_is_kept
     head = [row for row in trace.stage("rerank").rows if row.outcome != "tail"]
     assert len(head) == 12
     assert all(row.flagged and row.raw is None and error in row.error for row in head)
-    assert any(warning.startswith("12 of 12 scores failed") for warning in trace.stage("rerank").warnings)
+    said = next(warning for warning in trace.stage("rerank").warnings if warning.startswith("12 of 12 scores failed"))
+    assert (url.removeprefix("http://") in said) == (error == "refused: "), said
     assert trace.results and not trace.needs
 
 

@@ -28,6 +28,7 @@ Source: CEMS plan, phase 4; QMD; memory agent, feature 2; docs/specification.md,
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -119,7 +120,7 @@ def health_of(model: ModelTable, head: Bools, raw: Floats, scale: str, q: int) -
     """The health of the model's scores for query q; `scale` is `rerank.raw_scale`."""
     inside = head[q]
     good = raw[q, inside & ~np.isnan(raw[q])]
-    failed = np.flatnonzero(inside & (model.state[q] == 2))
+    failed = np.flatnonzero(inside & (model.state[q] == FAILED))
     causes = Counter(cause(model.errors[q].get(int(c), "")) for c in failed)
     low, high = _RANGE.get(scale, (-np.inf, np.inf))
     return Health(
@@ -141,7 +142,11 @@ def health_warnings(model: ModelTable, head: Bools, raw: Floats, scale: str, q: 
     found = []
     if health.failed:
         causes = ", ".join(f"{count} {cause}" for cause, count in health.causes.items())
-        found.append(f"{health.failed} of {health.head} scores failed ({causes})")
+        reasons = {
+            reason(model.errors[q].get(int(c), "")) for c in np.flatnonzero(head[q] & (model.state[q] == FAILED))
+        }
+        shared = f": {only}" if len(reasons) == 1 and (only := reasons.pop()) not in ("", *health.causes) else ""
+        found.append(f"{health.failed} of {health.head} scores failed ({causes}){shared}")
     if health.out_of_range:
         found.append(f"{health.out_of_range} raw scores lie outside the range that {scale} expects; they are clamped")
     if health.all_equal:
@@ -160,6 +165,13 @@ def cause(error: str) -> str:
     mentions a finance team for "nan"."""
     return error.split(":")[0].strip() or "unknown"
 
+
+def reason(error: str) -> str:
+    """What happened, of an error: a pair that was not asked because another had failed, failed as that one did."""
+    return _NOT_ASKED.sub("", error, count=1)
+
+
+_NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
 
 GOOD, FAILED = 1, 2
 
