@@ -11,7 +11,8 @@ A list is searched one deeper, the memory taken out of it and put in where its n
 enter a list or fall out, and who was next takes its place. The query variants are those that were searched. The list of a source that
 is added stays as it is: what that source would make of the edit only it knows.
 
-Then the scores that a reranker or judge had for the memory are asked for again, and both evidences are replayed under the same config.
+Then the scores that a reranker or judge had for the memory are asked for again, and those of a reranker for what follows another question
+by the edit, and both evidences are replayed under the same config.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.errors import InputError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Trace, replay
-from cems_workbench.pipeline.evidence import Evidence, Hit, ModelScore, RankedList
+from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, ModelScore, RankedList
 from cems_workbench.pipeline.gather import EVERYTHING, Request, counted, inner_depth, metadata_lists
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import judge_missing, score_missing
+from cems_workbench.pipeline.scoring import judge_missing, questions_of, score_missing
 from cems_workbench.pipeline.searches import passes, ranked_list
 from cems_workbench.pipeline.searches.relations import neighbours
 from cems_workbench.pipeline.seeds import possible_seeds
@@ -55,7 +56,8 @@ def scratch_evidence(
 ) -> Evidence:
     """The evidence with `edited` in the place of the stored memory of its id. Raises ModelError when it cannot be embedded.
 
-    Scores of a reranker or a judge for a changed content are left out, so that they are asked for again.
+    Scores of a reranker or a judge for a changed content are left out, so that they are asked for again, and so are those of a reranker for
+    what follows another question.
     """
     stored = resources.store.memories.get(edited.id) or edited
     scratch = _Scratch(stored, edited, evidence, config, request, resources)
@@ -86,12 +88,16 @@ def scratch_evidence(
     if edited.id in memories and scratch.rewritten:
         chunks.pop(edited.id, None)
         chunks |= {edited.id: scratch.would_be[0]} if scratch.would_be[0] else {}
-    anew = edited.content != stored.content
+    anew = {edited.id} if edited.content != stored.content else set()
+    notes, asked = evidence.notes, anew
+    if config.rerank.question_before:  # the memory may be what another follows, or follow another
+        questions = questions_of(memories.values(), resources, edited)
+        notes = {**notes, QUESTIONS: questions}
+        asked = anew | {key for key in memories if questions.get(key) != evidence.questions.get(key)}
     return replace(
         evidence, memories=memories, lists=tuple(known), embeddings=embeddings, relations=tuple(relations),
-        chunks=chunks, tokens=counted(memories, chunks) if evidence.tokens else {},
-        model_scores=_without(evidence.model_scores, edited.id) if anew else evidence.model_scores,
-        judge_scores=_without(evidence.judge_scores, edited.id) if anew else evidence.judge_scores,
+        chunks=chunks, tokens=counted(memories, chunks) if evidence.tokens else {}, notes=notes,
+        model_scores=_without(evidence.model_scores, asked), judge_scores=_without(evidence.judge_scores, anew),
     )  # fmt: skip
 
 
@@ -242,8 +248,10 @@ def _accessed(memory: Memory) -> datetime:
     return memory.last_accessed or memory.created_at or UNDATED
 
 
-def _without(scores: Mapping[str, Mapping[str, ModelScore]], memory_id: str) -> dict[str, dict[str, ModelScore]]:
-    return {model: {key: score for key, score in of.items() if key != memory_id} for model, of in scores.items()}
+def _without(
+    scores: Mapping[str, Mapping[str, ModelScore]], memory_ids: Collection[str]
+) -> Mapping[str, Mapping[str, ModelScore]]:
+    return {model: {key: score for key, score in of.items() if key not in memory_ids} for model, of in scores.items()}
 
 
 @dataclass(frozen=True, slots=True)

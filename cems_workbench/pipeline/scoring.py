@@ -107,9 +107,9 @@ def with_questions(evidence: Evidence, config: PipelineConfig, resources: Resour
     return replace(evidence, notes={**evidence.notes, QUESTIONS: questions_of(evidence.memories.values(), resources)})
 
 
-def questions_of(memories: Iterable[Memory], resources: Resources) -> dict[str, str]:
-    """By id the question that a memory follows in its session; absent where it follows none."""
-    before = resources.store.memories.before(memories)
+def questions_of(memories: Iterable[Memory], resources: Resources, edited: Memory | None = None) -> dict[str, str]:
+    """By id the question that a memory follows in its session; absent where it follows none. `edited` as in `Memories.before`."""
+    before = resources.store.memories.before(memories, edited)
     return {key: question for key, text in before.items() if (question := question_at_end(text))}
 
 

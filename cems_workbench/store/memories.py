@@ -112,14 +112,14 @@ class Memories:
         with self._database.reading() as cursor:
             return read(cursor, None if ids is None else list(ids))
 
-    def before(self, memories: Iterable[Memory]) -> dict[str, str]:
+    def before(self, memories: Iterable[Memory], edited: Memory | None = None) -> dict[str, str]:
         """By id the text of the live memory that comes before each of these in its session, by time; absent where none does, where several
-        do, and where that one is of another scope."""
+        do, and where that one is of another scope. `edited` is taken in the place of the stored memory of its id."""
         placed = [memory for memory in memories if memory.session is not None and memory.created_at is not None]
         if not placed:
             return {}
         with self._database.reading() as cursor:
-            return before(cursor, placed)
+            return before(cursor, placed, edited)
 
     def known(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that are live memories."""
@@ -390,9 +390,21 @@ def texts(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, Te
     return {row[0]: Texts(*row[1:]) for row in rows_of(cursor, "id, title, content, text_sha", ids)}
 
 
-def before(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory]) -> dict[str, str]:
+def before(
+    cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], edited: Memory | None = None
+) -> dict[str, str]:
     """As `Memories.before`."""
     import pyarrow as pa
+
+    said = (
+        "SELECT rowid AS place, project, session, created_at, scope FROM memories"
+        " WHERE deleted_at IS NULL AND session IN (SELECT session FROM placed_memories) AND created_at IS NOT NULL"
+    )
+    row: dict[str, Any] = {}
+    if edited is not None:
+        said += " AND id <> $id UNION ALL SELECT -1, $project, $session, $created_at::TIMESTAMP, $scope"
+        row = {name: getattr(edited, name) for name in ("id", "project", "session", "scope")}
+        row["created_at"] = to_naive(edited.created_at)
 
     wanted = pa.table(
         {
@@ -407,16 +419,18 @@ def before(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory]) -> dic
         # Row numbers first, as in `read`: the texts of whole sessions are not read.
         places = cursor.execute(
             "SELECT w.id, p.place FROM placed_memories AS w ASOF JOIN ("
-            "  SELECT coalesce(project, '') AS project, session, created_at, min(rowid) AS place, count(*) AS together, min(scope) AS scope"
-            "  FROM memories WHERE deleted_at IS NULL AND session IN (SELECT session FROM placed_memories) AND created_at IS NOT NULL"
-            "  GROUP BY ALL"
+            "  SELECT coalesce(project, '') AS project, session, created_at, min(place) AS place, count(*) AS together, min(scope) AS scope"
+            f"  FROM ({said}) GROUP BY ALL"
             ") AS p ON w.project = p.project AND w.session = p.session AND w.created_at > p.created_at"
-            " WHERE p.together = 1 AND p.scope = w.scope"  # who may see the one need not be allowed the other
+            " WHERE p.together = 1 AND p.scope = w.scope",  # who may see the one need not be allowed the other
+            row,
         ).fetchall()
     numbers = sorted({place for _, place in places})
     contents = dict(
         cursor.execute("SELECT rowid, content FROM memories WHERE rowid IN (SELECT unnest(?))", [numbers]).fetchall()
     )
+    if edited is not None:
+        contents[-1] = edited.content
     return {memory_id: contents[place] for memory_id, place in places}
 
 

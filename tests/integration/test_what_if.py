@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -13,11 +13,11 @@ from cems_workbench.analysis.what_if import scratch_evidence, what_if
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.pipeline.stages import LISTS
-from cems_workbench.records import Memory
+from cems_workbench.records import Memory, ParsedInput
 
 pytestmark = [pytest.mark.models]
 RAM = Request("browser eats all the RAM if I leave it open until evening", as_of=datetime(2026, 8, 30, tzinfo=UTC))
@@ -211,3 +211,38 @@ def test_a_changed_text_is_asked_of_the_reranker_again(resources: Resources) -> 
 def test_a_memory_that_is_gone_is_one_line(resources: Resources, cems: PipelineConfig) -> None:
     with pytest.raises(InputError, match="nobody: no such memory"):
         what_if(Memory("nobody", "text"), gathered(cems, resources), cems, RAM, resources)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [{"content": "Shall the frontend stay open until the evening?"}, {"session": "another"}],
+    ids=["words", "place"],
+)
+def test_what_follows_an_edited_question_is_read_with_it_as_edited(
+    resources: Resources, edit: dict[str, object]
+) -> None:
+    config = with_values(preset("workbench").config, {"rerank.input_limit": 60})
+    at = datetime(2026, 8, 20, tzinfo=UTC)
+    question = Memory("asked", "What eats all the RAM of the browser?", session="a talk", created_at=at)
+    answer = Memory(
+        "answered",
+        "The browser holds an event stream open until the evening.",
+        session="a talk",
+        created_at=at + timedelta(minutes=1),
+    )
+    resources.store.add(ParsedInput("a talk", "jsonl", memories=(question, answer)))
+    evidence = gather(RAM, config, resources)
+    assert evidence.questions["answered"] == question.content
+    edited = replace(question, **edit)  # type: ignore[arg-type]
+    ours = what_if(edited, evidence, config, RAM, resources).after.evidence
+    resources.store.memories.update(edited)
+    real = gather(RAM, config, resources)
+    assert ours.questions == real.questions
+    [(model, theirs)] = real.model_scores.items()
+    found = {key: (score.raw, score.chunk) for key, score in ours.model_scores[model].items() if key in theirs}
+    assert found == {key: (score.raw, score.chunk) for key, score in theirs.items() if key in found}
+    assert {"asked", "answered"} <= found.keys()
+    assert found["answered"] != (
+        evidence.model_scores[model]["answered"].raw,
+        evidence.model_scores[model]["answered"].chunk,
+    )
