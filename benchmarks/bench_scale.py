@@ -6,9 +6,9 @@ For each size a store is made of the first memories of one endless row (scale_me
 labels: import in rows a second, and what building takes of the processor and of the disk, beside the engines alone: the same rows in
 DuckDB, the same vectors in Chroma with the same graph, the same texts in bm25s. Then the app is started on it, with Chromium before it:
 the first page (beside a Streamlit app of one line), browsing, filtering, paging and searching on Memories, a label, a cold query until the
-order of the lists is painted, a slider, and the memory of the process; and `search` and `doctor` from a shell. Lexical search and
-vector search by themselves are measured by scale_lexical.py and scale_vectors.py. Stores are kept in --stores and used again; --store
-measures one that is there.
+order of the lists is painted, a slider, and the memory of the process; and `search` and `doctor` from a shell. At last both lists with
+filters, and what changes take until both have them (scale_lists.py), beside Chroma's and bm25s' own queries. Stores are kept in --stores
+and used again; --store measures one that is there. More of the lists alone, on other texts, is in scale_lexical.py and scale_vectors.py.
 
 Times are the page's whole: from the action to the end of the rerun, drawn. The machine should do nothing else.
 """
@@ -38,17 +38,13 @@ from benchmarks.bench_label import graded
 from benchmarks.bench_paint import painted
 from benchmarks.bench_slider import measure, percentile
 from benchmarks.scale_lexical import Bm25s, size_of
+from benchmarks.scale_lists import Asked, PreparedVectors, Summary, bm25s_ms, changes, chroma_ms, lists
 from benchmarks.scale_memories import BLOCK, memories, memory_id, vectors
 from benchmarks.scale_vectors import chroma_alone
 from benchmarks.serving import QUERY_BOX, ROOT, WORKBENCH, free_port, served
 from cems_workbench.config.presets import DEFAULT
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
-from cems_workbench.models.chunking import LimitedEmbedder
-from cems_workbench.models.local_embedder import local_embedder
-from cems_workbench.models.protocol import Float32
-from cems_workbench.models.resolve import PACKAGED_ID
-from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, ParsedInput, Query, indexed_text
 from cems_workbench.store import Selection, Store
 from cems_workbench.store.memories import Memories as MemoriesOfStore
@@ -56,15 +52,9 @@ from tests.browser.pages import Memories, Window, window_on
 
 QUERIES, LABELS_EACH = 300, 20
 AS_OF = datetime(2026, 11, 1, tzinfo=UTC)
-MEMORIES_MS, PAINT_S, SLIDER_GROWTH, LABEL_GROWTH, FUSED_MS, RSS_BYTES, OVER_ENGINES = (
-    300,
-    3.0,
-    1.2,
-    1.2,
-    500,
-    8 << 30,
-    1.3,
-)
+MEMORIES_MS, PAINT_S, FUSED_MS, RSS_BYTES = 300, 3.0, 500, 8 << 30
+SLIDER_GROWTH, LABEL_GROWTH, OVER_ENGINES, LEXICAL, VECTOR = 1.2, 1.2, 1.3, 1.5, 1.3
+LIST_MS, RECALL, EDIT_S, NEW_S = 30, 0.995, 1.0, 10.0
 BEGIN, END = "<!-- bench_scale begins -->", "<!-- bench_scale ends -->"
 """Between these the measured tables stand in the document."""
 
@@ -98,24 +88,15 @@ class Figures:
     shell_s: dict[str, float] = field(default_factory=dict)
     calls_ms: dict[str, float] = field(default_factory=dict)
     """Of the processor, all cores together: what the database does for a page, the median of five."""
-
-
-class PreparedVectors:
-    """The packaged embedder for queries, and for texts that were not made here; vectors made beforehand for the others."""
-
-    def __init__(self, count: int) -> None:
-        self._model = local_embedder(PACKAGED_ID)
-        self._vectors: Float32 = np.vstack(list(vectors(count)))
-        self.model_id, self.line, self.dimension = self._model.model_id, self._model.line, self._model.dimension
-        assert isinstance(self._model, LimitedEmbedder)
-        self.room, self.spans, self.truncated = self._model.room, self._model.spans, self._model.truncated
-
-    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
-        """By the number that each text begins with."""
-        numbers = [re.search(r"\bnote(\d+)\b", text) for text in texts]
-        if all(numbers):
-            return self._vectors[[int(number[1]) for number in numbers if number]]
-        return self._model.encode(texts, progress)
+    lexical_ms: dict[str, Summary] = field(default_factory=dict)
+    """By filter, median and 95th percentile, as all of these."""
+    vector_ms: dict[str, Summary] = field(default_factory=dict)
+    recall: dict[str, float] = field(default_factory=dict)
+    """By filter the share of the exact nearest 150 that the vector list has."""
+    peer_lexical_ms: Summary | None = None
+    peer_vector_ms: Summary | None = None
+    found_s: dict[str, float] = field(default_factory=dict)
+    """From a change until both lists have it: the longest of several."""
 
 
 def made(count: int, place: Path) -> Figures:
@@ -143,9 +124,12 @@ def engines_alone(figures: Figures, place: Path) -> None:
     """The same rows, vectors and texts in DuckDB, Chroma and bm25s; `place` is an empty folder."""
     count = figures.memories
     figures.peer_rows_a_second, figures.peer_database, rows_s = in_duckdb_alone(count, place)
-    _, seconds = chroma_alone(count, np.vstack(list(vectors(count))), place / "chroma")
-    figures.peer_vectors = size_of(place / "chroma")
+    collection, seconds = chroma_alone(count, np.vstack(list(vectors(count))), place / "chroma")
+    figures.peer_vectors, asked = size_of(place / "chroma"), Asked.of(count)
+    figures.peer_vector_ms = chroma_ms(collection, asked)
+    del collection
     texts = Bm25s([indexed_text(one) for one in memories(count)], place / "bm25s")
+    figures.peer_lexical_ms = bm25s_ms(texts, asked)
     figures.peer_lexical, figures.peer_build_s = texts.disk, rows_s + seconds + texts.seconds
 
 
@@ -363,7 +347,15 @@ def table(rows: Sequence[Figures]) -> str:
     def megabytes(value: int | None) -> str:
         return number(None if value is None else value / 1e6, "MB")
 
+    def times(value: Summary | None, recall: float | None = None) -> str:
+        return (
+            "–"
+            if value is None
+            else f"{value[0]:.1f}, {value[1]:.1f} ms" + (f", {recall:.4f}" if recall is not None else "")
+        )
+
     actions = list(dict.fromkeys(name for one in rows for name in one.page_ms))
+    filters = list(dict.fromkeys(name for one in rows for name in one.lexical_ms))
     return "\n".join(
         [
             f"| | {' | '.join(f'{one.memories:,}' for one in rows)} |",
@@ -391,6 +383,17 @@ def table(rows: Sequence[Figures]) -> str:
                 line(f"database, {name}, processor", lambda one, n=name: number(one.calls_ms.get(n), "ms"))  # type: ignore[misc]
                 for name in dict.fromkeys(name for one in rows for name in one.calls_ms)
             ),
+            *(line(f"lexical list, {name}", lambda one, n=name: times(one.lexical_ms.get(n))) for name in filters),  # type: ignore[misc]
+            line("… bm25s", lambda one: times(one.peer_lexical_ms)),
+            *(
+                line(f"vector list, {name}", lambda one, n=name: times(one.vector_ms.get(n), one.recall.get(n)))  # type: ignore[misc]
+                for name in filters
+            ),
+            line("… Chroma", lambda one: times(one.peer_vector_ms)),
+            *(
+                line(f"{name} until both lists have it", lambda one, n=name: number(one.found_s.get(n), "s", 2))  # type: ignore[misc]
+                for name in dict.fromkeys(name for one in rows for name in one.found_s)
+            ),
             *(line(f"`{name}` from a shell", lambda one, n=name: number(one.shell_s.get(n), "s", 1)) for name in ("search", "doctor")),  # type: ignore[misc]
         ]
     )  # fmt: skip
@@ -407,6 +410,21 @@ def targets(rows: Sequence[Figures]) -> dict[str, bool]:
         f"memory ≤ {RSS_BYTES >> 30} GiB": large.rss <= RSS_BYTES,
         f"lists' order ≤ {FUSED_MS} ms up to 100,000": all(r.fused_ms <= FUSED_MS for r in rows if r.memories <= 100_000),
     }  # fmt: skip
+    if large.found_s and large.peer_lexical_ms and large.peer_vector_ms:
+        lexical, nearest = (
+            large.lexical_ms["all"][0] / large.peer_lexical_ms[0],
+            large.vector_ms["all"][0] / large.peer_vector_ms[0],
+        )
+        slowest = max(high for found in (large.lexical_ms, large.vector_ms) for _, high in found.values())
+        filtered = min(share for name, share in large.recall.items() if name != "all")
+        met |= {
+            f"lexical list ≤ {LEXICAL:g} × bm25s ({lexical:.2f})": lexical <= LEXICAL,
+            f"vector list ≤ {VECTOR:g} × Chroma ({nearest:.2f})": nearest <= VECTOR,
+            f"both lists with every filter ≤ {LIST_MS:g} ms ({slowest:.1f})": slowest <= LIST_MS,
+            f"recall with every filter ≥ {RECALL:g} ({filtered:.4f})": filtered >= RECALL,
+            f"an edit found within {EDIT_S:g} s": large.found_s["edit"] <= EDIT_S,
+            f"1,000 new found within {NEW_S:g} s": large.found_s["1,000 new"] <= NEW_S,
+        }
     if None not in (large.peer_database, large.peer_vectors, large.peer_lexical):
         alone = (large.peer_database or 0) + (large.peer_vectors or 0) + (large.peer_lexical or 0)
         ours = large.database + large.vectors + large.lexical
@@ -425,6 +443,12 @@ def measured(store: Path, figures: Figures, rounds: int) -> Figures:
     figures.calls_ms = calls(store)
     figures.shell_s = from_a_shell(store, questions(store)[1])
     in_browser(figures, store, rounds)
+    if figures.build_s is not None:  # one that was made here, so that its vectors are known
+        with Store.open(store) as opened:
+            embedder = PreparedVectors(figures.memories)
+            found = lists(opened, embedder)
+            figures.lexical_ms, figures.vector_ms, figures.recall = found.lexical_ms, found.vector_ms, found.recall
+            figures.found_s = changes(opened, embedder)
     return figures
 
 

@@ -1,0 +1,164 @@
+"""Both lists of a store of made-up memories, and what changes take, for bench_scale.py: words out of a memory, vectors near one.
+
+Queries are the first 150, with filters that very unlike shares of the memories pass. Of vectors the share of the exact nearest is told;
+lexical search is exact. A change is timed from the database until a query by its words and one by its vector both have it, embedded here.
+What is changed is changed back, so that the store can be measured again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.scale_lexical import Bm25s, spelled, summary
+from benchmarks.scale_memories import BLOCK, DIMENSION, memories, memory_id, vectors
+from benchmarks.scale_vectors import filters_of
+from cems_workbench.models.chunking import LimitedEmbedder
+from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.protocol import Float32
+from cems_workbench.models.resolve import PACKAGED_ID
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import ParsedInput
+from cems_workbench.store import Store
+
+K, QUERIES, WARM = 150, 100, 5
+EDITS, PORTIONS = 5, 3
+Summary = tuple[float, float]
+"""Median and 95th percentile, in milliseconds."""
+
+
+class PreparedVectors:
+    """The packaged embedder for queries, and for texts that were not made here; vectors made beforehand for the others."""
+
+    def __init__(self, count: int) -> None:
+        self._model = local_embedder(PACKAGED_ID)
+        self.rows: Float32 = np.vstack(list(vectors(count)))
+        self.model_id, self.line, self.dimension = self._model.model_id, self._model.line, self._model.dimension
+        assert isinstance(self._model, LimitedEmbedder)
+        self.room, self.spans, self.truncated = self._model.room, self._model.spans, self._model.truncated
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        """By the number that each text begins with."""
+        numbers = [re.search(r"\bnote(\d+)\b", text) for text in texts]
+        if all(numbers):
+            return self.rows[[int(number[1]) for number in numbers if number]]
+        return self._model.encode(texts, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is searched for: six words out of a memory each, and vectors near one, (QUERIES, DIMENSION)."""
+
+    words: Sequence[str]
+    vectors: Float32
+
+    @classmethod
+    def of(cls, count: int) -> Asked:
+        """Out of the first `count` memories."""
+        rng = np.random.default_rng(4)
+        rows = rng.integers(0, count, QUERIES + WARM).tolist()
+        words = [" ".join(rng.permutation(next(memories(1, row)).content.split()[1:])[:6]) for row in rows]
+        near = np.vstack([next(iter(vectors(1, row))) for row in rows])
+        near += 0.02 * rng.normal(size=(len(rows), DIMENSION)).astype(np.float32)
+        return cls(words, near / np.linalg.norm(near, axis=1, keepdims=True))
+
+
+def timed(search: Callable[[Any], object], queries: Sequence[Any] | Float32) -> Summary:
+    """Of all but the first few, which read files."""
+    times = []
+    for query in queries:
+        began = time.perf_counter()
+        search(query)
+        times.append(1e3 * (time.perf_counter() - began))
+    return summary(times[WARM:])
+
+
+def bm25s_ms(peer: Bm25s, asked: Asked) -> Summary:
+    """bm25s over the same words, cut into terms beforehand."""
+    return timed(lambda terms: peer.search(terms, K), [peer.terms(words) for words in asked.words])
+
+
+def chroma_ms(peer: Any, asked: Asked) -> Summary:
+    """Chroma's own query by the same vectors."""
+    return timed(
+        lambda vector: peer.query(query_embeddings=vector[None, :], n_results=K, include=["distances"]), asked.vectors
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """By filter, named by the share that passes it: times of both lists, and how many of the exact nearest were found."""
+
+    lexical_ms: dict[str, Summary]
+    vector_ms: dict[str, Summary]
+    recall: dict[str, float]
+
+
+def lists(store: Store, embedder: PreparedVectors) -> Lists:
+    """Both lists with every filter; `embedder` has the vectors of the store's memories."""
+    rows, asked, filters = embedder.rows.copy(), Asked.of(len(embedder.rows)), filters_of(len(embedder.rows))
+    rows[999::1000] = rows[998::1000]  # these say the same as the one before
+    opened = store.indexes.open(embedder)
+    found = Lists({}, {}, {})
+    for name, (where, _) in filters.items():
+        found.lexical_ms[name] = timed(partial(opened.lexical.search, k=K, where=where), asked.words)
+        found.vector_ms[name] = timed(partial(opened.vectors.search, k=K, where=where), asked.vectors)
+    shares: dict[str, list[float]] = {name: [] for name in filters}
+    for vector in asked.vectors[WARM:]:
+        cosines = rows @ vector
+        for name, (where, passing) in filters.items():
+            depth = min(K, len(passing))
+            least = float(np.partition(cosines[passing], -depth)[-depth]) - 1e-5
+            hits = opened.vectors.search(vector, K, where)
+            shares[name].append(min(1.0, sum(score >= least for _, score in hits) / depth))
+    found.recall.update((name, float(np.mean(values))) for name, values in shares.items())
+    return found
+
+
+def changes(store: Store, embedder: PreparedVectors) -> dict[str, float]:
+    """Seconds from an edit, a delete and 1,000 new memories until both lists have it; the longest of several."""
+    taken: dict[str, list[float]] = {}
+    run = time.time_ns()  # ids that were deleted are not given again
+    embedder.encode(["warm"])
+
+    def until_found(name: str, change: Callable[[], object], text: str, expected: str, there: bool = True) -> None:
+        began = time.perf_counter()
+        change()
+        store.indexes.refresh(embedder)
+        opened = store.indexes.open(embedder)
+        hits = opened.lexical.search(text, 1), opened.vectors.search(embedder.encode([text])[0], 1)
+        taken.setdefault(name, []).append(time.perf_counter() - began)
+        assert all((hit[0][0] == expected) is there for hit in hits), (name, hits)
+
+    for number in np.random.default_rng(5).choice(len(embedder.rows), EDITS, replace=False).tolist():
+        memory = store.memories.read([memory_id(number)])[memory_id(number)]
+        text = f"{spelled(number)} {' '.join(memory.content.split()[1:])}"
+        edited = replace(memory, title=None, content=text)
+        until_found("edit", lambda edited=edited: store.memories.update(edited), text, memory.id)  # type: ignore[misc]
+        store.memories.update(memory)
+    for turn in range(PORTIONS):
+        drawn = memories(1_000, (len(embedder.rows) // BLOCK + 1 + turn) * BLOCK)
+        new = [
+            replace(
+                one,
+                id=f"new{turn}-{run}-{one.id}",
+                title=None,
+                content=f"{spelled(turn)} {one.content.partition(' ')[2]}",
+            )
+            for one in drawn
+        ]
+        parsed = ParsedInput("new", "scale", memories=tuple(new))
+        one = new[7]
+        until_found("1,000 new", lambda parsed=parsed: store.add(parsed), one.content, one.id)  # type: ignore[misc]
+        until_found("delete", lambda key=one.id: store.memories.delete(key), one.content, one.id, there=False)  # type: ignore[misc]
+        for other in new:
+            if other is not one:
+                store.memories.delete(other.id)
+    store.indexes.refresh(embedder)
+    return {name: max(times) for name, times in taken.items()}
