@@ -44,11 +44,13 @@ class PreparedVectors:
         self.room, self.spans, self.truncated = self._model.room, self._model.spans, self._model.truncated
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
-        """By the number that each text begins with."""
+        """By the number that a text begins with; the model reads a text without one."""
         numbers = [re.search(r"\bnote(\d+)\b", text) for text in texts]
-        if all(numbers):
-            return self.rows[[int(number[1]) for number in numbers if number]]
-        return self._model.encode(texts, progress)
+        out = self.rows[[int(number[1]) if number else 0 for number in numbers]]
+        others = [place for place, number in enumerate(numbers) if number is None]
+        if others:
+            out[others] = self._model.encode([texts[place] for place in others], progress)
+        return out
 
 
 @dataclass(frozen=True, slots=True)
