@@ -6,10 +6,11 @@ STORE ?= .workbench/store
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 # More workers than cores: tests wait for servers, browsers and files for a good part of their time.
-WORKERS ?= 3
+WORKERS ?= 4
 
 # Compiled tests are kept, where the environment says otherwise too: else every worker compiles them at every run.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+ALONE := env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+PYTEST := $(ALONE) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: run test fast setup check browser bench clean
 
@@ -25,10 +26,12 @@ sample: $(VENV)/.runs
 setup: $(VENV)/.tests
 
 # Packages and browser are installed side by side, and types are checked beside the tests, so that both cores are busy to the end.
+# On a fresh machine the tests are compiled once, by one process beside the types: else each worker compiles all of them.
 test:
 	@$(MAKE) --no-print-directory -j2 setup browser
 	$(BIN)/ruff check .
 	@log=$$(mktemp); $(BIN)/mypy >$$log 2>&1 & types=$$!; \
+	test -d tests/__pycache__ || $(ALONE) --collect-only -q >/dev/null 2>&1; \
 	$(PYTEST); tests=$$?; wait $$types; types=$$?; cat $$log; rm -f $$log; exit $$((tests | types))
 
 # The tests that need neither a store of sample data nor a page; properties are tried less often than by `make test`.
