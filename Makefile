@@ -6,7 +6,7 @@ STORE ?= .workbench/store
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 # More workers than cores: tests wait for servers, browsers and files for a good part of their time.
-WORKERS ?= 4
+WORKERS ?= 3
 
 # Compiled tests are kept, where the environment says otherwise too: else every worker compiles them at every run.
 ALONE := env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest

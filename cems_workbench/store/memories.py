@@ -394,37 +394,33 @@ def before(
     cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], edited: Memory | None = None
 ) -> dict[str, str]:
     """As `Memories.before`."""
-    import pyarrow as pa
-
+    given: dict[str, Any] = {
+        "ids": [memory.id for memory in memories],
+        "projects": [memory.project or "" for memory in memories],
+        "sessions": [memory.session for memory in memories],
+        "times": [to_naive(memory.created_at) for memory in memories],
+        "scopes": [memory.scope for memory in memories],
+    }
     said = (
         "SELECT rowid AS place, project, session, created_at, scope FROM memories"
-        " WHERE deleted_at IS NULL AND session IN (SELECT session FROM placed_memories) AND created_at IS NOT NULL"
+        " WHERE deleted_at IS NULL AND session IN (SELECT unnest($sessions)) AND created_at IS NOT NULL"
     )
-    row: dict[str, Any] = {}
     if edited is not None:
         said += " AND id <> $id UNION ALL SELECT -1, $project, $session, $created_at::TIMESTAMP, $scope"
-        row = {name: getattr(edited, name) for name in ("id", "project", "session", "scope")}
-        row["created_at"] = to_naive(edited.created_at)
-
-    wanted = pa.table(
-        {
-            "id": [memory.id for memory in memories],
-            "project": [memory.project or "" for memory in memories],
-            "session": [memory.session for memory in memories],
-            "created_at": [to_naive(memory.created_at) for memory in memories],
-            "scope": [memory.scope for memory in memories],
-        }
-    )
-    with staged(cursor, "placed_memories", wanted):
-        # Row numbers first, as in `read`: the texts of whole sessions are not read.
-        places = cursor.execute(
-            "SELECT w.id, p.place FROM placed_memories AS w ASOF JOIN ("
-            "  SELECT coalesce(project, '') AS project, session, created_at, min(place) AS place, count(*) AS together, min(scope) AS scope"
-            f"  FROM ({said}) GROUP BY ALL"
-            ") AS p ON w.project = p.project AND w.session = p.session AND w.created_at > p.created_at"
-            " WHERE p.together = 1 AND p.scope = w.scope",  # who may see the one need not be allowed the other
-            row,
-        ).fetchall()
+        given |= {name: getattr(edited, name) for name in ("id", "project", "session", "scope")}
+        given["created_at"] = to_naive(edited.created_at)
+    # Row numbers first, as in `read`: the texts of whole sessions are not read. An Arrow table of the given would have pandas imported.
+    places = cursor.execute(
+        "WITH placed AS ("
+        "  SELECT unnest($ids) AS id, unnest($projects) AS project, unnest($sessions) AS session, unnest($times) AS created_at,"
+        "    unnest($scopes) AS scope"
+        ") SELECT w.id, p.place FROM placed AS w ASOF JOIN ("
+        "  SELECT coalesce(project, '') AS project, session, created_at, min(place) AS place, count(*) AS together, min(scope) AS scope"
+        f"  FROM ({said}) GROUP BY ALL"
+        ") AS p ON w.project = p.project AND w.session = p.session AND w.created_at > p.created_at"
+        " WHERE p.together = 1 AND p.scope = w.scope",  # who may see the one need not be allowed the other
+        given,
+    ).fetchall()
     numbers = sorted({place for _, place in places})
     contents = dict(
         cursor.execute("SELECT rowid, content FROM memories WHERE rowid IN (SELECT unnest(?))", [numbers]).fetchall()
