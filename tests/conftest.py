@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import shutil
@@ -76,12 +75,6 @@ class Scheduling(LoadFileScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
     """The scheduler of `--dist loadfile` here; marks for `--dist loadgroup` are lost by xdist 3.8 under pytest 9.2."""
     return Scheduling(config, log)
-
-
-def pytest_collection_finish() -> None:
-    """What was imported is not looked through for garbage at every turn: 4 % of the processor time of page tests."""
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 100)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
