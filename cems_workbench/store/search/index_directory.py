@@ -24,7 +24,9 @@ MANIFEST = "manifest.json"
 CHECK = "check"
 EARLIER = "built by an earlier version"
 
-Signature = tuple[tuple[str, int, int, int], ...]
+FileSignature = tuple[str, int, int, int]
+"""Name, size, time of the last change in nanoseconds, inode."""
+Signature = tuple[FileSignature, ...]
 """Name, size, time of change and inode of each file."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
 from cems_workbench.store.search import chroma_home, entries
+from cems_workbench.store.search.index_directory import checksum, checksums
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 
@@ -202,3 +204,18 @@ def test_a_process_that_ends_without_closing_its_store_leaves_it_sealed(indexed)
     ended = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["False"]
     assert (path / chroma_home.SEAL).exists()
+
+
+def test_of_files_that_nobody_wrote_the_seal_is_not_reckoned_again(indexed, embedder, monkeypatch):
+    """Chroma leaves the large files of a large store as they are; it writes those of a small one anew, so another stands for them."""
+    reckoned: list[str] = []
+    monkeypatch.setattr(chroma_home, "checksum", lambda path: reckoned.append(path.name) or checksum(path))
+    large = indexed[0] / "chroma" / "large.bin"
+    for written in (b"new", None, b"other"):
+        reckoned.clear()
+        with Store.open(indexed[0]) as store:
+            assert store.indexes.open(embedder).vectors.search(np.ones(16), 3)
+            if written is not None:
+                large.write_bytes(written)
+        assert ("large.bin" in reckoned) == (written is not None), reckoned
+        assert json.loads((indexed[0] / chroma_home.SEAL).read_text()) == checksums(indexed[0] / "chroma")
