@@ -1,6 +1,6 @@
 """The app and its database at 10,000, 100,000 and 1,000,000 memories: what grows with the store, and what does not.
 
-    python -m benchmarks.bench_scale [--sizes 10000,100000,1000000] [--stores DIR] [--store PATH] [--write DOCUMENT]
+    python -m benchmarks.bench_scale [--sizes 10000,100000,1000000] [--stores DIR] [--store PATH] [--json FILE]
 
 For each size a store is made of the first memories of one endless row (scale_memories.py), with vectors made beforehand, queries and
 labels: import in rows a second, and what building takes of the processor and of the disk, beside the engines alone: the same rows in
@@ -55,8 +55,6 @@ AS_OF = datetime(2026, 11, 1, tzinfo=UTC)
 MEMORIES_MS, PAINT_S, FUSED_MS, RSS_BYTES = 300, 3.0, 500, 8 << 30
 SLIDER_GROWTH, LABEL_GROWTH, OVER_ENGINES, LEXICAL, VECTOR = 1.2, 1.2, 1.3, 1.5, 1.3
 LIST_MS, RECALL, EDIT_S, NEW_S = 30, 0.995, 1.0, 10.0
-BEGIN, END = "<!-- bench_scale begins -->", "<!-- bench_scale ends -->"
-"""Between these the measured tables stand in the document."""
 
 
 @dataclass
@@ -463,8 +461,7 @@ def main() -> int:
     parser.add_argument("--stores", type=Path, default=Path(".workbench/scale"), help="where stores are made and kept")
     parser.add_argument("--store", type=Path, action="append", default=[], help="measure a store that is there besides")
     parser.add_argument("--rounds", type=int, default=20, help="how often each thing is done on a page")
-    parser.add_argument("--json", type=Path, help="write the figures here, and go on from those that stand there")
-    parser.add_argument("--write", type=Path, help="put the tables into this document")
+    parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     os.environ.setdefault("CEMS_WORKBENCH_PRESET", DEFAULT)
     rows: list[Figures] = []
@@ -486,11 +483,6 @@ def main() -> int:
     print(text)
     if options.json:
         options.json.write_text(json.dumps([asdict(one) for one in rows], indent=1))
-    if options.write:
-        document = options.write.read_text("utf-8")
-        before, _, rest = document.partition(BEGIN)
-        after = rest.partition(END)[2]
-        options.write.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", "utf-8")
     return 0 if all(met.values()) else 1
 
 

@@ -120,8 +120,8 @@ def health_of(model: ModelTable, head: Bools, raw: Floats, scale: str, q: int) -
     """The health of the model's scores for query q; `scale` is `rerank.raw_scale`."""
     inside = head[q]
     good = raw[q, inside & ~np.isnan(raw[q])]
-    failed = np.flatnonzero(inside & (model.state[q] == FAILED))
-    causes = Counter(cause(model.errors[q].get(int(c), "")) for c in failed)
+    failed = _errors(model, inside, q)
+    causes = Counter(map(cause, failed))
     low, high = _RANGE.get(scale, (-np.inf, np.inf))
     return Health(
         head=int(inside.sum()),
@@ -142,11 +142,9 @@ def health_warnings(model: ModelTable, head: Bools, raw: Floats, scale: str, q: 
     found = []
     if health.failed:
         causes = ", ".join(f"{count} {cause}" for cause, count in health.causes.items())
-        reasons = {
-            reason(model.errors[q].get(int(c), "")) for c in np.flatnonzero(head[q] & (model.state[q] == FAILED))
-        }
-        shared = f": {only}" if len(reasons) == 1 and (only := reasons.pop()) not in ("", *health.causes) else ""
-        found.append(f"{health.failed} of {health.head} scores failed ({causes}){shared}")
+        reasons = set(map(reason, _errors(model, head[q], q)))
+        told = f": {only}" if len(reasons) == 1 and (only := reasons.pop()) not in ("", *health.causes) else ""
+        found.append(f"{health.failed} of {health.head} scores failed ({causes}){told}")
     if health.out_of_range:
         found.append(f"{health.out_of_range} raw scores lie outside the range that {scale} expects; they are clamped")
     if health.all_equal:
@@ -158,6 +156,11 @@ def health_warnings(model: ModelTable, head: Bools, raw: Floats, scale: str, q: 
                 f"raw scores span only {spread:.3f} of the unit range: the reranker hardly tells candidates apart"
             )
     return found
+
+
+def _errors(model: ModelTable, inside: Bools, q: int) -> list[str]:
+    """Why the candidates of query q that failed did, of those inside."""
+    return [model.errors[q].get(int(c), "") for c in np.flatnonzero(inside & (model.state[q] == FAILED))]
 
 
 def cause(error: str) -> str:

@@ -106,7 +106,7 @@ class ChromaHome:
         self._files = None if url else _files.setdefault(path.resolve(), _Files(path))
         self._client: ClientAPI | None = None
         self._inode: int | None = None
-        self._read: dict[str, tuple[FileSignature, str]] = {}
+        self._sealed_files: dict[str, tuple[FileSignature, str]] = {}
         """What each file was when it was opened sealed, with its checksum."""
 
     @contextmanager
@@ -223,7 +223,7 @@ class ChromaHome:
                 return ""
             said, as_read = json.loads(self._seal.read_text("utf-8")), signature_of(self.path)
             self.sealed = not difference(self.path, said)
-            self._read = {one[0]: (one, said[one[0]]) for one in as_read} if self.sealed else {}
+            self._sealed_files = {one[0]: (one, said[one[0]]) for one in as_read} if self.sealed else {}
         except (OSError, ValueError, AttributeError, TypeError, RecursionError):
             self.sealed = False
         if self.sealed:
@@ -238,7 +238,7 @@ class ChromaHome:
         draft = self._seal.with_suffix(".new")
         with suppress(OSError):  # without it the next opening looks closer
             now = {one[0]: one for one in signature_of(self.path)}
-            known = {name: said for name, (one, said) in self._read.items() if now.get(name) == one}
+            known = {name: said for name, (one, said) in self._sealed_files.items() if now.get(name) == one}
             draft.write_text(json.dumps({name: known.get(name) or checksum(self.path / name) for name in now}), "utf-8")
             os.replace(draft, self._seal)
 
