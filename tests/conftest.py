@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, Phase, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from cems_workbench.store import duckdb_file
+
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 CHECKOUT_STORE = ROOT / ".workbench"
@@ -45,6 +47,9 @@ def _temporary_files_in_memory() -> None:
 
 
 _temporary_files_in_memory()
+
+# A store of a test is far below what DuckDB shares among threads, and each that is opened would start and end its own.
+duckdb_file.SETTINGS = {**duckdb_file.SETTINGS, "threads": 1}
 
 settings.register_profile(
     "deterministic",

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ VERSION = "minilm-judge/2"
 
 
 class MiniLMJudge:
-    """A `PairScorer` over the packaged weights, which load when first used (some 0.2 s). May be used by several threads.
+    """A `PairScorer` over the packaged weights, which load when first used (some 0.2 s), once a process. May be used by several threads.
 
     Raises ModelError when the weights are not there: a checkout may leave them out.
     """
@@ -86,7 +87,8 @@ class MiniLMJudge:
     def _weights(self) -> Weights:
         with self._lock:
             if self._loaded is None:
-                self._loaded = loaded(self._folder)
+                read_at = [(self._folder / name).stat() for name in FILES if (self._folder / name).is_file()]
+                self._loaded = _kept(self._folder, tuple((one.st_size, one.st_mtime_ns) for one in read_at))
             return self._loaded
 
 
@@ -124,6 +126,12 @@ class Weights:
 def available(folder: Path = FOLDER) -> bool:
     """Whether the weights are there: a checkout that left them out has none."""
     return all((folder / name).is_file() for name in FILES)
+
+
+@lru_cache(maxsize=1)
+def _kept(folder: Path, _files: tuple[tuple[int, int], ...]) -> Weights:
+    """The weights as they were loaded before in this process, for whatever store, unless their files were changed since."""
+    return loaded(folder)
 
 
 def loaded(folder: Path) -> Weights:

@@ -8,6 +8,8 @@ from importlib.resources import files
 
 from playwright.sync_api import Page
 
+from .pages import DRAWN
+
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 """The rules of WCAG 2.2 on level AA, and what axe recommends beside them."""
 STREAMLITS = (
@@ -21,6 +23,7 @@ STILL = """*, *::before, *::after {transition:none !important; animation:none !i
 MAIN = {"include": ['[data-testid="stMain"]'], "exclude": [".wb-results", ".wb-strip", ".js-plotly-plot svg"]}
 """What changes from view to view: the page without what stands on every view, and without figures, which have an alternative text."""
 WHOLE = {"include": ["html"]}
+PREFERS = "scheme => matchMedia(`(prefers-color-scheme: ${scheme})`).matches"
 RUN = """([place, rules]) => axe.run(place, {runOnly: rules, resultTypes: ["violations"]}).then(found =>
   found.violations.flatMap(rule => rule.nodes.map(node => [
     rule.id, node.target.join(" "), node.html.slice(0, 160), node.failureSummary.split("\\n").slice(1).join(" ").trim(),
@@ -33,14 +36,17 @@ def _script() -> str:
 
 
 def violations(page: Page, place: Mapping[str, Sequence[str]] = WHOLE) -> list[str]:
-    """Each rule that an element in this place breaks, and contrasts in dark too: rule, element, and what is wrong."""
+    """Each rule that an element in this place breaks, and contrasts in the other scheme too: scheme, rule, element, what is wrong."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_script())
         # A colour half way to another is nobody's choice, and what lies under the bar of a result is scrolled free of it.
         page.add_style_tag(content=STILL)
     found: dict[str, None] = {}
-    for scheme, rules in (("light", RULES), ("dark", ["color-contrast"])):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    # All rules in the scheme that is on: the other stays for the next place, for to change it draws the whole page anew.
+    schemes = sorted(("light", "dark"), key=lambda scheme: not page.evaluate(PREFERS, scheme))
+    for scheme, rules in zip(schemes, (RULES, ["color-contrast"]), strict=True):
+        if not page.evaluate(PREFERS, scheme):
+            page.emulate_media(color_scheme=scheme)
+            page.evaluate(DRAWN)
         found |= dict.fromkeys(f"{scheme}: {line}" for line in page.evaluate(RUN, [place, rules]))
     return [line for line in found if not any(rule in line and part in line for rule, part in STREAMLITS)]
