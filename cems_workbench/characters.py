@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+TURNS = "[\u202a-\u202e\u2066-\u2069]"
+"""A regular expression of any of them."""
+_TURNS = re.compile(TURNS)
 
 
 def in_order(text: str) -> str:

@@ -140,8 +140,7 @@ class Memories:
 
     def count(self) -> int:
         """Number of live memories."""
-        with self._database.reading() as cursor:
-            return count(cursor)
+        return self._counted.get("count", count)
 
     def projects(self) -> list[tuple[str | None, int]]:
         """Projects (None: untagged) with their number of live memories, most first, ties by name."""

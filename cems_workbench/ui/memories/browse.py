@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -21,7 +21,7 @@ from cems_workbench.ui.memories import detail, importing, state
 from cems_workbench.ui.memories.fields import FIELDS, title_and_text
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    import pyarrow as pa
 
 PAGE = 200
 TABLE_ROWS = 12
@@ -167,31 +167,29 @@ def _summary(matching: int, total: int, number: int) -> None:
         panels.empty("No memory matches", "Use fewer words, or clear the filters.")
 
 
-def table(memories: Sequence[Memory]) -> DataFrame:
+def table(memories: Sequence[Memory]) -> pa.Table:
     """The rows of the table; every text is a plain cell."""
-    import pandas as pd
+    import pyarrow as pa
 
-    def day(moment: Any) -> Any:
+    def day(moment: datetime | None) -> date | None:
         return None if moment is None else moment.date()
 
-    rows = [
-        {
-            "id": memory.id,
-            "memory": title_and_text(memory),
-            "category": memory.category,
-            "project": memory.project,
-            "session": memory.session,
-            "created": day(memory.created_at),
-            "accessed": day(memory.last_accessed),
-            "accesses": memory.access_count,
-            "priority": memory.priority,
-            "pinned": "pinned" if memory.pinned else None,
-            "importance": memory.importance,
-            "length": len(memory.content),
-        }
-        for memory in memories
-    ]
-    return pd.DataFrame(rows)
+    text, number, when = pa.string(), pa.int64(), pa.date32()
+    cells: dict[str, tuple[pa.DataType, list[Any]]] = {
+        "id": (text, [memory.id for memory in memories]),
+        "memory": (text, [title_and_text(memory) for memory in memories]),
+        "category": (text, [memory.category for memory in memories]),
+        "project": (text, [memory.project for memory in memories]),
+        "session": (text, [memory.session for memory in memories]),
+        "created": (when, [day(memory.created_at) for memory in memories]),
+        "accessed": (when, [day(memory.last_accessed) for memory in memories]),
+        "accesses": (number, [memory.access_count for memory in memories]),
+        "priority": (pa.float64(), [memory.priority for memory in memories]),
+        "pinned": (text, ["pinned" if memory.pinned else None for memory in memories]),
+        "importance": (text, [memory.importance for memory in memories]),
+        "length": (number, [len(memory.content) for memory in memories]),
+    }
+    return pa.table({name: pa.array(values, kind) for name, (kind, values) in cells.items()})
 
 
 def columns(sort: Sort) -> list[str]:

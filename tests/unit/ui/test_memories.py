@@ -7,6 +7,7 @@ import io
 import re
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from pandas import DataFrame
 
@@ -14,7 +15,7 @@ from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
 from cems_workbench.cli import terminal
 from cems_workbench.records import Memory
 from cems_workbench.ui.kit.escape import JOINER, csv_bytes, excerpt, literal, plain, tick
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.tables import ROW, draw_table
 from cems_workbench.ui.memories.browse import COLUMNS, columns
 from cems_workbench.ui.memories.detail import facts_html
 from cems_workbench.ui.memories.statistics import bars, first_and_rest, near_html
@@ -47,6 +48,17 @@ def test_what_turns_text_round_is_shown_alike_by_pages_and_commands(show):
     assert not set(TURNING) & set(shown) and f"a{9 * chr(0xFFFD)}b" in shown
     for ordinary in ("مرحبا 12", "שלום\u200f! 3\u200e"):
         assert ordinary.replace("!", "") in str(show(ordinary)).replace("\\", "").replace("!", "")
+
+
+def test_an_arrow_table_shows_texts_in_order_and_other_cells_as_they_are(monkeypatch):
+    drawn = []
+    monkeypatch.setattr("streamlit.dataframe", lambda rows, **options: drawn.append((rows, options)))
+    row = {"id": "m\u202e1", "n": 3, "none": None, "day": MEMORY.created_at.date(), "n\u2066": "שלום"}
+    draw_table(pa.Table.from_pylist([row]), most=5)
+    assert drawn[0][0].to_pylist() == [row | {"id": "m\ufffd1", "n\ufffd": row.pop("n\u2066")}]
+    assert drawn[0][1]["height"] == 2 * ROW + 4
+    with pytest.raises(TypeError, match="list<"):
+        draw_table(pa.table({"tags": [["x\u2066"]]}))
 
 
 @pytest.mark.parametrize("kind", [list, DataFrame, lambda rows: DataFrame(rows).style])
