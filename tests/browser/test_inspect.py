@@ -32,44 +32,29 @@ def inspect(window: Window) -> Inspect:
     return Inspect.open(window)
 
 
-def test_typing_a_query_shows_the_strip_and_ten_results_within_the_window(inspect: Inspect) -> None:
+def test_a_query_shows_the_strip_and_ten_results_within_the_window_and_qmd_its_blend_table(inspect: Inspect) -> None:
     assert len(inspect.search(QUERY)) == 10
     assert inspect.page.locator(".wb-strip .wb-name").all_inner_texts() == STAGES
     for width in (900, 1440):
         inspect.window.resize(width, "light")
         inspect.window.expect_fit(f"{width} wide", ".wb-cell")
-
-
-def test_moving_a_slider_changes_the_order_and_reset_brings_it_back(inspect: Inspect) -> None:
-    before = inspect.search(QUERY)
-    inspect.window.slide("Score blend", "End")
-    expect(inspect.changed(1)).to_be_visible()
-    assert inspect.order() != before
-    with inspect.window.rerun():
-        inspect.changed(1).click()
-    expect(inspect.changed(1)).to_be_hidden()
-    assert inspect.order() == before
-
-
-def test_a_group_stays_open_while_its_sliders_are_moved(inspect: Inspect) -> None:
-    inspect.search(QUERY)
-    with inspect.window.rerun():
-        inspect.page.get_by_text("Adjust", exact=True).first.click()
-    inspect.window.slide("Half-life (days)", "ArrowRight")
-    expect(inspect.changed(1)).to_be_visible()
-    expect(inspect.page.get_by_role("slider", name="Half-life (days) ●")).to_be_visible()
-
-
-def test_choosing_qmd_reranks_and_shows_the_blend_table(inspect: Inspect) -> None:
-    inspect.search(QUERY)
     inspect.preset("qmd")
     expect(inspect.page.locator(".wb-cell", has_text="rerank")).not_to_contain_text("off", timeout=WAIT)
     inspect.view("Rerank")
     expect(inspect.page.get_by_text("candidates scored, 0 failed")).to_be_visible()
 
 
-def test_markup_in_a_memory_is_shown_literally(inspect: Inspect) -> None:
-    inspect.search("invoice memo script alert cross-site")
-    texts = " ".join(inspect.page.locator(".wb-text").all_text_contents())  # folded parts too
-    assert "<script>alert(1)</script>" in texts
-    assert inspect.page.locator(".wb-result script").count() == 0
+def test_sliders_change_the_order_in_groups_that_stay_open_and_reset_brings_it_back(inspect: Inspect) -> None:
+    before = inspect.search(QUERY)
+    inspect.window.slide("Score blend", "End")
+    expect(inspect.changed(1)).to_be_visible()
+    assert inspect.order() != before
+    with inspect.window.rerun():
+        inspect.page.get_by_text("Adjust", exact=True).first.click()
+    inspect.window.slide("Half-life (days)", "ArrowRight")
+    expect(inspect.changed(2)).to_be_visible()
+    expect(inspect.page.get_by_role("slider", name="Half-life (days) ●")).to_be_visible()
+    with inspect.window.rerun():
+        inspect.changed(2).click()
+    expect(inspect.changed(2)).to_be_hidden()
+    assert inspect.order() == before
