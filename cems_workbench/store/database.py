@@ -305,6 +305,8 @@ class Database:
             except BaseException as error:
                 # The block's error is the one to report: a rollback of an already aborted transaction may fail too.
                 _rollback(cursor)
+                if _has_no_room(error):
+                    raise _no_room(error) from error
                 if _is_damage(error):
                     raise _readable(error, self.directory) from error
                 raise
@@ -457,6 +459,19 @@ def _is_damage(error: BaseException) -> bool:
         or type(error) is duckdb.Error
         or (isinstance(error, duckdb.Error) and "Corrupt" in str(error))
     )
+
+
+def _has_no_room(error: BaseException) -> bool:
+    """Whether memory ran out at the commit, for which DuckDB has another error than elsewhere: so it is with a single thread."""
+    import duckdb
+
+    return isinstance(error, duckdb.TransactionException) and "failed to pin block" in str(error)
+
+
+def _no_room(error: BaseException) -> Exception:
+    import duckdb
+
+    return duckdb.OutOfMemoryException(_first_line(str(error)))
 
 
 def _readable(error: BaseException, directory: Path) -> StoreError:

@@ -5,8 +5,8 @@ the length of the transaction: all of it, or, for what belongs to one person, on
 other.
 
 A transaction is begun, with its limits, its locks and a look at the schema's version, in one round trip. It is committed, or AwayError is
-raised: where the connection breaks while COMMIT is under way, the database is asked afterwards what became of it, by its number. A
-password is in no message, and no error carries one of the driver's.
+raised: where the connection breaks while COMMIT is under way, the database is asked afterwards what became of it: by its number whether it
+is over, and by a token that it wrote whether it was committed. A password is in no message, and no error carries one of the driver's.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
@@ -49,6 +50,8 @@ KEPT = 8
 """Connections that are kept open while nobody uses them."""
 WAITS = (0.1, 0.3, 0.6, 1.0)
 """Seconds between tries; the last one again and again."""
+TOKENS_KEPT, PRUNED_EVERY = "1 day", 1_000
+"""How long the token of a transaction stays, and after how many of them a process looks for old ones; asked for within a minute."""
 AT_ONCE = 1.0
 """Seconds for which one goes on trying who was told a moment ago that the database is away."""
 _TYPES = {
@@ -125,6 +128,7 @@ class PostgresTables:
         self._prepared = False
         self._away = False
         self._asking = threading.local()
+        self._written = count()
 
     # Asking, for as long as it takes
 
@@ -167,6 +171,13 @@ class PostgresTables:
         """See TeamTables. Raises AwayError, and StoreError for what asking again does not better."""
         whole = f"pg_advisory_xact_lock{'_shared' if of else ''}({_number(SCHEMA)})"
         lock = f"SELECT {whole}" + (f"; SELECT pg_advisory_xact_lock({_number(f'{SCHEMA}/{of}')})" if of else "")
+        token = uuid4().hex
+        lock += f"; INSERT INTO team_commits VALUES ('{token}', localtimestamp)"
+        if next(self._written) % PRUNED_EVERY == 0:
+            lock += (
+                "; DELETE FROM team_commits WHERE token IN (SELECT token FROM team_commits "
+                f"WHERE at < localtimestamp - INTERVAL '{TOKENS_KEPT}' FOR UPDATE SKIP LOCKED)"
+            )
         connection, number = self._begun("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", lock)
         with self._ending(connection):
             yield PostgresSession(connection)
@@ -175,7 +186,7 @@ class PostgresTables:
             try:
                 self._send(connection, "COMMIT")
             except psycopg.OperationalError as error:
-                if not connection.closed or not self._was_committed(number):
+                if not connection.closed or not self._was_committed(number, token):
                     raise self._told(error) from None
 
     def beside(self, cursor: duckdb.DuckDBPyConnection) -> None:
@@ -270,8 +281,11 @@ class PostgresTables:
         with cut_off(connection.fileno(), STATEMENT_S + SILENCE_S):
             connection.execute(statement.encode())
 
-    def _was_committed(self, number: str) -> bool:
-        """What became of a transaction whose connection broke at its end. Raises StoreError where that cannot be found out in time."""
+    def _was_committed(self, number: str, token: str) -> bool:
+        """What became of a transaction whose connection broke at its end. Raises StoreError where that cannot be found out in time.
+
+        A number that a crash took before it was on disk is another one's afterwards, so that a committed number alone says nothing.
+        """
         import psycopg
 
         until = time.monotonic() + PATIENCE
@@ -282,10 +296,14 @@ class PostgresTables:
                     ((became,),) = connection.execute(
                         f"SELECT pg_xact_status('{int(number)}'::xid8)".encode()
                     ).fetchall()
+                    # A statement of its own: what the one before saw may be older than what it said.
+                    ((there,),) = connection.execute(
+                        f"SELECT EXISTS (SELECT 1 FROM {SCHEMA}.team_commits WHERE token = %s)".encode(), [token]
+                    ).fetchall()
                 finally:
                     connection.close()
                 if became in ("committed", "aborted"):
-                    return bool(became == "committed")
+                    return bool(there)
             if time.monotonic() > until:
                 break
             time.sleep(WAITS[min(attempt, len(WAITS) - 1)])

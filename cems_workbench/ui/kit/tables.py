@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import streamlit as st
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from pandas.io.formats.style import Styler
 
-    Rows = Sequence[Mapping[str, Any]] | DataFrame | Styler | pa.Table
+    Rows: TypeAlias = Sequence[Mapping[str, Any]] | DataFrame | Styler | pa.Table
 
 ROW = 30
 """Height of a table row in pixels."""
@@ -56,7 +56,7 @@ def _ordered(rows: Rows) -> Rows:
 
     if isinstance(rows, DataFrame):
         return _frame(rows).rename(columns=_cell)
-    rows.data = _frame(rows.data)  # type: ignore[attr-defined]
+    rows.data = _frame(rows.data)  # type: ignore[union-attr]
     return rows
 
 

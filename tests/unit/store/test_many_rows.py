@@ -10,7 +10,7 @@ import pytest
 
 from cems_workbench.errors import StoreError
 from cems_workbench.records import Memory, TakenMemory
-from cems_workbench.store import Store, database, sources
+from cems_workbench.store import Store, database, duckdb_file, sources
 from cems_workbench.store.rows import staged
 from cems_workbench.store.sources import TakenRows
 from tests.small_store import empty_store, store
@@ -39,10 +39,14 @@ def test_the_error_inside_staged_rows_is_the_one_that_is_seen(store: Store) -> N
             cursor.execute("INSERT INTO once SELECT id FROM staged_once")
 
 
-def test_what_many_rows_have_no_room_for_is_written_with_all_the_memory_of_the_store(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The old texts of those that changed are kept until the commit, for which nothing is allowed here."""
+@pytest.fixture
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For databases that are opened from here on; those of other tests have one."""
+    monkeypatch.setattr(duckdb_file, "SETTINGS", {**duckdb_file.SETTINGS, "threads": 2})
+
+
+def put_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put many texts, and others in their place; the old ones are kept until the commit, for which nothing is allowed here."""
     monkeypatch.setattr(database, "PASSING_BYTES", 8_000_000)
     monkeypatch.setattr(sources, "CHANGING_BYTES", 0)
     monkeypatch.setattr(sources, "TEXT_SHARE", 1)
@@ -53,7 +57,19 @@ def test_what_many_rows_have_no_room_for_is_written_with_all_the_memory_of_the_s
             assert memory_limit(store) != before
             store.sources.put(source, TakenRows.of(given))
         assert memory_limit(store) == before
+
+
+def test_what_many_rows_have_no_room_for_is_written_with_all_the_memory_of_the_store(
+    two_threads: None, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_changed(store, monkeypatch)
     assert store.memories.read(["m99"])["m99"].content.startswith("2 99 words")
+
+
+def test_what_has_no_room_at_the_commit_is_one_line_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one thread DuckDB finds out at the commit, and breaks off for good."""
+    with pytest.raises(StoreError, match=r"needed more memory .*; what was committed by then stays, start again"):
+        put_changed(store, monkeypatch)
 
 
 def test_what_long_texts_need_is_allowed_and_taken_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
