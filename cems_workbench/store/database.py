@@ -306,7 +306,9 @@ class Database:
                 # The block's error is the one to report: a rollback of an already aborted transaction may fail too.
                 _rollback(cursor)
                 if _has_no_room(error):
-                    raise _no_room(error) from error
+                    import duckdb
+
+                    raise duckdb.OutOfMemoryException(_first_line(str(error))) from error
                 if _is_damage(error):
                     raise _readable(error, self.directory) from error
                 raise
@@ -466,12 +468,6 @@ def _has_no_room(error: BaseException) -> bool:
     import duckdb
 
     return isinstance(error, duckdb.TransactionException) and "failed to pin block" in str(error)
-
-
-def _no_room(error: BaseException) -> Exception:
-    import duckdb
-
-    return duckdb.OutOfMemoryException(_first_line(str(error)))
 
 
 def _readable(error: BaseException, directory: Path) -> StoreError:

@@ -1,6 +1,6 @@
 """Every page and view: no rule of WCAG 2.2 AA is broken, in light and dark, and the keyboard comes to the query.
 
-The views and tools of Inspect and Label are looked at in test_crawler.py, which walks through them anyway.
+The views and tools of Inspect are looked at in test_crawler.py, which walks through them anyway.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from .accessibility import MAIN, violations
-from .pages import Inspect, Window
+from .pages import Inspect, Label, Window
 
 pytestmark = [pytest.mark.browser, pytest.mark.models]
 VIEWS = '[data-testid="stButtonGroup"]'
@@ -35,9 +35,12 @@ def test_inspect(window: Window) -> None:
     assert violations(window.page) == []
 
 
-@pytest.mark.parametrize("page", ["tune", "memories"])
+@pytest.mark.parametrize("page", ["label", "tune", "memories"])
 def test_page(window: Window, page: str) -> None:
-    window.open(page)
+    if page == "label":
+        Label.open(window, "axe", "ten")
+    else:
+        window.open(page)
     assert window.page.title() == f"{page.title()} · CEMS Workbench"
     found = {"page": violations(window.page)}
     for name in views(window, VIEWS):

@@ -32,7 +32,13 @@ def inspect(window: Window) -> Inspect:
     return Inspect.open(window)
 
 
-def test_a_query_shows_the_strip_and_ten_results_within_the_window_and_qmd_its_blend_table(inspect: Inspect) -> None:
+def test_a_query_shows_markup_literally_the_strip_and_ten_results_within_the_window_and_qmd_its_blend_table(
+    inspect: Inspect,
+) -> None:
+    inspect.search("invoice memo script alert cross-site")
+    texts = " ".join(inspect.page.locator(".wb-text").all_text_contents())  # folded parts too
+    assert "<script>alert(1)</script>" in texts
+    assert inspect.page.locator(".wb-result script").count() == 0
     assert len(inspect.search(QUERY)) == 10
     assert inspect.page.locator(".wb-strip .wb-name").all_inner_texts() == STAGES
     for width in (900, 1440):

@@ -24,7 +24,7 @@ def draw_table(
     rows: Rows, *, key: str | None = None, most: int | None = None, columns: Mapping[str, Any] | None = None,
     placeholder: str = "", **options: Any,
 ) -> Any:  # fmt: skip
-    """A table with a row for each of `rows`, and what `st.dataframe` returns. An Arrow table is sent as it is, in a third of the time.
+    """A table with a row for each of `rows`, and what `st.dataframe` returns. An Arrow table goes there without pandas.
 
     It scrolls past `most` rows; where that is None, where Streamlit lets it. `columns` are column configs, `placeholder` stands in cells
     without a value, and `options` are further arguments of `st.dataframe`.
