@@ -61,7 +61,9 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         _table(page.memories, selection.sort)
     if pages > 1:
         st.pagination(pages, key=state.PAGE)
-    detail.draw(resources, state.present().selected)
+    picked = state.present().selected
+    if page.memories or picked is not None:  # where there is no row, nothing is said of picking one
+        detail.draw(resources, picked)
 
 
 def filters(facets: Facets) -> Selection:
