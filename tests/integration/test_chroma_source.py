@@ -276,7 +276,7 @@ def test_a_collection_that_goes_away_meanwhile_is_one_line(client, port) -> None
     [
         b"",
         b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
-        b"HTTP/1.1 401 no\r\nContent-Length: 12\r\n\r\nUnauthorized",
+        b"HTTP/1.1 401 no\r\nConnection: close\r\nContent-Length: 12\r\n\r\nUnauthorized",
     ],
 )
 def test_a_server_that_hangs_breaks_off_or_refuses_is_one_line_without_the_key(reply) -> None:
