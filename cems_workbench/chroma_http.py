@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from cems_workbench.replies import HEADERS, ReplyError, event_hooks
+from cems_workbench.replies import HEADERS, ReplyError, certificates, event_hooks
 
 if TYPE_CHECKING:
     from chromadb.api.client import Client
@@ -39,12 +39,20 @@ def chroma_client(
 
     place = f"http{'s' if secure else ''}://{f'[{host}]' if ':' in host else host}:{port}"
     with httpx.Client(
-        timeout=IDENTITY_SECONDS, headers={**HEADERS, **(headers or {})}, event_hooks=event_hooks()
+        timeout=IDENTITY_SECONDS,
+        headers={**HEADERS, **(headers or {})},
+        event_hooks=event_hooks(),
+        verify=certificates(),
     ) as asking:
         if old := too_old(asking.get(f"{place}{VERSION}").text):
             raise ReplyError(old)
         asking.get(f"{place}{IDENTITY}")
-    client = chromadb.HttpClient(host, port, secure, dict(headers or {}), Settings(anonymized_telemetry=False), **where)
+    settings = Settings(anonymized_telemetry=False)
+    if (
+        not secure
+    ):  # there is nothing to verify, and Chroma's client would read all certificates anew; it follows no redirect
+        settings.chroma_server_ssl_verify = False
+    client = chromadb.HttpClient(host, port, secure, dict(headers or {}), settings, **where)
     session: httpx.Client = cast("Any", client)._server._session
     session.event_hooks = cast("dict[str, list[Callable[..., Any]]]", event_hooks())
     session.headers.update(HEADERS)

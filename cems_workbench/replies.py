@@ -10,11 +10,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from cems_workbench.errors import WorkbenchError
+
+if TYPE_CHECKING:
+    import ssl
 
 MOST_BYTES = 256_000_000
 """The vectors of a batch of 4,000 memories are some 100 MB of JSON."""
@@ -26,6 +30,12 @@ AsyncHook = Callable[[httpx.Response], Awaitable[None]]
 
 class ReplyError(WorkbenchError):
     """A reply that is not read, and why, in a few words that name no server's own secrets."""
+
+
+@cache
+def certificates() -> ssl.SSLContext:
+    """The `verify` of every client of httpx, read from disk once: 50 ms, which is long beside a call."""
+    return httpx.create_ssl_context()
 
 
 def bound(response: httpx.Response, most: int) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NoReturn
 
 import typer
 
@@ -105,12 +107,18 @@ class _Warnings(logging.Handler):
         say(f"warning: {' '.join(record.getMessage().split())}", err=True)
 
 
+@cache
+def _command() -> Callable[..., Any]:
+    """All commands with their options, made once: it takes as long as opening a store."""
+    return typer.main.get_command(commands)
+
+
 def main() -> None:
     """Run the command line; every error meant for the user becomes one line on stderr and exit code 2."""
     logging.getLogger("cems_workbench").addHandler(_Warnings(logging.WARNING))
     tell_waiting(lambda line: say(line, err=True))
     try:
-        code = commands(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        code = _command()(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
         if code == INTERRUPTED:
             say("interrupted; what was finished is kept", err=True)
         sys.exit(code)

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,16 @@ from cems_workbench.pipeline.answered import answered
 from cems_workbench.pipeline.needs import BEFORE, gather_parameters
 from cems_workbench.records import Judgment, Query
 from cems_workbench.store.database import FULL
-from cems_workbench.store.duckdb_file import CHECK_SECONDS, MEMORY_LIMIT, columns_of, differences, open_file, within
+from cems_workbench.store.duckdb_file import (
+    CHECK_SECONDS,
+    MEMORY_LIMIT,
+    LookedAt,
+    columns_of,
+    differences,
+    open_file,
+    state,
+    within,
+)  # fmt: skip
 from cems_workbench.store.duckdb_file import columns as duckdb_columns
 
 if TYPE_CHECKING:
@@ -162,11 +172,7 @@ class Header:
     @property
     def config(self) -> PipelineConfig:
         """The config whose gather parameters were used; what it does not state was as it was before that was a parameter."""
-        config = parse_config(self.config_yaml, "the evidence file's config")
-        stated = yaml_values(self.config_yaml, "the evidence file's config")
-        return with_values(
-            config, {path: value for path, value in BEFORE.items() if not _states(stated, path.split("."))}
-        )
+        return _stated_config(self.config_yaml)
 
     @property
     def config_hash(self) -> str:
@@ -296,7 +302,7 @@ class EvidenceFile:
 
     def close(self) -> None:
         """Release the file."""
-        self._connection.close()
+        _release(self._connection, self.path)
 
     def __enter__(self) -> EvidenceFile:
         return self
@@ -504,6 +510,13 @@ def config_text(config: PipelineConfig) -> str:
     return dump_config(config)
 
 
+@lru_cache(maxsize=64)
+def _stated_config(text: str) -> PipelineConfig:
+    config = parse_config(text, "the evidence file's config")
+    stated = yaml_values(text, "the evidence file's config")
+    return with_values(config, {path: value for path, value in BEFORE.items() if not _states(stated, path.split("."))})
+
+
 def _states(values: Any, path: Sequence[str]) -> bool:
     """Whether nested values have something at a path."""
     for name in path:
@@ -570,13 +583,19 @@ def _connect(
         raise InputError(f"{path}: no such evidence file")
     if not read_only and there:  # opening to write changes a file, and this may be somebody's database
         _connect(path, read_only=True).close()
+    known, seen = _looked_at.knows(path), state(path)
     try:
         connection = open_file(path, read_only=read_only, memory_limit=memory_limit)
     except (duckdb.Error, OSError, RuntimeError, ValueError) as error:
         raise _unreadable(error, path) from None
     try:
         with within(connection, CHECK_SECONDS):
-            _require_data(connection, path, new=not read_only, whole=whole)
+            if not known:
+                _require_data(connection, path, new=not read_only)
+                if read_only and state(path) == seen:
+                    _looked_at.keep(path, seen)
+            if whole:
+                _require_room(connection, path)
     except duckdb.Error as error:
         connection.close()
         raise _unreadable(error, path) from None
@@ -586,9 +605,17 @@ def _connect(
     return connection
 
 
-def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: bool, whole: bool) -> None:
-    """Raises InputError where the file is anything but the tables of an evidence file, or, where it is read as a `whole`, holds more
-    than is read into memory."""
+_looked_at = LookedAt()
+
+
+def _release(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Close a file that was open to be written: nobody else can have put anything into it."""
+    connection.close()
+    _looked_at.keep(path, state(path))
+
+
+def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: bool) -> None:
+    """Raises InputError where the file is anything but the tables of an evidence file."""
     tables = duckdb_columns(connection)
     if not tables and new:
         return
@@ -598,10 +625,12 @@ def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: boo
     problem = differences(connection, columns_of(evidence_rows.TABLES), optional)
     if problem is not None:
         raise InputError(f"{path} is not taken for an evidence file: {problem}")
-    if not whole:
-        return
+
+
+def _require_room(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Raises InputError where the file holds more than is read into memory."""
     size = 0
-    for table in tables:
+    for table in duckdb_columns(connection):
         (rows,) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0]
         if rows <= MOST_BYTES / evidence_rows.ROW_BYTES:
             width = evidence_rows.width(connection, table)
@@ -655,7 +684,10 @@ def _opened(path: Path, *, read_only: bool = True, whole: bool = False) -> Itera
     except Exception as error:
         raise _said(error, path) from error
     finally:
-        connection.close()
+        if read_only:
+            connection.close()
+        else:
+            _release(connection, path)
 
 
 @contextmanager

@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -34,8 +33,6 @@ from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.protocol import CAUSES, PairScore
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx
 
 T = TypeVar("T")
@@ -152,7 +149,7 @@ class ModelServer:
         """Keyword arguments of an httpx.AsyncClient within the limits; bad statuses raise CallError unless told not to."""
         import httpx
 
-        from cems_workbench.replies import HEADERS, async_hook
+        from cems_workbench.replies import HEADERS, async_hook, certificates
 
         logging.getLogger("httpx").setLevel(
             logging.WARNING
@@ -169,7 +166,7 @@ class ModelServer:
             "event_hooks": {"response": [async_hook(REPLY_BYTES), *([check] if raise_for_status else [])]},
             "headers": HEADERS,
             "follow_redirects": False,
-            "verify": _certificates(),
+            "verify": certificates(),
         }
 
     def call(self, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -354,14 +351,6 @@ def status_error(status: int, said: str, retry_after: str | None = None) -> Call
     if status >= 500:
         return CallError("server error", what, again=True)
     return CallError("refused", what, stop=status in (401, 403, 404))
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Read from disk once: 50 ms, which is long beside a call."""
-    import httpx
-
-    return httpx.create_ssl_context()
 
 
 def authorization(key: str) -> dict[str, str]:

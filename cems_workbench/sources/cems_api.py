@@ -100,7 +100,7 @@ class CemsApi:
         """`options` go before those of the address. Raises InputError for an option that is none, and without a key."""
         import httpx
 
-        from cems_workbench.replies import HEADERS, event_hooks
+        from cems_workbench.replies import HEADERS, certificates, event_hooks
 
         if address.secret is None:
             raise InputError(f"{address.plain}: a CEMS server wants a key: set CEMS_API_KEY")
@@ -113,8 +113,12 @@ class CemsApi:
         place = f"{address.scheme}://{host}" + (f":{address.port}" if address.port else "")
         self._url = f"{place}/{address.path.strip('/')}".rstrip("/") + PATH
         self._client = httpx.Client(
-            timeout=timeout, headers={"Authorization": f"Bearer {key}", **HEADERS}, follow_redirects=False, event_hooks=event_hooks()
-        )  # fmt: skip
+            timeout=timeout,
+            headers={"Authorization": f"Bearer {key}", **HEADERS},
+            follow_redirects=False,
+            event_hooks=event_hooks(),
+            verify=certificates(),
+        )
         self._next = 0.0
         self._go_on: Callable[[], None] = lambda: None
 

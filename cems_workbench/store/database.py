@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
-from cems_workbench.store.duckdb_file import CHECK_SECONDS, MEMORY_LIMIT, open_file, stranger, within
+from cems_workbench.store.duckdb_file import CHECK_SECONDS, MEMORY_LIMIT, LookedAt, open_file, state, stranger, within
 from cems_workbench.store.meta import COMMITS, SCHEMA, STORE_ID, content_version, count_commit, read_meta
 from cems_workbench.store.schema.migrations import prepare
 from cems_workbench.turns import Turn
@@ -137,6 +137,9 @@ class _File:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+                if self._identity is not None:
+                    file = self.directory / FILE_NAME
+                    _looked_at.keep(file, state(file))
 
     def close(self) -> None:
         """End it; waits for queries that are under way, a few seconds at most. Raises StoreError when one is still running then."""
@@ -158,6 +161,7 @@ class _File:
 
 
 _files: dict[Path, _File] = {}
+_looked_at = LookedAt()
 _opening = threading.Lock()
 
 
@@ -411,13 +415,14 @@ def read_commits(directory: Path) -> tuple[str, int]:
 def connect(directory: Path, *, known: bool = False) -> duckdb.DuckDBPyConnection:
     """Connect to the database file of a store directory, with errors a user can act on; `known`: its catalog was looked at before.
 
-    Nor is that of a new file looked at: it takes 50 ms, for it has all functions of DuckDB besides.
+    Nor is that of a new file, or of one that is as this process left it.
     """
     import duckdb
 
     file = directory / FILE_NAME
     try:
         there = file.exists()
+        known = known or _looked_at.knows(file)
         if there and not file.stat().st_size:  # DuckDB would make a new database of it
             raise StoreError(f"store {directory} is damaged: {FILE_NAME} is empty, nothing of it can be read; {SAFE}")
         connection = open_file(file, memory_limit=MEMORY_LIMIT, changing=("memory_limit", "checkpoint_threshold"))

@@ -44,6 +44,47 @@ def open_file(
     return duckdb.connect(str(path), read_only=read_only, config=settings)
 
 
+State = tuple[tuple[int, int, int, int, int], ...]
+"""Of a file and of the log beside it: where they stand on the disk, their sizes, and when they were last changed."""
+
+
+class LookedAt:
+    """The files that this process found to be data and nothing else, as they were then.
+
+    To look costs as much as to open a file: it goes through all functions of DuckDB. A file that was not changed since, or by nobody
+    else, as nobody else can while this process has it open to write, is what it was.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Path, State] = {}
+
+    def knows(self, path: Path) -> bool:
+        """Whether the file was looked at as it is now."""
+        known = self._known.get(path)
+        return known is not None and known == state(path)
+
+    def keep(self, path: Path, seen: State | None) -> None:
+        """Remember a file, in this state, as one that was looked at; None where there was none."""
+        if seen is None:
+            self._known.pop(path, None)
+        else:
+            self._known[path] = seen
+
+
+def state(path: Path) -> State | None:
+    """The state of a file with its log; None where it is not there."""
+    found = []
+    for each in (path, path.with_name(f"{path.name}.wal")):
+        try:
+            known = each.stat()
+        except (OSError, ValueError):
+            if each is path:
+                return None
+            continue
+        found.append((known.st_dev, known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns))
+    return tuple(found)
+
+
 def stranger(cursor: duckdb.DuckDBPyConnection) -> str | None:
     """What of the file's catalog is code rather than data, in words; None where nothing is."""
     for what, select in _CODE:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -48,6 +49,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
+@lru_cache(maxsize=256)  # 10 ms each, and a page reads the same few again and again; a config cannot be changed
 def parse_config(text: str, source: str = "config") -> PipelineConfig:
     """Read a config from YAML (or JSON) text; `source` stands in front of every error."""
     values = yaml_values(text, source)
