@@ -37,6 +37,7 @@ CODE = {
     "CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR GENERATED ALWAYS AS (repeat('x', 10)))",
     "a generated column beside": "DROP TABLE texts; "
     "CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR NOT NULL, more VARCHAR GENERATED ALWAYS AS (text))",
+    "a trigger": "CREATE TRIGGER undo AFTER INSERT ON queries FOR EACH STATEMENT DELETE FROM judgments",
     "an index": "CREATE INDEX by_qid ON scores (qid)",
     "an index of an expression": "CREATE INDEX by_words ON scores ((upper(qid)))",
     "a check": "DROP TABLE texts; CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR NOT NULL, CHECK (number > -1))",

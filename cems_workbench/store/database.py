@@ -218,6 +218,11 @@ class Database:
         with self._file.turn.use():
             yield
 
+    def commits(self) -> int:
+        """How many transactions were committed, by this process or another."""
+        with self.turn():
+            return self._file.commits
+
     def content_version(self) -> int:
         """How many transactions have changed a memory; read anew only after a commit, of this process or another."""
         with self.turn():

@@ -1,9 +1,9 @@
 """The one way in which a DuckDB file is opened: as data, whoever made it.
 
-A DuckDB database can hold more than tables: views and macros that read other files, columns that are computed, names that take the place of
-a function. So nothing outside the file can be reached, no extension is fetched or loaded, the configuration cannot be changed from within,
-and the catalog is looked at before the first row is: it has tables of plain columns, and of an evidence file just those that it should have
-(`differences`). Catalog functions are called by their full name, because a macro of the file may bear the short one. See
+A DuckDB database can hold more than tables: views and macros that read other files, triggers, columns that are computed, names that take
+the place of a function. So nothing outside the file can be reached, no extension is fetched or loaded, the configuration cannot be changed
+from within, and the catalog is looked at before the first row is: it has tables of plain columns, and of an evidence file just those that
+it should have (`differences`). Catalog functions are called by their full name, because a macro of the file may bear the short one. See
 docs/decisions/0015-a-file-is-data.md.
 """
 
@@ -97,6 +97,7 @@ def stranger(cursor: duckdb.DuckDBPyConnection) -> str | None:
 _CODE = (
     ("a view", "SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal"),
     ("a macro", "SELECT function_name FROM system.main.duckdb_functions() WHERE NOT internal"),
+    ("a trigger", "SELECT trigger_name FROM system.main.duckdb_triggers()"),
     ("a type", "SELECT type_name FROM system.main.duckdb_types() WHERE NOT internal"),
     ("a schema", "SELECT schema_name FROM system.main.duckdb_schemas() WHERE NOT internal"),
     (

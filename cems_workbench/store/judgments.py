@@ -51,6 +51,7 @@ class Judgments:
     def __init__(self, database: Database, team: TeamTables) -> None:
         self._database = database
         self._team = team
+        self._counted: dict[str, tuple[object, int]] = {}
 
     @persistent
     def read(self, qid: str | None = None, kind: str | None = None) -> list[Judgment]:
@@ -69,11 +70,17 @@ class Judgments:
 
     @persistent
     def count_queries(self, kind: str) -> int:
-        """How many queries have a judgment of this kind of a live memory."""
+        """How many queries have a judgment of this kind of a live memory; counted anew only where something was written."""
+        version = self._team.version(), self._database.content_version()
+        known = self._counted.get(kind)
+        if known is not None and known[0] == version:
+            return known[1]
         with self._team.reading() as session:
             rows = session.rows("SELECT DISTINCT qid, memory_id FROM judgments WHERE kind = ?", [kind])
         live = memories.live(self._database, {memory_id for _, memory_id in rows})
-        return len({qid for qid, memory_id in rows if memory_id in live})
+        count = len({qid for qid, memory_id in rows if memory_id in live})
+        self._counted[kind] = version, count
+        return count
 
     @persistent
     def strangers(self) -> Strangers:

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
 from tests.sample import FAILING, answered_queries, copied
 
-from .pages import WAIT, Window, window_on
+from .pages import LIKE_THIS, WAIT, Window, window_on
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium")
@@ -123,8 +123,16 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
+@pytest.fixture(scope="session")
+def windows(browser: Browser) -> BrowserContext:
+    """Where windows are opened that share a process: a context with a page that opens them."""
+    context = browser.new_context(**LIKE_THIS)
+    context.new_page()
+    return context
+
+
 @pytest.fixture
-def window(browser: Browser, server: str) -> Iterator[Window]:
+def window(windows: BrowserContext, server: str) -> Iterator[Window]:
     """A new window on the app, with nothing opened yet."""
-    with window_on(browser, server) as opened:
+    with window_on(windows, server) as opened:
         yield opened

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 
 from .conftest import as_on_disk, serving
 from .pages import Inspect, window_on
@@ -71,10 +71,10 @@ def slow_server(sample_store: Path, tmp_path: Path) -> Iterator[SlowServer]:
 
 
 def test_scoring_is_cancelled_at_once_and_gone_on_with_where_it_stopped(
-    browser: Browser, slow_server: SlowServer, tmp_path: Path
+    windows: BrowserContext, slow_server: SlowServer, tmp_path: Path
 ) -> None:
     server = slow_server
-    with window_on(browser, server.url) as window:
+    with window_on(windows, server.url) as window:
         inspect = Inspect.open(window)
         inspect.search(QUERY)
         assert server.scored() == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
 from . import hostile
 from .accessibility import MAIN, WHOLE, violations
@@ -28,9 +28,9 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", ["inspect", "label"])
 def test_no_name_or_text_acts_on_a_page_and_every_view_is_accessible(
-    browser: Browser, attacked: str, page: str
+    windows: BrowserContext, attacked: str, page: str
 ) -> None:
-    with window_on(browser, attacked) as window:
+    with window_on(windows, attacked) as window:
         faults: dict[str, list[str]] = {}
         for place in PAGES[page](window):
             looked_at = MAIN if faults else WHOLE

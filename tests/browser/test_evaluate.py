@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 
 from .accessibility import MAIN, violations
 from .pages import Inspect, Window, cells, column, window_on
@@ -19,9 +19,9 @@ CONFIGS = ("cems", "recollection", "cems_head")
 
 
 @pytest.fixture(scope="module")
-def gathered(browser: Browser, server: str) -> Iterator[Window]:
+def gathered(windows: BrowserContext, server: str) -> Iterator[Window]:
     """A window on Evaluate where three configs were gathered for a query set of six; every test here goes on in it."""
-    with window_on(browser, server) as window:
+    with window_on(windows, server) as window:
         window.open("evaluate")
         window.choose("Configs", CONFIGS[2])
         expect(window.page.get_by_text(f"Not gathered yet: {', '.join(CONFIGS)}.")).to_be_visible()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
 from cems_workbench.store import Store
@@ -26,7 +26,11 @@ ROLL_BACK = "how do we roll back a failed deploy?"
 
 @pytest.fixture
 def live(
-    browser: Browser, empty_store: Path, sample_store: Path, sample_vectors: dict[str, list[float]], tmp_path: Path
+    windows: BrowserContext,
+    empty_store: Path,
+    sample_store: Path,
+    sample_vectors: dict[str, list[float]],
+    tmp_path: Path,
 ) -> Iterator[tuple[Window, str]]:
     """A window on the app with an empty store, and the address of a CEMS with the first of the sample's memories."""
     with Store.open(shutil.copytree(sample_store, tmp_path / "sample")) as store:
@@ -36,7 +40,7 @@ def live(
     with (
         cut_short("cems", texts, [sample_vectors[text] for _, text in texts]) as address,
         serving(store_folder) as url,
-        window_on(browser, url) as window,
+        window_on(windows, url) as window,
     ):
         yield window, address
 

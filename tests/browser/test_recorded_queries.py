@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 
 from cems_workbench.formats import read
 from tests.sample import copied
@@ -22,7 +22,7 @@ EMPTY = "what was never answered at all?"
 
 
 @pytest.fixture(scope="module")
-def logged(browser: Browser, sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
+def logged(windows: BrowserContext, sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
     """A window on a store with a log of ten answers that CEMS gave, and one that was empty."""
     folder = tmp_path_factory.mktemp("logged")
     answers = json.loads(RECORDING.read_text())["answers"]
@@ -39,7 +39,7 @@ def logged(browser: Browser, sample_store: Path, tmp_path_factory: pytest.TempPa
     log.write_text("\n".join(map(json.dumps, [*rows, {"query": EMPTY, "results": []}])))
     with copied(sample_store, folder) as store:
         assert store.add(read(log)).errors == ()
-    with serving(folder / "store") as url, window_on(browser, url) as window:
+    with serving(folder / "store") as url, window_on(windows, url) as window:
         yield window
 
 

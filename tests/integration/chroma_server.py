@@ -6,11 +6,10 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import httpx
 
 START_SECONDS = 60.0
 
@@ -49,8 +48,8 @@ def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
     ends = time.monotonic() + START_SECONDS
     while server.poll() is None and time.monotonic() < ends:
         try:
-            if httpx.get(f"http://127.0.0.1:{port}/api/v2/heartbeat", timeout=1).status_code == 200:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/heartbeat", timeout=1):
                 return
-        except httpx.TransportError:
+        except OSError:
             time.sleep(0.05)
     raise RuntimeError(f"chroma run did not start: {log.read_text(errors='replace')[-500:]}")

@@ -76,6 +76,10 @@ class EmbeddedTables:
         """See TeamTables."""
         return CursorSession(cursor)
 
+    def version(self) -> int:
+        """See TeamTables."""
+        return self._database.commits()
+
     def state(self) -> EmbeddedState:
         """See TeamTables."""
         with self.reading() as session:

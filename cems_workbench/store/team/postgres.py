@@ -193,6 +193,14 @@ class PostgresTables:
         """See TeamTables: they are in another database."""
         return None
 
+    def version(self) -> tuple[object, ...]:
+        """See TeamTables: which transactions are seen, and the token of the last, as a crash has their numbers given again."""
+        with self.reading() as session:
+            (found,) = session.rows(
+                "SELECT pg_current_snapshot()::text, (SELECT token FROM team_commits ORDER BY at DESC, token LIMIT 1)"
+            )
+            return found
+
     def state(self) -> PostgresState:
         """See TeamTables; asked once, without patience."""
         try:

@@ -76,6 +76,9 @@ class TeamTables(Protocol):
     def beside(self, cursor: duckdb.DuckDBPyConnection) -> Session | None:
         """A session in the transaction of a cursor of the store's own database, where these tables stand in that; else None."""
 
+    def version(self) -> object:
+        """What it is equal to as long as nobody writes."""
+
     def state(self) -> TeamState:
         """Where they are and how they stand. Raises StoreError."""
 

@@ -52,6 +52,7 @@ from tests.unit.store.test_recorded_answers_kept import (
 from tests.unit.store.test_store_relations_and_judgments import (
     test_a_judgment_can_be_taken_back,
     test_another_grade_of_the_same_judge_replaces_the_old_one_with_a_note,
+    test_judged_queries_are_counted_anew_only_where_something_was_written,
     test_judgments_naming_unknown_queries_or_memories_are_reported,
     test_judgments_of_deleted_memories_are_absent,
     test_queries_round_trip_and_update,

@@ -54,10 +54,19 @@ def test_the_database_of_others_is_not_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_store_whose_database_holds_code_is_not_opened(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (
+            "ALTER TABLE relations RENAME TO kept; CREATE VIEW relations AS SELECT * FROM read_text('/etc/hostname')",
+            "a view 'relations'",
+        ),
+        ("CREATE TRIGGER undo AFTER INSERT ON relations FOR EACH STATEMENT DELETE FROM memories", "a trigger 'undo'"),
+    ],
+)
+def test_a_store_whose_database_was_given_code_is_not_opened(script: str, words: str, tmp_path: Path) -> None:
     Store.open(tmp_path / "store").close()
     with duckdb.connect(str(tmp_path / "store" / "workbench.duckdb")) as database:
-        database.execute("ALTER TABLE relations RENAME TO kept")
-        database.execute("CREATE VIEW relations AS SELECT * FROM read_text('/etc/hostname')")
-    with pytest.raises(StoreError, match="its database has a view 'relations', which no store has"):
+        database.execute(script)
+    with pytest.raises(StoreError, match=f"its database has {words}, which no store has"):
         Store.open(tmp_path / "store")

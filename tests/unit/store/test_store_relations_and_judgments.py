@@ -96,6 +96,19 @@ def test_judgments_of_deleted_memories_are_absent(store, rows):
     assert store.judgments.read() == []
 
 
+def test_judged_queries_are_counted_anew_only_where_something_was_written(store, rows, monkeypatch):
+    judgments = [Judgment("q", "a", 1), Judgment("r", "b", 1)]
+    store.add(rows(MEMORIES, (), [Query("q", "text"), Query("r", "other")], judgments))
+    assert store.judgments.count_queries("human") == 2
+    with monkeypatch.context() as patch:
+        patch.setattr("cems_workbench.store.memories.live", lambda *_: pytest.fail("they were counted again"))
+        assert store.judgments.count_queries("human") == 2
+    store.judgments.remove("q", "a")
+    assert store.judgments.count_queries("human") == 1
+    store.memories.delete("b")
+    assert store.judgments.count_queries("human") == 0
+
+
 def test_queries_round_trip_and_update(store, rows):
     from datetime import UTC, datetime
 
