@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 import urllib.request
 import venv
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -97,11 +98,17 @@ def link(distribution: metadata.Distribution, site: Path) -> None:
 
 
 @pytest.fixture
-def away(installed: Path, tmp_path: Path) -> Iterator[Path]:
-    """A folder of nobody's, in which the sample was imported."""
-    told = run(installed, tmp_path, "import", "sample_data", "--json")
-    assert json.loads(told)["memories_in_store"] == 438
-    yield tmp_path
+def away(installed: Path, sample_store: Path, tmp_path: Path) -> Path:
+    """A folder of nobody's with a store of the sample, in which the sample of the wheel is nothing new, and one memory is embedded."""
+    shutil.copytree(sample_store, tmp_path / ".workbench" / "store")
+    told = json.loads(run(installed, tmp_path, "import", "sample_data", "--json"))
+    assert (told["memories_in_store"], told["embedded"], told["errors"]) == (438, 0, [])
+    (tmp_path / "one.jsonl").write_text(
+        json.dumps({"id": "van", "content": "The movers come with a van on the ninth."})
+    )
+    told = json.loads(run(installed, tmp_path, "import", "one.jsonl", "--json"))
+    assert (told["memories_in_store"], told["embedded"], told["errors"]) == (439, 1, [])
+    return tmp_path
 
 
 def run(command: Path, folder: Path, *arguments: str) -> str:
@@ -134,7 +141,7 @@ def test_it_runs_away_from_the_checkout_without_torch(installed: Path, away: Pat
     found = run(python, away, "-c", f"import importlib.util as u; print([n for n in {LEFT_OUT} if u.find_spec(n)])")
     assert found.strip() == "[]"
     answer = json.loads(run(installed, away, "search", "when are we moving house", "--json"))
-    assert "m249" in {result["memory_id"] for result in answer["results"]}
+    assert {"m249", "van"} <= {result["memory_id"] for result in answer["results"]}
     port = free_port()
     app = subprocess.Popen([installed, "app", "--headless", "--port", str(port)], cwd=away, stdout=subprocess.DEVNULL)
     try:
