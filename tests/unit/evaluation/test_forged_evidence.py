@@ -44,6 +44,19 @@ def test_no_forged_file_is_taken_for_evidence(tmp_path: Path) -> None:
     assert not taken
 
 
+def test_a_file_is_looked_at_again_when_somebody_changed_it_and_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = evidence_file(tmp_path)
+    read_evidence_file(path)
+    with monkeypatch.context() as patch:
+        patch.setattr("cems_workbench.evaluation.evidence_file.differences", lambda *_: pytest.fail("looked at again"))
+        read_evidence_file(path)
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE VIEW beside AS SELECT 1")
+    assert "it has a view 'beside'" in one_line_of(lambda: read_evidence_file(path))
+
+
 def test_the_database_of_others_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "sales.duckdb"
     with duckdb.connect(str(path)) as database:
