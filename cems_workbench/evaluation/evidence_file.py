@@ -630,14 +630,14 @@ def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: boo
 def _require_room(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Raises InputError where the file holds more than is read into memory."""
     size = 0
-    for table in duckdb_columns(connection):
+    for table, own in duckdb_columns(connection).items():
         (rows,) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0]
-        if rows <= MOST_BYTES / evidence_rows.ROW_BYTES:
-            width = evidence_rows.width(connection, table)
-            (rows,) = connection.execute(
-                f"SELECT coalesce(sum({width}), 0) / {evidence_rows.ROW_BYTES} FROM {table}"
+        width = evidence_rows.ROW_BYTES * rows
+        if width <= MOST_BYTES:  # else its rows are not even looked at: a few kilobytes can say twelve million of them
+            (width,) = connection.execute(
+                f"SELECT coalesce(sum({evidence_rows.width(own)}), 0) FROM {table}"
             ).fetchall()[0]
-        size += evidence_rows.ROW_BYTES * rows
+        size += width
         if size > MOST_BYTES:
             raise InputError(
                 f"{path}: its table {table} holds more than the {MOST_BYTES:,} bytes that are read into memory; `evaluate` and `compare` "

@@ -20,6 +20,7 @@ from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Varia
 from cems_workbench.pipeline.validation import check_memories, check_query, check_query_set, fault
 from cems_workbench.records import Chunk, Judgment, Memory, Query, Relation
 from cems_workbench.store import memories as memories_table
+from cems_workbench.store.duckdb_file import Columns
 from cems_workbench.store.duckdb_file import columns as columns_there
 from cems_workbench.store.rows import to_aware, to_naive
 from cems_workbench.store.search.entries import WHOLE
@@ -96,9 +97,8 @@ ROW_BYTES = 200
 _WIDTHS = {"VARCHAR": "strlen({})", "INTEGER[]": "4 * len({})", "DOUBLE[]": "8 * len({})", "FLOAT[]": "4 * len({})"}
 
 
-def width(cursor: duckdb.DuckDBPyConnection, table: str) -> str:
-    """An expression in SQL of the bytes of a row of a table."""
-    own = columns_there(cursor)[table]
+def width(own: Columns) -> str:
+    """An expression in SQL of the bytes of a row of a table with these columns."""
     return " + ".join([
         str(ROW_BYTES), *(f"coalesce({_WIDTHS[kind].format(name)}, 0)" for name, kind, _ in own if kind in _WIDTHS)
     ])  # fmt: skip
@@ -133,6 +133,7 @@ def cut(cursor: duckdb.DuckDBPyConnection, queries: int, most_bytes: int) -> lis
     The portions are noted in a temporary table. What a portion is made of is found in time that the others do not change, as long as the
     rows of a table stand about in the order of the queries.
     """
+    there = columns_there(cursor)
     while True:
         cursor.execute(
             "CREATE OR REPLACE TEMP TABLE portions AS "
@@ -147,10 +148,10 @@ def cut(cursor: duckdb.DuckDBPyConnection, queries: int, most_bytes: int) -> lis
             "evidence",
             "lists",
             "scores",
-            *(["edges"] if has_chunks(cursor) else []),
+            *(["edges"] if "chunks" in there else []),
         ):
             for number, first, end, size in cursor.execute(
-                f"SELECT portion, min(number), max(number), sum(size) FROM (SELECT rowid AS number, qid, {width(cursor, table)} AS size "
+                f"SELECT portion, min(number), max(number), sum(size) FROM (SELECT rowid AS number, qid, {width(there[table])} AS size "
                 f"FROM {table}) JOIN portions USING (qid) GROUP BY portion"
             ).fetchall():
                 rows[number][table] = first, end
@@ -459,12 +460,13 @@ def read_memories(
 
 def has_chunks(cursor: duckdb.DuckDBPyConnection) -> bool:
     """Is the file of a format that has a place for chunks, edges and tokens?"""
-    return bool(column_names(cursor, "chunks"))
+    found = cursor.execute("SELECT 1 FROM system.main.duckdb_tables() WHERE table_name = 'chunks'").fetchall()
+    return bool(found)
 
 
 def column_names(cursor: duckdb.DuckDBPyConnection, table: str) -> set[str]:
-    """The columns that a table of the file has; none where it is not there."""
-    return {name for name, _, _ in columns_there(cursor).get(table, ())}
+    """The columns that a table of the file has."""
+    return {name for name, *_ in cursor.execute(f"SELECT * FROM {table} LIMIT 0").description or ()}
 
 
 def read_chunks(
