@@ -48,9 +48,8 @@ def chroma_client(
             raise ReplyError(old)
         asking.get(f"{place}{IDENTITY}")
     settings = Settings(anonymized_telemetry=False)
-    if (
-        not secure
-    ):  # there is nothing to verify, and Chroma's client would read all certificates anew; it follows no redirect
+    # Without TLS there is nothing to verify, and Chroma's client, which follows no redirect, would read all certificates anew.
+    if not secure:
         settings.chroma_server_ssl_verify = False
     client = chromadb.HttpClient(host, port, secure, dict(headers or {}), settings, **where)
     session: httpx.Client = cast("Any", client)._server._session

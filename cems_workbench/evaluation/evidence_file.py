@@ -41,12 +41,14 @@ from cems_workbench.store.duckdb_file import (
     CHECK_SECONDS,
     MEMORY_LIMIT,
     LookedAt,
+    Place,
     columns_of,
     differences,
     open_file,
+    place_of,
     state,
     within,
-)  # fmt: skip
+)
 from cems_workbench.store.duckdb_file import columns as duckdb_columns
 
 if TYPE_CHECKING:
@@ -229,7 +231,7 @@ class EvidenceFile:
 
     def __init__(self, path: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self.path = path
-        self._connection = connection
+        self._connection, self._place = connection, place_of(path)
         self.header = _header(connection, path)
         self.finished = {row[0] for row in connection.execute("SELECT qid FROM evidence").fetchall()}
         self._known = evidence_rows.Known(connection, str(path))
@@ -302,7 +304,7 @@ class EvidenceFile:
 
     def close(self) -> None:
         """Release the file."""
-        _release(self._connection, self.path)
+        _release(self._connection, self.path, self._place)
 
     def __enter__(self) -> EvidenceFile:
         return self
@@ -592,7 +594,7 @@ def _connect(
         with within(connection, CHECK_SECONDS):
             if not known:
                 _require_data(connection, path, new=not read_only)
-                if read_only and state(path) == seen:
+                if read_only and seen is not None and state(path) == seen:
                     _looked_at.keep(path, seen)
             if whole:
                 _require_room(connection, path)
@@ -608,10 +610,10 @@ def _connect(
 _looked_at = LookedAt()
 
 
-def _release(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+def _release(connection: duckdb.DuckDBPyConnection, path: Path, opened: Place | None) -> None:
     """Close a file that was open to be written: nobody else can have put anything into it."""
     connection.close()
-    _looked_at.keep(path, state(path))
+    _looked_at.keep_written(path, opened)
 
 
 def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: bool) -> None:
@@ -677,7 +679,7 @@ def _unreadable(error: BaseException, path: Path) -> InputError:
 @contextmanager
 def _opened(path: Path, *, read_only: bool = True, whole: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """A file for as long as the block runs, and no longer than `READ_SECONDS`. Raises InputError for all that DuckDB says of it."""
-    connection = _connect(path, read_only=read_only, whole=whole)
+    connection, place = _connect(path, read_only=read_only, whole=whole), place_of(path)
     try:
         with within(connection, READ_SECONDS):
             yield connection
@@ -687,7 +689,7 @@ def _opened(path: Path, *, read_only: bool = True, whole: bool = False) -> Itera
         if read_only:
             connection.close()
         else:
-            _release(connection, path)
+            _release(connection, path, place)
 
 
 @contextmanager

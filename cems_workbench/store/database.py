@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
-from cems_workbench.store.duckdb_file import CHECK_SECONDS, MEMORY_LIMIT, LookedAt, open_file, state, stranger, within
+from cems_workbench.store.duckdb_file import (
+    CHECK_SECONDS,
+    MEMORY_LIMIT,
+    LookedAt,
+    Place,
+    open_file,
+    place_of,
+    stranger,
+    within,
+)
 from cems_workbench.store.meta import COMMITS, SCHEMA, STORE_ID, content_version, count_commit, read_meta
 from cems_workbench.store.schema.migrations import prepare
 from cems_workbench.turns import Turn
@@ -57,7 +66,7 @@ class _File:
         self.changed: list[Changed] = []
         """To be told, with a cursor, that other processes have written."""
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._identity: tuple[int, int] | None = None
+        self._identity: Place | None = None
         self._schema: str | None = None
         # A connection refuses a second call while one is under way, even cursor() beside close().
         self._calling = threading.Lock()
@@ -92,7 +101,7 @@ class _File:
 
     def same(self) -> None:
         """Raises StoreError where the file is not there any more, or is another one: what was written would be in no store."""
-        if _identity(self.directory) != self._identity:
+        if place_of(self.directory / FILE_NAME) != self._identity:
             raise StoreError(
                 f"store {self.directory} was removed, moved or replaced while it was open: nothing was stored; "
                 "put it back, or start again"
@@ -105,7 +114,7 @@ class _File:
             self.same()
         self._connection = connect(self.directory, known=again)
         try:
-            self._identity = self._identity or _identity(self.directory)
+            self._identity = self._identity or place_of(self.directory / FILE_NAME)
             for name, value in self.settings.items():
                 self._apply(name, value)
             if again:
@@ -137,9 +146,7 @@ class _File:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
-                if self._identity is not None:
-                    file = self.directory / FILE_NAME
-                    _looked_at.keep(file, state(file))
+                _looked_at.keep_written(self.directory / FILE_NAME, self._identity)
 
     def close(self) -> None:
         """End it; waits for queries that are under way, a few seconds at most. Raises StoreError when one is still running then."""
@@ -387,15 +394,6 @@ def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
         cursor.execute("ROLLBACK")
     except duckdb.Error:
         return
-
-
-def _identity(directory: Path) -> tuple[int, int] | None:
-    """Which file the database is, of whatever name; None when there is none."""
-    try:
-        known = (directory / FILE_NAME).stat()
-    except OSError:
-        return None
-    return known.st_dev, known.st_ino
 
 
 def _write_commits(directory: Path, text: str) -> None:

@@ -44,6 +44,8 @@ def open_file(
     return duckdb.connect(str(path), read_only=read_only, config=settings)
 
 
+Place = tuple[int, int]
+"""Where a file stands on the disk: its device and its number there."""
 State = tuple[tuple[int, int, int, int, int], ...]
 """Of a file and of the log beside it: where they stand on the disk, their sizes, and when they were last changed."""
 
@@ -51,8 +53,8 @@ State = tuple[tuple[int, int, int, int, int], ...]
 class LookedAt:
     """The files that this process found to be data and nothing else, as they were then.
 
-    To look costs as much as to open a file: it goes through all functions of DuckDB. A file that was not changed since, or by nobody
-    else, as nobody else can while this process has it open to write, is what it was.
+    To look costs as much as to open a file: it goes through all functions of DuckDB. A file that was not changed since is what it was,
+    and so is one that only this process can have changed, which had it open to write.
     """
 
     def __init__(self) -> None:
@@ -63,12 +65,24 @@ class LookedAt:
         known = self._known.get(path)
         return known is not None and known == state(path)
 
-    def keep(self, path: Path, seen: State | None) -> None:
-        """Remember a file, in this state, as one that was looked at; None where there was none."""
-        if seen is None:
-            self._known.pop(path, None)
-        else:
+    def keep(self, path: Path, seen: State) -> None:
+        """Remember a file, in this state, as one that was looked at."""
+        self._known[path] = seen
+
+    def keep_written(self, path: Path, opened: Place | None) -> None:
+        """Remember a file as it was closed after it was open to write; not where another has taken its place meanwhile."""
+        seen = state(path)
+        if seen is not None and seen[0][:2] == opened:
             self._known[path] = seen
+
+
+def place_of(path: Path) -> Place | None:
+    """Which file it is, of whatever name; None where it is not there."""
+    try:
+        known = path.stat()
+    except OSError:
+        return None
+    return known.st_dev, known.st_ino
 
 
 def state(path: Path) -> State | None:

@@ -49,7 +49,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-@lru_cache(maxsize=256)  # 10 ms each, and a page reads the same few again and again; a config cannot be changed
+@lru_cache(maxsize=64)  # 10 ms each, and a page reads the same few again and again; a config cannot be changed
 def parse_config(text: str, source: str = "config") -> PipelineConfig:
     """Read a config from YAML (or JSON) text; `source` stands in front of every error."""
     values = yaml_values(text, source)

@@ -83,3 +83,13 @@ def test_a_store_whose_database_was_given_code_is_not_opened(script: str, words:
         database.execute(script)
     with pytest.raises(StoreError, match=f"its database has {words}, which no store has"):
         Store.open(tmp_path / "store")
+
+
+def test_a_database_that_was_put_in_the_place_of_an_open_one_is_looked_at(tmp_path: Path) -> None:
+    Store.open(tmp_path / "other").close()
+    with duckdb.connect(str(tmp_path / "other" / "workbench.duckdb")) as database:
+        database.execute("CREATE VIEW beside AS SELECT 1")
+    with Store.open(tmp_path / "store"):
+        (tmp_path / "other" / "workbench.duckdb").replace(tmp_path / "store" / "workbench.duckdb")
+    with pytest.raises(StoreError, match="its database has a view 'beside'"):
+        Store.open(tmp_path / "store")
