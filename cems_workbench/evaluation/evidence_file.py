@@ -40,12 +40,12 @@ from cems_workbench.store.database import FULL
 from cems_workbench.store.duckdb_file import (
     CHECK_SECONDS,
     MEMORY_LIMIT,
+    FileId,
     LookedAt,
-    Place,
     columns_of,
     differences,
+    file_id,
     open_file,
-    place_of,
     state,
     within,
 )
@@ -231,7 +231,7 @@ class EvidenceFile:
 
     def __init__(self, path: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self.path = path
-        self._connection, self._place = connection, place_of(path)
+        self._connection, self._file = connection, file_id(path)
         self.header = _header(connection, path)
         self.finished = {row[0] for row in connection.execute("SELECT qid FROM evidence").fetchall()}
         self._known = evidence_rows.Known(connection, str(path))
@@ -304,7 +304,7 @@ class EvidenceFile:
 
     def close(self) -> None:
         """Release the file."""
-        _release(self._connection, self.path, self._place)
+        _release(self._connection, self.path, self._file)
 
     def __enter__(self) -> EvidenceFile:
         return self
@@ -610,7 +610,7 @@ def _connect(
 _looked_at = LookedAt()
 
 
-def _release(connection: duckdb.DuckDBPyConnection, path: Path, opened: Place | None) -> None:
+def _release(connection: duckdb.DuckDBPyConnection, path: Path, opened: FileId | None) -> None:
     """Close a file that was open to be written: nobody else can have put anything into it."""
     connection.close()
     _looked_at.keep_written(path, opened)
@@ -679,7 +679,7 @@ def _unreadable(error: BaseException, path: Path) -> InputError:
 @contextmanager
 def _opened(path: Path, *, read_only: bool = True, whole: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """A file for as long as the block runs, and no longer than `READ_SECONDS`. Raises InputError for all that DuckDB says of it."""
-    connection, place = _connect(path, read_only=read_only, whole=whole), place_of(path)
+    connection, file = _connect(path, read_only=read_only, whole=whole), file_id(path)
     try:
         with within(connection, READ_SECONDS):
             yield connection
@@ -689,7 +689,7 @@ def _opened(path: Path, *, read_only: bool = True, whole: bool = False) -> Itera
         if read_only:
             connection.close()
         else:
-            _release(connection, path, place)
+            _release(connection, path, file)
 
 
 @contextmanager

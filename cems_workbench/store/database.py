@@ -23,10 +23,10 @@ from cems_workbench.errors import StoreError, StoreLockedError, one_line
 from cems_workbench.store.duckdb_file import (
     CHECK_SECONDS,
     MEMORY_LIMIT,
+    FileId,
     LookedAt,
-    Place,
+    file_id,
     open_file,
-    place_of,
     stranger,
     within,
 )
@@ -66,7 +66,7 @@ class _File:
         self.changed: list[Changed] = []
         """To be told, with a cursor, that other processes have written."""
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._identity: Place | None = None
+        self._identity: FileId | None = None
         self._schema: str | None = None
         # A connection refuses a second call while one is under way, even cursor() beside close().
         self._calling = threading.Lock()
@@ -101,7 +101,7 @@ class _File:
 
     def same(self) -> None:
         """Raises StoreError where the file is not there any more, or is another one: what was written would be in no store."""
-        if place_of(self.directory / FILE_NAME) != self._identity:
+        if file_id(self.directory / FILE_NAME) != self._identity:
             raise StoreError(
                 f"store {self.directory} was removed, moved or replaced while it was open: nothing was stored; "
                 "put it back, or start again"
@@ -114,7 +114,7 @@ class _File:
             self.same()
         self._connection = connect(self.directory, known=again)
         try:
-            self._identity = self._identity or place_of(self.directory / FILE_NAME)
+            self._identity = self._identity or file_id(self.directory / FILE_NAME)
             for name, value in self.settings.items():
                 self._apply(name, value)
             if again:

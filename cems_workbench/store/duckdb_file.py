@@ -44,8 +44,8 @@ def open_file(
     return duckdb.connect(str(path), read_only=read_only, config=settings)
 
 
-Place = tuple[int, int]
-"""Where a file stands on the disk: its device and its number there."""
+FileId = tuple[int, int]
+"""Which file it is, of whatever name: its device and its number there."""
 State = tuple[tuple[int, int, int, int, int], ...]
 """Of a file and of the log beside it: where they stand on the disk, their sizes, and when they were last changed."""
 
@@ -69,15 +69,15 @@ class LookedAt:
         """Remember a file, in this state, as one that was looked at."""
         self._known[path] = seen
 
-    def keep_written(self, path: Path, opened: Place | None) -> None:
+    def keep_written(self, path: Path, opened: FileId | None) -> None:
         """Remember a file as it was closed after it was open to write; not where another has taken its place meanwhile."""
         seen = state(path)
         if seen is not None and seen[0][:2] == opened:
             self._known[path] = seen
 
 
-def place_of(path: Path) -> Place | None:
-    """Which file it is, of whatever name; None where it is not there."""
+def file_id(path: Path) -> FileId | None:
+    """The device and number of a file; None where it is not there."""
     try:
         known = path.stat()
     except OSError:
