@@ -5,10 +5,11 @@
 For each size a store is made of the first memories of one endless row (scale_memories.py), with vectors made beforehand, queries and
 labels: import in rows a second, and what building takes of the processor and of the disk, beside the engines alone: the same rows in
 DuckDB, the same vectors in Chroma with the same graph, the same texts in bm25s. Then the app is started on it, with Chromium before it:
-the first page (beside a Streamlit app of one line), browsing, filtering, paging and searching on Memories, a label, a cold query until the
-order of the lists is painted, a slider, and the memory of the process; and `search` and `doctor` from a shell. At last both lists with
-filters, and what changes take until both have them (scale_lists.py), beside Chroma's and bm25s' own queries. Stores are kept in --stores
-and used again; --store measures one that is there. More of the lists alone, on other texts, is in scale_lexical.py and scale_vectors.py.
+the first page (beside a Streamlit app of one line), browsing, filtering, paging and searching on Memories, at once and when models and
+indexes are loaded, a label, a cold query until the order of the lists is painted, a slider, and the memory of the process; and `search`
+and `doctor` from a shell. At last both lists with filters, and what changes take until both have them (scale_lists.py), beside Chroma's
+and bm25s' own queries. Stores are kept in --stores and used again; --store measures one that is there. More of the lists alone, on other
+texts, is in scale_lexical.py and scale_vectors.py.
 
 Times are the page's whole: from the action to the end of the rerun, drawn. The machine should do nothing else.
 """
@@ -51,6 +52,8 @@ from cems_workbench.store.memories import Memories as MemoriesOfStore
 from tests.browser.pages import Memories, Window, window_on
 
 QUERIES, LABELS_EACH = 300, 20
+AT_ONCE = 2
+"""How often each thing is done on Memories while models and indexes are loaded, which begins with the first page."""
 AS_OF = datetime(2026, 11, 1, tzinfo=UTC)
 MEMORIES_MS, PAINT_S, FUSED_MS, RSS_BYTES = 300, 3.0, 500, 8 << 30
 SLIDER_GROWTH, LABEL_GROWTH, OVER_ENGINES, LEXICAL, VECTOR = 1.2, 1.2, 1.3, 1.5, 1.3
@@ -78,6 +81,8 @@ class Figures:
     peer_lexical: int | None = None
     paint_s: float = 0.0
     peer_paint_s: float = 0.0
+    loading_ms: dict[str, float] = field(default_factory=dict)
+    """On Memories while models and indexes are loaded: the slower of two."""
     page_ms: dict[str, float] = field(default_factory=dict)
     label_ms: float = 0.0
     fused_ms: float = 0.0
@@ -167,6 +172,20 @@ def resident(pid: int | str = "self") -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def at_rest(pid: int) -> None:
+    """Return when a process has done next to nothing for a second: what it loads in the background is loaded."""
+
+    def used() -> int:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    a_twentieth = os.sysconf("SC_CLK_TCK") / 20
+    before, now = -a_twentieth, used()
+    while now - before > a_twentieth:
+        time.sleep(1)
+        before, now = now, used()
+
+
 def in_browser(figures: Figures, store: Path, rounds: int) -> None:
     """Start the app on a store and use it."""
     with sync_playwright() as playwright:
@@ -178,6 +197,8 @@ def in_browser(figures: Figures, store: Path, rounds: int) -> None:
         queue_of(store, rounds * 4)
         with served(WORKBENCH, free_port(), store) as (url, pid):
             with closing(launched()) as browser:
+                figures.loading_ms = on_memories(browser, url, AT_ONCE)
+                at_rest(pid)
                 figures.page_ms = on_memories(browser, url, rounds)
                 samples = graded(browser, url, rounds * 4)
                 figures.label_ms = percentile([one["shown"] - one["key"] for one in samples], 0.95)
@@ -372,6 +393,7 @@ def table(rows: Sequence[Figures]) -> str:
             line("… bm25s alone", lambda one: megabytes(one.peer_lexical)),
             line("first page, from starting the process", lambda one: number(one.paint_s, "s", 2)),
             line("… an app of one line", lambda one: number(one.peer_paint_s, "s", 2)),
+            *(line(f"Memories: {name}, while it loads", lambda one, n=name: number(one.loading_ms.get(n), "ms")) for name in actions),  # type: ignore[misc]
             *(line(f"Memories: {name}, p95", lambda one, n=name: number(one.page_ms.get(n), "ms")) for name in actions),  # type: ignore[misc]
             line("Label: key to next card, p95", lambda one: number(one.label_ms, "ms")),
             line("Inspect: cold query until the lists' order is painted, p95", lambda one: number(one.fused_ms, "ms")),
