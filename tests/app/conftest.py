@@ -50,9 +50,16 @@ def held() -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def open_page(
-    app_store: Path, held: dict[str, str], sample_vectors: dict[str, list[float]], monkeypatch: pytest.MonkeyPatch
+    app_store: Path,
+    held: dict[str, str],
+    sample_vectors: dict[str, list[float]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[..., AppTest]]:
-    """Open the Inspect page on the sample store, which is left open for the next test of the file with the same settings, or on another."""
+    """Open the Inspect page on the sample store, or on another.
+
+    It is left open for the next test of the file with the same settings, unless it is the test's own.
+    """
     monkeypatch.setattr(handles, "PAINT_SECONDS", 0.0)
     monkeypatch.setattr(cems_workbench.runs.opening, "embedder", loaded_once)
     SampleEmbedder.known = sample_vectors
@@ -68,7 +75,7 @@ def open_page(
         return test.run()
 
     yield start
-    if held and path() == app_store:
+    if held and not (store := Path(held[STORE])).is_relative_to(tmp_path) and path() == store:
         settle()
     elif held:  # else asking for the store would open one: that of the settings
         release()
