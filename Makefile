@@ -11,8 +11,10 @@ WORKERS ?= 3
 # Compiled tests are kept, where the environment says otherwise too: else every worker compiles them at every run.
 ALONE := env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
 PYTEST := $(ALONE) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# What ten minutes of two cores have room for.
+SOON := -m "not thorough"
 
-.PHONY: run test fast setup check browser bench clean
+.PHONY: run test thorough fast setup check browser bench clean
 
 run: $(VENV)/.runs sample
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m cems_workbench app --store $(STORE)
@@ -32,11 +34,17 @@ test:
 	$(BIN)/ruff check .
 	@log=$$(mktemp); $(BIN)/mypy >$$log 2>&1 & types=$$!; \
 	test -d tests/__pycache__ || $(ALONE) --collect-only -q >/dev/null 2>&1; \
-	$(PYTEST); tests=$$?; wait $$types; types=$$?; cat $$log; rm -f $$log; exit $$((tests | types))
+	$(PYTEST) $(SOON); tests=$$?; wait $$types; types=$$?; cat $$log; rm -f $$log; exit $$((tests | types))
+
+# What `make test` leaves out: tests that take seconds, properties with more examples, and all recorded answers of CEMS.
+thorough: $(VENV)/.tests
+	@$(MAKE) --no-print-directory browser
+	ALL_RECORDED=1 $(PYTEST) -m thorough
+	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-60} $(PYTEST) tests/property
 
 # The tests that need neither a store of sample data nor a page; properties are tried less often than by `make test`.
 fast: $(VENV)/.tests
-	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-5} $(PYTEST) tests/unit tests/property tests/golden
+	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-5} $(PYTEST) $(SOON) tests/unit tests/property tests/golden
 
 check: $(VENV)/.tests
 	$(BIN)/ruff check .

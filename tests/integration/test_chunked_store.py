@@ -91,6 +91,7 @@ def _check_files(evidence: Evidence, folder: Path, resources: Resources) -> None
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_another_rule_says_so_and_embeds_only_what_changed(sessions: Path, command: Command, tmp_path: Path) -> None:
     folder = tmp_path / "store"
     memories = sessions / "memories.jsonl"

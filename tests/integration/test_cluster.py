@@ -103,6 +103,7 @@ def worked(seconds: float) -> int:
     return os.getpid()
 
 
+@pytest.mark.thorough
 def test_what_a_worker_took_with_it_when_it_died_is_done_anew(workers: Any) -> None:
     with cluster_at(workers.scheduler_address) as cluster:
         assert cluster is not None
@@ -183,6 +184,7 @@ def test_a_search_on_two_workers_is_that_of_one_process_though_one_is_killed(
         same(searched(evidence, GRID, cluster)[1], searched(evidence, GRID)[1])
 
 
+@pytest.mark.thorough
 def test_a_search_on_a_cluster_is_cancelled_and_gone_on_with(workers: Any, tmp_path: Path, all_are_sent: None) -> None:
     evidence = planted_file(tmp_path, 60)
     heard: list[str] = []
@@ -216,6 +218,7 @@ def test_a_search_of_seconds_stays_here_and_says_so(workers: Any, tmp_path: Path
     assert said.startswith("searched here, not on the cluster: it takes at most about ")
 
 
+@pytest.mark.thorough
 def test_a_cancelled_gather_on_a_cluster_keeps_what_is_finished(store: Path, workers: Any, tmp_path: Path) -> None:
     def cancel(label: str, done: int, total: int) -> None:
         if done == 3:
@@ -260,6 +263,7 @@ def test_commands_say_that_the_scheduler_is_away(
     assert json.loads(ended.out)
 
 
+@pytest.mark.thorough
 def test_a_scheduler_that_goes_away_ends_a_search_in_one_line_and_its_scores_are_kept(
     tmp_path: Path, all_are_sent: None
 ) -> None:

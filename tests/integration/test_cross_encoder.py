@@ -36,6 +36,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoderReranker:
     return CrossEncoderReranker(saved(tmp_path_factory.mktemp("tiny")))
 
 
+@pytest.mark.thorough
 def test_scores_are_the_logits_of_the_pairs_in_the_order_of_the_texts(tiny: CrossEncoderReranker) -> None:
     import torch
 
@@ -46,14 +47,17 @@ def test_scores_are_the_logits_of_the_pairs_in_the_order_of_the_texts(tiny: Cros
     assert len({score.raw for score in scores}) == 4
 
 
+@pytest.mark.thorough
 def test_a_pair_longer_than_the_model_reads_says_so(tiny: CrossEncoderReranker) -> None:
     assert [score.detail for score in tiny.score(QUERY, TEXTS)] == [None, None, None, None, {"truncated": True}]
 
 
+@pytest.mark.thorough
 def test_nothing_to_score_is_no_error(tiny: CrossEncoderReranker) -> None:
     assert tiny.score(QUERY, []) == []
 
 
+@pytest.mark.thorough
 def test_the_cache_key_names_model_and_revision(tiny: CrossEncoderReranker, tmp_path: Path) -> None:
     other = CrossEncoderReranker(saved(tmp_path))
     assert tiny.cache_model(QUERY) == tiny.cache_model("another")
@@ -65,6 +69,7 @@ def test_weights_that_are_nowhere_are_one_line_and_load_nothing() -> None:
         CrossEncoderReranker("no-such/model")
 
 
+@pytest.mark.thorough
 def test_a_classifier_of_several_outputs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="has 3 outputs; a reranker has one"):
         CrossEncoderReranker(saved(tmp_path, 3)).score(QUERY, TEXTS)

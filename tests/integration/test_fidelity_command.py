@@ -147,6 +147,7 @@ def test_bad_input_is_one_line(command: Command, store: Path, tmp_path: Path) ->
     assert "name a --preset or" not in refused(command("fidelity", RECORDING, "--preset", "none", *at))
 
 
+@pytest.mark.thorough
 def test_recordings_of_the_sample_are_reproduced_from_the_files_alone(
     command: Command, sample_embedder: SampleEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

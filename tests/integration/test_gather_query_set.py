@@ -145,6 +145,7 @@ def test_drawing_is_seeded_and_keeps_the_order() -> None:
     assert drawn(queries, None, 0) == drawn(queries, 99, 0) == queries
 
 
+@pytest.mark.thorough
 def test_a_gather_killed_in_the_middle_of_a_query_is_gone_on_with(store: Path, tmp_path: Path) -> None:
     """SIGKILL from within: nothing is closed or flushed by anybody."""
     path = tmp_path / "killed.evidence"

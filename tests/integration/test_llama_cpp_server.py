@@ -79,6 +79,7 @@ def test_health_and_cache_name_the_model(server: LlamaCpp) -> None:
     assert model.cache_model(QUERY).startswith(f"llama_server:{MODEL}:qwen3-reranker/1:")
 
 
+@pytest.mark.thorough
 def test_a_server_killed_within_a_batch_and_started_again(
     server: LlamaCpp, sequential: list[PairScore], monkeypatch: pytest.MonkeyPatch
 ) -> None:

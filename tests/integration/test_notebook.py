@@ -53,6 +53,7 @@ def reader(sample_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_the_notebook_runs_and_shows_what_is_stored(reader: Path) -> None:
     stored = nbformat.read(NOTEBOOK, as_version=4)
     notebook = nbformat.read(NOTEBOOK, as_version=4)

@@ -144,6 +144,7 @@ def llama() -> Iterator[LlamaCpp]:
         yield running
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(llama_cpp_server.missing() is not None, reason=str(llama_cpp_server.missing()))
 class TestLlamaCpp:
     """A real server with a real model of 576 values."""

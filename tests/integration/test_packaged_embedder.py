@@ -38,6 +38,7 @@ def reference() -> SentenceTransformerEmbedder:
     return SentenceTransformerEmbedder(resolve(PACKAGED_ID))
 
 
+@pytest.mark.thorough
 def test_vectors_are_those_of_sentence_transformers(
     packaged: MiniLMEmbedder, reference: SentenceTransformerEmbedder
 ) -> None:
@@ -60,6 +61,7 @@ def test_in_eight_bits_it_is_an_embedder_of_its_own_with_nearly_the_same_vectors
         assert (small.encode([text])[0] == vector).all()
 
 
+@pytest.mark.thorough
 def test_tokens_their_places_and_their_vectors_too(
     packaged: MiniLMEmbedder, reference: SentenceTransformerEmbedder
 ) -> None:
@@ -106,6 +108,7 @@ def test_a_search_loads_no_torch(store: Path) -> None:
     assert ended.stdout.splitlines()[-1] == "[]", ended.stdout[-500:]
 
 
+@pytest.mark.thorough
 def test_the_graph_is_what_its_script_writes() -> None:
     assert GRAPH.read_bytes() == network()
     assert EIGHT_BIT_GRAPH.read_bytes() == network(eight_bits=True)

@@ -160,6 +160,7 @@ def test_without_the_plugin_its_names_are_unknown(shell: Shell) -> None:
     assert "lists.titles.enabled: unknown key" in refused.err
 
 
+@pytest.mark.thorough
 @pytest.mark.models
 def test_what_cannot_be_used_is_a_warning_that_names_its_package_and_all_else_works(shell: Shell) -> None:
     install(shell.site, "broken", {"cems_workbench.list_sources": {"gone": "no_such_module:LIST_SEARCH"}})

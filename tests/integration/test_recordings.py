@@ -87,7 +87,10 @@ def setting(recording: Mapping[str, Any]) -> PipelineConfig:
 
 @pytest.mark.parametrize(
     ("folder", "recordings"),
-    [("sample_data", ("sample", "sample_b", "sample_c", "sample_d")), ("cems/sessions", ("sessions", "sessions_b"))],
+    [
+        pytest.param("sample_data", ("sample", "sample_b", "sample_c", "sample_d"), marks=pytest.mark.thorough),
+        ("cems/sessions", ("sessions", "sessions_b")),
+    ],
 )
 def test_the_order_is_the_recorded_one(
     folder: str,

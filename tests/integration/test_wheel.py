@@ -136,6 +136,7 @@ def test_a_wheel_has_the_app_the_sample_and_both_models(wheel: Path) -> None:
     assert 'torch==2.13.0; extra == "torch"' in needs
 
 
+@pytest.mark.thorough
 def test_it_runs_away_from_the_checkout_without_torch(installed: Path, away: Path) -> None:
     python = installed.with_name("python")
     found = run(python, away, "-c", f"import importlib.util as u; print([n for n in {LEFT_OUT} if u.find_spec(n)])")

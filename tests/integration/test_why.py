@@ -68,6 +68,7 @@ def applied(rescue: Rescue, one: Answered, config: PipelineConfig, resources: Re
     return [row.memory_id for row in replay(evidence, rescue.config(config)).results]
 
 
+@pytest.mark.thorough
 def test_failing_queries_have_a_cause_and_most_a_rescue(
     resources: Resources, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,6 +47,7 @@ def flip_a_bit_of_a_text(path) -> None:
     raise AssertionError("no block is needed to read the memories")
 
 
+@pytest.mark.thorough
 def test_a_damaged_block_is_one_line_and_costs_only_its_own_rows_in_a_rescue(filled, tmp_path):
     with Store.open(filled) as store:
         assert store.unreadable() == {}
@@ -116,6 +117,7 @@ def test_a_log_that_lost_labels_is_said_once_and_a_whole_one_never(with_log, dam
         assert store.notices == ()
 
 
+@pytest.mark.thorough
 def test_a_rescue_without_a_damaged_log_says_how_many_changes_that_costs(with_log, tmp_path):
     log = with_log / "workbench.duckdb.wal"
     content = bytearray(log.read_bytes())

@@ -94,6 +94,7 @@ def test_a_chroma_directory_that_was_removed_or_emptied_is_found_and_made_again(
         assert "lost" in notices[0]
 
 
+@pytest.mark.thorough
 def test_a_garbage_chroma_database_is_made_again_by_a_refresh_and_by_a_rebuild(indexed, tmp_path, embedder):
     path = copy_of(indexed, tmp_path)
     damage(path / "chroma" / "chroma.sqlite3", "random", random.Random(1))
@@ -193,6 +194,7 @@ def test_a_sealed_chroma_is_opened_without_a_look_by_another_process(indexed, em
     assert repaired(indexed[0], embedder) == ([], indexed[1], ())
 
 
+@pytest.mark.thorough
 def test_a_process_that_ends_without_closing_its_store_leaves_it_sealed(indexed):
     """As the app does when it is told to end: of vectors that were left open each would be read at the next opening."""
     path = indexed[0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from cems_workbench.store import Store
 from tests.processes import python
 
@@ -59,6 +61,7 @@ store.indexes.refresh(Hanging())
 """
 
 
+@pytest.mark.thorough
 def test_killing_a_refresh_keeps_the_vectors_written_and_the_next_goes_on(tmp_path, embedder):
     refreshing = python(REFRESH_AND_HANG, tmp_path / "store")
     assert refreshing.stdout.readline() == "inside\n"

@@ -70,6 +70,7 @@ def test_a_restart_is_not_noticed(server, opened, embedder):
     assert not opened.indexes.notices
 
 
+@pytest.mark.thorough
 def test_while_it_is_away_a_line_says_so_and_nothing_is_embedded_again_after(server, opened, embedder, rows):
     before = opened.indexes.open(embedder)
     server.stop()
@@ -90,6 +91,7 @@ def test_while_it_is_away_a_line_says_so_and_nothing_is_embedded_again_after(ser
     assert nearest(opened, embedder, "delta") == "d" and nearest(opened, embedder, "beta") == "b"
 
 
+@pytest.mark.thorough
 def test_a_store_that_is_opened_while_it_is_away_is_as_it_was_when_it_is_back(
     server, opened, embedder, tmp_path, monkeypatch
 ):
@@ -106,6 +108,7 @@ def test_a_store_that_is_opened_while_it_is_away_is_as_it_was_when_it_is_back(
         assert nearest(store, embedder, "gamma") == "c"
 
 
+@pytest.mark.thorough
 def test_one_that_hangs_is_given_up(server, opened, embedder, monkeypatch):
     monkeypatch.setattr(chroma_http, "ANSWER_SECONDS", 1.0)
     with Store.open(opened.path, chroma_url=server.url) as store:

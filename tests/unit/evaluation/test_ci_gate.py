@@ -129,6 +129,7 @@ def test_the_workflow_offers_nothing_to_abuse(repository: Path, tmp_path: Path) 
     assert looked.returncode == 0, looked.stdout
 
 
+@pytest.mark.thorough
 def test_the_hook_asks_of_the_last_commit_where_the_config_changed(repository: Path, tmp_path: Path) -> None:
     (hook,) = yaml.safe_load((repository / HOOKS).read_text())["repos"][0]["hooks"]
     assert re.search(hook["files"], CONFIG) and not re.search(hook["files"], "search/configXyaml")
