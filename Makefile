@@ -39,8 +39,8 @@ test:
 # What `make test` leaves out: tests that take seconds, properties with more examples, and all recorded answers of CEMS.
 thorough: $(VENV)/.tests
 	@$(MAKE) --no-print-directory browser
-	ALL_RECORDED=1 $(PYTEST) -m thorough
-	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-60} $(PYTEST) tests/property
+	$(PYTEST) -m thorough --ignore tests/integration/test_recordings.py
+	ALL_RECORDED=1 PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-60} $(PYTEST) tests/property tests/integration/test_recordings.py
 
 # The tests that need neither a store of sample data nor a page; properties are tried less often than by `make test`.
 fast: $(VENV)/.tests

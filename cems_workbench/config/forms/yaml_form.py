@@ -29,6 +29,8 @@ def commented(text: str) -> str:
     return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 
+UNKNOWN = ("extra_forbidden", "model_type", "missing")
+"""What pydantic calls a key that no section has, a section that is no mapping, and a key that was misspelt: said in words of our own."""
 FAULTS = 20
 """Unknown keys that are looked for at most, as what each may have meant takes a search."""
 BANDS = "rerank.bands"
@@ -62,13 +64,15 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
     """Validate a nested mapping into a config. Missing keys take the default; unknown keys are an InputError."""
     if not isinstance(values, Mapping):
         raise InputError(f"{source}: expected a mapping of sections, found {type(values).__name__}")
-    unknown = list(islice(_unknown(PipelineConfig, values, ""), FAULTS + 1))
-    if unknown:
-        raise InputError(f"{source}: {_first_and_more(unknown)}")
+    problems = list(islice(_unknown(PipelineConfig, values, ""), FAULTS + 1))
     try:
-        return PipelineConfig.model_validate(values)
+        config = PipelineConfig.model_validate(values)
     except ValidationError as error:
-        raise InputError(f"{source}: {_first_and_more([_explain(detail) for detail in error.errors()])}") from None
+        told = UNKNOWN if problems else ()
+        problems += [_explain(detail) for detail in error.errors() if detail["type"] not in told]
+    if problems:
+        raise InputError(f"{source}: {_first_and_more(problems)}")
+    return config
 
 
 def _first_and_more(problems: list[str]) -> str:

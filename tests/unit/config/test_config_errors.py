@@ -29,6 +29,10 @@ REFUSED: dict[str, tuple[str, str]] = {
         "{fusion: {kk: 3}, lists: {vektor: {}}, query: 3}",
         "fusion.k (and 2 more: lists.vektor: unknown key; the nearest known key is lists.vector; query: expected a mapping",
     ),
+    "unknown key and a value": (
+        "{fusion: {kk: 3}, rerank: {backend: nosuch}, dedup: {enabled: 1}}",
+        "fusion.k (and 2 more: rerank.backend: 'nosuch' is not allowed; allowed: none | ",
+    ),
     "nothing near": ("xyzzy: 3", "xyzzy: unknown key; known here: abstain, adjust, assembly"),
     "unknown band key": (
         "rerank: {bands: [{max_ranks: 3}]}",
