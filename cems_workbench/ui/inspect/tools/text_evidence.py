@@ -290,7 +290,7 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
             "Its score is that with the question before it in the session, which is better than that of the memory alone:"
         )
         st.code(in_order(asked), language=None, wrap_lines=True)
-    st.caption(_reading_line(context, memory, score, place))
+    st.caption(_reading_line(context, memory, score, place, told=bool(asked)))
 
 
 def _reader_edges(
@@ -365,9 +365,9 @@ def marked_html(
 
 
 def _reading_line(
-    context: InspectContext, memory: Memory, score: ModelScore | None, place: tuple[int, int] | None
+    context: InspectContext, memory: Memory, score: ModelScore | None, place: tuple[int, int] | None, *, told: bool
 ) -> str:
-    """What the reranker read of it, in one line."""
+    """What the reranker read of it, in one line; `told`: that it read the question before it, too, stands above."""
     config = context.trace.config.rerank
     if config.backend == "none":
         return "No reranker read it: reranking is off."
@@ -387,7 +387,7 @@ def _reading_line(
     given = given_chunks(context.trace.evidence, context.trace.config).get(memory.id)
     part += f", from the {chunk_words(context.trace.evidence, memory.id, given.seq)}" if given is not None else ""
     asked = config.question_before and memory.id in context.trace.evidence.questions
-    cut += " It read that with the question before it, too; the better score counts." if asked else ""
+    cut += " It read that with the question before it, too; the better score counts." if asked and not told else ""
     passages = int((score.detail or {}).get("passages", 1)) - asked
     if passages > 1:
         return f"The reranker read {passages} passages of at most {config.chunk_chars:,} characters; the best of them is {part}.{cut}"
