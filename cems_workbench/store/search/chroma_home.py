@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 DATABASE = "chroma.sqlite3"
 SEAL = "chroma.seal"
+NOBODY = "-"
+"""An id that no entry has."""
 PROBE_SECONDS, PROBE_RATE = 300.0, 10e6
 """How long reading every vector may take: so long, and for more bytes as long as they take at so many a second (46e6 were measured)."""
 _opening = threading.RLock()
@@ -252,8 +254,13 @@ class SharedCollection:
         self._known = collection, client
 
     def count(self) -> int:
-        """As Chroma's."""
+        """As Chroma's.
+
+        The first call of a client reads the graph, which takes seconds at a million. Chroma's `count` keeps the interpreter to itself
+        meanwhile, so that no page could be drawn; its `get` lets other threads go on, and makes it the second.
+        """
         with self._now() as collection:
+            collection.get(ids=[NOBODY], include=[])
             return collection.count()
 
     def get(self, **arguments: Any) -> Any:

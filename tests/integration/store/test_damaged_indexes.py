@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chromadb.api.rust import RustBindingsAPI
 
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
@@ -194,7 +195,20 @@ def test_a_sealed_chroma_is_opened_without_a_look_by_another_process(indexed, em
     assert repaired(indexed[0], embedder) == ([], indexed[1], ())
 
 
-@pytest.mark.thorough
+def test_the_graph_is_read_by_a_call_beside_which_other_threads_go_on(indexed, embedder, monkeypatch):
+    """Chroma's `count` and its writing calls hold the interpreter, `get` and `query` do not; whichever is first reads the graph."""
+    called: list[str] = []
+    for name in ("_count", "_get", "_query", "_add", "_upsert", "_update", "_delete"):
+        real = getattr(RustBindingsAPI, name)
+        monkeypatch.setattr(
+            RustBindingsAPI,
+            name,
+            lambda *args, _name=name, _real=real, **more: called.append(_name) or _real(*args, **more),
+        )
+    assert repaired(indexed[0], embedder)[1] == indexed[1]
+    assert called[0] == "_get" and "_count" in called
+
+
 def test_a_process_that_ends_without_closing_its_store_leaves_it_sealed(indexed):
     """As the app does when it is told to end: of vectors that were left open each would be read at the next opening."""
     path = indexed[0]
