@@ -57,6 +57,8 @@ AT_ONCE = 2
 AS_OF = datetime(2026, 11, 1, tzinfo=UTC)
 MEMORIES_MS, PAINT_S, FUSED_MS, RSS_BYTES = 300, 3.0, 500, 8 << 30
 SLIDER_GROWTH, LABEL_GROWTH, OVER_ENGINES, LEXICAL, VECTOR = 1.2, 1.2, 1.3, 1.5, 1.3
+WANTED = ("browse", "page", "search, a rare word", "search, a common word", "filter")
+"""What is to be done on Memories in `MEMORIES_MS`; an order, chosen in two steps, is measured besides."""
 LIST_MS, RECALL, EDIT_S, NEW_S = 30, 0.995, 1.0, 10.0
 
 
@@ -424,7 +426,7 @@ def targets(rows: Sequence[Figures]) -> dict[str, bool]:
     small, large = rows[0], rows[-1]
     met = {
         f"first page ≤ {PAINT_S:g} s": large.paint_s <= PAINT_S,
-        f"each thing on Memories ≤ {MEMORIES_MS} ms": max(large.page_ms.values()) <= MEMORIES_MS,
+        f"browse, page, search and filter on Memories ≤ {MEMORIES_MS} ms": max(large.page_ms[name] for name in WANTED) <= MEMORIES_MS,
         f"slider ≤ {SLIDER_GROWTH:g} × that of {small.memories:,}": large.slider_ms <= SLIDER_GROWTH * small.slider_ms,
         f"label ≤ {LABEL_GROWTH:g} × that of {small.memories:,}": large.label_ms <= LABEL_GROWTH * small.label_ms,
         f"memory ≤ {RSS_BYTES >> 30} GiB": large.rss <= RSS_BYTES,
