@@ -426,7 +426,7 @@ def targets(rows: Sequence[Figures]) -> dict[str, bool]:
     small, large = rows[0], rows[-1]
     met = {
         f"first page ≤ {PAINT_S:g} s": large.paint_s <= PAINT_S,
-        f"browse, page, search and filter on Memories ≤ {MEMORIES_MS} ms": max(large.page_ms[name] for name in WANTED) <= MEMORIES_MS,
+        f"on Memories {'; '.join(WANTED)} ≤ {MEMORIES_MS} ms": max(large.page_ms[name] for name in WANTED) <= MEMORIES_MS,
         f"slider ≤ {SLIDER_GROWTH:g} × that of {small.memories:,}": large.slider_ms <= SLIDER_GROWTH * small.slider_ms,
         f"label ≤ {LABEL_GROWTH:g} × that of {small.memories:,}": large.label_ms <= LABEL_GROWTH * small.label_ms,
         f"memory ≤ {RSS_BYTES >> 30} GiB": large.rss <= RSS_BYTES,

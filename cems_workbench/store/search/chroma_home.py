@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 DATABASE = "chroma.sqlite3"
 SEAL = "chroma.seal"
-NOBODY = "-"
-"""An id that no entry has."""
+ANYBODY = "-"
+"""The id of the first entry that is asked for, whether there is one or not."""
 PROBE_SECONDS, PROBE_RATE = 300.0, 10e6
 """How long reading every vector may take: so long, and for more bytes as long as they take at so many a second (46e6 were measured)."""
 _opening = threading.RLock()
@@ -252,15 +252,11 @@ class SharedCollection:
         self.id, self.name = collection.id, collection.name
         self._home = home
         self._known = collection, client
+        self._loaded: ClientAPI | None = None
 
     def count(self) -> int:
-        """As Chroma's.
-
-        The first call of a client reads the graph, which takes seconds at a million. Chroma's `count` keeps the interpreter to itself
-        meanwhile, so that no page could be drawn; its `get` lets other threads go on, and makes it the second.
-        """
+        """As Chroma's."""
         with self._now() as collection:
-            collection.get(ids=[NOBODY], include=[])
             return collection.count()
 
     def get(self, **arguments: Any) -> Any:
@@ -297,6 +293,11 @@ class SharedCollection:
                 if found is None:
                     raise StoreError(f"{chroma.UNREADABLE}: another process has dropped them")
                 collection, self._known = found, (found, client)
+            if self._loaded is not client:
+                # The first call of a client reads the graph, which takes seconds at a million. Only `get` and `query` let other threads go
+                # on meanwhile; `count`, and what writes, keep the interpreter to themselves.
+                collection.get(ids=[ANYBODY], include=[])
+                self._loaded = client
             yield collection
 
 
