@@ -36,11 +36,10 @@ test:
 	test -d tests/__pycache__ || $(ALONE) --collect-only -q >/dev/null 2>&1; \
 	$(PYTEST) $(SOON); tests=$$?; wait $$types; types=$$?; cat $$log; rm -f $$log; exit $$((tests | types))
 
-# What `make test` leaves out: tests that take seconds, properties with more examples, and all recorded answers of CEMS.
+# What `make test` leaves out: the tests that it does not run, and all of those that it tries in part.
 thorough: $(VENV)/.tests
 	@$(MAKE) --no-print-directory browser
-	$(PYTEST) -m thorough --ignore tests/integration/test_recordings.py
-	ALL_RECORDED=1 PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-60} $(PYTEST) tests/property tests/integration/test_recordings.py
+	THOROUGH=1 $(PYTEST) -m "thorough or partly"
 
 # The tests that need neither a store of sample data nor a page; properties are tried less often than by `make test`.
 fast: $(VENV)/.tests

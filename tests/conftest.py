@@ -16,6 +16,8 @@ from xdist.scheduler import LoadFileScheduling
 
 from cems_workbench.store import database, duckdb_file
 
+from .thoroughly import EXAMPLES, partly
+
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 CHECKOUT_STORE = ROOT / ".workbench"
@@ -83,7 +85,7 @@ settings.register_profile(
     "deterministic",
     derandomize=True,
     deadline=None,
-    max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "10")),
+    max_examples=EXAMPLES,
     database=None,
     phases=(Phase.explicit, Phase.generate, Phase.shrink),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -93,7 +95,7 @@ settings.load_profile("deterministic")
 
 SLOWEST_FIRST = ("browser", "integration", "app", "property")
 """Folders of tests by the time they take: long ones begin while there is enough else for the other worker to the end."""
-BROWSER = "tests/browser/"
+BROWSER, PROPERTIES = "tests/browser/", ROOT / "tests" / "property"
 BESIDE_IMPORT = "test_chunked_store.py"
 """Long, and without the sample store: one worker begins with it while the other imports the sample."""
 
@@ -110,8 +112,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return Scheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)  # before those that the marks of this run leave out are taken away
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests by folder, the slowest first; within a folder they stay as they were."""
+    """Order the tests by folder, the slowest first; within a folder they stay as they were. Properties try a part."""
     place = {name: rank for rank, name in enumerate(SLOWEST_FIRST)}
 
     def rank(item: pytest.Item) -> int:
@@ -119,6 +122,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return -1 if item.path.name == BESIDE_IMPORT else place.get(folder, len(place))
 
     items.sort(key=rank)
+    for item in items:
+        if item.path.is_relative_to(PROPERTIES):
+            item.add_marker(partly)
 
 
 @pytest.fixture(scope="session")

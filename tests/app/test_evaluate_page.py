@@ -80,6 +80,7 @@ def test_what_is_missing_is_gathered_once_and_measured_from_then_on(page: AppTes
     assert (means["ms a query"] > 0).all() and (means["LLM calls"] == 0).all()
 
 
+@pytest.mark.thorough
 def test_a_gather_that_was_cancelled_goes_on_after_what_it_had_finished(
     open_page: OpenPage, small_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from cems_workbench.runs.evidence_memory import judged_queries
 from cems_workbench.ui.inspect.picker import SIGNS
 from cems_workbench.ui.inspect.transfer import diff_rows
 from cems_workbench.ui.kit import handles
+from tests.thoroughly import first_of
 
 from .inspect_page import (
     PLAIN,
@@ -216,7 +217,7 @@ def test_two_lines_typed_by_hand_give_three_variants(open_page: OpenPage) -> Non
     assert len(page.dataframe) >= 6
 
 
-@pytest.mark.parametrize("backend", ["feedback", "dictionary", "manual"])
+@pytest.mark.parametrize("backend", first_of(["manual", "feedback", "dictionary"]))
 def test_every_view_draws_with_an_expansion(open_page: OpenPage, backend: str) -> None:
     page = configured(open_page(), {**PLAIN, "expansion.backend": backend})
     page.run()

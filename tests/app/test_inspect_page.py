@@ -12,6 +12,7 @@ from cems_workbench.formats import read
 from cems_workbench.pipeline.stages import STAGES
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.escape import plain
+from tests.thoroughly import first_of
 
 from .inspect_page import control, evidence_of, open_group, order, search, set_config
 from .pages import OpenPage, html, plainly
@@ -62,7 +63,10 @@ def test_choosing_a_preset_sets_its_values_and_its_stages(open_page: OpenPage) -
     assert control(page, "selectbox", "fusion.top_rank_bonus.mode").value == "best_rank"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", preset_names())
+SYSTEMS = ("cems_head", "recollection", "memory_agent", "ace", "workbench")
+
+
+@pytest.mark.parametrize("name", first_of(dict.fromkeys((*SYSTEMS, *preset_names())), len(SYSTEMS)))
 def test_every_preset_draws_every_view(open_page: OpenPage, name: str) -> None:
     page = search(open_page())
     page = page.selectbox(key="inspect:preset:0").select(name).run()

@@ -180,6 +180,7 @@ def test_the_page_says_when_it_was_answered_and_asks_again_on_request(
     assert any(button.key == "inspect:ask_again" for button in opened.button)
 
 
+@pytest.mark.thorough
 def test_evaluate_says_when_lists_were_answered_and_asks_again_on_request(
     page: Callable[..., AppTest], source: Cut
 ) -> None:

@@ -19,6 +19,7 @@ from .pages import OpenPage
 pytestmark = [pytest.mark.models]
 
 
+@pytest.mark.thorough
 def test_every_view_and_tool_opens_under_cems_head(open_page: OpenPage) -> None:
     page = open_page()
     set_config(page, preset("cems_head").config)

@@ -126,6 +126,7 @@ def page_closed() -> Iterator[None]:
     yield
 
 
+@pytest.mark.thorough
 def test_a_search_of_the_page_is_gone_on_with_by_the_command(
     page: AppTest,
     small_store: Path,
@@ -143,6 +144,7 @@ def test_a_search_of_the_page_is_gone_on_with_by_the_command(
     assert f"{json.loads(out)['validation']['tuned']:.3f}" in all_html(result)
 
 
+@pytest.mark.thorough
 def test_a_search_of_the_command_that_was_cut_off_is_gone_on_with_by_the_page(
     page: AppTest, small_store: Path, command: Callable[..., tuple[int, str]], replays: list[PipelineConfig], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -163,6 +165,7 @@ def test_a_search_of_the_command_that_was_cut_off_is_gone_on_with_by_the_page(
     )
 
 
+@pytest.mark.thorough
 def test_the_command_searches_on_the_labels_that_the_page_searched_on(
     page: AppTest,
     small_store: Path,
@@ -183,6 +186,7 @@ def test_the_command_searches_on_the_labels_that_the_page_searched_on(
     assert len(replays) <= 2
 
 
+@pytest.mark.thorough
 def test_looks_at_the_sealed_queries_are_one_count(
     page: AppTest, small_store: Path, command: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
@@ -200,6 +204,7 @@ def test_looks_at_the_sealed_queries_are_one_count(
         assert json.loads(command(*opening)[1])["looks"] == 5
 
 
+@pytest.mark.thorough
 def test_evaluate_measures_on_the_evidence_that_the_page_gathered(
     open_page: OpenPage,
     sample_store: Path,

@@ -284,6 +284,7 @@ def test_a_guard_is_kept_by_the_proposal_and_shown(page: AppTest) -> None:
     assert f"Guarded: {kind.rpartition(' of ')[2]}" in captions(page).replace("\\", "")
 
 
+@pytest.mark.thorough
 def test_noise_is_held_below_a_bound_while_ranking_is_improved_and_the_reverse(
     open_page: OpenPage, small_store: Path
 ) -> None:

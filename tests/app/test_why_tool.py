@@ -15,6 +15,7 @@ from cems_workbench.ui.inspect import labelled
 from cems_workbench.ui.inspect.tools import choosing
 from cems_workbench.ui.kit import handles
 from tests.sample import FAILING
+from tests.thoroughly import first_of
 
 from .inspect_page import choose_tool, config_of, order, remembered, search, set_config
 from .pages import OpenPage, bodies, buttons, captions, html, press
@@ -50,7 +51,7 @@ def wanted(qid: str) -> tuple[str, str]:
     return next(one.query for one in handles.resources().store.queries.read() if one.qid == qid), found[1]
 
 
-@pytest.mark.parametrize("qid", ["q09", "q53", "q116", "q128"])
+@pytest.mark.parametrize("qid", first_of(["q09", "q53", "q116", "q128"]))
 def test_a_failing_query_gets_a_cause_and_its_rescue_brings_the_memory_in(open_page: OpenPage, qid: str) -> None:
     page = open_page()
     query, memory_id = wanted(qid)

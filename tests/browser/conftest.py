@@ -39,14 +39,14 @@ expect.set_options(timeout=WAIT)
 def stocked_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample store with query sets and queues for the tests: each takes its own, so that all can share one server.
 
-    Set "a few", the first that pages offer, has 14 answered queries with the failing one of the whole way; "six" has six others
+    Set "a few", the first that pages offer, has ten answered queries with the failing one of the whole way; "six" has six others
     and "two" two. Queue "forty" has forty unjudged pairs, "ten" and "more" ten each, "long" the three longest memories for one query.
     Set "production" is the log of `RECORDING`.
     """
     folder = tmp_path_factory.mktemp("browser")
     with copied(sample_store, folder) as store:
         queries, answered = store.queries.read(), answered_queries(store, first=FAILING)
-        store.query_sets.put("a few", answered[:14], "test")
+        store.query_sets.put("a few", answered[:10], "test")
         store.query_sets.put("six", answered[14:20], "test")
         store.query_sets.put("two", queries[:2], "test")
         known = {(judgment.qid, judgment.memory_id) for judgment in store.judgments.read()}

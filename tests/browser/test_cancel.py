@@ -70,6 +70,7 @@ def slow_server(sample_store: Path, tmp_path: Path) -> Iterator[SlowServer]:
         yield SlowServer(url, store, record)
 
 
+@pytest.mark.thorough
 def test_scoring_is_cancelled_at_once_and_gone_on_with_where_it_stopped(
     windows: BrowserContext, slow_server: SlowServer, tmp_path: Path
 ) -> None:

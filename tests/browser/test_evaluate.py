@@ -57,6 +57,7 @@ def test_three_configs_are_compared_with_intervals_significance_and_cost(gathere
 VIEWS = ("By type", "By query", "Compare judges", "Calibrate", "Ablation", "Experiments", "Compare")
 
 
+@pytest.mark.thorough
 def test_every_view_fits_the_window_and_the_first_breaks_no_rule_of_accessibility(gathered: Window) -> None:
     for name in VIEWS:
         gathered.view(name)

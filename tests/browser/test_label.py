@@ -110,6 +110,7 @@ def test_on_a_phone_query_and_grades_stay_in_sight_and_each_card_opens_at_its_to
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.thorough
 def test_the_judge_is_compared_with_people_and_called_wrong(window: Window) -> None:
     page = Label.open(window, "cleo", "more").page
     window.view("People and judge")

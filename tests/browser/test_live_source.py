@@ -57,6 +57,7 @@ def _open_lists(window: Window) -> None:
         return
 
 
+@pytest.mark.thorough
 def test_connect_search_and_the_live_list_beside_the_exact_one(live: tuple[Window, str]) -> None:
     window, address = live
     sources = Sources.open(window)

@@ -42,6 +42,7 @@ def test_filters_stay_while_another_page_is_looked_at(memories: Memories) -> Non
     expect(memories.words).to_have_value("poetry add")
 
 
+@pytest.mark.thorough
 def test_every_view_fits_the_window_and_a_table_offers_no_csv_that_a_spreadsheet_would_run(memories: Memories) -> None:
     memories.window.table().hover()
     expect(memories.page.get_by_label("Fullscreen").first).to_be_visible()

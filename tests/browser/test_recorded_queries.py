@@ -14,6 +14,7 @@ from .pages import Inspect, Window, cells, column
 pytestmark = [pytest.mark.browser, pytest.mark.models]
 
 
+@pytest.mark.thorough
 def test_a_recorded_query_is_picked_with_its_answer_beside_the_trace(window: Window) -> None:
     inspect = Inspect.open(window)
     with window.rerun():
@@ -37,6 +38,7 @@ def test_a_recorded_query_is_picked_with_its_answer_beside_the_trace(window: Win
     assert column(placed, "memory")[: len(asked["results"])] == [row["id"] for row in asked["results"]]
 
 
+@pytest.mark.thorough
 def test_a_kept_set_is_held_against_a_config(window: Window) -> None:
     window.open("evaluate")
     window.view("Recorded answers")

@@ -71,6 +71,7 @@ def opened(browser: Browser, file: Path, *, width: int) -> Iterator[Page]:
         assert not said
 
 
+@pytest.mark.thorough
 def test_a_report_can_be_pointed_at_sorted_and_searched(browser: Browser, tmp_path: Path) -> None:
     compare, tune, _ = pages(tmp_path)
     with opened(browser, compare, width=1000) as page:

@@ -13,6 +13,7 @@ from .test_inspect import QUERY
 pytestmark = [pytest.mark.browser, pytest.mark.models]
 
 
+@pytest.mark.thorough
 def test_a_segment_and_a_cell_of_the_map_are_applied_by_a_click(window: Window) -> None:
     inspect = Inspect.open(window)
     before = inspect.search(QUERY)[:5]

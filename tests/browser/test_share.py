@@ -13,6 +13,7 @@ from .test_inspect import QUERY
 pytestmark = [pytest.mark.browser, pytest.mark.models]
 
 
+@pytest.mark.thorough
 def test_a_saved_link_shows_another_person_the_same_ranking_and_slider(window: Window, browser: Browser) -> None:
     inspect = Inspect.open(window)
     plain = inspect.search(QUERY)

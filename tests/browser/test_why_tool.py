@@ -14,6 +14,7 @@ from .pages import Inspect, Window
 pytestmark = [pytest.mark.browser, pytest.mark.models]
 
 
+@pytest.mark.thorough
 def test_a_missing_memory_is_searched_picked_and_brought_in(window: Window) -> None:
     inspect = Inspect.open(window)
     before = inspect.search(FAILING)

@@ -315,6 +315,7 @@ def test_commands_work_on_a_store_that_another_process_has_open(
 
 
 @pytest.mark.models
+@pytest.mark.thorough
 def test_the_issues_query_finds_the_support_group(command: Command, shared: Path) -> None:
     conversation = shared / "data" / "locomo" / "26.json"
     if not conversation.is_file():

@@ -75,6 +75,7 @@ def test_a_classifier_of_several_outputs_is_refused(tmp_path: Path) -> None:
         CrossEncoderReranker(saved(tmp_path, 3)).score(QUERY, TEXTS)
 
 
+@pytest.mark.thorough
 def test_a_folder_without_weights_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be loaded") as caught:
         CrossEncoderReranker(str(tmp_path)).score(QUERY, TEXTS)

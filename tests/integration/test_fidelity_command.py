@@ -100,6 +100,7 @@ def test_a_setting_stands_in_a_table_with_the_others_and_may_be_asserted(
     assert "FAILED: own, recollection: score_difference<=1e-6" in failed.out
 
 
+@pytest.mark.thorough
 def test_a_change_that_explains_a_recording_is_found(command: Command, store: Path, own_answers: Path) -> None:
     finished = command("fidelity", own_answers, "--set", "gap.ratio=0.95", "--store", store, "--explain", "--json")
     found = measured(finished)

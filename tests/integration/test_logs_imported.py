@@ -109,6 +109,7 @@ def test_what_fits_no_memory_is_said_by_line_and_the_rest_is_kept(
     assert "import the log, which keeps the good rows" in refused.err
 
 
+@pytest.mark.thorough
 def test_the_failing_ones_are_listed_first(
     command: Command, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

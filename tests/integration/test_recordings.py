@@ -2,13 +2,12 @@
 
 The memories, chunks, vectors and relations are taken from the server (`connect`), and both lists of every query are its own answer
 (`lists.origin` source). What is made of them is replay. From the files alone, `fidelity` does the same
-(tests/integration/test_fidelity_command.py; docs/cems.md has the figures). Every sixth query is asked, all of them with ALL_RECORDED=1.
+(tests/integration/test_fidelity_command.py; docs/cems.md has the figures). Every sixth query is asked, and all of them by `make thorough`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -37,6 +36,7 @@ from cems_workbench.sources.address import parse
 from cems_workbench.sources.opening import open_source
 from cems_workbench.store import Store
 from tests.sample import SampleEmbedder
+from tests.thoroughly import partly, some
 
 if TYPE_CHECKING:
     from postgres_server import Connection
@@ -45,10 +45,6 @@ pytestmark = [
     pytest.mark.models,
     pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing())),
 ]
-
-
-EVERY = 1 if os.environ.get("ALL_RECORDED") else 6
-"""Of the recorded answers, each of this many is asked for."""
 
 
 def load_folder(connection: Connection, folder: Path, embedder: QueryEmbedder, when: str) -> None:
@@ -85,6 +81,7 @@ def setting(recording: Mapping[str, Any]) -> PipelineConfig:
     return with_values(config, {"assembly.max_tokens": recording["max_tokens"], "lists.origin": "source"})
 
 
+@partly
 @pytest.mark.parametrize(
     ("folder", "recordings"),
     [
@@ -124,7 +121,7 @@ def test_the_order_is_the_recorded_one(
                     recording = recorded[name]
                     config, as_of = setting(recording), datetime.fromisoformat(recording["answered_at"])
                     same = exact = 0
-                    answers = recording["answers"][::EVERY]
+                    answers = some(recording["answers"], 6)
                     for answer in answers:
                         query = asked[answer["qid"]]
                         evidence = gathered.get(query.qid)

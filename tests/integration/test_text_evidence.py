@@ -7,14 +7,16 @@ import pytest
 
 from cems_workbench.analysis.text_evidence import embedder_room, lexical_evidence, read_until
 from cems_workbench.pipeline.resources import Resources
+from tests.thoroughly import partly, some
 
 pytestmark = [pytest.mark.models]
 
 
+@partly
 def test_the_parts_of_every_hit_sum_to_its_raw_score(resources: Resources) -> None:
     lexical, memories = resources.indexes.lexical, resources.store.memories.read()
     checked = 0
-    for query in resources.store.queries.read()[::4]:
+    for query in some(resources.store.queries.read(), 12):
         for memory_id, score in lexical.search(query.query, 25):
             texts = resources.store.indexes.texts([memory_id])[memory_id]
             found = lexical_evidence(lexical, query.query, memories[memory_id], texts)
@@ -23,7 +25,7 @@ def test_the_parts_of_every_hit_sum_to_its_raw_score(resources: Resources) -> No
             assert all(term.tf > 0 for term in found.matched)
             assert all(term.tf == 0 for term in found.unmatched)
             checked += 1
-    assert checked > 300
+    assert checked > 100
 
 
 def test_the_heat_has_the_cosines_that_the_score_was_made_of(resources: Resources) -> None:

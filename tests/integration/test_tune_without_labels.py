@@ -28,6 +28,7 @@ def store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return opened.path
 
 
+@pytest.mark.thorough
 def test_a_proposal_without_labels_says_so_and_is_held_against_them(
     command: Command, store: Path, tmp_path: Path
 ) -> None:

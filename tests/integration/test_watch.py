@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.models]
 def test_a_loss_since_the_last_time_fails_and_what_changed_is_named(
     command: Command, sample_store: Path, tmp_path: Path
 ) -> None:
-    store = store_with_set(sample_store, tmp_path, "few", 20)
+    store = store_with_set(sample_store, tmp_path, "few", 12)
     asked = ("watch", "few", "--store", store, "--preset", "cems", "--assert-no-loss", "nDCG@10 p<0.05")
     first = command(*asked, "--json")
     assert first.code == 0 and json.loads(first.out)["last"] is None and json.loads(first.out)["assertions"] == []
@@ -36,7 +36,7 @@ def test_a_loss_since_the_last_time_fails_and_what_changed_is_named(
     values = json.loads(worse.out)
     assert worse.code == 1 and values["changed"] == ["memories", "config"]
     (row,) = [row for row in values["since"] if row["measure"] == "nDCG@10"]
-    assert row["now"] < row["before"] and row["interval"][1] < 0 and row["p"] < 0.05 and row["queries"] == 20
+    assert row["now"] < row["before"] and row["interval"][1] < 0 and row["p"] < 0.05 and row["queries"] == 12
     assert values["assertions"][0]["line"].startswith("LOSS: nDCG@10 ")
     other = command("watch", "few", "--store", store, "--preset", "recollection", "--json")
     assert other.code == 0 and json.loads(other.out)["last"] is None  # another config begins anew

@@ -176,6 +176,7 @@ def test_further_lists_of_relations_are_called_as_the_page_calls_them(command: C
     assert "relations:2" in [term["list"] for term in row["contributions"]]  # a key stays a key
 
 
+@pytest.mark.thorough
 def test_the_command_measures_on_the_judged_queries(command: Command, store: Path) -> None:
     found = command(
         "why", "why did the hits get worse again in August", "m332", "--store", store, "--preset", "cems",

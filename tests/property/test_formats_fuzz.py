@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cems_workbench.errors import InputError
 from cems_workbench.formats import FORMATS, detect, read, read_path
 from cems_workbench.formats.base.files import take_sample
+from tests.thoroughly import EXAMPLES
 
 _NAMES = """
     id content title tags priority pinned importance created_at access_count scope qid query as_of type answerable source_id
@@ -56,7 +57,7 @@ GARBAGE = st.one_of(
     CSV_ROWS,
 )
 FILES = st.binary(max_size=200) | st.lists(GARBAGE, max_size=8).map(b"\n".join)
-twice = settings(max_examples=2 * settings().max_examples)
+twice = settings(max_examples=2 * EXAMPLES)
 """Garbage has more forms than records have."""
 
 

@@ -13,6 +13,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.idle_parameters import idle_parameters
 from cems_workbench.pipeline.trace import Trace
+from tests.thoroughly import EXAMPLES
 
 PRESETS = [preset(name).config for name in preset_names()]
 
@@ -25,7 +26,7 @@ def ranking(trace: Trace) -> list[tuple[str, float | None, int | None, float | N
     ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=4 * EXAMPLES)
 @given(evidences(), configs() | st.sampled_from(PRESETS), configs() | st.sampled_from(PRESETS))
 def test_what_is_said_to_be_idle_changes_no_rank_and_no_score(
     evidence: Evidence, config: PipelineConfig, other: PipelineConfig

@@ -19,6 +19,7 @@ from cems_workbench.store.search.index_directory import Manifest
 from cems_workbench.store.search.lexical_index import LexicalIndex, Standing
 from cems_workbench.store.search.segment_home import segments_of
 from cems_workbench.store.search.tokenizer import tokenize
+from tests.thoroughly import EXAMPLES
 
 WORDS = ("alpha", "beta", "gamma", "delta", "running", "runs", "getUserById", "v1.2.3", "the", "Zürich")
 WHERE = (Filter(), Filter("p", project_only=True), Filter(scope="shared"), Filter("q", True, "personal"))
@@ -84,7 +85,7 @@ def by_bm25s(live: dict[str, Document], query: str) -> list[tuple[str, float, in
     return sorted(hits, key=lambda hit: (-hit[1], hit[0], -1 if hit[2] is None else hit[2]))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(changes, min_size=1, max_size=8), st.lists(texts, min_size=1, max_size=3))
 def test_any_history_scores_as_an_index_made_anew(
     history: list[tuple[list[Document], list[str]]], asked: list[str]

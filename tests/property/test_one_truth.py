@@ -24,6 +24,7 @@ from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.ui.inspect.follow import path_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure, parts_rows
 from cems_workbench.ui.inspect.views.journey import journey_table
+from tests.thoroughly import EXAMPLES
 
 PRESETS = st.sampled_from([preset(name).config for name in preset_names()])
 CONFIGS = configs() | st.builds(
@@ -42,7 +43,7 @@ def lost_by_definition(trace: Trace, memory_id: str, k: int) -> str | None:
     return CANDIDATE_STAGES[never_again[0]].name if never_again else None
 
 
-@settings(max_examples=200)
+@settings(max_examples=4 * EXAMPLES)
 @given(evidences(), CONFIGS, st.none() | st.integers(1, 4))
 def test_every_screen_and_the_command_name_the_same_lost_stage(
     evidence: Evidence, config: PipelineConfig, asked: int | None
@@ -74,7 +75,7 @@ def test_every_screen_and_the_command_name_the_same_lost_stage(
         assert [row[0] for row in rows] == ([stage] if stage else [])
 
 
-@settings(max_examples=200)
+@settings(max_examples=4 * EXAMPLES)
 @given(evidences(), CONFIGS)
 def test_bars_words_and_the_followed_row_add_up_to_the_score_that_orders(
     evidence: Evidence, config: PipelineConfig

@@ -26,6 +26,7 @@ from cems_workbench.pipeline.request_effects import (
 from cems_workbench.pipeline.stages import ADJUST
 from cems_workbench.pipeline.trace import Trace
 from cems_workbench.ui.inspect.results import results_html
+from tests.thoroughly import EXAMPLES
 
 PRESETS = [preset(name).config for name in preset_names()]
 PROJECTS = st.sampled_from([None, "org/a", "org/ab", "other"])
@@ -40,7 +41,7 @@ def ranking(trace: Trace) -> list[tuple[str, float | None, int | None, float | N
     ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=4 * EXAMPLES)
 @given(evidences(), configs() | st.sampled_from(PRESETS), PROJECTS, PROJECTS, st.integers(-900, 900))
 def test_what_is_said_to_be_ignored_changes_no_rank_and_no_score(
     evidence: Evidence, config: PipelineConfig, first: str | None, second: str | None, days: int
@@ -53,7 +54,7 @@ def test_what_is_said_to_be_ignored_changes_no_rank_and_no_score(
         assert ranking(replay(before, config)) == ranking(replay(moved, config))
 
 
-@settings(max_examples=60)
+@settings(max_examples=3 * EXAMPLES)
 @given(evidences(), configs() | st.sampled_from(PRESETS), PROJECTS)
 def test_the_factors_that_are_said_are_those_of_the_trace(
     evidence: Evidence, config: PipelineConfig, project: str | None
@@ -65,7 +66,7 @@ def test_the_factors_that_are_said_are_those_of_the_trace(
     assert used <= {1.0} if effect.ignored or not project else True
 
 
-@settings(max_examples=50)
+@settings(max_examples=3 * EXAMPLES)
 @given(evidences(), st.integers(0, 900))
 def test_page_and_command_name_the_same_results_from_the_future_of_the_query(evidence: Evidence, days: int) -> None:
     config = PRESETS[days % len(PRESETS)]

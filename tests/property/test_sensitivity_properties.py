@@ -22,6 +22,7 @@ from cems_workbench.pipeline.bundle import read_bundle
 from cems_workbench.pipeline.encode import encode_one
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION
+from tests.thoroughly import THOROUGH, some
 
 NUMBERS = [spec.path for spec in searched_specs() if is_number(spec)]
 SOLVED = [spec.path for spec in searched_specs() if spec.type is float]
@@ -112,13 +113,13 @@ def test_the_segments_cover_the_range_and_hold_the_present_value(
 
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason="../shared is not beside the checkout")
 def test_breakpoints_of_every_golden_case_hold() -> None:
-    """A parameter of each kind on each golden bundle under its own config."""
+    """A parameter of each kind on golden bundles, each under its own config."""
     count = 0
-    for folder in sorted(GOLDEN.iterdir()):
+    for folder in some(sorted(GOLDEN.iterdir()), 4):
         evidence, config = read_bundle(folder / "bundle.json"), load_config(folder / "config.yaml")
         for path in GOLDEN_PATHS:
             count += checked(evidence, config, sweep(evidence, config, path, 5), 1)
-    assert count > 300
+    assert count > (300 if THOROUGH else 75)
 
 
 def test_every_number_of_the_config_has_a_sweep() -> None:

@@ -18,6 +18,7 @@ from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES, LISTS, STAGES
 from cems_workbench.pipeline.stages.stage import AnyStage, Switch
 from cems_workbench.ui.inspect.strip import strip_html
+from tests.thoroughly import EXAMPLES
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
 BUNDLES = sorted(GOLDEN.glob("*/bundle.json")) if GOLDEN.is_dir() else []
@@ -40,7 +41,7 @@ def assert_passes_everything(stage: AnyStage, evidence: Evidence, config: Pipeli
 
 
 @pytest.mark.parametrize("stage", WHOLE, ids=lambda stage: stage.name)
-@settings(max_examples=25)
+@settings(max_examples=2 * EXAMPLES)
 @given(evidences(), configs())
 def test_a_stage_that_is_switched_off_passes_everything_as_it_came(
     stage: AnyStage, evidence: Evidence, config: PipelineConfig
@@ -60,7 +61,7 @@ def test_every_stage_that_says_it_is_off_passes_everything_as_it_came(
             assert_passes_everything(stage, evidence, config)
 
 
-@settings(max_examples=2 * settings().max_examples)
+@settings(max_examples=2 * EXAMPLES)
 @given(evidences(), configs(query__raw=True) | configs(fusion__method="score_sum") | configs())
 def test_switching_off_what_says_it_is_off_changes_no_row(evidence: Evidence, config: PipelineConfig) -> None:
     """Also where it is off for another reason than its own values: raw mode, or a method without bonuses."""

@@ -24,6 +24,7 @@ from cems_workbench.tuning.search import Trial, Watch
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.stability import stability
 from cems_workbench.tuning.tune import Plan, Tuned, tune
+from tests.thoroughly import EXAMPLES
 
 NDCG, HIT = parse_measure("nDCG@10"), parse_measure("hit@1")
 AXES = (
@@ -58,7 +59,7 @@ def plans(draw: st.DrawFn) -> Plan:
     return Plan(space, goal, split(groups, folds=2, seed=seed), [None] * QUERIES, trials=TRIALS, seed=seed)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=EXAMPLES // 2)
 @given(plan=plans(), stop_after=st.integers(1, 3 * TRIALS))
 def test_a_search_cut_off_anywhere_and_taken_up_in_another_process_equals_an_uninterrupted_one(
     plan: Plan, stop_after: int
@@ -88,7 +89,7 @@ def test_a_search_cut_off_anywhere_and_taken_up_in_another_process_equals_an_uni
     assert another.evaluations + score.evaluations <= uninterrupted.evaluations
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=EXAMPLES // 2)
 @given(plan=plans())
 def test_what_a_search_learned_adds_up(plan: Plan) -> None:
     score = scorer()

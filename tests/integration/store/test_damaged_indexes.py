@@ -17,6 +17,7 @@ from cems_workbench.records import Memory
 from cems_workbench.store import Store
 from cems_workbench.store.search import chroma_home, entries
 from cems_workbench.store.search.index_directory import checksum, checksums
+from tests.thoroughly import first_of
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 
@@ -70,7 +71,7 @@ def damage(path: Path, how: str, drawn: random.Random) -> None:
     )
 
 
-@pytest.mark.parametrize("how", ["removed", "emptied", "flipped"])
+@pytest.mark.parametrize("how", first_of(["flipped", "removed", "emptied"]))
 def test_every_damaged_file_of_the_lexical_index_is_found_said_and_made_good(indexed, tmp_path, embedder, how):
     drawn = random.Random(19)
     whole, expected = indexed

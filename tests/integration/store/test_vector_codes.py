@@ -110,6 +110,7 @@ def test_a_damaged_copy_is_said_not_used_and_made_anew(filled, embedder, how):
     agrees(filled, embedder)
 
 
+@pytest.mark.thorough
 def test_a_store_that_becomes_small_is_searched_without_it(filled, embedder):
     for number in range(250):
         filled.memories.delete(f"m{number:04}")

@@ -62,6 +62,7 @@ def nearest(store: Store, embedder, text: str) -> str:
     return store.indexes.open(embedder).vectors.search(embedder.encode([text])[0], 1)[0][0]
 
 
+@pytest.mark.thorough
 def test_a_restart_is_not_noticed(server, opened, embedder):
     assert nearest(opened, embedder, "beta") == "b"
     server.stop()

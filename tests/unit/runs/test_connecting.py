@@ -28,6 +28,7 @@ from cems_workbench.sources.source import Batch, SourceError
 from cems_workbench.store import Store
 from tests.planted_source import Counting, Planted, Shorter, planted, taken, vector
 from tests.small_store import empty_store, store
+from tests.thoroughly import EXAMPLES, partly
 
 __all__ = ["empty_store", "store"]
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -210,7 +211,8 @@ def test_an_embedder_is_known_by_making_the_same_vectors(store: Store) -> None:
 States = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 4), max_size=6)
 
 
-@settings(max_examples=12)
+@partly
+@settings(max_examples=EXAMPLES // 2)
 @given(st.lists(States, min_size=2, max_size=3))
 def test_the_store_follows_the_source(
     tmp_path_factory: pytest.TempPathFactory, empty_store: Path, states: list[dict[str, int]]
