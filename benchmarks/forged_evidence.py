@@ -95,7 +95,7 @@ ROWS = {
     "a judge of another kind": ("UPDATE judgments SET kind = 'oracle'", "kind 'oracle' is not known"),
     "a judgment twice": ("INSERT INTO judgments SELECT qid, memory_id, grade + 1, judge, kind FROM judgments",
         "the judgment stands in the file twice"),
-    "a query twice": ("INSERT INTO queries SELECT position + 100, qid, query, project, as_of, type FROM queries", "queries.qid: 'q"),
+    "a query twice": ("INSERT INTO queries BY NAME SELECT * REPLACE (position + 100 AS position) FROM queries", "queries.qid: 'q"),
     "evidence twice": ("INSERT INTO evidence FROM evidence", "evidence.qid: 'q"),
     "evidence of no query": ("UPDATE evidence SET qid = 'zz' WHERE qid = 'q1'", "is not among"),
     "two lists of one name": ("UPDATE lists SET name = 'same'", "lists.qid, name: 'q"),
