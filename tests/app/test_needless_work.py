@@ -7,16 +7,13 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench import collector
 from cems_workbench.config import preset
 from cems_workbench.pipeline import scoring
 from cems_workbench.pipeline.replay import replay
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.queries import Queries
 from cems_workbench.ui.inspect import baseline, gathering
-from cems_workbench.ui.kit import handles
 
-from .conftest import settle
 from .inspect_page import set_config
 from .test_inspect_page import OpenPage, control, search
 
@@ -85,16 +82,3 @@ def test_a_moved_slider_reads_no_whole_query_set(open_page: OpenPage, monkeypatc
     monkeypatch.setattr(Queries, "read", lambda self: pytest.fail("every query was read"))
     slide(page)
     assert len(asked) == 1 and asked[0][0] is not None
-
-
-def test_what_lives_is_not_looked_through_after_each_run_while_models_are_loaded(
-    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Streamlit makes a full collection after every run of a page."""
-    page, frozen = open_page(), list[str]()
-    settle()
-    monkeypatch.setattr(collector, "freeze", lambda: frozen.append(handles.warmth().state))
-    for state in ("loading", "ready"):
-        monkeypatch.setattr(handles.warmth(), "state", state)
-        page.run()
-    assert frozen == ["loading"]

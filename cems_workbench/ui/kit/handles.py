@@ -133,13 +133,8 @@ def _present() -> Resources | None:
 
 
 def warm_up(opened: Resources) -> None:
-    """Load models and indexes in the background, once; called after the page is drawn so that it paints first.
-
-    Until they are loaded what is alive after a run stays out of collections: Streamlit makes a full one then, of 20 to 100 ms.
-    """
+    """Load models and indexes in the background, once; called after the page is drawn so that it paints first."""
     state = warmth()
-    if state.state in ("cold", "loading"):
-        collector.freeze()
     with state.lock:
         if state.state != "cold":
             return
