@@ -134,6 +134,7 @@ def _present() -> Resources | None:
 
 def warm_up(opened: Resources) -> None:
     """Load models and indexes in the background, once; called after the page is drawn so that it paints first."""
+    collector.watch()
     state = warmth()
     with state.lock:
         if state.state != "cold":
@@ -147,7 +148,6 @@ def _load(opened: Resources, state: Warmth) -> None:
     try:
         opened.embedder.encode_query("warm up")
         opened.refresh()
-        collector.freeze()
         state.state = "ready"
     except Exception as error:
         # Whatever it was, the next search meets it again in the foreground and shows it there.

@@ -62,13 +62,4 @@ def main() -> None:
         VIEWS[view](resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
-    _leave_out_of_collections()
-
-
-@st.cache_resource(show_spinner=False)
-def _leave_out_of_collections() -> None:
-    """Leave what is loaded by now out of garbage collections: Streamlit makes a full one after every key press.
-
-    No model is loaded for this page, which is when the other pages do it.
-    """
-    collector.freeze()
+    collector.watch()
