@@ -1,6 +1,6 @@
 """Every page: no rule of WCAG 2.2 AA is broken, in light and dark, and the keyboard comes to the query.
 
-The views of each are looked at by `make thorough`, those of Inspect in test_crawler.py, and those of Evaluate in test_evaluate.py.
+The views of each are looked at by `make thorough`, those of Inspect in test_crawler.py, those of Evaluate in test_evaluate.py.
 """
 
 from __future__ import annotations
@@ -46,16 +46,13 @@ def opened(window: Window, request: pytest.FixtureRequest) -> Window:
     return window
 
 
-PAGES = pytest.mark.parametrize("opened", ["label", "tune", "memories"], indirect=True)
-
-
-@PAGES
+@pytest.mark.parametrize("opened", ["label", "evaluate", "tune", "memories"], indirect=True)
 def test_page(opened: Window) -> None:
     assert violations(opened.page) == []
 
 
 @pytest.mark.thorough
-@PAGES
+@pytest.mark.parametrize("opened", ["label", "tune", "memories"], indirect=True)
 def test_every_view_of_a_page(opened: Window) -> None:
     window, found = opened, dict[str, list[str]]()
     for name in views(window, VIEWS):

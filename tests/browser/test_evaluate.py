@@ -1,4 +1,7 @@
-"""From a query set to a verdict and back into Inspect: gathered once, compared with significance, one click on a query."""
+"""From a query set to a verdict and back into Inspect: gathered once, compared with significance, one click on a query.
+
+By `make thorough`: the whole way comes through the page too.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from playwright.sync_api import BrowserContext, expect
 from .accessibility import MAIN, violations
 from .pages import Inspect, Window, cells, column, window_on
 
-pytestmark = [pytest.mark.browser, pytest.mark.models]
+pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.thorough]
 QUERIES = 6
 CONFIGS = ("cems", "recollection", "cems_head")
 
@@ -57,7 +60,6 @@ def test_three_configs_are_compared_with_intervals_significance_and_cost(gathere
 VIEWS = ("By type", "By query", "Compare judges", "Calibrate", "Ablation", "Experiments", "Compare")
 
 
-@pytest.mark.thorough
 def test_every_view_fits_the_window_and_the_first_breaks_no_rule_of_accessibility(gathered: Window) -> None:
     for name in VIEWS:
         gathered.view(name)
@@ -68,7 +70,6 @@ def test_every_view_fits_the_window_and_the_first_breaks_no_rule_of_accessibilit
     assert violations(gathered.page, MAIN) == []
 
 
-@pytest.mark.thorough
 def test_every_view_breaks_no_rule_of_accessibility(gathered: Window) -> None:
     for name in VIEWS:
         gathered.view(name)

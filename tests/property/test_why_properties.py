@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import configs, evidences
 
@@ -17,6 +17,7 @@ from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.stages import ADJUST, CANDIDATE_STAGES, FUSION
 from cems_workbench.pipeline.stages.abstain import SIGNALS
+from tests.thoroughly import EXAMPLES
 
 
 def brought_in(evidence: Evidence, config: PipelineConfig, memory_id: str, k: int) -> bool:
@@ -28,6 +29,7 @@ def candidate(data: st.DataObject, evidence: Evidence) -> str:
     return data.draw(st.sampled_from(evidence.candidate_ids))
 
 
+@settings(max_examples=EXAMPLES // 2)
 @given(evidences(), configs(), st.integers(1, 3), st.data())
 def test_every_breakpoint_and_every_rescue_holds_when_replayed(
     evidence: Evidence, config: PipelineConfig, k: int, data: st.DataObject
