@@ -84,7 +84,6 @@ def assert_shows(page: AppTest, evidence: EvidenceSet, query: str) -> None:
     assert shown == expected
 
 
-@pytest.mark.thorough
 def test_a_query_of_evaluate_opens_as_it_was_measured(page: AppTest, store: Path) -> None:
     page.switch_page("pages/evaluate.py").run()
     labelled(page, "selectbox", "Query set").select("few")

@@ -165,7 +165,6 @@ def test_a_search_of_the_command_that_was_cut_off_is_gone_on_with_by_the_page(
     )
 
 
-@pytest.mark.thorough
 def test_the_command_searches_on_the_labels_that_the_page_searched_on(
     page: AppTest,
     small_store: Path,
@@ -186,7 +185,6 @@ def test_the_command_searches_on_the_labels_that_the_page_searched_on(
     assert len(replays) <= 2
 
 
-@pytest.mark.thorough
 def test_looks_at_the_sealed_queries_are_one_count(
     page: AppTest, small_store: Path, command: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:

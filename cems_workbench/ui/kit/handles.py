@@ -12,7 +12,6 @@ from typing import Literal
 import streamlit as st
 from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 
-from cems_workbench import collector
 from cems_workbench.errors import StoreError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.access import confined
@@ -134,7 +133,6 @@ def _present() -> Resources | None:
 
 def warm_up(opened: Resources) -> None:
     """Load models and indexes in the background, once; called after the page is drawn so that it paints first."""
-    collector.watch()
     state = warmth()
     with state.lock:
         if state.state != "cold":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import streamlit as st
 
-from cems_workbench import collector
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import handles, reviewer
@@ -62,4 +61,3 @@ def main() -> None:
         VIEWS[view](resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
-    collector.watch()
