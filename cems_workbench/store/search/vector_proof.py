@@ -32,7 +32,7 @@ class VectorProof:
 def prove(database: Database, collection: Collection, whole: bool) -> VectorProof:
     """Compare a collection with what the store says was written to it: every vector when `whole`, else their number and some.
 
-    What a refresh that was broken off has left to do is no damage.
+    What a refresh that was broken off has left to do is no damage, nor is what another process writes meanwhile.
     """
     name = str(collection.id)
     with database.reading() as cursor:
@@ -61,11 +61,12 @@ def prove(database: Database, collection: Collection, whole: bool) -> VectorProo
     lost += [place for place in said if place not in seen]
     if lost or strangers or count != number:
         with database.reading() as cursor:
-            waiting = embedded.pending(cursor, name)
+            waiting, held = embedded.pending(cursor, name), embedded.held_hashes(cursor, name)
         unsettled = {*waiting.embed, *waiting.remove}
-        lost = [place for place in lost if place not in unsettled]
-        strangers = [entry for entry in strangers if _place(entry) not in unsettled]
-        if not whole and (lost or (count != number and not unsettled)):
+        # Another process may have written meanwhile: what it noted since is as it says now.
+        lost = [place for place in lost if place not in unsettled and place in held and held[place] == said[place]]
+        strangers = [entry for entry in strangers if _place(entry) not in held and _place(entry) not in unsettled]
+        if not whole and (lost or (count not in (number, len(held)) and not unsettled)):
             return prove(database, collection, True)
     if unknown and not lost:
         with database.transaction() as cursor:

@@ -15,8 +15,9 @@ from chromadb.api.rust import RustBindingsAPI
 
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
-from cems_workbench.store.search import chroma_home, entries
+from cems_workbench.store.search import chroma, chroma_home, entries
 from cems_workbench.store.search.index_directory import checksum, checksums
+from cems_workbench.store.search.vector_proof import VectorProof, prove
 from tests.thoroughly import first_of
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -236,3 +237,20 @@ def test_of_files_that_nobody_wrote_the_seal_is_not_reckoned_again(indexed, embe
                 large.write_bytes(written)
         assert ("large.bin" in reckoned) == (written is not None), reckoned
         assert json.loads((indexed[0] / chroma_home.SEAL).read_text()) == checksums(indexed[0] / "chroma")
+
+
+def test_what_another_process_writes_while_the_vectors_are_proven_is_no_damage(indexed, embedder, rows, monkeypatch):
+    with Store.open(indexed[0]) as store:
+        collection, read = store.indexes.open(embedder).vectors._collection, chroma.read_vectors
+
+        def meanwhile(*arguments):
+            monkeypatch.setattr(chroma, "read_vectors", read)
+            store.add(rows([Memory("new", "omega")]))
+            store.memories.delete("m01")
+            store.indexes.refresh(embedder)
+            return read(*arguments)
+
+        monkeypatch.setattr(chroma, "read_vectors", meanwhile)
+        assert prove(store.indexes._database, collection, True) == VectorProof()
+        collection.upsert(ids=["nobody's"], embeddings=[[1.0] * 16])
+        assert prove(store.indexes._database, collection, True).strangers == ("nobody's",)
