@@ -147,6 +147,7 @@ def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch)
     with serving(lambda *_: HANG) as server:
         for client in CLIENTS:
             if client != "chroma heartbeat":  # its own time is longer
-                assert any(word in refused(client, server) for word in ("timeout", "in time", "no answer", "0.2 s")), (
-                    client
-                )
+                said = refused(
+                    client, server
+                )  # once: which limit is met first, the socket's or the whole answer's, is by chance
+                assert any(word in said for word in ("timeout", "in time", "no answer", "0.2 s")), (client, said)
