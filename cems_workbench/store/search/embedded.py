@@ -37,23 +37,18 @@ def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[
     given: dict[str, object] = {"collection": collection} | ({} if among is None else {"among": list(among)})
     live, of = (LIVE, "") if among is None else (LIVE_AMONG, f"AND memory_id {AMONG}")
     held = f"SELECT * FROM embedded WHERE collection = $collection {of}"
-    same = "e.memory_id = m.memory_id AND e.seq = m.seq"
-    embed = cursor.execute(
-        f"SELECT m.memory_id, m.seq FROM ({live}) AS m LEFT JOIN ({held}) AS e ON {same} "
-        "WHERE e.text_sha IS DISTINCT FROM m.text_sha ORDER BY m.size DESC, m.memory_id, m.seq",
+    rows = cursor.execute(
+        "SELECT CASE WHEN m.memory_id IS NULL THEN 'remove' WHEN e.text_sha IS DISTINCT FROM m.text_sha THEN 'embed' ELSE 'relabel' END, "
+        "coalesce(m.memory_id, e.memory_id) AS memory_id, coalesce(m.seq, e.seq) AS seq "
+        f"FROM ({live}) AS m FULL JOIN ({held}) AS e ON e.memory_id = m.memory_id AND e.seq = m.seq "
+        "WHERE m.memory_id IS NULL OR e.text_sha IS DISTINCT FROM m.text_sha OR e.project IS DISTINCT FROM m.project OR e.scope <> m.scope "
+        "ORDER BY m.size DESC, memory_id, seq",
         given,
     ).fetchall()
-    relabel = cursor.execute(
-        f"SELECT m.memory_id, m.seq FROM ({live}) AS m JOIN ({held}) AS e ON {same} AND e.text_sha = m.text_sha "
-        "WHERE e.project IS DISTINCT FROM m.project OR e.scope <> m.scope ORDER BY m.memory_id, m.seq",
-        given,
-    ).fetchall()
-    remove = cursor.execute(
-        f"SELECT e.memory_id, e.seq FROM ({held}) AS e LEFT JOIN ({live}) AS m ON {same} "
-        "WHERE m.memory_id IS NULL ORDER BY e.memory_id, e.seq",
-        given,
-    ).fetchall()
-    return Pending(*([from_row(*row) for row in rows] for rows in (embed, relabel, remove)))
+    found = Pending([], [], [])
+    for action, memory_id, seq in rows:
+        getattr(found, action).append(from_row(memory_id, seq))
+    return found
 
 
 def spot_checks(cursor: duckdb.DuckDBPyConnection, collection: str, most: int) -> dict[Place, int | None]:

@@ -532,8 +532,9 @@ class DerivedIndexes:
                 notes.append(
                     f"the vectors of {embedder.model_id} were damaged ({proof.problem}); they are embedded again"
                 )
-        counts = refresh_vectors(self._database, collection, embedder, progress, known["version"], given)
-        length = known.get("dimension") or chroma.dimension(collection)
+        length = known.get("dimension")
+        counts = refresh_vectors(self._database, collection, embedder, progress, known["version"], length, given)
+        length = length or chroma.dimension(collection)
         notes += self._refresh_codes(embedder.model_id, collection, version, bool(proof.problem), progress)
         self._record(embedder, {**known, "version": version} | ({"dimension": length} if length else {}))
         self._proofs[embedder.model_id] = VectorProof()

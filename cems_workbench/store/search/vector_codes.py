@@ -162,6 +162,11 @@ class VectorCodes:
         """Number of vectors."""
         return self.count(ANY)
 
+    @property
+    def dimension(self) -> int | None:
+        """Length of a vector; None where there is none."""
+        return self._parts[0].segment.codes.shape[1] if self._parts else None
+
     def count(self, where: Filter) -> int:
         """How many vectors pass."""
         return sum(each.count for each in self._passing(where))

@@ -40,11 +40,12 @@ a step takes 0.5. Of more a whole step is: building takes 12 % longer in such pa
 
 def refresh_vectors(
     database: Database, collection: Collection, embedder: Embedder, progress: Progress, since: int | None = None,
-    given: GivenVectors | None = None,
+    length: int | None = None, given: GivenVectors | None = None,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Embed, relabel and remove what is pending; returns how many of each.
 
     `since`: the content version that the collection is of, where it is whole (`agree`): what was not changed later is not looked at.
+    `length`: how many values its vectors have, where that is known.
     What came with a vector from a source gets that one, and a whole memory of `given` that, where it is what the embedder makes of it
     (InputError, where it is not). Raises what `progress` raises (Cancelled), StoreError when the embedder
     returns something unusable, EmbedderMismatchError when its vectors have another length than those that are there.
@@ -65,7 +66,7 @@ def refresh_vectors(
         with chroma.speaking(UNWRITTEN):
             collection.update(ids=[entry.key for entry in found], metadatas=[_labels(entry) for entry in found])
         _record(database, collection, found)
-    if waiting.embed and (length := chroma.dimension(collection)) not in (None, embedder.dimension):
+    if waiting.embed and (length := length or chroma.dimension(collection)) not in (None, embedder.dimension):
         raise other_dimension(embedder.model_id, length or 0, embedder.model_id, embedder.dimension)
     count = _embed(database, collection, embedder, waiting.embed, progress, given)
     return count, len(waiting.relabel), len(waiting.remove)
