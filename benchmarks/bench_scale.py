@@ -290,19 +290,23 @@ def turn_to(window: Window, number: int) -> None:
         window.page.get_by_test_id("stPagination").get_by_role("button", name=re.compile(rf"\b{number}$")).first.click()
 
 
-FIRST_ORDER = """() => { window.wbFused = 0; const look = () => {
-  if (!window.wbFused && document.querySelector('.wb-settling-note, .wb-result')) window.wbFused = performance.now(); };
+FIRST_ORDER = """() => { window.wbFused = 0; let seen = false; const painted = () => { window.wbFused = performance.now(); };
+  const look = () => { if (!seen && document.querySelector('.wb-settling-note, .wb-result')) {
+    seen = true; requestAnimationFrame(() => requestAnimationFrame(painted)); } };
   new MutationObserver(look).observe(document.body, {childList: true, subtree: true}); }"""
+AT_REST = "[data-testid=stApp][data-test-script-state=notRunning]"
 ASKED = "addEventListener('keydown', event => { if (event.key === 'Enter') window.wbAsked = performance.now(); }, true)"
 
 
 def until_fused(browser: Browser, url: str, asked: Sequence[str], rounds: int) -> Iterator[float]:
-    """Milliseconds from Enter until an order is painted, of a query that nobody asked before; each in a session of its own."""
+    """Milliseconds from Enter until an order is painted, of a query that nobody asked before; each in a session of its own, once its page
+    is drawn: how long that takes is `first_paint`."""
     for turn in range(rounds + 2):
         page = browser.new_page(viewport={"width": 1440, "height": 1000})
         page.add_init_script(ASKED)
         page.goto(url)
         page.locator(QUERY_BOX).wait_for(timeout=120_000)
+        page.locator(AT_REST).wait_for(timeout=120_000)
         page.evaluate(FIRST_ORDER)
         page.locator(QUERY_BOX).fill(asked[-1 - turn])
         page.locator(QUERY_BOX).press("Enter")

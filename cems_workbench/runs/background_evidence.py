@@ -1,7 +1,7 @@
 """The evidence of the judged queries, gathered in a thread of its own, so that a tool that measures on them finds it there.
 
 It goes into an `EvidenceMemory`, a query at a time, and the reranker's scores into the store's cache. So what was gathered before a
-stop, or by an earlier process, is gone on with.
+stop, or by an earlier process, is gone on with. While a page is at work for somebody, it stands still (`giving_way`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query
+from cems_workbench.runs import giving_way
 from cems_workbench.runs.evidence_memory import EvidenceMemory, MemoryKey
 
 THREAD_NAME = "judged-queries"
@@ -59,7 +60,7 @@ class BackgroundEvidence:
         return self._thread is not None and not self._thread.is_alive()
 
     def stop(self) -> None:
-        """End it after the query at hand."""
+        """End it after what it reads at the moment."""
         self._stop.set()
 
     def wait(self, seconds: float | None = None) -> None:
@@ -79,5 +80,6 @@ class BackgroundEvidence:
 
     def _watch(self, label: str, done: int, total: int) -> None:
         self.done, self.total = done, total
+        giving_way.FOREGROUND.give_way()
         if self._stop.is_set():
             raise Cancelled

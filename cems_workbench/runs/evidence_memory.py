@@ -17,7 +17,7 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import score_to_decide
+from cems_workbench.pipeline.scoring import RERANKING, score_to_decide
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
 from cems_workbench.runs.gathering import (
@@ -71,20 +71,26 @@ class EvidenceMemory:
     ) -> list[Evidence]:
         """The evidence of every query in their order; what is not at hand is taken from the shelf, or gathered.
 
-        Raises as `gather` does, and SourceError where a running system is to be asked and cannot be.
-        Whatever `progress` raises passes through, and what was gathered by then is kept.
+        `progress` counts queries, and is called after each batch that a reranker reads too. Whatever it raises passes through, and what
+        was gathered by then is kept. Raises as `gather` does, and SourceError where a running system is to be asked and cannot be.
         """
         gathered = self._slot(self.key(config, resources))
         if config.lists.origin == "store" and not all(query in gathered for query in queries):
             _take_from_shelf(gathered, queries, config, resources)
         missing, found = [query for query in queries if query not in gathered], dict[Query, Evidence]()
         for i, query in enumerate(missing):
-            progress("gathering the query set", len(queries) - len(missing) + i, len(queries))
+            done = len(queries) - len(missing) + i
+
+            def reading(label: str, *_: int, done: int = done) -> None:
+                if label == RERANKING:  # whatever else a reranker reports, it reports with the reranker locked
+                    progress("gathering the query set", done, len(queries))
+
+            progress("gathering the query set", done, len(queries))
             if i % AHEAD == 0:
                 embed_ahead(missing[i : i + AHEAD], resources)
             lists = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
             require_answered(lists, config)
-            found[query] = score_to_decide(lists, config, resources)
+            found[query] = score_to_decide(lists, config, resources, reading)
             if not resources.behind:
                 gathered[query] = found[query]
         return [found.get(query) or gathered[query] for query in queries]

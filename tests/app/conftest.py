@@ -21,6 +21,8 @@ from cems_workbench.models.resolve import resolve
 from cems_workbench.runs import background_evidence, ready_queue
 from cems_workbench.runs.opening import embedder as made
 from cems_workbench.settings import Settings
+from cems_workbench.ui.inspect import gathering
+from cems_workbench.ui.inspect import page as inspect_page
 from cems_workbench.ui.kit import handles
 from tests.sample import SampleEmbedder
 
@@ -60,7 +62,8 @@ def open_page(
 
     It is left open for the next test of the file with the same settings, unless it is the test's own.
     """
-    monkeypatch.setattr(handles, "PAINT_SECONDS", 0.0)
+    for module, pause in ((handles, "PAINT_SECONDS"), (inspect_page, "PAINT_SECONDS"), (gathering, "FLUSH_SECONDS")):
+        monkeypatch.setattr(module, pause, 0.0)  # no browser is here to paint
     monkeypatch.setattr(cems_workbench.runs.opening, "embedder", loaded_once)
     SampleEmbedder.known = sample_vectors
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
+from markupsafe import Markup
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset
-from cems_workbench.pipeline import scoring
+from cems_workbench.pipeline import Trace, scoring
 from cems_workbench.pipeline.replay import replay
+from cems_workbench.runs.giving_way import FOREGROUND
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.queries import Queries
 from cems_workbench.ui.inspect import baseline, gathering
+from cems_workbench.ui.inspect import page as page_module
+from cems_workbench.ui.kit import handles
 
 from .inspect_page import set_config
 from .test_inspect_page import OpenPage, control, search
@@ -52,13 +57,35 @@ def test_a_new_query_with_a_reranker_replays_once_more_for_each_order_on_screen_
     open_page: OpenPage, replays: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     painted: list[tuple[int, int] | None] = []
-    monkeypatch.setattr(gathering, "_paint", lambda place, trace, read: painted.append(read))
+    monkeypatch.setattr(gathering, "settling_html", lambda trace, read, off: painted.append(read) or Markup(""))  # type: ignore[func-returns-value]
     page = open_page()
     set_config(page, preset("qmd").config)
     search(page.run(), "another query that nobody has asked before")
     batches = [read for read in painted if read is not None]
     assert painted[0] is None and batches == sorted(set(batches)) and len(batches) == len(painted) - 1
     assert replays == ["page"] * (1 + len(batches) + 1)
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_the_order_of_the_lists_is_painted_before_the_controls_where_it_is_there_at_once(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch, loaded: bool
+) -> None:
+    page, real = open_page().run(), page_module._draw_sidebar
+    drawn: list[object] = []
+    monkeypatch.setattr(handles.warmth(), "state", "ready" if loaded else "loading")
+    monkeypatch.setattr(page_module, "_draw_sidebar", lambda resources: (drawn.append("controls"), real(resources)))
+
+    def painted(trace: Trace, read: tuple[int, int] | None, off: Collection[int]) -> Markup:
+        drawn.append("lists" if read is None else read)
+        assert FOREGROUND.at_work == 1, "what is done in the background gives way to a page"
+        return Markup("<p></p>")
+
+    monkeypatch.setattr(gathering, "settling_html", painted)
+    monkeypatch.setattr(gathering, "UNDRAWN_SECONDS", 600)
+    set_config(page, preset("qmd").config)
+    search(page, "another query that nobody has asked before")
+    assert drawn[:2] == (["lists", "controls"] if loaded else ["controls", "lists"]) and drawn.count("controls") == 1
+    assert FOREGROUND.at_work == 0
 
 
 def test_a_pinned_baseline_is_replayed_once_for_a_query(open_page: OpenPage, replays: list[str]) -> None:

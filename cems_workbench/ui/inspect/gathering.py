@@ -14,11 +14,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
+from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.needs import Need, ParameterNeed
@@ -38,8 +38,14 @@ from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.runs.labelling import meant_query
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.results import settling_html
+from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import cancellable, progress_in
+
+UNDRAWN_SECONDS = 0.3
+"""Controls may be those of the run before for so long: Streamlit lets what is not drawn again fade after half a second."""
+FLUSH_SECONDS = 0.03
+"""Pause after an order that is painted: Streamlit sends what was drawn every hundredth of a second, and the browser begins with it."""
 
 SEARCHED = "inspect:searched"
 """The evidence that was last searched for, and how long that took."""
@@ -56,8 +62,13 @@ def has_to_fetch(trace: Trace | None, request: Request) -> bool:
     return trace is None or (bool(trace.needs) and not state.attempted(request))
 
 
-def fetched_trace(request: Request, resources: Resources, present: Trace | None) -> Trace | None:
+def fetched_trace(
+    request: Request, resources: Resources, present: Trace | None, draw_controls: Callable[[], None]
+) -> Trace | None:
     """The trace after fetching what `present`, that at hand, is missing, with progress; None after an error, which is shown.
+
+    `draw_controls`, which draws once, is called as soon as the order of the lists is painted, and before it where that takes a while: the
+    controls are many, and the browser would draw them first.
 
     Any interaction while this runs, the cancel button among them, ends it at the next step: lists that were gathered are
     kept, and scores that were finished are in the store's cache.
@@ -66,12 +77,34 @@ def fetched_trace(request: Request, resources: Resources, present: Trace | None)
     try:
         with cancellable("inspect:cancel", "Stops now. Scores computed so far stay in the cache.") as progress:
             started, place = time.perf_counter(), st.empty()
-            found = _fetch(request, resources, present, progress, lambda so_far, read: _paint(place, so_far, read))
+            if not _found_at_once(resources):
+                draw_controls()
+
+            def report(label: str, done: int, total: int) -> None:
+                progress(label, done, total)
+                if time.perf_counter() - started > UNDRAWN_SECONDS:
+                    draw_controls()
+
+            def paint(so_far: Trace, read: tuple[int, int] | None) -> None:
+                if html := settling_html(so_far, read, state.variants_off(request)):
+                    place.html(html)
+                    if read is None:
+                        time.sleep(FLUSH_SECONDS)
+                        draw_controls()
+
+            found = _fetch(request, resources, present, report, paint)
             st.session_state[SEARCHED] = (found.evidence, 1000 * (time.perf_counter() - started))
             return found
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return None
+
+
+def _found_at_once(resources: Resources) -> bool:
+    """Are the lists there in some tenths of a second: by models and indexes that are loaded, of this process?"""
+    config, ready = state.present_config(), handles.warmth().state == "ready"
+    here = config.lists.origin == "store" and config.expansion.backend != "llm"
+    return ready and here and isinstance(resources.embedder, TokenEmbedder)
 
 
 def search_ms(trace: Trace) -> float | None:
@@ -160,19 +193,14 @@ def _replayed(evidence: Evidence, request: Request) -> Trace:
     return replay(evidence, state.present_config(), switched_off=state.variants_off(request), clock=time.perf_counter)
 
 
-def _paint(place: DeltaGenerator, trace: Trace, read: tuple[int, int] | None) -> None:
-    """The ranking so far, while the reranker reads: nothing where it is empty, since that is no answer yet."""
-    if trace.results:
-        place.html(settling_html(trace, read))
-
-
 def _fetch(
     request: Request, resources: Resources, present: Trace | None, progress: Progress,
     paint: Callable[[Trace, tuple[int, int] | None], None],
 ) -> Trace:  # fmt: skip
     """The lists, unless only scores are missing; then the scores, those in the cache first.
 
-    `paint` is given the ranking as it is before the reranker reads, and after each batch, with how many texts it has read of how many.
+    `paint` is given the ranking of the lists alone, that with the cached scores, and one after each batch that the reranker reads, with how
+    many texts it has read of how many.
     """
     config, off = state.present_config(), state.variants_off(request)
     trace = present
@@ -180,10 +208,12 @@ def _fetch(
         moment = request.as_of or (trace.evidence.as_of if trace is not None else None)
         gathered = gather_lists(replace(request, as_of=moment), config, resources, progress)
         trace = _replayed(gathered, request)
+    if any(isinstance(need, ScoreNeed) for need in trace.needs):
+        paint(trace, None)
     cached = score_missing(trace.evidence, config, resources, progress, cached_only=True, switched_off=off, trace=trace)
     state.keep_evidence(request, resources.store, cached)  # before the slow part, which may be cancelled
     so_far = trace if _scores(cached) == _scores(trace.evidence) else _replayed(cached, request)
-    if any(isinstance(need, ScoreNeed) for need in so_far.needs):
+    if so_far is not trace and any(isinstance(need, ScoreNeed) for need in so_far.needs):
         paint(so_far, None)
 
     def settling(label: str, done: int, total: int) -> None:

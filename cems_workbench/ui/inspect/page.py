@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from functools import partial
+from functools import cache, partial
 
 import streamlit as st
 
@@ -45,7 +45,7 @@ EXAMPLES = 8
 LONG_LABEL = 48
 """Characters from which a button may be cut, and shows its whole text as a tooltip."""
 PAINT_SECONDS = 0.08
-"""Pause after the ranking of a moved slider: the browser paints it before charts and controls are on their way to it."""
+"""Pause after the ranking: the browser paints it before charts and controls are on their way to it."""
 NO_SOURCE = "No effect: this store’s memories were taken from no running system. Memories → Sources connects one."
 BUDGET_HELP = (
     "Tokens the results take, of the budget{more}. {counted} Candidates: every memory some list found. diverse (mmr): results that say the "
@@ -219,12 +219,13 @@ def _offer_sample_data(resources: Resources) -> None:
 
 def _inspect(request: Request, resources: Resources, started: float) -> None:
     """The ranking, the sidebar, and the chosen view of one query."""
+    draw_sidebar = cache(partial(_draw_sidebar, resources))  # when something is painted, or while one waits; once
     trace = gathering.trace_at_hand(request, resources)
     fetch = gathering.has_to_fetch(trace, request)
     if fetch:
-        _draw_sidebar(resources)  # fetching takes its time, and can be cancelled by any control
-        trace = gathering.fetched_trace(request, resources, trace)
+        trace = gathering.fetched_trace(request, resources, trace, draw_sidebar)
     if trace is None:
+        draw_sidebar()
         return
     if not fetch and trace.needs:
         gathering.offer_again(trace.needs)
@@ -242,9 +243,8 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
         answerable=judged.answerable,
     )
     _draw_ranking(context, started)
-    if not fetch:
-        time.sleep(PAINT_SECONDS)
-        _draw_sidebar(resources)
+    time.sleep(PAINT_SECONDS)
+    draw_sidebar()
     draw_sections(context)
     rows.draw(context)
     gather_ahead(context)

@@ -9,9 +9,10 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.found_chunk import FoundChunk, chunk_span, chunk_words, chunks_read, found_chunk
 from cems_workbench.analysis.ranks import Against
-from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.request_effects import LATER, written_later
-from cems_workbench.pipeline.stages import FUSION
+from cems_workbench.pipeline.stages import ABSTAIN, FUSION
+from cems_workbench.pipeline.stages.abstain import switched_off as answering_all
 from cems_workbench.pipeline.trace import Result
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect.baseline import gone_html, sign, words
@@ -89,12 +90,18 @@ def results_html(
     return render("inspect/results.html", cards=cards, compared=against is not None, gone=gone)
 
 
-def settling_html(trace: Trace, read: tuple[int, int] | None) -> Markup:
-    """The results so far, while the reranker reads: `read` texts of how many, None before the first.
+def settling_html(trace: Trace, read: tuple[int, int] | None, switched_off: Collection[int] = ()) -> Markup:
+    """The results so far, while the reranker reads: `read` texts of how many, None before the first. Empty where there are none.
 
-    Rows are shorter than those of `results_html` and cannot be followed: what stands here may be elsewhere in a moment.
+    They stand as if all of it answered: whether there is an answer is decided when all is read. Rows are shorter than those of
+    `results_html` and cannot be followed: what stands here may be elsewhere in a moment. `switched_off` as in `replay`.
     """
-    top = max((result.score for result in trace.results), default=0.0)
+    undecided = not ABSTAIN.is_off(trace.config)
+    if trace.stage(ABSTAIN).fields.abstained:
+        trace = replay(trace.evidence, answering_all(trace.config), switched_off=switched_off)
+    if not trace.results:
+        return Markup("")
+    top = max(result.score for result in trace.results)
     fused = trace.stage(FUSION).by_id
     rows = [
         (
@@ -104,7 +111,7 @@ def settling_html(trace: Trace, read: tuple[int, int] | None) -> Markup:
         )
         for result in trace.results
     ]
-    return render("inspect/settling.html", rows=rows, read=read)
+    return render("inspect/settling.html", rows=rows, read=read, undecided=undecided)
 
 
 def judged_summary(

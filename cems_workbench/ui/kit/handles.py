@@ -15,6 +15,7 @@ from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ct
 from cems_workbench.errors import StoreError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.access import confined
+from cems_workbench.runs.giving_way import FOREGROUND
 from cems_workbench.runs.opening import embedder, for_store, open_resources, servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
@@ -60,12 +61,16 @@ def _said_on_page(line: str) -> None:
 
 
 def said_in_place(main: Callable[[], None]) -> Callable[[], None]:
-    """A page that says what a user can act on where it was met, such as a damaged block of the database, in a line."""
+    """A page that says what a user can act on where it was met, such as a damaged block of the database, in a line.
+
+    What is done in the background gives way to it.
+    """
 
     @wraps(main)
     def draw() -> None:
         try:
-            main()
+            with FOREGROUND.working():
+                main()
         except WorkbenchError as error:
             st.error(plain(str(error)), icon=":material/error:")
 

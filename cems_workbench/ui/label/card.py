@@ -16,6 +16,7 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueProgress
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ENGLISH, GradeScale, Memory
+from cems_workbench.runs.giving_way import FOREGROUND
 from cems_workbench.store.search.tokenizer import stop_words
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.templates import render
@@ -40,7 +41,7 @@ def draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
 
 @st.fragment
 def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
-    with st.container(width=WIDTH):
+    with FOREGROUND.working(), st.container(width=WIDTH):
         if state.present().problem:
             st.error(plain(state.present().problem), icon=":material/block:")
         try:
