@@ -199,21 +199,22 @@ def _fetch(
 ) -> Trace:  # fmt: skip
     """The lists, unless only scores are missing; then the scores, those in the cache first.
 
-    `paint` is given the ranking of the lists alone, that with the cached scores, and one after each batch that the reranker reads, with how
-    many texts it has read of how many.
+    `paint` is given the ranking of new lists, that with the cached scores, and one after each batch that the reranker reads, with how many
+    texts it has read of how many; none where nothing is left to read.
     """
     config, off = state.present_config(), state.variants_off(request)
     trace = present
-    if trace is None or any(isinstance(need, ParameterNeed) for need in trace.needs):
+    searched = trace is None or any(isinstance(need, ParameterNeed) for need in trace.needs)
+    if trace is None or searched:
         moment = request.as_of or (trace.evidence.as_of if trace is not None else None)
         gathered = gather_lists(replace(request, as_of=moment), config, resources, progress)
         trace = _replayed(gathered, request)
-    if any(isinstance(need, ScoreNeed) for need in trace.needs):
-        paint(trace, None)
+        if _waits(trace):
+            paint(trace, None)
     cached = score_missing(trace.evidence, config, resources, progress, cached_only=True, switched_off=off, trace=trace)
     state.keep_evidence(request, resources.store, cached)  # before the slow part, which may be cancelled
     so_far = trace if _scores(cached) == _scores(trace.evidence) else _replayed(cached, request)
-    if so_far is not trace and any(isinstance(need, ScoreNeed) for need in so_far.needs):
+    if _waits(so_far) and not (searched and so_far is trace):
         paint(so_far, None)
 
     def settling(label: str, done: int, total: int) -> None:
@@ -227,6 +228,11 @@ def _fetch(
         return so_far
     state.keep_evidence(request, resources.store, scored)
     return _replayed(scored, request)
+
+
+def _waits(trace: Trace) -> bool:
+    """Is there a candidate that the reranker has not read?"""
+    return any(isinstance(need, ScoreNeed) for need in trace.needs)
 
 
 def _scores(evidence: Evidence) -> int:
