@@ -27,7 +27,12 @@ UNASKED = ("none", "cross_encoder", "late_interaction")
 def begins_unasked(config: PipelineConfig) -> bool:
     """May this gather begin without being asked for? Not where it asks a running system, a server or a language model."""
     own = RERANK.is_off(config) or config.rerank.backend in UNASKED
-    return own and config.lists.origin == "store" and config.expansion.backend != "llm"
+    return own and searches_here(config)
+
+
+def searches_here(config: PipelineConfig) -> bool:
+    """Are the lists of a query found without asking a running system or a language model?"""
+    return config.lists.origin == "store" and config.expansion.backend != "llm"
 
 
 @dataclass(eq=False)

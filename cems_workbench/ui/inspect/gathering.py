@@ -35,6 +35,7 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.progress import Progress
 from cems_workbench.records import DEFAULT_SCALE
+from cems_workbench.runs.background_evidence import searches_here
 from cems_workbench.runs.labelling import meant_query
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.results import settling_html
@@ -102,9 +103,8 @@ def fetched_trace(
 
 def _found_at_once(resources: Resources) -> bool:
     """Are the lists there in some tenths of a second: by models and indexes that are loaded, of this process?"""
-    config, ready = state.present_config(), handles.warmth().state == "ready"
-    here = config.lists.origin == "store" and config.expansion.backend != "llm"
-    return ready and here and isinstance(resources.embedder, TokenEmbedder)
+    ready = handles.warmth().state == "ready" and isinstance(resources.embedder, TokenEmbedder)
+    return ready and searches_here(state.present_config())
 
 
 def search_ms(trace: Trace) -> float | None:
