@@ -92,6 +92,16 @@ def network(*, eight_bits: bool = False) -> bytes:
         nodes.append(helper.make_node("Split", [biased], parts, axis=-1))
         return node("MultiHeadAttention", parts, at + "attended", num_heads=HEADS)
 
+    def normed(added: str, read: str, at: str, norm: str, bias: str, output: str) -> str:
+        scale, shift = weight(at + norm, WIDTH), weight(f"{at}{norm}_bias", WIDTH)
+        if eight_bits:  # its vectors have a name: the other way rounds them differently
+            return node(
+                "SkipLayerNormalization", [added, read, scale, shift, weight(at + bias, WIDTH)], output, epsilon=EPSILON
+            )
+        biased = node("Add", [added, weight(at + bias, WIDTH)], f"{at}{norm}_biased", domain="")
+        summed = node("Add", [biased, read], f"{at}{norm}_summed", domain="")
+        return node("LayerNormalization", [summed, scale, shift], output, "", epsilon=EPSILON)
+
     if eight_bits:
         weights.append(helper.make_tensor("least", TensorProto.FLOAT, [], [LEAST]))
     words = node("Gather", [weight("words", WORDPIECES, WIDTH), "ids"], "word_vectors", domain="")
@@ -102,15 +112,11 @@ def network(*, eight_bits: bool = False) -> bytes:
         at = f"layer{layer}."
         attended = attention(read, at)
         mixed = product(attended, at + "mix", WIDTH, WIDTH, at + "mixed")
-        read = node("SkipLayerNormalization", [
-            mixed, read, weight(at + "norm1", WIDTH), weight(at + "norm1_bias", WIDTH), weight(at + "mix_bias", WIDTH)
-        ], at + "first", epsilon=EPSILON)  # fmt: skip
+        read = normed(mixed, read, at, "norm1", "mix_bias", at + "first")
         wide = product(read, at + "widen", WIDTH, INNER, at + "wide", even=True)
         bent = node("BiasGelu", [wide, weight(at + "widen_bias", INNER)], at + "bent")
         narrow = product(bent, at + "narrow", INNER, WIDTH, at + "narrowed", even=True, by_row=True)
-        read = node("SkipLayerNormalization", [
-            narrow, read, weight(at + "norm2", WIDTH), weight(at + "norm2_bias", WIDTH), weight(at + "narrow_bias", WIDTH)
-        ], at + "second" if layer < LAYERS - 1 else "vectors", epsilon=EPSILON)  # fmt: skip
+        read = normed(narrow, read, at, "norm2", "narrow_bias", at + "second" if layer < LAYERS - 1 else "vectors")
     given = [
         helper.make_tensor_value_info("ids", TensorProto.INT32, ["texts", "wordpieces"]),
         helper.make_tensor_value_info("places_read", TensorProto.INT32, ["wordpieces"]),
