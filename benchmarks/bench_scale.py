@@ -8,8 +8,8 @@ DuckDB, the same vectors in Chroma with the same graph, the same texts in bm25s.
 the first page (beside a Streamlit app of one line), browsing, filtering, paging and searching on Memories, at once and when models and
 indexes are loaded, a label, a cold query until the order of the lists is painted, a slider, and the memory of the process; and `search`
 and `doctor` from a shell. At last both lists with filters, and what changes take until both have them (scale_lists.py), beside Chroma's
-and bm25s' own queries. Stores are kept in --stores and used again; --store measures one that is there. More of the lists alone, on other
-texts, is in scale_lexical.py and scale_vectors.py.
+and bm25s' own queries, in turn. Stores and engines are kept in --stores and used again; --store measures one that is there. More of the
+lists alone, on other texts, is in scale_lexical.py and scale_vectors.py.
 
 Times are the page's whole: from the action to the end of the rerun, drawn. The machine should do nothing else.
 """
@@ -38,15 +38,14 @@ from playwright.sync_api import Browser, sync_playwright
 from benchmarks.bench_label import graded
 from benchmarks.bench_paint import painted
 from benchmarks.bench_slider import measure, percentile
-from benchmarks.scale_lexical import Bm25s, size_of
-from benchmarks.scale_lists import Asked, PreparedVectors, Summary, bm25s_ms, changes, chroma_ms, lists
-from benchmarks.scale_memories import BLOCK, memories, memory_id, vectors
-from benchmarks.scale_vectors import chroma_alone
+from benchmarks.scale_lexical import size_of
+from benchmarks.scale_lists import Engines, PreparedVectors, Summary, changes, lists
+from benchmarks.scale_memories import BLOCK, memories, memory_id
 from benchmarks.serving import QUERY_BOX, ROOT, WORKBENCH, free_port, served
 from cems_workbench.config.presets import DEFAULT
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
-from cems_workbench.records import Judgment, ParsedInput, Query, indexed_text
+from cems_workbench.records import Judgment, ParsedInput, Query
 from cems_workbench.store import Selection, Store
 from cems_workbench.store.memories import Memories as MemoriesOfStore
 from tests.browser.pages import Memories, Window, window_on
@@ -120,22 +119,22 @@ def made(count: int, place: Path) -> Figures:
         embedder, used = PreparedVectors(count), time.process_time()
         figures.index_s = store.indexes.refresh(embedder).seconds
         figures.build_s = cpu + time.process_time() - used
-    with tempfile.TemporaryDirectory(dir=place.parent) as name:
-        engines_alone(figures, Path(name))
+    engines_alone(figures, engines_of(place))
     return figures
 
 
+def engines_of(place: Path) -> Path:
+    """Where the engines alone are kept that are measured beside a store."""
+    return place.with_name(f"{place.name}-engines")
+
+
 def engines_alone(figures: Figures, place: Path) -> None:
-    """The same rows, vectors and texts in DuckDB, Chroma and bm25s; `place` is an empty folder."""
-    count = figures.memories
-    figures.peer_rows_a_second, figures.peer_database, rows_s = in_duckdb_alone(count, place)
-    collection, seconds = chroma_alone(count, np.vstack(list(vectors(count))), place / "chroma")
-    figures.peer_vectors, asked = size_of(place / "chroma"), Asked.of(count)
-    figures.peer_vector_ms = chroma_ms(collection, asked)
-    del collection
-    texts = Bm25s([indexed_text(one) for one in memories(count)], place / "bm25s")
-    figures.peer_lexical_ms = bm25s_ms(texts, asked)
-    figures.peer_lexical, figures.peer_build_s = texts.disk, rows_s + seconds + texts.seconds
+    """The same rows, vectors and texts in DuckDB, Chroma and bm25s, in a folder."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    figures.peer_rows_a_second, figures.peer_database, rows_s = in_duckdb_alone(figures.memories, place)
+    figures.peer_build_s = rows_s + Engines.build(place, figures.memories)
+    figures.peer_vectors, figures.peer_lexical = size_of(place / "chroma"), size_of(place / "bm25s")
 
 
 def judged(count: int) -> ParsedInput:
@@ -166,7 +165,7 @@ def in_duckdb_alone(count: int, place: Path) -> tuple[float, int, float]:
                 connection.execute("ALTER TABLE memories ADD PRIMARY KEY (id)")
             connection.execute("INSERT INTO memories FROM staged")
             seconds, cpu = seconds + time.perf_counter() - began, cpu + time.process_time() - used
-    return count / seconds, size_of(place), cpu
+    return count / seconds, size_of_files(place, "alone.duckdb*"), cpu
 
 
 def resident(pid: int | str = "self") -> int:
@@ -472,8 +471,9 @@ def measured(store: Path, figures: Figures, rounds: int) -> Figures:
     if figures.build_s is not None:  # one that was made here, so that its vectors are known
         with Store.open(store) as opened:
             embedder = PreparedVectors(figures.memories)
-            found = lists(opened, embedder)
+            found = lists(opened, embedder, Engines.open(engines_of(store)))
             figures.lexical_ms, figures.vector_ms, figures.recall = found.lexical_ms, found.vector_ms, found.recall
+            figures.peer_lexical_ms, figures.peer_vector_ms = found.bm25s_ms, found.chroma_ms
             figures.found_s = changes(opened, embedder)
     return figures
 

@@ -142,7 +142,7 @@ def bench_lexical(store: Store, texts: Sequence[str], embedder: GivenVectors, qu
     index = store.indexes.open(embedder).lexical
     asked = queries_of(texts, queries + 50)
     with tempfile.TemporaryDirectory() as home:
-        peer = Bm25s(texts, Path(home))
+        peer = Bm25s.built(texts, Path(home))
         terms = [peer.terms(query) for query in asked]
         ours_ms, peer_ms = alternate(lambda i: index.search(asked[i], K), lambda i: peer.search(terms[i], K), queries)
         scores = peer.search(terms[0], K)[1]

@@ -116,7 +116,18 @@ def queries_of(texts: Sequence[str], count: int, seed: int = 1) -> list[str]:
 class Bm25s:
     """bm25s' own index of texts that were cut into our terms, so that both search the same."""
 
-    def __init__(self, texts: Sequence[str], home: Path) -> None:
+    def __init__(self, home: Path, seconds: float = 0.0) -> None:
+        """Open what `built` left in a folder."""
+        import bm25s
+
+        self.seconds = seconds
+        """Of the processor: what bm25s took to cut these texts by itself, to index and to save them."""
+        self._index: Any = bm25s.BM25.load(home, mmap=True)
+        self.disk = size_of(home)
+
+    @classmethod
+    def built(cls, texts: Sequence[str], home: Path) -> Bm25s:
+        """Index texts in a folder."""
         import bm25s
         import Stemmer
 
@@ -126,19 +137,14 @@ class Bm25s:
         numbers: dict[str, int] = {}
         documents = [[numbers.setdefault(term, len(numbers)) for term in tokenize(text)] for text in texts]
         started = time.process_time()
-        built = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-        built.index((documents, numbers), create_empty_token=False, show_progress=False)
-        built.save(home, show_progress=False)
-        self.seconds = tokenized + time.process_time() - started
-        """Of the processor: what bm25s takes to cut these texts by itself, to index and to save them."""
-        del built, documents
-        self._index: Any = bm25s.BM25.load(home, mmap=True)
-        self._numbers = numbers
-        self.disk = size_of(home)
+        made = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+        made.index((documents, numbers), create_empty_token=False, show_progress=False)
+        made.save(home, show_progress=False)
+        return cls(home, tokenized + time.process_time() - started)
 
     def terms(self, query: str) -> list[str]:
         """The query as it takes it, cut beforehand."""
-        return [term for term in tokenize(query) if term in self._numbers]
+        return [term for term in tokenize(query) if term in self._index.vocab_dict]
 
     def search(self, terms: Sequence[str], k: int) -> tuple[Any, Any]:
         """Places and scores of the k best."""
@@ -191,7 +197,7 @@ def measured(n: int, work: Path, queries: int = 200) -> Figures:
         index = refreshed(store)
         index.search(asked[0], K)
         figures.opened_ms = (time.perf_counter() - started) * 1e3
-        peer = Bm25s(texts, work / "bm25s")
+        peer = Bm25s.built(texts, work / "bm25s")
         figures.peer_build_s, figures.peer_disk = peer.seconds, peer.disk
         figures.query_ms["all"], figures.peer_ms = in_turn(index, peer, asked)
         for name, where in FILTERS.items():

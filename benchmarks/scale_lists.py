@@ -1,7 +1,8 @@
 """Both lists of a store of made-up memories, and what changes take, for bench_scale.py: words out of a memory, vectors near one.
 
-Queries are the first 150, with filters that very unlike shares of the memories pass. Of vectors the share of the exact nearest is told;
-lexical search is exact. A change is timed from the database until a query by its words and one by its vector both have it, embedded here.
+Queries are the first 150, with filters that very unlike shares of the memories pass; without one the engines alone are asked the same, in
+turn. Of vectors the share of the exact nearest is told; lexical search is exact. A change is timed from the database until a query by its
+words and one by its vector both have it, embedded here.
 What is changed is changed back, so that the store can be measured again.
 """
 
@@ -12,20 +13,22 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.scale_lexical import Bm25s, spelled, summary
 from benchmarks.scale_memories import BLOCK, DIMENSION, memories, memory_id, vectors
-from benchmarks.scale_vectors import filters_of
+from benchmarks.scale_vectors import ALONE, chroma_alone, filters_of
 from cems_workbench.models.chunking import LimitedEmbedder
 from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import PACKAGED_ID
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import ParsedInput
+from cems_workbench.records import ParsedInput, indexed_text
 from cems_workbench.store import Store
+from cems_workbench.store.search import chroma
 
 K, QUERIES, WARM = 150, 100, 5
 EDITS, PORTIONS = 5, 3
@@ -73,24 +76,42 @@ class Asked:
 
 def timed(search: Callable[[Any], object], queries: Sequence[Any] | Float32) -> Summary:
     """Of all but the first few, which read files."""
-    times = []
-    for query in queries:
-        began = time.perf_counter()
-        search(query)
-        times.append(1e3 * (time.perf_counter() - began))
-    return summary(times[WARM:])
+    return in_turn((search, queries))[0]
 
 
-def bm25s_ms(peer: Bm25s, asked: Asked) -> Summary:
-    """bm25s over the same words, cut into terms beforehand."""
-    return timed(lambda terms: peer.search(terms, K), [peer.terms(words) for words in asked.words])
+def in_turn(*peers: tuple[Callable[[Any], object], Sequence[Any] | Float32]) -> list[Summary]:
+    """Of each: its search and its queries. They take turns query by query, so that a machine which gets slower does so for all."""
+    times: list[list[float]] = [[] for _ in peers]
+    for place in range(len(peers[0][1])):
+        for own, (search, queries) in zip(times, peers, strict=True):
+            began = time.perf_counter()
+            search(queries[place])
+            own.append(1e3 * (time.perf_counter() - began))
+    return [summary(own[WARM:]) for own in times]
 
 
-def chroma_ms(peer: Any, asked: Asked) -> Summary:
-    """Chroma's own query by the same vectors."""
-    return timed(
-        lambda vector: peer.query(query_embeddings=vector[None, :], n_results=K, include=["distances"]), asked.vectors
-    )
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """bm25s and Chroma alone, with the texts and vectors of a store."""
+
+    bm25s: Bm25s
+    chroma: Any
+
+    @classmethod
+    def open(cls, place: Path) -> Engines:
+        """Those of a folder, where `build` left them."""
+        return cls(Bm25s(place / "bm25s"), chroma.connect(place / "chroma", None).get_collection(ALONE, None))
+
+    @staticmethod
+    def build(place: Path, count: int) -> float:
+        """Both of them for `count` memories, in a folder; seconds of the processor."""
+        _, seconds = chroma_alone(count, np.vstack(list(vectors(count))), place / "chroma")
+        texts = [indexed_text(one) for one in memories(count)]
+        return seconds + Bm25s.built(texts, place / "bm25s").seconds
+
+    def nearest(self, vector: Float32) -> object:
+        """Chroma's own query."""
+        return self.chroma.query(query_embeddings=vector[None, :], n_results=K, include=["distances"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +121,25 @@ class Lists:
     lexical_ms: dict[str, Summary]
     vector_ms: dict[str, Summary]
     recall: dict[str, float]
+    bm25s_ms: Summary
+    chroma_ms: Summary
 
 
-def lists(store: Store, embedder: PreparedVectors) -> Lists:
-    """Both lists with every filter; `embedder` has the vectors of the store's memories."""
+def lists(store: Store, embedder: PreparedVectors, engines: Engines) -> Lists:
+    """Both lists with every filter, beside the engines without one; `embedder` has the vectors of the store's memories."""
     rows, asked, filters = embedder.rows.copy(), Asked.of(len(embedder.rows)), filters_of(len(embedder.rows))
     rows[999::1000] = rows[998::1000]  # these say the same as the one before
     opened = store.indexes.open(embedder)
-    found = Lists({}, {}, {})
+    terms = [engines.bm25s.terms(words) for words in asked.words]  # cut beforehand
+    lexical, of_bm25s = in_turn(
+        (partial(opened.lexical.search, k=K), asked.words), (lambda cut: engines.bm25s.search(cut, K), terms)
+    )
+    nearest, of_chroma = in_turn((partial(opened.vectors.search, k=K), asked.vectors), (engines.nearest, asked.vectors))
+    found = Lists({"all": lexical}, {"all": nearest}, {}, of_bm25s, of_chroma)
     for name, (where, _) in filters.items():
-        found.lexical_ms[name] = timed(partial(opened.lexical.search, k=K, where=where), asked.words)
-        found.vector_ms[name] = timed(partial(opened.vectors.search, k=K, where=where), asked.vectors)
+        if name != "all":
+            found.lexical_ms[name] = timed(partial(opened.lexical.search, k=K, where=where), asked.words)
+            found.vector_ms[name] = timed(partial(opened.vectors.search, k=K, where=where), asked.vectors)
     shares: dict[str, list[float]] = {name: [] for name in filters}
     for vector in asked.vectors[WARM:]:
         cosines = rows @ vector

@@ -33,6 +33,8 @@ from cems_workbench.store.search.vector_index import VectorIndex
 K = 150
 RATIO, MOST_MS, LEAST_RECALL, EDIT_SECONDS, THOUSAND_SECONDS, OVER_ENGINE = 1.3, 30.0, 0.995, 1.0, 10.0, 1.3
 PORTION = 100_000
+ALONE = "alone"
+"""The name of Chroma's own collection."""
 SHARES = (0.001, 0.01, 0.1, 0.25, 0.5)
 
 
@@ -141,7 +143,7 @@ def measured(n: int, work: Path, queries: int = 100) -> Figures:
 
 def chroma_alone(n: int, rows: Float32, place: Path) -> tuple[Any, float]:
     """These vectors in a collection of Chroma with our graph, with id, project and scope each; and seconds of the processor for it."""
-    collection = chroma.create_collection(chroma.connect(place, None), "alone", "none")
+    collection = chroma.create_collection(chroma.connect(place, None), ALONE, "none")
     seconds = 0.0
     for start in range(0, n, chroma.PORTION):
         end = min(start + chroma.PORTION, n)
