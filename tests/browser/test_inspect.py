@@ -25,6 +25,11 @@ STAGES = [
     "judge",
 ]
 
+FADES = """() => { window.wbFades = {}; document.addEventListener("transitionrun", event => {
+  for (const one of event.target.getAnimations()) { const {delay, duration} = one.effect.getTiming();
+    if (delay) window.wbFades[event.target.dataset.testid ?? event.target.tagName] ??= duration; } }); }"""
+"""By kind of element how long what waits before it changes takes to change, in milliseconds."""
+
 
 @pytest.fixture
 def inspect(window: Window) -> Inspect:
@@ -48,6 +53,17 @@ def test_a_query_shows_markup_literally_the_strip_and_ten_results_within_the_win
     expect(inspect.page.locator(".wb-cell", has_text="rerank")).not_to_contain_text("off", timeout=WAIT)
     inspect.view("Rerank")
     expect(inspect.page.get_by_text("candidates scored, 0 failed")).to_be_visible()
+
+
+def test_what_a_run_may_change_is_faint_after_a_while_and_does_not_fade_frame_by_frame(inspect: Inspect) -> None:
+    inspect.search(QUERY)
+    inspect.page.evaluate(FADES)
+    for number in range(20):  # a run that is over before the browser draws is not seen
+        inspect.search(f"which doctor did I see, and when? {number}")
+        found = inspect.page.evaluate("window.wbFades")
+        if len(found) == 3:
+            break
+    assert found == {"stElementContainer": 0, "DETAILS": 0, "SUMMARY": 0}
 
 
 def test_sliders_change_the_order_in_groups_that_stay_open_and_reset_brings_it_back(inspect: Inspect) -> None:

@@ -10,11 +10,6 @@ from .pages import Memories, Window
 pytestmark = [pytest.mark.browser, pytest.mark.models]
 
 
-FADES = """() => { window.wbFades = []; document.addEventListener("transitionrun", event => {
-  if (event.propertyName === "opacity" && event.target.matches("[data-testid=stElementContainer]"))
-    window.wbFades.push(...event.target.getAnimations().map(one => one.effect.getTiming().duration)); }); }"""
-
-
 @pytest.fixture
 def memories(window: Window) -> Memories:
     """A new session on the page."""
@@ -45,13 +40,6 @@ def test_filters_stay_while_another_page_is_looked_at(memories: Memories) -> Non
     memories.page.get_by_placeholder("What should the agent remember?").wait_for()
     memories.window.switch("Memories")
     expect(memories.words).to_have_value("poetry add")
-
-
-def test_what_a_rerun_may_change_does_not_fade_frame_by_frame(memories: Memories) -> None:
-    memories.page.evaluate(FADES)
-    memories.search("poetry add")
-    durations = memories.page.evaluate("window.wbFades")
-    assert durations and set(durations) == {0}
 
 
 @pytest.mark.thorough
