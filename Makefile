@@ -1,4 +1,4 @@
-# `make run` opens the app on the sample store; `make test` passes the tests. Both set up what they need.
+# `make run` opens the app on the sample store (PORT=8502 beside another one); `make test` passes the tests. Both set up what they need.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,7 +17,7 @@ SOON := -m "not thorough"
 .PHONY: run test thorough fast setup check browser bench clean
 
 run: $(VENV)/.runs sample
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m cems_workbench app --store $(STORE)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m cems_workbench app --store $(STORE) $(if $(PORT),--port $(PORT))
 
 # The sample is imported once; a store that holds anything is left alone, and so is one that cannot be opened.
 HOLDS := import sys; from pathlib import Path; from cems_workbench.store import Store; \

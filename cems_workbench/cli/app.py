@@ -22,6 +22,7 @@ from cems_workbench.shipped import HOME
 
 PAGE = HOME / "app.py"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+LAST_PORT = 65535
 PRELOADED = (
     "cems_workbench.config",
     "cems_workbench.pipeline",
@@ -35,12 +36,17 @@ PRELOADED = (
 
 def app_command(
     store: StoreOption = None,
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of the app.")] = 8501,
+    port: Annotated[int, typer.Option("--port", min=1, max=LAST_PORT, help="Port of the app.")] = 8501,
     headless: Annotated[bool, typer.Option("--headless", help="Do not open a browser window.")] = False,
 ) -> None:
     """Open the app. It listens on localhost; stop it with Ctrl-C."""
     if not PAGE.is_file():
         raise InputError(f"{PAGE} is not there: this installation is not whole")
+    if _taken(port):
+        other = port + 1 if port < LAST_PORT else port - 1
+        raise InputError(
+            f"port {port} is taken, perhaps by another app; --port {other} opens this one beside it (make run PORT={other})"
+        )
     # As named where the command was given: the app runs in the folder of its pages.
     os.environ["CEMS_WORKBENCH_STORE"] = str(settings_for(store).store.resolve())
     exit_code = [0]
@@ -63,6 +69,13 @@ def app_command(
         cli.main()
     except SystemExit as end:
         exit_code.append(end.code if isinstance(end.code, int) else int(end.code is not None))
+
+
+def _taken(port: int) -> bool:
+    """Whether somebody listens there. Streamlit says so too, but not what to do."""
+    with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+        return True
+    return False
 
 
 def _names(environment: Mapping[str, str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -334,3 +335,11 @@ def test_several_queries_at_once_say_what_each_of_them_found(command: Command, s
     assert "vector goes 30 deep: oversample 3 × limit 10, more than the 10 set" in done.out
     assert "given by query" in done.out
     assert re.search(r"2 +expansion +deploy on friday +\d+ +\d+", done.out)
+
+
+def test_the_app_says_how_to_open_it_where_its_port_is_taken(command: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert_refused(
+            command("app", "--headless", "--port", port), f"port {port} is taken", "--port ", "make run PORT="
+        )
