@@ -8,7 +8,7 @@ import pytest
 
 from cems_workbench.errors import StoreError
 from cems_workbench.records import Judgment, Memory, Query, Relation
-from cems_workbench.store import Selection, Store
+from cems_workbench.store import Selection, Store, memories
 from cems_workbench.store.selection import SORTS
 
 MAY = datetime(2024, 5, 8, 23, 30, tzinfo=UTC)
@@ -110,7 +110,9 @@ def test_pages_cover_the_selection_once(store, rows):
 
 @pytest.mark.parametrize("descending", [True, False])
 @pytest.mark.parametrize("sort", SORTS)
-def test_pages_of_what_a_text_finds_are_those_of_all_in_the_same_order(store, rows, sort, descending):
+def test_pages_of_what_a_text_finds_are_those_of_all_in_the_same_order_and_so_are_early_pages(
+    store, rows, sort, descending, monkeypatch
+):
     def one(i):
         when = [None, MAY, JUNE][i % 3]
         weight, importance = [1.0, 2.5, 0.5, 2.5][i % 4], ["normal", "low", "high"][i % 3]
@@ -121,6 +123,10 @@ def test_pages_of_what_a_text_finds_are_those_of_all_in_the_same_order(store, ro
     for offset in range(0, 35, 7):
         everything = store.memories.find(Selection(sort=sort, descending=descending), 7, offset)
         assert everything == store.memories.find(Selection("x", sort=sort, descending=descending), 7, offset)
+        with monkeypatch.context() as early:
+            early.setattr(memories, "EARLY", 0)
+            store.memories.forget()
+            assert everything == store.memories.find(Selection(sort=sort, descending=descending), 7, offset)
 
 
 def test_facets_count_live_memories_and_name_what_has_none(filled):
