@@ -13,13 +13,13 @@ CREATE TABLE chunks (
 );
 CREATE TABLE chunked (memory_id VARCHAR PRIMARY KEY, rule VARCHAR NOT NULL, text_sha VARCHAR NOT NULL);
 
--- The vectors are one a chunk; `seq` is -1 for a memory that was embedded whole, as all were until now.
+-- The vectors are one a chunk; `seq` is -1 for a memory that was embedded whole, as all were until now. (Stores made before 2026-11-26 have a
+-- key of collection, memory_id and seq: a tenth of the database. Nothing is sought by it, and what is written is held against what is there.)
 CREATE TEMP TABLE earlier_embedded AS FROM embedded;
 DROP TABLE embedded;
 CREATE TABLE embedded (
     collection VARCHAR NOT NULL, memory_id VARCHAR NOT NULL, seq BIGINT NOT NULL, text_sha VARCHAR NOT NULL,
-    project VARCHAR, scope VARCHAR NOT NULL,
-    PRIMARY KEY (collection, memory_id, seq)
+    project VARCHAR, scope VARCHAR NOT NULL
 );
 INSERT INTO embedded SELECT collection, memory_id, -1, text_sha, project, scope FROM earlier_embedded
 -- An id with this character is another key among the vectors now; its vector is made again.

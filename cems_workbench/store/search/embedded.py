@@ -140,10 +140,23 @@ def record(
         }
     )
     with staged(cursor, "staged_embedded", table):
+        # The table has no key; only where some are known is there anything to replace.
+        same, others = "e.collection = $collection AND e.memory_id = s.memory_id AND e.seq = s.seq", ""
+        known = f"SELECT 1 FROM embedded AS e SEMI JOIN staged_embedded AS s ON {same} LIMIT 1"
+        given = {"collection": collection}
+        if cursor.execute(known, given).fetchall():
+            replaced = cursor.execute(
+                "UPDATE embedded AS e SET text_sha = s.text_sha, project = s.project, scope = s.scope, vector_hash = s.vector_hash "
+                f"FROM staged_embedded AS s WHERE {same}",
+                given,
+            ).fetchall()[0][0]
+            if replaced == len(entries):
+                return
+            others = f"ANTI JOIN embedded AS e ON {same}"
         cursor.execute(
-            "INSERT OR REPLACE INTO embedded "
-            "SELECT ?, memory_id, seq, text_sha, project, scope, vector_hash FROM staged_embedded",
-            [collection],
+            "INSERT INTO embedded (collection, memory_id, seq, text_sha, project, scope, vector_hash) "
+            f"SELECT $collection, memory_id, seq, text_sha, project, scope, vector_hash FROM staged_embedded AS s {others}",
+            given,
         )
 
 
