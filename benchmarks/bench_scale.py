@@ -51,7 +51,7 @@ from cems_workbench.store.memories import Memories as MemoriesOfStore
 from tests.browser.pages import Memories, Window, window_on
 
 QUERIES, LABELS_EACH = 300, 20
-LABELS = 10
+CARDS = 10
 """How many cards are graded for each round: of 80 the slowest four were 15 % apart from run to run."""
 AT_ONCE = 2
 """How often each thing is done on Memories while models and indexes are loaded, which begins with the first page."""
@@ -197,13 +197,13 @@ def in_browser(figures: Figures, store: Path, rounds: int) -> None:
             return playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
 
         figures.paint_s, figures.peer_paint_s = first_paint(launched, store)
-        queue_of(store, rounds * LABELS)
+        queue_of(store, rounds * CARDS)
         with served(WORKBENCH, free_port(), store) as (url, pid):
             with closing(launched()) as browser:
                 figures.loading_ms = on_memories(browser, url, AT_ONCE)
                 at_rest(pid)
                 figures.page_ms = on_memories(browser, url, rounds)
-                samples = graded(browser, url, rounds * LABELS)
+                samples = graded(browser, url, rounds * CARDS)
                 figures.label_ms = percentile([one["shown"] - one["key"] for one in samples], 0.95)
                 figures.fused_ms = percentile(list(until_fused(browser, url, questions(store), rounds)), 0.95)
             moves = measure(launched(), url, 2 * rounds, questions(store)[0])

@@ -22,6 +22,8 @@ from cems_workbench.shipped import HOME
 
 PAGE = HOME / "app.py"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 (told apart, not bound to)
+"""No address of its own: that of the config, which is localhost, or all of them."""
 LAST_PORT = 65535
 PRELOADED = (
     "cems_workbench.config",
@@ -73,15 +75,21 @@ def app_command(
 
 def _taken(port: int) -> bool:
     """Whether somebody listens there. Streamlit says so too, but not what to do."""
-    with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+    with contextlib.suppress(OSError), socket.create_connection((_host(os.environ), port), timeout=1):
         return True
     return False
+
+
+def _host(environment: Mapping[str, str]) -> str:
+    """Where the app can be reached from here: the address that it listens on, or localhost."""
+    address = environment.get("STREAMLIT_SERVER_ADDRESS", "")
+    return "localhost" if address in EVERYWHERE else address
 
 
 def _names(environment: Mapping[str, str]) -> list[str]:
     """The names the app answers to, where it listens on an address of its own and nobody named them; else the config's hold."""
     address = environment.get("STREAMLIT_SERVER_ADDRESS", "")
-    if "STREAMLIT_SERVER_ALLOWED_HOSTS" in environment or address in ("", *LOCAL_NAMES, "0.0.0.0", "::"):  # noqa: S104 (told apart, not bound to)
+    if "STREAMLIT_SERVER_ALLOWED_HOSTS" in environment or address in (*EVERYWHERE, *LOCAL_NAMES):
         return []
     return [*LOCAL_NAMES, address]
 
@@ -97,7 +105,7 @@ def _preload(port: int) -> None:
     """Import once the server listens: before that the imports would only delay it."""
     try:
         for _ in range(1000):
-            with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+            with contextlib.suppress(OSError), socket.create_connection((_host(os.environ), port), timeout=1):
                 break
             time.sleep(0.02)
         for name in PRELOADED:
