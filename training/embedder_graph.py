@@ -64,21 +64,24 @@ def network(*, eight_bits: bool = False) -> bytes:
         nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
         return output
 
-    def product(
-        read: str, name: str, rows: int, columns: int, output: str, *, even: bool = False, by_row: bool = False
-    ) -> str:
+    def product(read: str, name: str, rows: int, columns: int, output: str, *, even: bool = False) -> str:
         if not eight_bits:
             return node("MatMul", [read, weight(name, rows, columns)], output, domain="")
-        if even:
-            read = node("Mul", [read, weight(name + "_even", rows)], name + "_evened", domain="")
-        if by_row:
-            highest = node("ReduceMax", [read], name + "_highest", "", axes=[-1], keepdims=1)
-            largest = node("Max", [highest, "least"], name + "_largest", domain="")
-            read = node("Div", [read, largest], name + "_leveled", domain="")
+        return rounded(evened(read, name, rows) if even else read, name, rows, columns, output, name + "_bias")
+
+    def evened(read: str, name: str, rows: int) -> str:
+        return node("Mul", [read, weight(name + "_even", rows)], name + "_evened", domain="")
+
+    def rounded(read: str, name: str, rows: int, columns: int, output: str, bias: str = "") -> str:
         given = [read, weight(name, rows, columns, kind=TensorProto.INT8), weight(name + "_scale", columns)]
-        if not by_row:
-            return node("DynamicQuantizeMatMul", given, output)
-        return node("Mul", [node("DynamicQuantizeMatMul", given, name + "_product"), largest], output, domain="")
+        return node("DynamicQuantizeMatMul", given + (["", weight(bias, columns)] if bias else []), output)
+
+    def rounded_by_row(read: str, name: str, rows: int, columns: int, output: str) -> str:
+        read = evened(read, name, rows)
+        highest = node("ReduceMax", [read], name + "_highest", "", axes=[-1], keepdims=1)
+        largest = node("Max", [highest, "least"], name + "_largest", domain="")
+        level = node("Mul", [read, node("Reciprocal", [largest], name + "_level", "")], name + "_leveled", domain="")
+        return node("Mul", [rounded(level, name, rows, columns, name + "_product"), largest], output, domain="")
 
     def attention(read: str, at: str) -> str:
         if not eight_bits:
@@ -86,21 +89,23 @@ def network(*, eight_bits: bool = False) -> bytes:
                 "Attention", [read, weight(at + "qkv", WIDTH, 3 * WIDTH), weight(at + "qkv_bias", 3 * WIDTH)], at + "attended",
                 num_heads=HEADS,
             )  # fmt: skip
-        matrix = product(read, at + "qkv", WIDTH, 3 * WIDTH, at + "projected", even=True)
-        biased = node("Add", [matrix, weight(at + "qkv_bias", 3 * WIDTH)], at + "biased", domain="")
+        projected = product(read, at + "qkv", WIDTH, 3 * WIDTH, at + "projected", even=True)
         parts = [at + part for part in ("query", "key", "value")]
-        nodes.append(helper.make_node("Split", [biased], parts, axis=-1))
+        nodes.append(helper.make_node("Split", [projected], parts, axis=-1))
         return node("MultiHeadAttention", parts, at + "attended", num_heads=HEADS)
 
-    def normed(added: str, read: str, at: str, norm: str, bias: str, output: str) -> str:
+    def bent(wide: str, at: str) -> str:
+        if eight_bits:
+            return node("Gelu", [wide], at + "bent")
+        return node("BiasGelu", [wide, weight(at + "widen_bias", INNER)], at + "bent")
+
+    def normed(added: str, read: str, at: str, norm: str, output: str) -> str:
         scale, shift = weight(at + norm, WIDTH), weight(f"{at}{norm}_bias", WIDTH)
-        if eight_bits:  # its vectors have a name: the other way rounds them differently
-            return node(
-                "SkipLayerNormalization", [added, read, scale, shift, weight(at + bias, WIDTH)], output, epsilon=EPSILON
-            )
-        biased = node("Add", [added, weight(at + bias, WIDTH)], f"{at}{norm}_biased", domain="")
-        summed = node("Add", [biased, read], f"{at}{norm}_summed", domain="")
+        summed = node("Add", [added, read], f"{at}{norm}_summed", domain="")
         return node("LayerNormalization", [summed, scale, shift], output, "", epsilon=EPSILON)
+
+    def biased(added: str, name: str) -> str:
+        return node("Add", [added, weight(name + "_bias", WIDTH)], name + "_biased", domain="")
 
     if eight_bits:
         weights.append(helper.make_tensor("least", TensorProto.FLOAT, [], [LEAST]))
@@ -112,11 +117,12 @@ def network(*, eight_bits: bool = False) -> bytes:
         at = f"layer{layer}."
         attended = attention(read, at)
         mixed = product(attended, at + "mix", WIDTH, WIDTH, at + "mixed")
-        read = normed(mixed, read, at, "norm1", "mix_bias", at + "first")
-        wide = product(read, at + "widen", WIDTH, INNER, at + "wide", even=True)
-        bent = node("BiasGelu", [wide, weight(at + "widen_bias", INNER)], at + "bent")
-        narrow = product(bent, at + "narrow", INNER, WIDTH, at + "narrowed", even=True, by_row=True)
-        read = normed(narrow, read, at, "norm2", "narrow_bias", at + "second" if layer < LAYERS - 1 else "vectors")
+        read = normed(mixed if eight_bits else biased(mixed, at + "mix"), read, at, "norm1", at + "first")
+        wide = bent(product(read, at + "widen", WIDTH, INNER, at + "wide", even=True), at)
+        narrow = (rounded_by_row if eight_bits else product)(wide, at + "narrow", INNER, WIDTH, at + "narrowed")
+        read = normed(
+            biased(narrow, at + "narrow"), read, at, "norm2", at + "second" if layer < LAYERS - 1 else "vectors"
+        )
     given = [
         helper.make_tensor_value_info("ids", TensorProto.INT32, ["texts", "wordpieces"]),
         helper.make_tensor_value_info("places_read", TensorProto.INT32, ["wordpieces"]),

