@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STORE ?= .workbench/store
-export HF_HUB_DISABLE_TELEMETRY := 1
 
 # More workers than cores: tests wait for servers, browsers and files for a good part of their time.
 WORKERS ?= 3

@@ -39,9 +39,10 @@ from benchmarks.bench_label import graded
 from benchmarks.bench_paint import painted
 from benchmarks.bench_slider import measure, percentile
 from benchmarks.scale_lexical import size_of
-from benchmarks.scale_lists import Engines, PreparedVectors, Summary, changes, lists
+from benchmarks.scale_lists import Engines, PreparedVectors, changes, lists
 from benchmarks.scale_memories import BLOCK, memories, memory_id
 from benchmarks.serving import QUERY_BOX, ROOT, WORKBENCH, free_port, served
+from benchmarks.turns import Summary
 from cems_workbench.config.presets import DEFAULT
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue

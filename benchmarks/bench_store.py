@@ -18,7 +18,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.scale_lexical import Bm25s, queries_of
+from benchmarks.turns import in_turn
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, indexed_text
@@ -36,6 +37,7 @@ from cems_workbench.store.search.vector_index import VectorIndex
 
 K = 150
 BATCH = 32
+WARM = 20
 DIMENSION = 384
 
 
@@ -124,67 +126,57 @@ def clustered_vectors(n: int, rng: np.random.Generator) -> Float32:
     return vectors.astype(np.float32)
 
 
-def alternate(ours: Callable[[int], Any], peer: Callable[[int], Any], rounds: int) -> tuple[float, float]:
-    """Median milliseconds of both, called in turn; the first tenth of the rounds warms up."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for number in range(-max(rounds // 10, 2), rounds):
-        for side, call in enumerate((ours, peer) if number % 2 else (peer, ours)):
-            started = time.perf_counter()
-            call(abs(number))
-            elapsed = time.perf_counter() - started
-            if number >= 0:
-                times[side if number % 2 else 1 - side].append(elapsed * 1e3)
-    return statistics.median(times[0]), statistics.median(times[1])
-
-
 def bench_lexical(store: Store, texts: Sequence[str], embedder: GivenVectors, queries: int) -> Ratio:
     """(a)"""
     index = store.indexes.open(embedder).lexical
-    asked = queries_of(texts, queries + 50)
+    asked = queries_of(texts, queries + WARM)
     with tempfile.TemporaryDirectory() as home:
         peer = Bm25s.built(texts, Path(home))
         terms = [peer.terms(query) for query in asked]
-        ours_ms, peer_ms = alternate(lambda i: index.search(asked[i], K), lambda i: peer.search(terms[i], K), queries)
-        scores = peer.search(terms[0], K)[1]
-    assert np.allclose(scores[scores > 0], [score for _, score in index.search(asked[0], K)], rtol=1e-4)
-    return Ratio(f"lexical search, N={len(texts):,}", ours_ms, peer_ms, "ms", 1.5)
+        ours, theirs = in_turn(
+            len(asked), lambda i: index.search(asked[i], K), lambda i: peer.search(terms[i], K), warm=WARM
+        )
+    for hits, (_, scores) in zip(ours.answers, theirs.answers, strict=True):
+        assert np.allclose(scores[scores > 0], [score for _, score in hits], rtol=1e-4)
+    return Ratio(f"lexical search, N={len(texts):,}", ours.summary[0], theirs.summary[0], "ms", 1.5)
 
 
 def bench_vectors(store: Store, vectors: Float32, embedder: GivenVectors, queries: int) -> Ratio:
     """(b); also prints the share of the exact hits found and the cost of filters."""
     index = store.indexes.open(embedder).vectors
     rng = np.random.default_rng(2)
-    asked = vectors[rng.integers(0, len(vectors), queries + 50)] + 0.02 * rng.normal(size=(queries + 50, DIMENSION))
+    asked = vectors[rng.integers(0, len(vectors), queries + WARM)] + 0.02 * rng.normal(size=(queries + WARM, DIMENSION))
     asked = (asked / np.linalg.norm(asked, axis=1, keepdims=True)).astype(np.float32)
     client = chroma.connect(store.path / "chroma", None)
     collection = client.list_collections()[0]
     collection = client.get_collection(collection.name, embedding_function=None)
-    ours_ms, peer_ms = alternate(
+    ours, theirs = in_turn(
+        len(asked),
         lambda i: index.search(asked[i], K),
         lambda i: collection.query(query_embeddings=asked[i : i + 1], n_results=K),
-        queries,
+        warm=WARM,
     )
-    lean_ms, _ = alternate(
+    (lean,) = in_turn(
+        len(asked) // 4,
         lambda i: collection.query(query_embeddings=asked[i : i + 1], n_results=K, include=["distances"]),
-        lambda i: None,
-        queries // 4,
+        warm=WARM,
     )
-    print(f"  Chroma query for distances alone: {lean_ms:.2f} ms")
+    print(f"  Chroma query for distances alone: {lean.summary[0]:.2f} ms")
     found = []
     for query in asked[:50]:
         exact = {f"m{row:06d}" for row in np.argpartition(-(vectors @ query), K)[:K]}
         found.append(len(exact & {memory_id for memory_id, _ in index.search(query, K)}) / K)
     print(f"  share of the {K} exact hits found: {statistics.mean(found):.4f} (worst {min(found):.3f})")
     for where in (Filter("p3", True), Filter(scope="personal"), Filter("p3", True, "personal")):
-        ms, _ = alternate(partial(_search, index, asked, where), lambda i: None, 20)
+        (filtered,) = in_turn(20 + WARM, partial(_search, index, asked, where), warm=WARM)
         allowed = np.array([passes(row, where) for row in range(len(vectors))])
         rows = np.flatnonzero(allowed)
         shares = []
         for query in asked[:20]:
             exact = {f"m{row:06d}" for row in rows[np.argsort(-(vectors[rows] @ query))[:K]]}
             shares.append(len(exact & {i for i, _ in index.search(query, K, where)}) / len(exact))
-        print(f"  {where}: {len(rows):,} rows, {ms:.2f} ms, share found {statistics.mean(shares):.4f}")
-    return Ratio(f"vector search, N={len(vectors):,}", ours_ms, peer_ms, "ms", 1.3)
+        print(f"  {where}: {len(rows):,} rows, {filtered.summary[0]:.2f} ms, share found {statistics.mean(shares):.4f}")
+    return Ratio(f"vector search, N={len(vectors):,}", ours.summary[0], theirs.summary[0], "ms", 1.3)
 
 
 def _search(index: VectorIndex, asked: Float32, where: Filter, number: int) -> object:
@@ -201,8 +193,8 @@ def bench_lookup(store: Store, n: int) -> None:
     """Bulk reads of 300 memories and of their vectors."""
     rng = np.random.default_rng(3)
     wanted = [[f"m{row:06d}" for row in rng.integers(0, n, 300)] for _ in range(60)]
-    ms, _ = alternate(lambda i: store.memories.read(wanted[i]), lambda i: None, 40)
-    print(f"  memories of 300 ids: {ms:.2f} ms")
+    (read,) = in_turn(len(wanted), lambda i: store.memories.read(wanted[i]), warm=WARM)
+    print(f"  memories of 300 ids: {read.summary[0]:.2f} ms")
 
 
 def bench_import(texts: Sequence[str]) -> Ratio:

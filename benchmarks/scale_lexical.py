@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.turns import Summary, in_turn
 from cems_workbench.progress import silent
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Filter, Store
@@ -199,10 +200,10 @@ def measured(n: int, work: Path, queries: int = 200) -> Figures:
         figures.opened_ms = (time.perf_counter() - started) * 1e3
         peer = Bm25s.built(texts, work / "bm25s")
         figures.peer_build_s, figures.peer_disk = peer.seconds, peer.disk
-        figures.query_ms["all"], figures.peer_ms = in_turn(index, peer, asked)
+        figures.query_ms["all"], figures.peer_ms = beside(index, peer, asked)
         for name, where in FILTERS.items():
             if name != "all":
-                figures.query_ms[name] = summary([milliseconds(index, query, where) for query in asked])
+                figures.query_ms[name] = searched(index, asked, where)
         del peer, texts
         changes(store, n, figures, asked)
     return figures
@@ -219,31 +220,18 @@ def fill(store: Store, n: int) -> None:
     store.add(ParsedInput("bench", "bench", memories=tuple(portion)))
 
 
-def in_turn(index: LexicalIndex, peer: Bm25s, asked: Sequence[str]) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Median and 95th percentile of both, in milliseconds; their scores are compared."""
+def beside(index: LexicalIndex, peer: Bm25s, asked: Sequence[str]) -> tuple[Summary, Summary]:
+    """Times of both; their scores are compared."""
     terms = [peer.terms(query) for query in asked]
-    ours, theirs = [], []
-    for number, query in enumerate(asked):
-        started = time.perf_counter()
-        hits = index.search(query, K)
-        between = time.perf_counter()
-        _, scores = peer.search(terms[number], K)
-        theirs.append((time.perf_counter() - between) * 1e3)
-        ours.append((between - started) * 1e3)
+    ours, theirs = in_turn(len(asked), lambda i: index.search(asked[i], K), lambda i: peer.search(terms[i], K))
+    for query, hits, (_, scores) in zip(asked, ours.answers, theirs.answers, strict=True):
         assert np.allclose(scores[scores > 0], [score for _, score in hits], rtol=1e-5), query
-    return summary(ours), summary(theirs)
+    return ours.summary, theirs.summary
 
 
-def milliseconds(index: LexicalIndex, query: str, where: Filter) -> float:
-    """Time of a search."""
-    started = time.perf_counter()
-    index.search(query, K, where)
-    return (time.perf_counter() - started) * 1e3
-
-
-def summary(times: Sequence[float]) -> tuple[float, float]:
-    """Median and 95th percentile."""
-    return float(np.median(times)), float(np.percentile(times, 95))
+def searched(index: LexicalIndex, asked: Sequence[str], where: Filter) -> Summary:
+    """Times of every query under a filter."""
+    return in_turn(len(asked), lambda i: index.search(asked[i], K, where))[0].summary
 
 
 def changes(store: Store, n: int, figures: Figures, asked: Sequence[str]) -> None:
@@ -275,7 +263,7 @@ def changes(store: Store, n: int, figures: Figures, asked: Sequence[str]) -> Non
         timed("1,000 new", partial(store.add, parsed), spelled(count), [each.id for each in new])
     figures.found_s = {name: max(times) for name, times in taken.items()}
     figures.segments = len(segments_of(store.indexes._lexical_found().manifest))
-    figures.after_ms = summary([milliseconds(index, query, ANY) for query in asked])
+    figures.after_ms = searched(index, asked, ANY)
 
 
 def spelled(number: int) -> str:

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.scale_lexical import Bm25s, spelled, summary
+from benchmarks.scale_lexical import Bm25s, spelled
 from benchmarks.scale_memories import BLOCK, DIMENSION, memories, memory_id, vectors
 from benchmarks.scale_vectors import ALONE, chroma_alone, filters_of
+from benchmarks.turns import Summary, in_turn
 from cems_workbench.models.chunking import LimitedEmbedder
 from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.protocol import Float32
@@ -32,8 +33,6 @@ from cems_workbench.store.search import chroma
 
 K, QUERIES, WARM = 150, 100, 5
 EDITS, PORTIONS = 5, 3
-Summary = tuple[float, float]
-"""Median and 95th percentile, in milliseconds."""
 
 
 class PreparedVectors:
@@ -76,18 +75,7 @@ class Asked:
 
 def timed(search: Callable[[Any], object], queries: Sequence[Any] | Float32) -> Summary:
     """Of all but the first few, which read files."""
-    return in_turn((search, queries))[0]
-
-
-def in_turn(*peers: tuple[Callable[[Any], object], Sequence[Any] | Float32]) -> list[Summary]:
-    """Of each: its search and its queries. They take turns query by query, so that a machine which gets slower does so for all."""
-    times: list[list[float]] = [[] for _ in peers]
-    for place in range(len(peers[0][1])):
-        for own, (search, queries) in zip(times, peers, strict=True):
-            began = time.perf_counter()
-            search(queries[place])
-            own.append(1e3 * (time.perf_counter() - began))
-    return [summary(own[WARM:]) for own in times]
+    return in_turn(len(queries), lambda i: search(queries[i]), warm=WARM)[0].summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +120,12 @@ def lists(store: Store, embedder: PreparedVectors, engines: Engines) -> Lists:
     opened = store.indexes.open(embedder)
     terms = [engines.bm25s.terms(words) for words in asked.words]  # cut beforehand
     lexical, of_bm25s = in_turn(
-        (partial(opened.lexical.search, k=K), asked.words), (lambda cut: engines.bm25s.search(cut, K), terms)
-    )
-    nearest, of_chroma = in_turn((partial(opened.vectors.search, k=K), asked.vectors), (engines.nearest, asked.vectors))
-    found = Lists({"all": lexical}, {"all": nearest}, {}, of_bm25s, of_chroma)
+        len(terms), lambda i: opened.lexical.search(asked.words[i], K), lambda i: engines.bm25s.search(terms[i], K), warm=WARM
+    )  # fmt: skip
+    nearest, of_chroma = in_turn(
+        len(terms), lambda i: opened.vectors.search(asked.vectors[i], K), lambda i: engines.nearest(asked.vectors[i]), warm=WARM
+    )  # fmt: skip
+    found = Lists({"all": lexical.summary}, {"all": nearest.summary}, {}, of_bm25s.summary, of_chroma.summary)
     for name, (where, _) in filters.items():
         if name != "all":
             found.lexical_ms[name] = timed(partial(opened.lexical.search, k=K, where=where), asked.words)

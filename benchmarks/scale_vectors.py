@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.scale_lexical import measure_sizes, size_of, summary
+from benchmarks.scale_lexical import measure_sizes, size_of
 from benchmarks.scale_memories import BLOCK, DIMENSION, memories, memory_id, vectors
+from benchmarks.turns import in_turn
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput
@@ -159,25 +160,21 @@ def _queries(
     figures: Figures, name: str, index: VectorIndex, where: Filter, peer: Any, asked: Float32, rows: Float32, passing: np.ndarray
 ) -> None:  # fmt: skip
     """Times of ours, and of Chroma where it is given, with what they find of the exact nearest."""
-    depth = min(K, len(passing))
-    ours, theirs, found, peer_found = [], [], 0.0, 0.0
-    index.search(asked[0], K, where)
+    depth, worst = min(K, len(passing)), []
     for query in asked:
         cosines = rows[passing] @ query if len(passing) < len(rows) else rows @ query
-        least = float(np.sort(np.partition(cosines, -depth)[-depth:])[0]) - 1e-5
-        started = time.perf_counter()
-        hits = index.search(query, K, where)
-        between = time.perf_counter()
-        ours.append((between - started) * 1e3)
-        found += sum(score >= least for _, score in hits) / depth
-        if peer is not None:
-            between = time.perf_counter()
-            answer = peer.query(query_embeddings=query[None, :], n_results=K, include=["distances"])
-            theirs.append((time.perf_counter() - between) * 1e3)
-            peer_found += sum(1 - distance >= least for distance in answer["distances"][0]) / depth
-    figures.query_ms[name], figures.recall[name] = summary(ours), min(1.0, found / len(asked))
-    if peer is not None:
-        figures.peer_ms, figures.peer_recall = summary(theirs), min(1.0, peer_found / len(asked))
+        worst.append(float(np.sort(np.partition(cosines, -depth)[-depth:])[0]) - 1e-5)
+    index.search(asked[0], K, where)
+
+    def ask(number: int) -> Any:
+        return peer.query(query_embeddings=asked[number : number + 1], n_results=K, include=["distances"])
+
+    ours, *theirs = in_turn(len(asked), lambda i: index.search(asked[i], K, where), *([] if peer is None else [ask]))
+    found = sum(sum(score >= least for _, score in hits) for hits, least in zip(ours.answers, worst, strict=True))
+    figures.query_ms[name], figures.recall[name] = ours.summary, min(1.0, found / depth / len(asked))
+    for one in theirs:
+        near = (1 - np.array(answer["distances"][0]) >= least for answer, least in zip(one.answers, worst, strict=True))
+        figures.peer_ms, figures.peer_recall = one.summary, min(1.0, sum(map(np.sum, near)) / depth / len(asked))
 
 
 def _changes(store: Store, embedder: ByNumber, n: int, figures: Figures) -> None:

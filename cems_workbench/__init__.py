@@ -6,10 +6,14 @@ What this package exports is its Python API (docs/python.md). A name is imported
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+for _switch in ("HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY"):  # read once, when the library of each is loaded
+    os.environ.setdefault(_switch, "1")
 
 _HOMES = {
     "api.asking": ("Answer", "Explanation", "replay", "search", "why"),

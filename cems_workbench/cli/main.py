@@ -97,7 +97,7 @@ def _version(wanted: bool) -> None:
 def _root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    pass
 
 
 class _Warnings(logging.Handler):

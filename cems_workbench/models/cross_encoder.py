@@ -58,7 +58,6 @@ class CrossEncoderReranker:
     @cached_property
     def model(self) -> Any:
         """The sentence-transformers CrossEncoder. Raises ModelError in one line when it cannot be loaded."""
-        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         from sentence_transformers import CrossEncoder
         from transformers.utils import logging as transformers_logging

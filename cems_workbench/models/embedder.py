@@ -135,7 +135,6 @@ class SentenceTransformerEmbedder(TokenEmbedder):
     @cached_property
     def model(self) -> Any:
         """The sentence-transformers model. Raises ModelError in one line when the weights cannot be loaded."""
-        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         logging.getLogger("sentence_transformers").setLevel(logging.WARNING)

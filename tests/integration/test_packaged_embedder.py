@@ -20,6 +20,7 @@ from training.embedder_graph import largest, network
 
 pytestmark = [pytest.mark.models]
 
+ROOT = Path(__file__).resolve().parents[2]
 TEXTS = [
     "", "ok", "Postgres 16 runs on the nightly job", "naïve Ärger, 日本語 and emoji 🙂", "a [SEP] b [CLS] c [MASK]", "tab\tand\nline",
     "\udce4 lone surrogate", "getUserById() in src/api/users.py:42", "word " * 200, "long sentence, cut where the model stops. " * 120,
@@ -133,3 +134,11 @@ def test_other_weights_are_left_to_sentence_transformers_and_damaged_ones_are_on
     with pytest.raises(ModelError, match="embedder asked cannot be loaded: ") as raised:
         loaded(tmp_path, "asked")
     assert len(str(raised.value).splitlines()) == 1
+
+
+def test_nothing_is_reported_of_what_is_embedded(tmp_path: Path) -> None:
+    """onnxruntime keeps an id of the device and what it will send below the home folder, unless told before it is imported."""
+    code = f"from cems_workbench.models.local_embedder import local_embedder as e\ne({PACKAGED_ID!r}).encode(['a'])"
+    bare = {"HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}  # nothing by which it would see that it runs in tests or CI
+    subprocess.run([sys.executable, "-c", code], check=True, env=bare, cwd=ROOT, timeout=120)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -262,7 +262,7 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
             "inspect", said or "No list was answered by the running system", partial(forget_evidence, context.resources)
         )
     summary = judged_summary(trace, context.grades, context.relevant, context.answerable)
-    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    left, right = st.columns([1, 4], vertical_alignment="bottom")
     count = len(trace.results)
     left.markdown(f"## {count} result{'s' if count != 1 else ''}")
     right.caption(
