@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.scale_lexical import Bm25s, queries_of
+from benchmarks.scale_vectors import ReadsWhole
 from benchmarks.turns import in_turn
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
@@ -68,7 +69,7 @@ class Ratio:
         )
 
 
-class GivenVectors:
+class GivenVectors(ReadsWhole):
     """An embedder that hands out prepared unit vectors: row i for the text that starts with the number i."""
 
     model_id = "bench-given-vectors"
@@ -157,7 +158,7 @@ def bench_vectors(store: Store, vectors: Float32, embedder: GivenVectors, querie
         warm=WARM,
     )
     (lean,) = in_turn(
-        len(asked) // 4,
+        queries // 4 + WARM,
         lambda i: collection.query(query_embeddings=asked[i : i + 1], n_results=K, include=["distances"]),
         warm=WARM,
     )
@@ -168,7 +169,7 @@ def bench_vectors(store: Store, vectors: Float32, embedder: GivenVectors, querie
         found.append(len(exact & {memory_id for memory_id, _ in index.search(query, K)}) / K)
     print(f"  share of the {K} exact hits found: {statistics.mean(found):.4f} (worst {min(found):.3f})")
     for where in (Filter("p3", True), Filter(scope="personal"), Filter("p3", True, "personal")):
-        (filtered,) = in_turn(20 + WARM, partial(_search, index, asked, where), warm=WARM)
+        (filtered,) = in_turn(min(20, queries) + WARM, partial(_search, index, asked, where), warm=WARM)
         allowed = np.array([passes(row, where) for row in range(len(vectors))])
         rows = np.flatnonzero(allowed)
         shares = []

@@ -70,19 +70,10 @@ class Figures:
         }  # fmt: skip
 
 
-class ByNumber:
-    """An embedder whose vectors were made beforehand: of memory number n, and of what is said of it anew, another one near it."""
+class ReadsWhole:
+    """An embedder that reads every text whole, so that none is cut: the engines alone cut none either."""
 
-    model_id, line, dimension = "benchmark/by-number", "", DIMENSION
     room = 2**31
-    """It reads every text whole, so that none is cut: Chroma alone cuts none either."""
-
-    def __init__(self, rows: Float32) -> None:
-        self.rows = rows
-
-    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
-        """By the number that each text begins with, moved by what `again` in it says."""
-        return np.stack([self.vector(text) for text in texts]) if texts else np.empty((0, DIMENSION), np.float32)
 
     def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         """Never asked for, since every text fits."""
@@ -91,6 +82,19 @@ class ByNumber:
     def truncated(self, texts: Sequence[str]) -> list[bool]:
         """None is."""
         return [False] * len(texts)
+
+
+class ByNumber(ReadsWhole):
+    """An embedder whose vectors were made beforehand: of memory number n, and of what is said of it anew, another one near it."""
+
+    model_id, line, dimension = "benchmark/by-number", "", DIMENSION
+
+    def __init__(self, rows: Float32) -> None:
+        self.rows = rows
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        """By the number that each text begins with, moved by what `again` in it says."""
+        return np.stack([self.vector(text) for text in texts]) if texts else np.empty((0, DIMENSION), np.float32)
 
     def vector(self, text: str) -> Float32:
         """Of one text."""
