@@ -160,6 +160,8 @@ def main() -> int:
         file, run = options.one
         print(json.dumps(measured(file, None if str(run) == "-" else run)))
         return 0
+    if options.work:
+        options.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.work) as folder:
         for queries in map(int, options.queries.split(",")):
             path, run = Path(folder) / f"{queries}.evidence", Path(folder) / f"{queries}.run"

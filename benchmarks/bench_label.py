@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import statistics
 import tempfile
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
 from benchmarks.serving import WORKBENCH, free_port, sample_store, serving
+from benchmarks.turns import summary
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
 from cems_workbench.store import Store
@@ -105,10 +105,9 @@ def report(samples: list[dict[str, float]]) -> None:
     }
     print(f"{len(samples)} cards{'':33s} median     p95     max")
     for label, values in parts.items():
-        p95 = statistics.quantiles(values, n=20)[-1]
-        print(f"{label:40s} {statistics.median(values):8.0f} {p95:7.0f} {max(values):7.0f} ms")
-    total = statistics.quantiles(parts["key to next card"], n=20)[-1]
-    print(f"p95 {total:.0f} ms (target: below {TARGET} ms)")
+        median, p95 = summary(values)
+        print(f"{label:40s} {median:8.0f} {p95:7.0f} {max(values):7.0f} ms")
+    print(f"p95 {summary(parts['key to next card'])[1]:.0f} ms (target: below {TARGET} ms)")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 QUERY_BOX = 'input[placeholder="What should the agent remember?"]'
+AT_REST = "[data-testid=stApp][data-test-script-state=notRunning]"
+"""The page when no run of its script is at work."""
 WORKBENCH = ("cems_workbench", "app", "--headless", "--port")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,11 @@ import numpy as np
 
 Summary = tuple[float, float]
 """Median and 95th percentile, in milliseconds."""
+
+
+def summary(ms: Sequence[float]) -> Summary:
+    """Of what calls took."""
+    return float(np.median(ms)), float(np.percentile(ms, 95))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,7 @@ class Turns:
 
     @property
     def summary(self) -> Summary:
-        return float(np.median(self.ms)), float(np.percentile(self.ms, 95))
+        return summary(self.ms)
 
 
 def in_turn(rounds: int, *peers: Callable[[int], Any], warm: int = 0) -> list[Turns]:
