@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
-from benchmarks.serving import WORKBENCH, free_port, sample_store, serving
+from benchmarks.serving import WORKBENCH, chromium, free_port, sample_store, serving
 from benchmarks.turns import summary
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
@@ -75,16 +76,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="servers started anew, each with a queue of its own")
     options = parser.parse_args()
     samples: list[dict[str, float]] = []
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as name, chromium() as launched, closing(launched()) as browser:
         sample = sample_store(Path(name))
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for run in range(options.runs):
             store = shutil.copytree(sample, Path(name) / f"run-{run}")
             queue_of(store, options.cards)
             with serving(WORKBENCH, free_port(), store) as url:
                 samples += graded(browser, url, options.cards)
             check(store, options.cards)
-        browser.close()
     report(samples)
 
 

@@ -8,9 +8,9 @@ the same rows in DuckDB, the same vectors in Chroma with the same graph, the sam
 each, with Chromium before it: the first page (beside a Streamlit app of one line), browsing, filtering, paging and searching on Memories,
 at once and when models and indexes are loaded, a cold query until the order of the lists is painted, and the memory of the process; and
 `search` and `doctor` from a shell. Then both lists with filters, and what changes take until both have them (scale_lists.py), beside
-Chroma's and bm25s' own queries, in turn. At last labels and a slider, on all stores in turn. What is embedded is embedded in 8 bits. Stores
-and engines are kept in --stores and used again; --store measures one that is there. More of the lists alone, on other texts, is in
-scale_lexical.py and scale_vectors.py.
+Chroma's and bm25s' own queries, in turn. At last labels and a slider, on all stores in turn. Stores are made with the embedder in 8 bits,
+and each is asked with that of its vectors. Stores and engines are kept in --stores and used again; --store measures one that is there. More
+of the lists alone, on other texts, is in scale_lexical.py and scale_vectors.py.
 
 Times are the page's whole: from the action to the end of the rerun, drawn. The machine should do nothing else.
 """
@@ -37,7 +37,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from benchmarks.bench_label import graded
 from benchmarks.bench_paint import painted
@@ -45,17 +45,19 @@ from benchmarks.bench_slider import measure
 from benchmarks.scale_lexical import size_of
 from benchmarks.scale_lists import Engines, PreparedVectors, changes, lists
 from benchmarks.scale_memories import BLOCK, memories, memory_id
-from benchmarks.serving import AT_REST, QUERY_BOX, ROOT, WORKBENCH, free_port, served
+from benchmarks.serving import AT_REST, QUERY_BOX, ROOT, WORKBENCH, chromium, free_port, served
 from benchmarks.turns import Summary, summary
 from cems_workbench.config.presets import DEFAULT
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
-from cems_workbench.models.resolve import EIGHT_BIT
+from cems_workbench.models.resolve import EIGHT_BIT, PACKAGED_ID
 from cems_workbench.records import Judgment, ParsedInput, Query
 from cems_workbench.store import Selection, Store
 from cems_workbench.store.memories import Memories as MemoriesOfStore
 from tests.browser.pages import Memories, Window, window_on
 
+EMBEDDER = "CEMS_WORKBENCH_EMBEDDER"
+"""A store is asked with the embedder of its vectors."""
 QUERIES, LABELS_EACH = 300, 20
 CARDS = 10
 """How many cards are graded for each round: of 80 the slowest four were 15 % apart from run to run."""
@@ -76,6 +78,8 @@ class Figures:
     """What was measured at one size: seconds (`_s`), milliseconds (`_ms`, the 95th percentile) and bytes."""
 
     memories: int
+    embedder: str = PACKAGED_ID
+    """Of the store's vectors; this one where stores were made before it was kept."""
     import_rows_a_second: float | None = None
     import_peak: int | None = None
     peer_rows_a_second: float | None = None
@@ -126,7 +130,8 @@ def made(count: int, place: Path) -> Figures:
             peak = max(peak, resident())
         figures.import_rows_a_second, figures.import_peak = count / seconds, peak
         store.add(judged(count))
-        embedder, used = PreparedVectors(count), time.process_time()
+        embedder, used = PreparedVectors(count, EIGHT_BIT), time.process_time()
+        figures.embedder = EIGHT_BIT
         figures.index_s = store.indexes.refresh(embedder).seconds
         figures.build_s = cpu + time.process_time() - used
     engines_alone(figures, engines_of(place))
@@ -214,11 +219,14 @@ def label_and_slider(stores: dict[Path, Figures], rounds: int) -> None:
     """Keys on Label and moves of a slider, on all stores in turn: what they take on a large one is told beside a small one."""
     keys: dict[Path, list[float]] = {place: [] for place in stores}
     moved: dict[Path, list[float]] = {place: [] for place in stores}
-    cards, moves = rounds * CARDS // TURNS, 2 * rounds // TURNS
+    cards, moves = max(1, rounds * CARDS // TURNS), max(1, 2 * rounds // TURNS)
     for place in stores:
         queue_of(place, TURNS * cards)
     with ExitStack() as apps, chromium() as launched:
-        served_at = {place: apps.enter_context(served(WORKBENCH, free_port(), place)) for place in stores}
+        served_at = {}
+        for place, figures in stores.items():
+            os.environ[EMBEDDER] = figures.embedder
+            served_at[place] = apps.enter_context(served(WORKBENCH, free_port(), place))
         for turn in range(TURNS + 1):
             for place, (url, pid) in served_at.items():
                 with closing(launched()) as browser:
@@ -232,13 +240,6 @@ def label_and_slider(stores: dict[Path, Figures], rounds: int) -> None:
         for place, figures in stores.items():
             figures.label_ms, figures.slider_ms = summary(keys[place])[1], summary(moved[place])[1]
             figures.rss = max(figures.rss, resident(served_at[place][1]))
-
-
-@contextmanager
-def chromium() -> Iterator[Callable[[], Browser]]:
-    """What starts one."""
-    with sync_playwright() as playwright:
-        yield lambda: playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
 
 
 def first_paint(launched: Callable[[], Browser], store: Path) -> tuple[float, float]:
@@ -493,6 +494,7 @@ def targets(rows: Sequence[Figures]) -> dict[str, bool]:
 
 def measured(store: Path, figures: Figures, rounds: int) -> Figures:
     """Everything that is measured on a store that is there."""
+    os.environ[EMBEDDER] = figures.embedder
     figures.database = size_of_files(store, "workbench.duckdb*")
     figures.vectors = size_of(store / "chroma") + size_of(store / "codes")
     figures.lexical = size_of(store / "lexical")
@@ -501,7 +503,7 @@ def measured(store: Path, figures: Figures, rounds: int) -> Figures:
     in_browser(figures, store, rounds)
     if figures.build_s is not None:  # one that was made here, so that its vectors are known
         with Store.open(store) as opened:
-            embedder = PreparedVectors(figures.memories)
+            embedder = PreparedVectors(figures.memories, figures.embedder)
             found = lists(opened, embedder, Engines.open(engines_of(store)))
             figures.lexical_ms, figures.vector_ms, figures.recall = found.lexical_ms, found.vector_ms, found.recall
             figures.peer_lexical_ms, figures.peer_vector_ms = found.bm25s_ms, found.chroma_ms
@@ -515,7 +517,7 @@ def made_before(place: Path) -> Figures:
     if known.exists():
         return Figures(**json.loads(known.read_text()))
     with Store.open(place) as store:
-        return Figures(store.memories.count())
+        return Figures(store.memories.count(), os.environ.get(EMBEDDER, PACKAGED_ID))
 
 
 def size_of_files(folder: Path, pattern: str) -> int:
@@ -532,7 +534,6 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     os.environ.setdefault("CEMS_WORKBENCH_PRESET", DEFAULT)
-    os.environ["CEMS_WORKBENCH_EMBEDDER"] = EIGHT_BIT
     stores = {options.stores / f"memories-{size}": int(size) for size in options.sizes.split(",") if size}
     for place, count in stores.items():
         if not Store.exists(place):

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import argparse
 import random
-import shutil
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
-from benchmarks.serving import AT_REST, QUERY_BOX, WORKBENCH, free_port, sample_store, serving
+from benchmarks.serving import AT_REST, QUERY_BOX, WORKBENCH, chromium, free_port, sample_store, serving
 from benchmarks.turns import summary
 
 QUERY = "how many different doctors did I visit?"
@@ -68,10 +68,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--moves", type=int, default=50)
     moves = parser.parse_args().moves
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        with serving(WORKBENCH, free_port(), sample_store(Path(name))) as url:
-            samples = measure(browser, url, moves)
+    with (
+        tempfile.TemporaryDirectory() as name,
+        serving(WORKBENCH, free_port(), sample_store(Path(name))) as url,
+        chromium() as launched,
+        closing(launched()) as browser,
+    ):
+        samples = measure(browser, url, moves)
     report(samples)
 
 
@@ -95,7 +98,7 @@ def measure(browser: Browser, url: str, moves: int, query: str = QUERY) -> list[
         found = move(page, rng.random())
         if found:
             samples.append(found)
-    browser.close()
+    page.close()
     return samples
 
 

@@ -16,12 +16,13 @@ import re
 import shutil
 import tempfile
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playwright.sync_api import Locator, sync_playwright
+from playwright.sync_api import Locator
 
-from benchmarks.serving import WORKBENCH, free_port, sample_store, serving
+from benchmarks.serving import WORKBENCH, chromium, free_port, sample_store, serving
 from tests.browser.pages import Inspect, Window, window_on
 from tests.sample import FAILING
 
@@ -84,9 +85,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--store", type=Path)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, chromium() as launched, closing(launched()) as browser:
         imported = asked.store or sample_store(Path(folder))
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for number in range(asked.rounds):
             store = Path(shutil.copytree(imported, Path(folder) / f"round-{number}"))
             with serving(WORKBENCH, free_port(), store) as url:
@@ -95,7 +95,6 @@ def main() -> None:
                         seen = walked(window).seen
                     said = ", ".join(f"{what} {took:.1f} s ({actions})" for what, (took, actions) in seen.items())
                     print(f"{number + 1}, {when}: {said}", flush=True)
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
-
-from benchmarks.serving import ROOT, WORKBENCH, free_port, sample_store, served
+from benchmarks.serving import ROOT, WORKBENCH, chromium, free_port, sample_store, served
 from tests.browser.pages import Inspect, window_on
 
 SLIDER = "Score blend"
@@ -49,10 +46,10 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         served(WORKBENCH, free_port(), sample_store(Path(folder))) as (url, process),
-        sync_playwright() as playwright,
+        chromium() as launched,
+        closing(launched()) as browser,
         ExitStack() as windows,
     ):
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         began, pages, wrong = time.monotonic(), list[Inspect](), list[str]()
         for query in queries(asked.sessions):
             pages.append(Inspect.open(windows.enter_context(window_on(browser, url))))

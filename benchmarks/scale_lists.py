@@ -25,7 +25,6 @@ from benchmarks.turns import Summary, in_turn
 from cems_workbench.models.chunking import LimitedEmbedder
 from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.protocol import Float32
-from cems_workbench.models.resolve import EIGHT_BIT
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput, indexed_text
 from cems_workbench.store import Store
@@ -37,10 +36,10 @@ EDITS, PORTIONS = 5, 3
 
 
 class PreparedVectors:
-    """The embedder in 8 bits for queries, and for texts that were not made here; vectors made beforehand for the others."""
+    """An embedder for queries, and for texts that were not made here; vectors made beforehand for the others."""
 
-    def __init__(self, count: int) -> None:
-        self._model = local_embedder(EIGHT_BIT)
+    def __init__(self, count: int, model: str) -> None:
+        self._model = local_embedder(model)
         self.rows: Float32 = np.vstack(list(vectors(count)))
         self.model_id, self.line, self.dimension = self._model.model_id, self._model.line, self._model.dimension
         assert isinstance(self._model, LimitedEmbedder)

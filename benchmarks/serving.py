@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
 QUERY_BOX = 'input[placeholder="What should the agent remember?"]'
@@ -32,6 +35,13 @@ def sample_store(folder: Path) -> Path:
     command = [sys.executable, "-m", "cems_workbench", "import", "sample_data", "--store", str(store)]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return store
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Callable[[], Browser]]:
+    """What starts a browser; those that are still open are closed at the end."""
+    with sync_playwright() as playwright:
+        yield lambda: playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
 
 
 @contextlib.contextmanager
