@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,6 +47,12 @@ SHOWN_AT_ONCE = 500
 """Memories of a page that is kept for who asks for it again."""
 EARLY = 50
 """A page of a fiftieth of a selection is early."""
+AHEAD = 1_000
+"""So many ids of what a text finds are kept in their order, for who turns pages."""
+LARGE = 300_000
+"""From so many memories on a page of a common text is sought before all that have the text are counted."""
+SAMPLED, COMMON, SOONEST = 2_000, 0.4, 1_500
+"""A text that more than this share of a sample has is common: a page of it is sought among so many of the first at most."""
 SOUGHT = 300
 """A row that is sought by its key takes about as long as so many that are passed over."""
 SOUGHT_AT_ONCE = 2_000
@@ -159,10 +165,30 @@ class Memories:
 
     def find(self, selection: Selection, limit: int, offset: int = 0) -> Page:
         """`limit` live memories of a selection from `offset` on, in its order, and the size of the whole selection."""
+        soon = self.soon(selection, limit, offset)
+        if soon is not None:
+            return Page(soon, self.matching(selection))
         if limit > SHOWN_AT_ONCE:
             with self._database.reading() as cursor:
                 return find(cursor, selection, limit, offset)
-        return self._counted.get((selection, limit, offset), lambda cursor: find(cursor, selection, limit, offset))
+        if not selection.text or offset + limit > AHEAD:
+            return self._counted.get((selection, limit, offset), lambda cursor: find(cursor, selection, limit, offset))
+        found = self._counted.get(("leading", selection), lambda cursor: leading(cursor, selection, AHEAD))
+        return Page(tuple(self.read(found.ids[offset : offset + limit]).values()), found.total)
+
+    def soon(self, selection: Selection, limit: int, offset: int = 0) -> tuple[Memory, ...] | None:
+        """The memories that `find` gives, where they are found without looking through all: those with a text that many have, of a large
+        store. None where they are not."""
+        if not selection.text or limit > SHOWN_AT_ONCE:
+            return None
+        return self._counted.get(
+            ("soon", selection, limit, offset), lambda cursor: find_soon(cursor, selection, limit, offset)
+        )
+
+    def matching(self, selection: Selection) -> int:
+        """The size of a selection, in whatever order."""
+        unordered = replace(selection, sort="id", descending=False)
+        return self._counted.get(("matching", unordered), lambda cursor: matching(cursor, selection))
 
     def facets(self, most: int = 500) -> Facets:
         """The categories, projects and sessions in use with their number of memories; the `most` frequent of each."""
@@ -432,26 +458,72 @@ def before(
 
 
 def find(cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, offset: int) -> Page:
-    """As `Memories.find`."""
+    """As `Memories.find`, looking through all that a text may be in."""
+    if selection.text:
+        found = leading(cursor, selection, offset + limit)
+        return Page(tuple(read(cursor, found.ids[offset:]).values()), found.total)
+    total = matching(cursor, selection)
+    return Page(tuple(read(cursor, _first(cursor, selection, total, limit, offset)).values()), total)
+
+
+class Leading(NamedTuple):
+    """The ids that come first in a selection, in its order, and its size."""
+
+    ids: list[str]
+    total: int
+
+
+def leading(cursor: duckdb.DuckDBPyConnection, selection: Selection, count: int) -> Leading:
+    """The first `count` ids of what a text finds. The texts are read once, for their number and their order."""
     import pyarrow as pa
 
     condition, parameters = selection.sql()
-    if selection.text:  # their texts are read once, for their number and their order
-        found = cursor.execute(
-            f"SELECT rowid AS place, {selection.number()} AS number FROM memories WHERE {condition}", parameters
-        ).fetchnumpy()
-        total = len(found["place"])
-        numbers = np.ma.asarray(found["number"], np.float64)
-        places = _foremost(np.asarray(found["place"], np.int64), numbers, offset + limit, selection.descending)
-        with staged(cursor, "found_memories", pa.table({"place": places})):
-            ids = _ids(cursor, selection, "rowid IN (SELECT place FROM found_memories)", [], limit, offset)
-    else:
-        total = int(cursor.execute(f"SELECT count(*) FROM memories WHERE {condition}", parameters).fetchall()[0][0])
-        if (offset + limit) * EARLY <= total and (last := _last_of(cursor, selection, offset + limit)) is not None:
-            condition += f" AND {SORTS[selection.sort]} {'>=' if selection.descending else '<='} ?"
-            parameters = [*parameters, last]
-        ids = _ids(cursor, selection, condition, parameters, limit, offset)
-    return Page(tuple(read(cursor, ids).values()), total)
+    found = cursor.execute(
+        f"SELECT rowid AS place, {selection.number()} AS number FROM memories WHERE {condition}", parameters
+    ).fetchnumpy()
+    numbers = np.ma.asarray(found["number"], np.float64)
+    places = _foremost(np.asarray(found["place"], np.int64), numbers, count, selection.descending)
+    with staged(cursor, "found_memories", pa.table({"place": places})):
+        ids = _ids(cursor, selection, "rowid IN (SELECT place FROM found_memories)", [], count, 0)
+    return Leading(ids, len(found["place"]))
+
+
+def find_soon(
+    cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, offset: int
+) -> tuple[Memory, ...] | None:
+    """As `Memories.soon`: a sample tells how many have the text; the page is then sought among the first of what has it or not."""
+    wanted, text = offset + limit, selection.text.casefold()
+    rest = replace(selection, text="")
+    total = matching(cursor, rest)
+    if total < LARGE:
+        return None
+    condition, parameters = rest.sql()
+    sampled, having = cursor.execute(
+        "SELECT count(*), count(*) FILTER (contains(folded, ?)) "
+        f"FROM (SELECT folded FROM memories WHERE {condition} LIMIT {SAMPLED})",
+        [text, *parameters],
+    ).fetchall()[0]
+    first = 5 * wanted * sampled // (4 * having) if having > COMMON * sampled else SOONEST + 1
+    if first > SOONEST:
+        return None
+    among = read(cursor, _first(cursor, rest, total, first, 0)).values()
+    having_it = [one for one in among if text in folded(one.id, one.title, one.content, one.tags)]
+    return tuple(having_it[offset:wanted]) if len(having_it) >= wanted else None
+
+
+def matching(cursor: duckdb.DuckDBPyConnection, selection: Selection) -> int:
+    """As `Memories.matching`."""
+    condition, parameters = selection.sql()
+    return int(cursor.execute(f"SELECT count(*) FROM memories WHERE {condition}", parameters).fetchall()[0][0])
+
+
+def _first(cursor: duckdb.DuckDBPyConnection, selection: Selection, total: int, limit: int, offset: int) -> list[str]:
+    """Of a selection of so many memories the ids of one page."""
+    condition, parameters = selection.sql()
+    if (offset + limit) * EARLY <= total and (last := _last_of(cursor, selection, offset + limit)) is not None:
+        condition += f" AND {SORTS[selection.sort]} {'>=' if selection.descending else '<='} ?"
+        parameters = [*parameters, last]
+    return _ids(cursor, selection, condition, parameters, limit, offset)
 
 
 def _ids(

@@ -17,7 +17,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.formats import read
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.store import Store
+from cems_workbench.store import Selection, Store
 from cems_workbench.ui.inspect.state import Gathered, InspectState
 from cems_workbench.ui.kit import handles
 
@@ -96,6 +96,21 @@ def test_search_and_filters_narrow_the_table_and_are_cleared(open_memories: Open
     assert not page.dataframe and "No memory matches" in all_html(page) and "Pick a row" not in all_html(page)
     page = drawn(page.button(key="memories:clear").click().run())
     assert len(ids(page)) == total
+
+
+def test_of_a_common_text_the_rows_are_drawn_first_and_the_page_says_and_orders_the_same(
+    open_memories: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cems_workbench.ui.memories.browse.PAGE", 10)
+    page = open_memories()
+    page = drawn(page.text_input(key="memories:find:text").set_value("e").run())
+    counted, said = ids(page), all_html(page)
+    monkeypatch.setattr("cems_workbench.store.memories.LARGE", 0)
+    store(page).memories.forget()
+    assert store(page).memories.soon(Selection("e"), 10) is not None
+    page = drawn(page.run())
+    assert (ids(page), all_html(page)) == (counted, said)
+    assert len(page.dataframe) == 1
 
 
 def test_order_and_pinned_are_applied_by_the_store(open_memories: OpenPage) -> None:

@@ -51,13 +51,19 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         return
     selection = filters(resources.store.memories.facets())
     number = max(1, int(st.session_state.get(state.PAGE, 1)))
+    summary = st.container()
+    # Of a text that many have the rows are drawn before all that have it are counted.
+    soon = resources.store.memories.soon(selection, PAGE, (number - 1) * PAGE)
+    if soon:
+        _table(soon, selection.sort)
     page = resources.store.memories.find(selection, PAGE, (number - 1) * PAGE)
     pages = max(1, math.ceil(page.total / PAGE))
     if number > pages:  # memories went away meanwhile
         st.session_state[state.PAGE] = number = pages
         page = resources.store.memories.find(selection, PAGE, (number - 1) * PAGE)
-    _summary(page.total, total, number)
-    if page.memories:
+    with summary:
+        _summary(page.total, total, number)
+    if page.memories and not soon:
         _table(page.memories, selection.sort)
     if pages > 1:
         st.pagination(pages, key=state.PAGE)

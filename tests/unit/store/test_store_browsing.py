@@ -129,6 +129,22 @@ def test_pages_of_what_a_text_finds_are_those_of_all_in_the_same_order_and_so_ar
             assert everything == store.memories.find(Selection(sort=sort, descending=descending), 7, offset)
 
 
+@pytest.mark.parametrize("sort", SORTS)
+def test_of_a_text_that_many_have_a_page_is_there_before_they_are_counted(store, rows, sort, monkeypatch):
+    store.add(rows([Memory(f"m{i * 7 % 30:02}", "x" * (i % 5 + 1), access_count=i % 4) for i in range(30)]))
+    selection = Selection("XX", sort=sort)
+    assert store.memories.soon(selection, 7) is None  # so few are looked through as soon
+    pages = [store.memories.find(selection, 7, offset) for offset in range(0, 28, 7)]
+    assert [len(page.memories) for page in pages] == [7, 7, 7, 3]
+    monkeypatch.setattr(memories, "LARGE", 0)
+    store.memories.forget()
+    soon = [store.memories.soon(selection, 7, offset) for offset in range(0, 28, 7)]
+    assert soon[0] == pages[0].memories and soon[3] is None
+    assert all(rows is None or rows == page.memories for rows, page in zip(soon, pages, strict=True))
+    assert store.memories.soon(Selection("xxxxx", projects=("none",)), 7) is None
+    assert [store.memories.find(selection, 7, offset) for offset in range(0, 28, 7)] == pages
+
+
 def test_facets_count_live_memories_and_name_what_has_none(filled):
     facets = filled.memories.facets()
     assert facets.projects == (("p", 1), ("q", 1), (None, 1))
