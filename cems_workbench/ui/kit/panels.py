@@ -61,7 +61,7 @@ def say_effects(configs: Mapping[str, PipelineConfig], project_only: bool = Fals
         return
     project = several_effects({name: project_effect(config, project_only) for name, config in configs.items()})
     moment = several_effects({name: moment_effect(config) for name, config in configs.items()})
-    st.caption(f"Project of a query: {plain(project)}. Its day: {plain(moment)}.")
+    st.caption(f"**Project of a query** · {plain(project)}. **Its day** · {plain(moment)}.")
 
 
 def not_gathered(page: str, message: str, gather: Callable[[Progress], None], *, begun: bool) -> bool:
