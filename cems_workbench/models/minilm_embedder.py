@@ -221,6 +221,8 @@ def opened(graph: bytes, values: Mapping[str, Any]) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
+    # Without VNNI products of 8 bits are summed in 16 and cut off there, unless this is said; elsewhere it changes nothing.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     options.add_external_initializers(list(values), list(values.values()))

@@ -140,6 +140,8 @@ def loaded(folder: Path) -> Weights:
     from tokenizers import Tokenizer
 
     options = onnxruntime.SessionOptions()
+    # Without VNNI products of 8 bits are summed in 16 and cut off there, unless this is said; elsewhere it changes nothing.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # the pairs share the threads, not one pair
     options.log_severity_level = 4
     try:
