@@ -122,7 +122,11 @@ def _rows(one: Figures) -> str:
 
 
 def _page(field: str, actions: Sequence[str]) -> Value:
-    return lambda one: ", ".join(f"{one[field][name]:.0f}" for name in actions) + " ms"
+    def value(one: Figures) -> str:
+        found = [one[field][name] for name in actions if name in one[field]]  # the rows of a search may have been there before
+        return ", ".join(f"{ms:.0f}" for ms in found) + " ms" if found else "–"
+
+    return value
 
 
 def _times(value: Sequence[float], between: str = ", ") -> str:

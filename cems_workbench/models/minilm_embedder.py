@@ -31,6 +31,7 @@ import numpy as np
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.embedder import BATCH, READ_CHARS, TokenEmbedder
 from cems_workbench.models.http import sendable
+from cems_workbench.models.onnx_session import session_options
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved
 from cems_workbench.progress import Progress, silent
@@ -217,14 +218,10 @@ def loaded(folder: Path, asked: str, *, eight_bits: bool = False) -> Network:
 
 
 def opened(graph: bytes, values: Mapping[str, Any]) -> Any:
-    """A session of a graph with these weights, on one thread: the texts share the threads, not one text."""
+    """A session of a graph with these weights."""
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    # Without VNNI products of 8 bits are summed in 16 and cut off there, unless this is said; elsewhere it changes nothing.
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
+    options = session_options()
     options.add_external_initializers(list(values), list(values.values()))
     return onnxruntime.InferenceSession(
         graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER_FUSED

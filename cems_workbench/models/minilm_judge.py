@@ -27,6 +27,7 @@ import numpy as np
 
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.http import sendable
+from cems_workbench.models.onnx_session import session_options
 from cems_workbench.models.protocol import TRUNCATED, MadeBy, PairScore
 from cems_workbench.records import JudgeScale
 
@@ -139,11 +140,6 @@ def loaded(folder: Path) -> Weights:
     import onnxruntime
     from tokenizers import Tokenizer
 
-    options = onnxruntime.SessionOptions()
-    # Without VNNI products of 8 bits are summed in 16 and cut off there, unless this is said; elsewhere it changes nothing.
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # the pairs share the threads, not one pair
-    options.log_severity_level = 4
     try:
         model, words = (folder / "model.onnx").read_bytes(), (folder / "tokenizer.json").read_bytes()
         tokenizer = Tokenizer.from_str(words.decode())
@@ -152,7 +148,7 @@ def loaded(folder: Path) -> Weights:
         first, between = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
         if first is None or between is None:
             raise ValueError("tokenizer.json has no [CLS] and [SEP]")
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(model, session_options(), providers=["CPUExecutionProvider"])
         scale = calibrated(json.loads((folder / "calibration.json").read_bytes()))
     except Exception as error:  # onnxruntime and tokenizers raise classes of their own, without a common base
         raise ModelError(f"{MODEL_ID} cannot be loaded: {one_line(str(error))}") from error
