@@ -123,7 +123,9 @@ def _rows(one: Figures) -> str:
 
 def _page(field: str, actions: Sequence[str]) -> Value:
     def value(one: Figures) -> str:
-        found = [one[field][name] for name in actions if name in one[field]]  # the rows of a search may have been there before
+        found = [
+            one[field][name] for name in actions if name in one[field]
+        ]  # the rows of a search may have been there before
         return ", ".join(f"{ms:.0f}" for ms in found) + " ms" if found else "–"
 
     return value
