@@ -118,6 +118,6 @@ def open_store(path: str | Path | None = None) -> OpenStore:
 
     _without_bars()
     store = OpenStore(open_filled(settings_for(None if path is None else Path(path))))
-    for notice in store.resources.store.notices:
+    for notice in store.resources.notices:
         warn(notice)
     return store

@@ -96,6 +96,8 @@ def filled_resources(store: Path | None, dask: str | None = None) -> Iterator[Re
 
     settings = settings_for(store)
     with closing(open_filled(settings if dask is None else settings.model_copy(update={"dask": dask}))) as resources:
+        if resources.stand_in:
+            say(f"warning: {resources.stand_in}", err=True)
         yield resources
 
 

@@ -106,6 +106,19 @@ class Resources:
         """Why searches do not know the latest changes, one line; empty where they do."""
         return self.store.indexes.behind
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the store says of itself, and `stand_in`."""
+        return (*self.store.notices, *([self.stand_in] if self.stand_in else []))
+
+    @property
+    def stand_in(self) -> str:
+        """That another embedder than the one that was asked for embeds, one line; empty where it does not."""
+        embedder = self.embedder
+        return (
+            f"embedder: {embedder.line}" if isinstance(embedder, TokenEmbedder) and embedder.resolved.fallback else ""
+        )
+
     def _as_before(self) -> bool:
         """Search with what was built before another process began to build; False where nothing was."""
         states = self.store.indexes.states(self.embedder.model_id)

@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "models"))
 from model_server import ModelServer, Reply, sent, serving
 
+from cems_workbench.cli import main
 from cems_workbench.models.resolve import PACKAGED_ID
 
 from .inspect_page import order, search
@@ -59,3 +60,17 @@ def test_a_search_is_refused_in_one_line_and_goes_once_everything_is_embedded_an
     page = search(drawn(page.switch_page("pages/inspect.py").run()), QUERY)
     assert not page.error
     assert order(page)
+
+
+def test_one_that_is_not_found_is_said_on_the_page_and_by_a_command_that_searches(
+    open_page: OpenPage, sample_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CEMS_WORKBENCH_EMBEDDER", "no/such-model")
+    page = search(open_page(sample_store), QUERY)
+    assert order(page)
+    (warning,) = page.warning
+    assert "no/such-model was not found; using" in plainly(warning.value) and PACKAGED_ID in plainly(warning.value)
+    monkeypatch.setattr(sys, "argv", ["cems_workbench", "search", QUERY, "--store", str(sample_store)])
+    with pytest.raises(SystemExit):
+        main()
+    assert "warning: embedder: no/such-model was not found" in capsys.readouterr().err

@@ -103,7 +103,7 @@ class OverviewTools:
             else "none can be given: the server was started without --write",
             untrusted=rows,
             more_projects=len(projects) - PROJECTS if len(projects) > PROJECTS else None,
-            notes=[line for line in (*store.notices, served.resources.behind) if line],
+            notes=[line for line in (*served.resources.notices, served.resources.behind) if line],
         )
 
     def parameters(

@@ -85,7 +85,7 @@ def opened() -> Resources | None:
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/lock:")
         return None
-    for line in found.store.notices:
+    for line in found.notices:
         st.warning(plain(line), icon=":material/healing:")
     return found
 
