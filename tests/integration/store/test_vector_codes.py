@@ -55,11 +55,21 @@ def passes(each, where):
     return where.required_project in (None, each.project) and where.required_scope in (None, each.scope)
 
 
-@pytest.mark.parametrize("gathered", [0.0, 1.0], ids=("read where they lie", "taken out"))
-def test_a_filtered_search_is_the_exact_one(filled, embedder, monkeypatch, gathered):
-    monkeypatch.setattr(vector_codes, "GATHERED", gathered)
-    agrees(filled, embedder, (*FILTERS, ANY))
+@pytest.mark.parametrize("taken", [0.0, 1.0], ids=("read where they lie", "copied"))
+def test_a_filtered_search_is_the_exact_one(filled, embedder, monkeypatch, taken):
+    monkeypatch.setattr(vector_codes, "TAKEN", taken)
+    agrees(filled, embedder, (*FILTERS, ANY, *FILTERS))
     assert filled.indexes.open(embedder).vectors.search(np.ones(16), 5, Filter("nobody", True)) == []
+
+
+def test_no_more_rows_are_copied_than_there_are(filled, embedder, monkeypatch):
+    monkeypatch.setattr(vector_codes, "TAKEN", 1.0)
+    codes = filled.indexes.open(embedder).vectors._codes
+    for where in (Filter(scope="shared"), Filter(scope="personal"), *FILTERS):
+        codes.candidates(np.ones(16, np.float32), 5, where)
+        copied = [part.codes for parts in codes._known.values() for part in parts if part.rows is not None]
+        assert 0 < sum(map(len, copied)) <= COUNT
+        assert where in codes._known, "the one that is asked is kept"
 
 
 def test_after_edits_moves_deletions_and_new_memories_it_still_is_and_nothing_old_is_read_again(
