@@ -46,6 +46,8 @@ LONG_LABEL = 48
 """Characters from which a button may be cut, and shows its whole text as a tooltip."""
 PAINT_SECONDS = 0.08
 """Pause after the ranking: the browser paints it before charts and controls are on their way to it."""
+MOUNT_SECONDS = 0.16
+"""The same after a search: all of the ranking is new to the browser."""
 NO_SOURCE = "No effect: this store’s memories were taken from no running system. Memories → Sources connects one."
 BUDGET_HELP = (
     "Tokens the results take, of the budget{more}. {counted} Candidates: every memory some list found. diverse (mmr): results that say the "
@@ -243,7 +245,7 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
         answerable=judged.answerable,
     )
     _draw_ranking(context, started)
-    time.sleep(PAINT_SECONDS)
+    time.sleep(MOUNT_SECONDS if fetch else PAINT_SECONDS)
     draw_sidebar()
     draw_sections(context)
     rows.draw(context)
