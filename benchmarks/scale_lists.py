@@ -3,7 +3,7 @@
 Queries are the first 150, with filters that very unlike shares of the memories pass; without one the engines alone are asked the same, in
 turn. Of vectors the share of the exact nearest is told; lexical search is exact. A change is timed from the database until a query by its
 words and one by its vector both have it, embedded here.
-What is changed is changed back, so that the store can be measured again.
+What is changed is changed back before the next, which is not timed, so that the store can be measured again.
 """
 
 from __future__ import annotations
@@ -164,6 +164,7 @@ def changes(store: Store, embedder: PreparedVectors) -> dict[str, float]:
         edited = replace(memory, title=None, content=text)
         until_found("edit", lambda edited=edited: store.memories.update(edited), text, memory.id)  # type: ignore[misc]
         store.memories.update(memory)
+        store.indexes.refresh(embedder)
     for turn in range(PORTIONS):
         drawn = memories(1_000, (len(embedder.rows) // BLOCK + 1 + turn) * BLOCK)
         new = [
@@ -182,5 +183,5 @@ def changes(store: Store, embedder: PreparedVectors) -> dict[str, float]:
         for other in new:
             if other is not one:
                 store.memories.delete(other.id)
-    store.indexes.refresh(embedder)
+        store.indexes.refresh(embedder)
     return {name: max(times) for name, times in taken.items()}
