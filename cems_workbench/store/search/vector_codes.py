@@ -276,8 +276,8 @@ def _passing(part: LiveSegment, where: Filter) -> _Passing:
     else:
         most = np.where(mask, np.float32(np.inf), np.float32(-np.inf))
     if segment.starts is not None:
-        memories = np.count_nonzero(np.logical_or.reduceat(mask, segment.starts[:-1])) if len(mask) else 0
-    return _Passing(count, int(memories), mask, rows, codes, steps, most)
+        memories = int(np.count_nonzero(np.logical_or.reduceat(mask, segment.starts[:-1]))) if len(mask) else 0
+    return _Passing(count, memories, mask, rows, codes, steps, most)
 
 
 def _copied(parts: Sequence[_Passing]) -> int:
