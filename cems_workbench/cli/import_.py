@@ -149,13 +149,12 @@ def import_command(
         if cut.chunks:
             say(f"{cut}")
         say(f"language: {spoken}")
-        texts = (
-            ""
-            if refreshed is None
-            else f", {refreshed.embedded} texts embedded now"
-            if cut.chunks
-            else f", {refreshed.embedded} embedded now"
-        )
+        if refreshed is None:
+            texts = ""
+        elif refreshed.embedded:
+            texts = f", {refreshed.embedded} {'texts ' if cut.chunks else ''}embedded now"
+        else:  # they were known, came with vectors, or an app that has the store open was quicker
+            texts = ", nothing left to embed"
         taken = f", {given.taken} of {len(given)} given vectors taken" if given is not None else ""
         say(f"{total} memories in the store{texts}{taken}")
     if problem:

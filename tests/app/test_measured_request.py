@@ -20,18 +20,20 @@ from .pages import OpenPage, checked
 from .test_tune_page import ended
 
 pytestmark = [pytest.mark.models]
-QUERIES = 24
+QUERIES, FEWER = 24, 8
+"""Of the sets "few" and "fewer": as many as a search needs, and as many as show the way."""
 TYPED = preset("cems").config.model_copy(update={"name": "typed"})
 """Further queries are typed by hand under it."""
 
 
 @pytest.fixture(scope="module")
 def store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample store with a set "few" of answered queries that have a project; the first of them has no moment of its own."""
+    """The sample store with sets of answered queries that have a project; the first of them has no moment of its own."""
     folder = tmp_path_factory.mktemp("request")
     with copied(sample_store, folder) as opened:
         first, *others = [query for query in answered_queries(opened) if query.project][:QUERIES]
-        opened.query_sets.put("few", [replace(first, as_of=None), *others], "test")
+        for name, count in (("few", QUERIES), ("fewer", FEWER)):
+            opened.query_sets.put(name, [replace(first, as_of=None), *others[: count - 1]], "test")
     return folder / "store"
 
 
@@ -54,17 +56,18 @@ def labelled(page: AppTest, kind: str, label: str):  # type: ignore[no-untyped-d
 
 
 def gather(page: AppTest) -> None:
-    """Gather what is missing; the other test of this module may have done so before."""
-    if any(button.label == "Gather" for button in page.button):
-        labelled(page, "button", "Gather").click().run()
+    """Gather what is missing."""
+    labelled(page, "button", "Gather").click().run()
 
 
-def measured(store: Path, config: str) -> EvidenceSet:
-    """The evidence that was gathered within projects for a config."""
+def measured(store: Path, config: str, queries: int) -> EvidenceSet:
+    """The evidence of so many queries that was gathered within projects for a config."""
     (evidence,) = [
         evidence
         for file in (store / "evidence").glob("*.evidence")
-        if (evidence := read_evidence_file(file)).header.project_only and evidence.header.config.name == config
+        if (evidence := read_evidence_file(file)).header.project_only
+        and evidence.header.config.name == config
+        and len(evidence.queries) == queries
     ]
     return evidence
 
@@ -86,12 +89,12 @@ def assert_shows(page: AppTest, evidence: EvidenceSet, query: str) -> None:
 
 def test_a_query_of_evaluate_opens_as_it_was_measured(page: AppTest, store: Path) -> None:
     page.switch_page("pages/evaluate.py").run()
-    labelled(page, "selectbox", "Query set").select("few")
+    labelled(page, "selectbox", "Query set").select("fewer")
     labelled(page, "toggle", "Within the project").set_value(True)
     labelled(page, "multiselect", "Configs").set_value(["cems", "as set in Inspect"]).run()
     gather(page)
     labelled(page, "segmented_control", "View").set_value("By query").run()
-    evidence = measured(store, "typed")
+    evidence = measured(store, "typed", FEWER)
     (query,) = [query.query for query in evidence.queries if query.as_of is None]
     row = list(checked(page).dataframe[0].value["query"]).index(query)
     page.session_state["evaluate:queries"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
@@ -112,7 +115,7 @@ def test_a_query_of_tune_opens_as_it_was_measured(page: AppTest, store: Path) ->
     labelled(page, "button", "Start the search").click().run()
     page = ended(page)
     labelled(page, "segmented_control", "View").set_value("By query").run()
-    evidence = measured(store, "typed")
+    evidence = measured(store, "typed", QUERIES)
     (query,) = [query.query for query in evidence.queries if query.as_of is None]
     row = next(list(table.value["query"]).index(query) for table in page.dataframe if "query" in table.value)
     page.session_state["tune:queries"] = {"selection": {"rows": [row], "columns": [], "cells": []}}

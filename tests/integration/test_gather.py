@@ -16,9 +16,8 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.minilm_embedder import MiniLMEmbedder
 from cems_workbench.models.minilm_judge import FILES, MODEL_ID, MiniLMJudge, available
-from cems_workbench.models.resolve import resolve
 from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
 from cems_workbench.pipeline.chunks import best_chunk
 from cems_workbench.pipeline.gather import Request, gather
@@ -203,19 +202,20 @@ def test_gathered_evidence_replays_from_its_bundle_to_the_same_trace(reranked: E
 
 def test_late_interaction_is_the_formula_over_the_stores_token_vectors(reranked: Evidence, opened: Resources) -> None:
     """Computed here from the model's raw token embeddings and a count over the store, without the reranker's code."""
-    model = SentenceTransformerEmbedder(resolve(opened.embedder.model_id)).model
-    memories = opened.store.memories.read()
+    embedder = opened.embedder
+    assert isinstance(embedder, MiniLMEmbedder)
+    network, memories = embedder.network, opened.store.memories.read()
+
+    def wordpieces(text: str) -> list[int]:
+        return list(network.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def tokens(text: str) -> tuple[list[int], Any]:
-        special = set(model.tokenizer.all_special_ids)
-        numbers = model.tokenizer(text, truncation=True, max_length=model.max_seq_length)["input_ids"]
-        rows = model.encode([text], output_value="token_embeddings", convert_to_numpy=False)[0].cpu().numpy()
-        inside = [i for i, number in enumerate(numbers) if number not in special]
-        vectors = rows[inside] / np.linalg.norm(rows[inside], axis=1, keepdims=True)
-        return [numbers[i] for i in inside], vectors
+        numbers = wordpieces(text)[: embedder.room]
+        rows = network.read(numbers)[1:-1]
+        return numbers, rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     asked, query_vectors = tokens(QUERY)
-    stored = [set(model.tokenizer(indexed_text(m), add_special_tokens=False)["input_ids"]) for m in memories.values()]
+    stored = [set(wordpieces(indexed_text(memory))) for memory in memories.values()]
     frequencies = [sum(token in wordpieces for wordpieces in stored) for token in asked]
     weights = [math.log(1 + (len(memories) - df + 0.5) / (df + 0.5)) for df in frequencies]
     scores = reranked.model_scores["late_interaction"]
@@ -315,7 +315,16 @@ def test_a_cross_encoder_whose_weights_are_nowhere_gives_way_to_the_packaged_one
 
 
 @PACKAGED
-@pytest.mark.parametrize("broken", ["{}", "not json", '{"model_type": "bert", "hidden_size": 8}'])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "{}",
+        *(
+            pytest.param(one, marks=pytest.mark.thorough)
+            for one in ("not json", '{"model_type": "bert", "hidden_size": 8}')
+        ),
+    ],
+)
 def test_a_cross_encoder_that_does_not_load_gives_way_too_and_says_why(
     opened: Resources, tmp_path: Path, broken: str
 ) -> None:

@@ -169,6 +169,8 @@ def test_import_and_search_from_the_command_line(
     done = command("import", facts(tmp_path), "--store", tmp_path / "new")
     assert (done.code, done.err) == (0, "")
     assert "2 embedded now" in done.out
+    again = command("import", facts(tmp_path), "--store", tmp_path / "new")
+    assert "nothing left to embed" in again.out
     found = command("search", "blue kettle", "--store", tmp_path / "new", "--preset", "recollection")
     assert found.code == 0
     assert "the kettle is blue" in found.out

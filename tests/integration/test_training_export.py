@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from training.network import PairNetwork
 
+pytestmark = pytest.mark.thorough  # what ships is in `make test`; how it was made needs torch and transformers
+
 
 @pytest.fixture(scope="module")
 def network() -> PairNetwork:
