@@ -169,8 +169,10 @@ def test_import_and_search_from_the_command_line(
     done = command("import", facts(tmp_path), "--store", tmp_path / "new")
     assert (done.code, done.err) == (0, "")
     assert "2 embedded now" in done.out
-    again = command("import", facts(tmp_path), "--store", tmp_path / "new")
-    assert "nothing left to embed" in again.out
+    moved = facts(tmp_path)
+    moved.write_text(moved.read_text().replace('"content"', '"project": "kitchen", "content"'))
+    again = command("import", moved, "--store", tmp_path / "new")
+    assert "2 memories in the store, nothing left to embed" in again.out
     found = command("search", "blue kettle", "--store", tmp_path / "new", "--preset", "recollection")
     assert found.code == 0
     assert "the kettle is blue" in found.out
