@@ -23,8 +23,10 @@ from benchmarks.scale_memories import BLOCK, DIMENSION, memories, memory_id, vec
 from benchmarks.scale_vectors import ALONE, chroma_alone, filters_of
 from benchmarks.turns import Summary, in_turn
 from cems_workbench.models.chunking import LimitedEmbedder
+from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.protocol import Float32
+from cems_workbench.models.resolve import PACKAGED_ID, resolve
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput, indexed_text
 from cems_workbench.store import Store
@@ -101,6 +103,20 @@ class Engines:
         """Chroma's own query."""
         return self.chroma.query(query_embeddings=vector[None, :], n_results=K, include=["distances"])
 
+    def take(self, texts: Sequence[str], encode: Callable[[Sequence[str]], Float32]) -> float:
+        """Seconds until `encode` and Chroma have new texts, and a query finds one; bm25s, which takes none, is left out. Then they go."""
+        began = time.perf_counter()
+        made, ids = encode(texts), [f"new{place}" for place in range(len(texts))]
+        labels = [{"project": "new", "scope": "shared"}] * len(texts)
+        for start in range(0, len(texts), chroma.PORTION):
+            some = slice(start, start + chroma.PORTION)
+            self.chroma.add(ids=ids[some], embeddings=made[some], metadatas=labels[some])
+        found = self.chroma.query(query_embeddings=made[:1], n_results=1, include=[])
+        seconds = time.perf_counter() - began
+        assert found["ids"] == [["new0"]], found
+        self.chroma.delete(ids=ids)
+        return seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Lists:
@@ -142,9 +158,18 @@ def lists(store: Store, embedder: PreparedVectors, engines: Engines) -> Lists:
     return found
 
 
-def changes(store: Store, embedder: PreparedVectors) -> dict[str, float]:
-    """Seconds from an edit, a delete and 1,000 new memories until both lists have it; the longest of several."""
+def changes(store: Store, embedder: PreparedVectors, engines: Engines) -> tuple[dict[str, float], float]:
+    """Seconds from an edit, a delete and 1,000 new memories until both lists have it; the longest of several.
+
+    And the longest that `SentenceTransformer.encode` and Chroma alone take for the texts of those 1,000, in turn with ours.
+    """
     taken: dict[str, list[float]] = {}
+    model = SentenceTransformerEmbedder(resolve(PACKAGED_ID)).model
+    model.encode(["warm"])
+
+    def by_itself(texts: Sequence[str]) -> Float32:
+        return np.asarray(model.encode(list(texts), normalize_embeddings=True), np.float32)
+
     run = time.time_ns()  # ids that were deleted are not given again
     embedder.encode(["warm"])
     staging([])  # for its first array Arrow imports pandas, which the app has
@@ -184,4 +209,5 @@ def changes(store: Store, embedder: PreparedVectors) -> dict[str, float]:
             if other is not one:
                 store.memories.delete(other.id)
         store.indexes.refresh(embedder)
-    return {name: max(times) for name, times in taken.items()}
+        taken.setdefault(ALONE, []).append(engines.take([indexed_text(other) for other in new], by_itself))
+    return {name: max(times) for name, times in taken.items() if name != ALONE}, max(taken[ALONE])
