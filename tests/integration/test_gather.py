@@ -216,7 +216,7 @@ def test_late_interaction_is_the_formula_over_the_stores_token_vectors(reranked:
 
     asked, query_vectors = tokens(QUERY)
     stored = [set(wordpieces(indexed_text(memory))) for memory in memories.values()]
-    frequencies = [sum(token in wordpieces for wordpieces in stored) for token in asked]
+    frequencies = [sum(token in pieces for pieces in stored) for token in asked]
     weights = [math.log(1 + (len(memories) - df + 0.5) / (df + 0.5)) for df in frequencies]
     scores = reranked.model_scores["late_interaction"]
     assert len(scores) == RERANK["rerank__input_limit"]
