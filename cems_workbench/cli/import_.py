@@ -101,6 +101,7 @@ def import_command(
                     given, wrong = read_vectors(vectors, brought, resources.embedder.dimension)
                     given = given.only(brought)
                 refreshed = resources.refresh(progress, given)
+                resources.store.indexes.move(progress)
             except EmbedderMismatchError as refusal:
                 problem = f"not embedded: {refusal}"
             except InputError as refusal:

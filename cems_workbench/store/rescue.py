@@ -31,7 +31,7 @@ SMALLEST = 128
 RANGE = 122_880
 """Rows of one of DuckDB's row groups."""
 SECONDS = 600.0
-DERIVED = ("embedded",)
+DERIVED = ("embedded", "waiting_vectors")
 LOG = "changes in the log"
 """Stands for a table where the log had to be left out: so many transactions, such as labels, are lost."""
 FILES = ("expansions.yaml", "technical_terms.txt", "evidence")

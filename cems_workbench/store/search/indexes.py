@@ -19,9 +19,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from cems_workbench.errors import StoreError
+from cems_workbench.errors import StoreError, StoreLockedError
 from cems_workbench.models.embedder_match import other_dimension, other_model
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.progress import Progress, silent
@@ -46,6 +46,7 @@ from cems_workbench.store.search import (
     tokenizer,
     ts_rank_refresh,
     vector_codes_refresh,
+    waiting,
 )
 from cems_workbench.store.search.chroma_home import ChromaHome
 from cems_workbench.store.search.entries import Place, key
@@ -56,8 +57,9 @@ from cems_workbench.store.search.ts_rank_index import TsRankIndex
 from cems_workbench.store.search.vector_codes import VectorCodes
 from cems_workbench.store.search.vector_index import EXACT_ROWS, VectorIndex
 from cems_workbench.store.search.vector_proof import VectorProof, prove
-from cems_workbench.store.search.vector_refresh import UNWRITTEN, agree, refresh_vectors
+from cems_workbench.store.search.vector_refresh import agree, refresh_vectors
 from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
+from cems_workbench.store.search.waiting import LEAST_MOVED, UNWRITTEN, WaitingCollection
 from cems_workbench.turns import Holder, Turn
 
 if TYPE_CHECKING:
@@ -68,11 +70,16 @@ log = logging.getLogger(__name__)
 Mark = tuple[str | None, str | None]
 """The directory of the lexical index, and what is written down of the vectors."""
 _KEY = "vectors:"
+MOVING = "moving vectors into the graph"
 CODES = "their copy in 8 bits, which filters read"
 TRIES = 3
 RETRY_SECONDS = 5.0
 """How long a server that did not answer is not asked again what it has."""
 """How often an index is begun while others change the content, before they have to wait for it."""
+MOVED_AT_ONCE, MOVING_SECONDS = 32, 0.5
+"""So many are written by one call of Chroma's, which lets no other thread go on, and for so long in one turn at its files."""
+BEFORE_MOVING = 2.0
+"""Seconds after a refresh in which those who waited for it have the processor."""
 OLLAMA, REVISION = "ollama:", "@"
 """Ids of models on Ollama end with a revision, which grows stale when the model is pulled anew."""
 
@@ -150,21 +157,34 @@ class DerivedIndexes:
         self._proofs: dict[str, VectorProof] = {}
         self._asked: dict[str, float] = {}
         """When it was last looked at the vectors of an embedder."""
+        self._mover: threading.Thread | None = None
+        self._ending = threading.Event()
         self.behind = ""
         """Why searches do not know the latest changes, one line: another process is bringing the indexes up to date. Else empty."""
         self.notices: list[str] = []
         """What was damaged and has been built anew since the store was opened, a line each."""
 
     def close(self) -> None:
-        """Release Chroma's files."""
+        """Release Chroma's files. What waits for the graph goes on waiting."""
+        self._ending.set()
+        if self._mover is not None:
+            self._mover.join()
         self._vector_home.close()
         self._building.close()
 
     @contextmanager
-    def _alone(self, patience: float | None = None) -> Iterator[None]:
-        """While the block runs, nobody else builds; raises StoreLockedError where another process does, and goes on."""
-        with self._refreshing, self._building.use(patience):
-            yield
+    def _alone(self, patience: float | None = None, *, wait: bool = True) -> Iterator[None]:
+        """While the block runs, nobody else builds; raises StoreLockedError where another process does, and goes on.
+
+        Also where another thread of this process does, unless it is to `wait` for that.
+        """
+        if not self._refreshing.acquire(blocking=wait):
+            raise StoreLockedError(f"{self.builder()} is bringing the indexes up to date")
+        try:
+            with self._building.use(patience):
+                yield
+        finally:
+            self._refreshing.release()
 
     def builder(self) -> Holder:
         """Who builds the indexes, or did so last."""
@@ -206,7 +226,7 @@ class DerivedIndexes:
             words = language.language(cursor)
         segments = segments_of(self._lexical_found(words).manifest)
         lexical = LexicalIndex.open(self._lexical_home.path, segments, self._hidden, words)
-        collection = self._vector_home.find(self._collection_name(embedder.model_id))
+        collection = self._find(embedder.model_id)
         key = "" if collection is None else str(collection.id)
         codes = None if collection is None else self._open_codes(embedder.model_id, key)
         with self._database.reading() as cursor:
@@ -269,7 +289,9 @@ class DerivedIndexes:
         StoreLockedError when another process is at it for more than `patience` seconds.
         """
         with self._alone(patience):
-            return self._bring_up_to_date(embedder, progress, given)
+            report = self._bring_up_to_date(embedder, progress, given)
+        self._move_later()
+        return report
 
     def check(self, embedder_id: str, dimension: int | None) -> None:
         """Raises EmbedderMismatchError when the store's vectors were made by another embedder, or have another length than `dimension`.
@@ -295,7 +317,7 @@ class DerivedIndexes:
     def _length(self, embedder_id: str, recorded: dict[str, Any]) -> int | None:
         """How many values a vector of that embedder has; a store of an earlier version did not write it down, and the vectors say it."""
         if "dimension" not in recorded:
-            collection = self._vector_home.find(self._collection_name(embedder_id))
+            collection = self._find(embedder_id)
             return None if collection is None else chroma.dimension(collection)
         return int(recorded["dimension"])
 
@@ -340,6 +362,7 @@ class DerivedIndexes:
             recorded = read_meta(cursor, _KEY + embedder.model_id)
             if recorded is not None:
                 embedded.forget_all(cursor, json.loads(recorded)["collection"])
+                waiting.forget_all(cursor, json.loads(recorded)["collection"])
                 delete_meta(cursor, _KEY + embedder.model_id)
         try:
             self._vector_home.drop(name)
@@ -417,7 +440,7 @@ class DerivedIndexes:
     def _proven(self, embedder_id: str, collection_id: str, deep: bool) -> VectorProof:
         home = self._vector_home
         try:
-            collection = home.find(self._collection_name(embedder_id))
+            collection = self._find(embedder_id)
         except StoreError as error:
             return VectorProof(str(error), unreadable=True)
         if collection is None or str(collection.id) != collection_id:
@@ -521,6 +544,8 @@ class DerivedIndexes:
             self._proofs.pop(embedder.model_id, None)
         collection, notes = self._collection(embedder, known.get("collection"))
         if str(collection.id) != known.get("collection"):
+            with self._database.transaction() as cursor:
+                waiting.forget_all(cursor, known.get("collection", ""))
             known = {"collection": str(collection.id), "version": None}
             self._record(embedder, known)
         elif proof.problem or (known["version"] is not None and not agree(self._database, collection)):
@@ -573,13 +598,80 @@ class DerivedIndexes:
 
     def _collection(self, embedder: Embedder, known_id: str | None) -> tuple[Collection, list[str]]:
         """The embedder's collection, made when missing; a note when one that was built is gone."""
-        name = self._collection_name(embedder.model_id)
-        collection = self._vector_home.find(name)
+        collection = self._find(embedder.model_id)
         notes = []
         if known_id is not None and (collection is None or str(collection.id) != known_id):
             why = f" ({self._vector_home.damage})" if self._vector_home.damage else ""
             notes.append(f"the vectors of {embedder.model_id} were lost{why}; all memories are embedded again")
-        return collection or self._vector_home.create(name, embedder.model_id), notes
+        if collection is None:
+            name = self._collection_name(embedder.model_id)
+            collection = self._waiting(self._vector_home.create(name, embedder.model_id))
+        return collection, notes
+
+    def _find(self, embedder_id: str) -> Collection | None:
+        """The collection of an embedder's vectors, with what waits for it; None where there is none. Raises StoreError."""
+        found = self._vector_home.find(self._collection_name(embedder_id))
+        return None if found is None else self._waiting(found)
+
+    def _waiting(self, collection: Collection) -> Collection:
+        """The collection with what waits for it; at a server, which others ask too, nothing does."""
+        if self._vector_home.url:
+            return collection
+        return cast("Collection", WaitingCollection(self._database, collection))
+
+    def waiting(self) -> int:
+        """How many changes of vectors are not in Chroma's graph yet: searches compare each of them."""
+        with self._database.reading() as cursor:
+            return sum(waiting.waiting(cursor, each["collection"]) for each in _recorded(cursor).values())
+
+    def move(self, progress: Progress = silent, least: int = LEAST_MOVED) -> int:
+        """Put what waits into Chroma's graph, which nobody has to wait for, if it is `least` changes or more; how many.
+
+        Raises what `progress` raises, and StoreError.
+        """
+        done, total = 0, self.waiting()
+        while total >= least and (moved := self._move_some()):
+            done += moved
+            progress(MOVING, min(done, total), total)
+        return done
+
+    def _move_later(self) -> None:
+        """Begin to move what waits, beside the rest, when there is enough."""
+        if self._ending.is_set() or (self._mover is not None and self._mover.is_alive()):
+            return
+        if self.waiting() >= LEAST_MOVED:
+            self._mover = threading.Thread(target=self._go_on_moving, name="vectors into the graph", daemon=True)
+            self._mover.start()
+
+    def _go_on_moving(self) -> None:
+        pause, moved = BEFORE_MOVING, 1
+        while moved and not self._ending.wait(pause):
+            began = time.monotonic()
+            try:
+                moved = self._move_some(1.0, wait=False)
+                pause = time.monotonic() - began  # half of the time is for the others
+            except StoreLockedError:
+                pause = BEFORE_MOVING
+            except StoreError as error:
+                log.warning("what waits for the graph goes on waiting: %s", error)
+                return
+
+    def _move_some(self, patience: float | None = None, *, wait: bool = True) -> int:
+        """Move for `MOVING_SECONDS`, in one turn at Chroma's files; how many changes. Raises as `_alone` does."""
+        moved = 0
+        with self._alone(patience, wait=wait):
+            until = time.monotonic() + MOVING_SECONDS
+            with self._database.reading() as cursor:
+                known = {name: each["collection"] for name, each in _recorded(cursor).items()}
+                behind = [name for name, collection in known.items() if waiting.waiting(cursor, collection)]
+            for name in behind:
+                found = self._vector_home.find(self._collection_name(name))
+                if found is None or str(found.id) != known[name]:
+                    continue  # lost, which the next refresh says
+                with self._vector_home.use():
+                    while time.monotonic() < until and (some := waiting.move(self._database, found, MOVED_AT_ONCE)):
+                        moved += some
+        return moved
 
     def _record(self, embedder: Embedder, value: dict[str, Any]) -> None:
         with self._database.transaction() as cursor:

@@ -9,6 +9,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.store.database import Database
 from cems_workbench.store.search import chroma, embedded
 from cems_workbench.store.search.entries import Place, key, place_of
+from cems_workbench.store.search.waiting import WaitingCollection
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
@@ -36,6 +37,8 @@ def prove(database: Database, collection: Collection, whole: bool) -> VectorProo
     """
     name = str(collection.id)
     with database.reading() as cursor:
+        if isinstance(collection, WaitingCollection):
+            collection.look_again(cursor)  # what waits, and its hashes, of one moment
         number = embedded.count(cursor, name)
         said = embedded.held_hashes(cursor, name) if whole else embedded.spot_checks(cursor, name, SPOT_CHECKS)
     lost: list[Place] = []

@@ -19,16 +19,16 @@ from cems_workbench.progress import Progress
 from cems_workbench.store import memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.given_vectors import GivenVectors
-from cems_workbench.store.search import chroma, embedded
+from cems_workbench.store.search import chroma, embedded, vector_index
 from cems_workbench.store.search import entries as entries_table
 from cems_workbench.store.search.entries import Entry, Place, key, place_of
+from cems_workbench.store.search.waiting import MOST, UNWRITTEN, WaitingCollection
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 
 Row = TypeVar("Row")
-UNWRITTEN = "the vectors cannot be written"
 STEP_TEXTS = 512
 STEP_CHARS = 8_000_000
 """A step is written and recorded as a whole: at most this many texts, and about this many characters."""
@@ -56,6 +56,9 @@ def refresh_vectors(
     with database.reading() as cursor:
         changed = None if since is None else memories.changed_since(cursor, since)
         waiting = embedded.pending(cursor, name, changed)
+        many = embedded.count(cursor, name) > vector_index.EXACT_ROWS
+    if changes := len(waiting.embed) + len(waiting.relabel) + len(waiting.remove):
+        _expect(collection, changes if many else MOST + 1)
     for places in _slices(waiting.remove, STEP_TEXTS):
         with chroma.speaking(UNWRITTEN):
             collection.delete(ids=[key(place) for place in places])
@@ -70,6 +73,13 @@ def refresh_vectors(
         raise other_dimension(embedder.model_id, length or 0, embedder.model_id, embedder.dimension)
     count = _embed(database, collection, embedder, waiting.embed, progress, given)
     return count, len(waiting.relabel), len(waiting.remove)
+
+
+def _expect(collection: Collection, changes: int) -> None:
+    """Let so many changes wait for the graph, where they may and there is room."""
+    if isinstance(collection, WaitingCollection):
+        with chroma.speaking(UNWRITTEN):
+            collection.expect(changes)
 
 
 def _embed(
