@@ -120,7 +120,7 @@ class Engines:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Seconds, the longest of several: until both lists have a change, from then on until the graph has 1,000 new, and the engines alone."""
+    """Seconds, the longest of several: until both lists have a change, from then on until the graph has 1,000 new, and the engines."""
 
     found_s: dict[str, float]
     moved_s: float

@@ -76,8 +76,8 @@ TRIES = 3
 RETRY_SECONDS = 5.0
 """How long a server that did not answer is not asked again what it has."""
 """How often an index is begun while others change the content, before they have to wait for it."""
-MOVED_AT_ONCE, MOVING_SECONDS = 32, 0.5
-"""So many are written by one call of Chroma's, which lets no other thread go on, and for so long in one turn at its files."""
+MOVING_SECONDS = 0.5
+"""For so long changes are moved into Chroma's graph in one turn at its files."""
 BEFORE_MOVING = 2.0
 """Seconds after a refresh in which those who waited for it have the processor."""
 OLLAMA, REVISION = "ollama:", "@"
@@ -660,7 +660,6 @@ class DerivedIndexes:
         """Move for `MOVING_SECONDS`, in one turn at Chroma's files; how many changes. Raises as `_alone` does."""
         moved = 0
         with self._alone(patience, wait=wait):
-            until = time.monotonic() + MOVING_SECONDS
             with self._database.reading() as cursor:
                 known = {name: each["collection"] for name, each in _recorded(cursor).items()}
                 behind = [name for name, collection in known.items() if waiting.waiting(cursor, collection)]
@@ -669,8 +668,7 @@ class DerivedIndexes:
                 if found is None or str(found.id) != known[name]:
                     continue  # lost, which the next refresh says
                 with self._vector_home.use():
-                    while time.monotonic() < until and (some := waiting.move(self._database, found, MOVED_AT_ONCE)):
-                        moved += some
+                    moved += waiting.move(self._database, found, MOVING_SECONDS)
         return moved
 
     def _record(self, embedder: Embedder, value: dict[str, Any]) -> None:

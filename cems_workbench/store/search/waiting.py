@@ -11,6 +11,8 @@ a search, and is moved again.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 LEAST_MOVED, MOST = 512, 4_096
 """So many changes wait before they are moved (until then no other process has to read the graph anew), and so many at most."""
+PORTION, AT_ONCE = 512, 32
+"""So many are moved in one transaction, and so many are written by one call of Chroma's, which lets no other thread go on."""
 UNWRITTEN = "the vectors cannot be written"
 Labels = dict[str, str | None]
 Rows = dict[str, tuple[Float32 | None, Labels]]
@@ -173,33 +177,37 @@ class WaitingCollection:
 
     def _make_way(self) -> None:
         while self._rows:
-            move(self._database, self._collection, chroma.PORTION)
+            move(self._database, self._collection)
             with self._database.reading() as cursor:
                 self.look_again(cursor)
 
 
-def move(database: Database, collection: Collection, most: int) -> int:
-    """Put up to `most` of what waits into `collection`, which is Chroma's own; how many. Raises StoreError."""
-    name = str(collection.id)
+def move(database: Database, collection: Collection, seconds: float = math.inf) -> int:
+    """Put what waits into `collection`, which is Chroma's own, up to `PORTION` changes and for about so long; how many. Raises StoreError."""
+    name, until = str(collection.id), time.monotonic() + seconds
     with database.reading() as cursor:
-        rows = _read(cursor, name, most)
+        rows = _read(cursor, name, PORTION)
+    if not rows:
+        return 0
     gone = [key for key, (vector, _) in rows.items() if vector is None]
     there = {key: vector for key, (vector, _) in rows.items() if vector is not None}
+    put: list[str] = []
     with chroma.speaking(UNWRITTEN):
         if gone:
             collection.delete(ids=gone)
-        if there:
-            labels: list[Any] = [rows[key][1] for key in there]
-            collection.upsert(ids=list(there), embeddings=np.stack(list(there.values())), metadatas=labels)
+        for start in range(0, len(there), AT_ONCE):
+            some = list(there)[start : start + AT_ONCE]
+            labels: list[Any] = [rows[key][1] for key in some]
+            collection.upsert(ids=some, embeddings=np.stack([there[key] for key in some]), metadatas=labels)
+            put += some
+            if time.monotonic() > until:
+                break
     # Chroma may round what it is given, and is proven by what it gives back.
-    hashes = {
-        place_of(key): embedded.vector_hash(vector) for key, vector in chroma.read_vectors(collection, list(there))
-    }
-    if rows:
-        with database.transaction() as cursor:
-            embedded.adopt(cursor, name, hashes)
-            _forget(cursor, name, list(rows))
-    return len(rows)
+    hashes = {place_of(key): embedded.vector_hash(vector) for key, vector in chroma.read_vectors(collection, put)}
+    with database.transaction() as cursor:
+        embedded.adopt(cursor, name, hashes)
+        _forget(cursor, name, [*gone, *put])
+    return len(gone) + len(put)
 
 
 def waiting(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:

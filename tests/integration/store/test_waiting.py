@@ -135,7 +135,8 @@ def test_more_than_can_wait_makes_way_for_what_comes(filled, embedder, rows, mon
 
 def test_it_is_moved_beside_the_rest_when_there_is_enough(filled, embedder, rows, monkeypatch):
     monkeypatch.setattr(indexes, "BEFORE_MOVING", 0.0)
-    monkeypatch.setattr(indexes, "MOVED_AT_ONCE", 2)
+    monkeypatch.setattr(waiting, "AT_ONCE", 2)
+    monkeypatch.setattr(indexes, "MOVING_SECONDS", 0.0)
     monkeypatch.setattr(indexes, "LEAST_MOVED", 9)
     change(filled, rows, 1)
     filled.indexes.refresh(embedder)
