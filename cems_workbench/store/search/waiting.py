@@ -183,7 +183,7 @@ class WaitingCollection:
 
 
 def move(database: Database, collection: Collection, seconds: float = math.inf) -> int:
-    """Put what waits into `collection`, which is Chroma's own, up to `PORTION` changes and for about so long; how many. Raises StoreError."""
+    """Put what waits into `collection`, which is Chroma's own, up to `PORTION` changes, for about so long; how many. Raises StoreError."""
     name, until = str(collection.id), time.monotonic() + seconds
     with database.reading() as cursor:
         rows = _read(cursor, name, PORTION)
