@@ -401,6 +401,7 @@ class DerivedIndexes:
                         embedded.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
                         proofs[name],
                         codes[name],
+                        waiting.waiting(cursor, recorded[name]["collection"]) if name in recorded else 0,
                     )
                     for name in wanted
                 ]
@@ -667,8 +668,7 @@ class DerivedIndexes:
                 found = self._vector_home.find(self._collection_name(name))
                 if found is None or str(found.id) != known[name]:
                     continue  # lost, which the next refresh says
-                with self._vector_home.use():
-                    moved += waiting.move(self._database, found, MOVING_SECONDS)
+                moved += waiting.move(self._database, found, MOVING_SECONDS, self._vector_home.use())
         return moved
 
     def _record(self, embedder: Embedder, value: dict[str, Any]) -> None:
@@ -699,13 +699,14 @@ def _recorded(cursor: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
 
 
 def _vector_state(
-    name: str, recorded: dict[str, Any] | None, version: int, rows: int, proof: VectorProof, codes: Found
+    name: str, recorded: dict[str, Any] | None, version: int, rows: int, proof: VectorProof, codes: Found, late: int
 ) -> IndexState:
     built = recorded["version"] if recorded else None
     fresh = built == version and not proof.problem and not codes.problem
     note = "" if built == version else "never built" if recorded is None else _behind(built, version)
     problem = proof.problem or (f"{CODES}: {codes.problem}" if codes.damage else "")
     note = note or (f"{CODES}: {codes.problem}" if codes.problem else "")
+    note = note or (f"the latest {late:,} changes are searched beside the graph" if late else "")
     return IndexState(f"vectors {name}", built, version, fresh, rows, problem or note, bool(problem))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 LEAST_MOVED, MOST = 512, 4_096
 """So many changes wait before they are moved (until then no other process has to read the graph anew), and so many at most."""
-PORTION, AT_ONCE = 512, 32
-"""So many are moved in one transaction, and so many are written by one call of Chroma's, which lets no other thread go on."""
+PORTION, AT_ONCE = 512, 16
+"""So many are moved in one transaction, and so many are written by one call of Chroma's, which lets no other thread go on (0.1 s at a million)."""
 UNWRITTEN = "the vectors cannot be written"
 Labels = dict[str, str | None]
 Rows = dict[str, tuple[Float32 | None, Labels]]
@@ -182,8 +183,14 @@ class WaitingCollection:
                 self.look_again(cursor)
 
 
-def move(database: Database, collection: Collection, seconds: float = math.inf) -> int:
-    """Put what waits into `collection`, which is Chroma's own, up to `PORTION` changes, for about so long; how many. Raises StoreError."""
+def move(
+    database: Database, collection: Collection, seconds: float = math.inf, turn: AbstractContextManager[object] | None = None
+) -> int:  # fmt: skip
+    """Put what waits into `collection`, which is Chroma's own, up to `PORTION` changes, for about so long; how many. Raises StoreError.
+
+    `turn` is a use of Chroma's files in which all of it is put there, so that other processes that have them open read the graph anew only
+    once; the database is not asked in it.
+    """
     name, until = str(collection.id), time.monotonic() + seconds
     with database.reading() as cursor:
         rows = _read(cursor, name, PORTION)
@@ -192,7 +199,7 @@ def move(database: Database, collection: Collection, seconds: float = math.inf) 
     gone = [key for key, (vector, _) in rows.items() if vector is None]
     there = {key: vector for key, (vector, _) in rows.items() if vector is not None}
     put: list[str] = []
-    with chroma.speaking(UNWRITTEN):
+    with turn or nullcontext(), chroma.speaking(UNWRITTEN):
         if gone:
             collection.delete(ids=gone)
         for start in range(0, len(there), AT_ONCE):
@@ -202,8 +209,8 @@ def move(database: Database, collection: Collection, seconds: float = math.inf) 
             put += some
             if time.monotonic() > until:
                 break
-    # Chroma may round what it is given, and is proven by what it gives back.
-    hashes = {place_of(key): embedded.vector_hash(vector) for key, vector in chroma.read_vectors(collection, put)}
+        # Chroma may round what it is given, and is proven by what it gives back.
+        hashes = {place_of(key): embedded.vector_hash(vector) for key, vector in chroma.read_vectors(collection, put)}
     with database.transaction() as cursor:
         embedded.adopt(cursor, name, hashes)
         _forget(cursor, name, [*gone, *put])

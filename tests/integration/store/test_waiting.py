@@ -83,8 +83,12 @@ def test_a_search_knows_what_waits_before_it_is_moved_and_after(filled, embedder
         assert filled.indexes.waiting()
         agrees(filled, embedder)
     there = filled.indexes.waiting()
+    assert (
+        filled.indexes.states(embedder.model_id)[-1].note == f"the latest {there} changes are searched beside the graph"
+    )
     assert filled.indexes.move(least=there + 1) == 0
     assert filled.indexes.move(least=1) == there and filled.indexes.waiting() == 0
+    assert filled.indexes.states(embedder.model_id)[-1].note == ""
     agrees(filled, embedder)
     assert filled.indexes.refresh(embedder).embedded == 0
 
