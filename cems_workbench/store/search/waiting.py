@@ -2,7 +2,7 @@
 
 A new vector is put into the graph of a million in 3 to 8 ms, of both cores, and every thousandth change Chroma writes the graph down, a
 second. Nobody waits for that: what changed lately, up to `MOST` vectors, stands in the table `waiting_vectors`, and every search compares
-all of it, in half a millisecond at most. A `WaitingCollection` is a collection to whoever reads or writes it: what waits takes the place of
+all of it, in a millisecond at most. A `WaitingCollection` is a collection to whoever reads or writes it: what waits takes the place of
 what Chroma has under the same key. It is moved into Chroma (`move`) when somebody has time.
 
 A row leaves the table in the transaction that writes down what Chroma has in its place. A crash before it leaves both, which is the same to
@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 LEAST_MOVED, MOST = 512, 4_096
 """So many changes wait before they are moved (until then no other process has to read the graph anew), and so many at most."""
 PORTION, AT_ONCE = 512, 16
-"""So many are moved in one transaction, and so many are written by one call of Chroma's, which lets no other thread go on (0.1 s at a million)."""
+"""So many are moved in one transaction, and so many are written by one call of Chroma's, which lets no other thread go on (0.1 s)."""
 UNWRITTEN = "the vectors cannot be written"
 Labels = dict[str, str | None]
 Rows = dict[str, tuple[Float32 | None, Labels]]
@@ -107,11 +108,9 @@ class WaitingCollection:
         if names:
             query = np.asarray(arguments["query_embeddings"], np.float32)[0]
             distances = 1 - units @ (query / max(float(np.linalg.norm(query)), 1e-12))
-            hits += [
-                (distance, name)
-                for name, distance in zip(names, distances.tolist(), strict=True)
-                if _passes(self._rows[name][1], where)
-            ]
+            nearest = np.argsort(distances, kind="stable").tolist()  # of equal ones by key, as the rows are read
+            passing = (i for i in nearest if _passes(self._rows[names[i]][1], where))
+            hits += [(float(distances[i]), names[i]) for i in islice(passing, wanted)]
         hits = sorted(hits)[:wanted]
         return {"ids": [[name for _, name in hits]], "distances": [[distance for distance, _ in hits]]}
 
