@@ -1,11 +1,14 @@
 """Two apps and a shell at one store at once, each of them killed at random moments: nothing is lost, nothing doubled.
 
-    python -m benchmarks.processes [--seconds 300] [--kills 30] [--seed 0]
+    python -m benchmarks.processes [--seconds 300] [--kills 30] [--seed 0] [--memories 0] [--each 1]
 
 The apps are the real one under Streamlit's AppTest, each in a process of its own: one labels as ada, the other as bo, out of one queue
 in which each pair is for one reviewer, and both search on Inspect, browse Memories and begin again. The shell runs one command after the
 other: import of a new memory, search, why, judgments, gather, evaluate, tune, doctor. After `--seconds` of that one of the three is
 killed (SIGKILL) at a random moment and begun again, `--kills` times, while the others go on.
+
+With `--memories 10000` changes wait beside the graph of the vectors, and with `--each 300` so many new memories come by each
+import that they are moved into it meanwhile (store/search/waiting.py).
 
 A label counts as confirmed when `Labels.give` has returned, an import when the command has ended with 0. At the end each of them has to
 be there once, no pair may have two reviewers, the store has to open without a word of loss, and `doctor --deep` has to be content. The
@@ -63,13 +66,25 @@ def note_waits(folder: Path, who: str) -> None:
         note(folder, WAITS, who, name, seconds)
 
 
-def make_store(folder: Path) -> None:
-    """The sample with its vectors, and the queue."""
+def texts(name: str, count: int) -> str:
+    """So many memories as JSON lines, the first with this id."""
+    rows = (
+        {"id": name if not i else f"{name}-{i}", "content": f"{name} was here for the time number {i}"}
+        for i in range(count)
+    )
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def make_store(folder: Path, more: int) -> None:
+    """The sample and `more` memories with their vectors, and the queue."""
     from cems_workbench.evaluation.labelling.pooling import PooledPair
     from cems_workbench.evaluation.labelling.queue import make_queue
     from cems_workbench.store import Store
 
     run(folder, ["import", str(ROOT / "sample_data")])
+    if more:
+        (folder / "more.jsonl").write_text(texts("more", more))
+        run(folder, ["import", str(folder / "more.jsonl")])
     with Store.open(folder / "store") as store:
         queries, memories = store.queries.read()[:QUERIES], sorted(store.memories.read())[:MEMORIES]
         pairs = [PooledPair(query.qid, key, {"cems": 1}) for key in memories for query in queries]
@@ -187,6 +202,7 @@ class Shell:
     """One command after the other."""
 
     folder: Path
+    each: int = 1
     turn: int = 0
     done: Counter[str] = field(default_factory=Counter)
     process: subprocess.Popen[bytes] | None = None
@@ -194,11 +210,8 @@ class Shell:
     problems: list[str] = field(default_factory=list)
 
     def commands(self) -> Sequence[Sequence[str]]:
-        """The commands of a round; each imports a memory of its own."""
-        (self.folder / f"shell-{self.turn}.jsonl").write_text(
-            json.dumps({"id": f"shell-{self.turn}", "content": f"the shell was here for the time number {self.turn}"})
-            + "\n"
-        )
+        """The commands of a round; each imports memories of its own."""
+        (self.folder / f"shell-{self.turn}.jsonl").write_text(texts(f"shell-{self.turn}", self.each))
         evidence, query = str(self.folder / f"{self.turn}.evidence"), ASKED[self.turn % len(ASKED)]
         return (
             ("import", str(self.folder / f"shell-{self.turn}.jsonl")),
@@ -219,7 +232,8 @@ class Shell:
                 return
             name = self.arguments[0]
             if code == 0 and name == "import":
-                note(self.folder, CONFIRMED, "memory", f"shell-{self.turn}")
+                for line in texts(f"shell-{self.turn}", self.each).splitlines():
+                    note(self.folder, CONFIRMED, "memory", json.loads(line)["id"])
             if code == 0:
                 self.done[name] += 1
             elif code > 0:
@@ -233,9 +247,9 @@ class Shell:
         self.process = started(self.folder, "command", *self.arguments, *takes_store)
 
 
-def hammer(folder: Path, seconds: float, kills: int, seed: int) -> list[str]:
+def hammer(folder: Path, seconds: float, kills: int, seed: int, each: int) -> list[str]:
     """Let them all work, then kill one after the other; what went wrong."""
-    chance, shell = random.Random(seed), Shell(folder)
+    chance, shell = random.Random(seed), Shell(folder, each)
     apps = {name: started(folder, "app", name) for name in ("ada", "bo")}
     problems: list[str] = []
     killed: Counter[str] = Counter()
@@ -344,14 +358,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--memories", type=int, default=0, help="made-up memories besides the sample's")
+    parser.add_argument("--each", type=int, default=1, help="memories that each import brings")
     parser.add_argument("--keep", type=Path, help="work in this folder, and leave it")
     options = parser.parse_args()
     folder = options.keep or Path(tempfile.mkdtemp(prefix="cems-processes-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        make_store(folder)
+        make_store(folder, options.memories)
         (folder / WAITS).unlink(missing_ok=True)
-        problems = hammer(folder, options.seconds, options.kills, options.seed)
+        problems = hammer(folder, options.seconds, options.kills, options.seed, options.each)
         problems += verify(folder)
         with suppress(RuntimeError):
             run(folder, ["search", ASKED[0], "--preset", "recollection"])
