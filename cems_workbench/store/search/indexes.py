@@ -55,7 +55,7 @@ from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.segment_home import SegmentHome, segments_of
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
 from cems_workbench.store.search.vector_codes import VectorCodes
-from cems_workbench.store.search.vector_index import EXACT_ROWS, VectorIndex
+from cems_workbench.store.search.vector_index import CODES_ROWS, EXACT_ROWS, VectorIndex
 from cems_workbench.store.search.vector_proof import VectorProof, prove
 from cems_workbench.store.search.vector_refresh import agree, refresh_vectors
 from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
@@ -253,7 +253,7 @@ class DerivedIndexes:
     def _codes_found(self, embedder_id: str, collection_id: str) -> Found:
         """What is there of them; nothing, and no damage, where the vectors are few."""
         with self._database.reading() as cursor:
-            if embedded.count(cursor, collection_id) <= EXACT_ROWS:
+            if embedded.count(cursor, collection_id) <= CODES_ROWS:
                 return Found(None)
             kind, known = vector_codes_refresh.kind(collection_id), partial(earlier_identity, cursor)
             home = self._codes_home(embedder_id)
@@ -419,7 +419,7 @@ class DerivedIndexes:
             return Found(None)
         found = self._codes_found(embedder_id, recorded["collection"])
         with self._database.reading() as cursor:
-            few = embedded.count(cursor, recorded["collection"]) <= EXACT_ROWS
+            few = embedded.count(cursor, recorded["collection"]) <= CODES_ROWS
         if few or (found.manifest is not None and found.manifest.content_version == recorded["version"]):
             return Found(None)
         return Found(None, found.problem or "not built", found.damage)
@@ -574,7 +574,7 @@ class DerivedIndexes:
         found = self._codes_found(embedder_id, name)
         with self._database.reading() as cursor:
             rows, identity = embedded.count(cursor, name), earlier_identity(cursor, version) or ""
-        if rows <= EXACT_ROWS:
+        if rows <= CODES_ROWS:
             discard(home.path)
             return []
         before = None if anew else found.manifest

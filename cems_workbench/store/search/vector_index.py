@@ -1,8 +1,8 @@
 """Searching the vectors of one embedder: exact where there are few or a filter restricts them, Chroma's HNSW among all of many.
 
-HNSW is approximate, and on small or filtered sets it drops hits that anybody can see are missing. Up to EXACT_ROWS candidates a matrix
-product is exact and faster; the matrix is kept per filter. Where there are more vectors, they stand beside Chroma in 8 bits too
-(vector_codes.py): a filter's candidates are all read there, and the nearest of them again in Chroma.
+HNSW is approximate, and on small or filtered sets it drops hits that anybody can see are missing. Up to CODES_ROWS vectors a matrix
+product is exact and faster; the matrix is kept per filter. Where there are more, they stand beside Chroma in 8 bits too (vector_codes.py):
+a filter's candidates, and up to EXACT_ROWS all of them, are read there, and the nearest of them again in Chroma.
 
 Without those codes (a store of an earlier version before its next refresh) a filter that many memories pass is applied after a deeper
 search of the graph, because Chroma's own filtering first lists all ids that pass (50 ms a query for half of 20,000). Only when too few of
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 EXACT_ROWS = 10_000
 """Candidates up to which the search is exact."""
+CODES_ROWS = 2_000
+"""Up to so many vectors a store has no copy in 8 bits, and its changes go into the graph at once: all are read again after one, 0.1 s."""
 CACHED_FILTERS = 4
 DEEPER = 1.5
 """How many times deeper than the share of passing memories demands the graph is searched before the hits are filtered."""
@@ -104,7 +106,7 @@ class VectorIndex:
             raise StoreError(f"the query's embedding has {len(query)} values, the index has {self._dimension}")
         # All filters that let everything pass are one, and share its matrix.
         where = ANY if where.trivial else where
-        if self._codes is not None and not where.trivial:
+        if self._codes is not None and (not where.trivial or self._size <= EXACT_ROWS):
             codes = self._codes
             return visible_hits(lambda depth: self._search_codes(codes, query, depth, where), k, self._hidden)
         search = self._search_exact if self._count(where) <= EXACT_ROWS else self._search_graph

@@ -56,7 +56,7 @@ def refresh_vectors(
     with database.reading() as cursor:
         changed = None if since is None else memories.changed_since(cursor, since)
         waiting = embedded.pending(cursor, name, changed)
-        many = embedded.count(cursor, name) > vector_index.EXACT_ROWS
+        many = embedded.count(cursor, name) > vector_index.CODES_ROWS
     if changes := len(waiting.embed) + len(waiting.relabel) + len(waiting.remove):
         _expect(collection, changes if many else MOST + 1)
     for places in _slices(waiting.remove, STEP_TEXTS):

@@ -21,6 +21,7 @@ FILTERS = (ANY, Filter("p1", True), Filter(scope="shared"))
 def few_are_many(monkeypatch):
     for module in (indexes, vector_index):
         monkeypatch.setattr(module, "EXACT_ROWS", 100)
+        monkeypatch.setattr(module, "CODES_ROWS", 100)
 
 
 def memory(number, text=None):
