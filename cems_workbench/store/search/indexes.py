@@ -51,11 +51,12 @@ from cems_workbench.store.search import (
 from cems_workbench.store.search.chroma_home import ChromaHome
 from cems_workbench.store.search.entries import Place, key
 from cems_workbench.store.search.index_directory import Found, IndexHome, Manifest, discard, read_manifest
+from cems_workbench.store.search.kept_vectors import KeptVectors
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.segment_home import SegmentHome, segments_of
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
 from cems_workbench.store.search.vector_codes import VectorCodes
-from cems_workbench.store.search.vector_index import CODES_ROWS, EXACT_ROWS, VectorIndex
+from cems_workbench.store.search.vector_index import EXACT_ROWS, VectorIndex
 from cems_workbench.store.search.vector_proof import VectorProof, prove
 from cems_workbench.store.search.vector_refresh import agree, refresh_vectors
 from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
@@ -151,6 +152,7 @@ class DerivedIndexes:
         self._refreshing = threading.Lock()
         self._building = Turn(path / ".indexes.lock", f"the work on the indexes of {path}", _nothing, _nothing)
         self._opened: dict[str, tuple[Mark, Indexes]] = {}
+        self._kept: dict[str, KeptVectors] = {}
         self._vocabulary = CurrentVocabulary(self._lexical_words, database)
         self._full_text: tuple[int, TsRankIndex] | None = None
         self._proving = threading.RLock()
@@ -231,7 +233,9 @@ class DerivedIndexes:
         codes = None if collection is None else self._open_codes(embedder.model_id, key)
         with self._database.reading() as cursor:
             chunked = embedded.chunks_of(cursor, key) if codes is None else {}
-        vectors = VectorIndex(collection, lambda where: self._passing(key, where), chunked, self._hidden, codes)
+        kept = self._kept.setdefault(embedder.model_id, KeptVectors())
+        read = None if collection is None else partial(kept.read, self._database, collection)
+        vectors = VectorIndex(collection, lambda where: self._passing(key, where), chunked, self._hidden, codes, read)
         return Indexes(vectors, lexical)
 
     def _open_codes(self, embedder_id: str, collection_id: str) -> VectorCodes | None:
@@ -253,7 +257,7 @@ class DerivedIndexes:
     def _codes_found(self, embedder_id: str, collection_id: str) -> Found:
         """What is there of them; nothing, and no damage, where the vectors are few."""
         with self._database.reading() as cursor:
-            if embedded.count(cursor, collection_id) <= CODES_ROWS:
+            if embedded.count(cursor, collection_id) <= EXACT_ROWS:
                 return Found(None)
             kind, known = vector_codes_refresh.kind(collection_id), partial(earlier_identity, cursor)
             home = self._codes_home(embedder_id)
@@ -419,7 +423,7 @@ class DerivedIndexes:
             return Found(None)
         found = self._codes_found(embedder_id, recorded["collection"])
         with self._database.reading() as cursor:
-            few = embedded.count(cursor, recorded["collection"]) <= CODES_ROWS
+            few = embedded.count(cursor, recorded["collection"]) <= EXACT_ROWS
         if few or (found.manifest is not None and found.manifest.content_version == recorded["version"]):
             return Found(None)
         return Found(None, found.problem or "not built", found.damage)
@@ -574,7 +578,7 @@ class DerivedIndexes:
         found = self._codes_found(embedder_id, name)
         with self._database.reading() as cursor:
             rows, identity = embedded.count(cursor, name), earlier_identity(cursor, version) or ""
-        if rows <= CODES_ROWS:
+        if rows <= EXACT_ROWS:
             discard(home.path)
             return []
         before = None if anew else found.manifest

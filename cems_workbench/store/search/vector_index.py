@@ -1,8 +1,8 @@
 """Searching the vectors of one embedder: exact where there are few or a filter restricts them, Chroma's HNSW among all of many.
 
-HNSW is approximate, and on small or filtered sets it drops hits that anybody can see are missing. Up to CODES_ROWS vectors a matrix
-product is exact and faster; the matrix is kept per filter. Where there are more, they stand beside Chroma in 8 bits too (vector_codes.py):
-a filter's candidates, and up to EXACT_ROWS all of them, are read there, and the nearest of them again in Chroma.
+HNSW is approximate, and on small or filtered sets it drops hits that anybody can see are missing. Up to EXACT_ROWS candidates a matrix
+product is exact and faster; the matrix is kept per filter. Where there are more vectors, they stand beside Chroma in 8 bits too
+(vector_codes.py): a filter's candidates are all read there, and the nearest of them again in Chroma.
 
 Without those codes (a store of an earlier version before its next refresh) a filter that many memories pass is applied after a deeper
 search of the graph, because Chroma's own filtering first lists all ids that pass (50 ms a query for half of 20,000). Only when too few of
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 EXACT_ROWS = 10_000
 """Candidates up to which the search is exact."""
-CODES_ROWS = 2_000
-"""Up to so many vectors a store has no copy in 8 bits, and its changes go into the graph at once: all are read again after one, 0.1 s."""
 CACHED_FILTERS = 4
 DEEPER = 1.5
 """How many times deeper than the share of passing memories demands the graph is searched before the hits are filtered."""
@@ -61,17 +59,20 @@ class VectorIndex:
         chunked: Mapping[str, Sequence[int]] = MappingProxyType({}),
         hidden: Set[str] = frozenset(),
         codes: VectorCodes | None = None,
+        read: Callable[[Sequence[str] | None], Mapping[str, Float32]] | None = None,
     ) -> None:
         """`collection` is None when nothing was embedded yet; `passing` lists its entries that pass a filter.
 
         `chunked` has, by memory id, the numbers of the chunks in it; other memories are there whole. `hidden` ids are never returned.
-        `codes` has the same vectors in 8 bits, and answers what `passing` and `chunked` are asked.
+        `codes` has the same vectors in 8 bits, and answers what `passing` and `chunked` are asked. `read` has the vectors of these keys,
+        or all of them (None); they are read from `collection` without it.
         """
         self._collection = collection
         self._list_passing = passing
         self._chunked = chunked
         self._hidden = hidden
         self._codes = codes
+        self._read = read or self._from_collection
         if codes is not None:
             self._size, self._memories = len(codes), codes.memories(ANY)
         else:
@@ -106,7 +107,7 @@ class VectorIndex:
             raise StoreError(f"the query's embedding has {len(query)} values, the index has {self._dimension}")
         # All filters that let everything pass are one, and share its matrix.
         where = ANY if where.trivial else where
-        if self._codes is not None and (not where.trivial or self._size <= EXACT_ROWS):
+        if self._codes is not None and not where.trivial:
             codes = self._codes
             return visible_hits(lambda depth: self._search_codes(codes, query, depth, where), k, self._hidden)
         search = self._search_exact if self._count(where) <= EXACT_ROWS else self._search_graph
@@ -217,19 +218,19 @@ class VectorIndex:
 
     def _load(self, where: Filter) -> _Rows:
         """The vectors that pass, in the order of their places, each of length 1."""
-        assert self._collection is not None
         wanted = None if where.trivial else sorted(map(key, self._places_passing(where)))
-        if wanted == []:
+        found = {} if wanted == [] else self._read(wanted)
+        if not found:
             return _Rows([], [], None, np.empty((0, 0), np.float32))
-        with speaking(UNREADABLE):
-            answer = self._collection.get(ids=wanted, include=["embeddings"])
-        places = [place_of(name) for name in answer["ids"]]
-        order = sorted(range(len(places)), key=lambda i: in_order(places[i]))
-        vectors: Any = answer["embeddings"]
-        matrix = np.asarray(vectors, np.float32)[order]
-        ids = [places[i][0] for i in order]
+        rows = sorted(((place_of(name), vector) for name, vector in found.items()), key=lambda row: in_order(row[0]))
+        matrix = np.stack([vector for _, vector in rows])
+        ids = [memory_id for (memory_id, _), _ in rows]
         units = matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
-        return _Rows(ids, [places[i][1] for i in order], starts_of(ids), units)
+        return _Rows(ids, [seq for (_, seq), _ in rows], starts_of(ids), units)
+
+    def _from_collection(self, keys: Sequence[str] | None) -> Mapping[str, Float32]:
+        assert self._collection is not None
+        return dict(read_vectors(self._collection, keys))
 
     def _search_graph(self, query: NDArray[np.float32], k: int, where: Filter) -> ChunkHits:
         """Approximate search of the whole collection, or of what passes the filter."""

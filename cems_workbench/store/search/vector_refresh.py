@@ -19,10 +19,10 @@ from cems_workbench.progress import Progress
 from cems_workbench.store import memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.given_vectors import GivenVectors
-from cems_workbench.store.search import chroma, embedded, vector_index
+from cems_workbench.store.search import chroma, embedded
 from cems_workbench.store.search import entries as entries_table
 from cems_workbench.store.search.entries import Entry, Place, key, place_of
-from cems_workbench.store.search.waiting import MOST, UNWRITTEN, WaitingCollection
+from cems_workbench.store.search.waiting import UNWRITTEN, WaitingCollection
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
@@ -56,9 +56,9 @@ def refresh_vectors(
     with database.reading() as cursor:
         changed = None if since is None else memories.changed_since(cursor, since)
         waiting = embedded.pending(cursor, name, changed)
-        many = embedded.count(cursor, name) > vector_index.CODES_ROWS
+        rows = embedded.count(cursor, name)
     if changes := len(waiting.embed) + len(waiting.relabel) + len(waiting.remove):
-        _expect(collection, changes if many else MOST + 1)
+        _expect(collection, changes, rows)
     for places in _slices(waiting.remove, STEP_TEXTS):
         with chroma.speaking(UNWRITTEN):
             collection.delete(ids=[key(place) for place in places])
@@ -75,11 +75,11 @@ def refresh_vectors(
     return count, len(waiting.relabel), len(waiting.remove)
 
 
-def _expect(collection: Collection, changes: int) -> None:
-    """Let so many changes wait for the graph, where they may and there is room."""
+def _expect(collection: Collection, changes: int, rows: int) -> None:
+    """Let so many changes of a collection of so many rows wait for the graph, where they may and there is room."""
     if isinstance(collection, WaitingCollection):
         with chroma.speaking(UNWRITTEN):
-            collection.expect(changes)
+            collection.expect(changes, rows)
 
 
 def _embed(

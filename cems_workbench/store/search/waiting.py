@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import duckdb
     from chromadb.api.models.Collection import Collection
 
+LEAST_ROWS = 2_000
+"""Up to so many rows of a collection nothing waits."""
 LEAST_MOVED, MOST = 512, 4_096
 """So many changes wait before they are moved (until then no other process has to read the graph anew), and so many at most."""
 PORTION, AT_ONCE = 512, 16
@@ -60,9 +62,9 @@ class WaitingCollection:
         self._rows = _read(cursor, str(self.id))
         self._held = self._lined_up = None
 
-    def expect(self, changes: int) -> None:
-        """Let the next `changes` wait if there is room for them; else what waits is moved first, and they go into Chroma at once."""
-        self.waits = len(self._rows) + changes <= MOST
+    def expect(self, changes: int, rows: int) -> None:
+        """Let the next `changes` wait if there is room and there are many `rows`; else they go into Chroma at once, after what waits."""
+        self.waits = rows > LEAST_ROWS and len(self._rows) + changes <= MOST
         if not self.waits:
             self._make_way()
 

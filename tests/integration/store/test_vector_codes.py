@@ -19,7 +19,6 @@ FILTERS = (Filter("rare", True), Filter("p1", True), Filter(scope="shared"), Fil
 def few_are_many(monkeypatch):
     for module in (indexes, vector_index):
         monkeypatch.setattr(module, "EXACT_ROWS", 100)
-        monkeypatch.setattr(module, "CODES_ROWS", 100)
 
 
 def memory(number, text=None, project=None):
@@ -61,15 +60,6 @@ def test_a_filtered_search_is_the_exact_one(filled, embedder, monkeypatch, taken
     monkeypatch.setattr(vector_codes, "TAKEN", taken)
     agrees(filled, embedder, (*FILTERS, ANY, *FILTERS))
     assert filled.indexes.open(embedder).vectors.search(np.ones(16), 5, Filter("nobody", True)) == []
-
-
-def test_so_is_one_without_a_filter_where_the_vectors_are_not_many(filled, embedder, monkeypatch):
-    monkeypatch.setattr(vector_index, "EXACT_ROWS", 10_000)
-    monkeypatch.setattr(vector_index.VectorIndex, "_load", None)  # nothing reads all vectors again
-    agrees(filled, embedder, (ANY, *FILTERS))
-    filled.memories.update(replace(filled.memories.read()["m0007"], content="edited"))
-    filled.indexes.refresh(embedder)
-    agrees(filled, embedder, (ANY, *FILTERS))
 
 
 def test_no_more_rows_are_copied_than_there_are(filled, embedder, monkeypatch):

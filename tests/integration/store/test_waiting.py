@@ -11,17 +11,17 @@ import pytest
 from cems_workbench.errors import StoreError
 from cems_workbench.records import Memory
 from cems_workbench.store import ANY, Filter, Store
-from cems_workbench.store.search import embedded, indexes, vector_index, waiting
+from cems_workbench.store.search import embedded, indexes, kept_vectors, vector_index, waiting
 
 COUNT = 300
 FILTERS = (ANY, Filter("p1", True), Filter(scope="shared"))
 
 
-@pytest.fixture(autouse=True)
-def few_are_many(monkeypatch):
+@pytest.fixture(autouse=True, params=[100, 1_000], ids=["by the graph and the codes", "exactly"])
+def few_are_many(monkeypatch, request):
+    monkeypatch.setattr(waiting, "LEAST_ROWS", 100)
     for module in (indexes, vector_index):
-        monkeypatch.setattr(module, "EXACT_ROWS", 100)
-        monkeypatch.setattr(module, "CODES_ROWS", 100)
+        monkeypatch.setattr(module, "EXACT_ROWS", request.param)
 
 
 def memory(number, text=None):
@@ -151,6 +151,21 @@ def test_it_is_moved_beside_the_rest_when_there_is_enough(filled, embedder, rows
     filled.indexes._mover.join(60)
     assert filled.indexes.waiting() == 0
     agrees(filled, embedder)
+
+
+def test_of_a_store_that_is_searched_exactly_only_what_changed_is_read_again(filled, embedder, rows, monkeypatch):
+    monkeypatch.setattr(vector_index, "EXACT_ROWS", 1_000)
+    (query,) = embedder.encode(["query"])
+    read = kept_vectors.chroma.read_vectors
+    for seed, number in enumerate((COUNT, 3, 3)):
+        vectors, asked = filled.indexes.open(embedder).vectors, []
+        with monkeypatch.context() as patch:
+            patch.setattr(kept_vectors.chroma, "read_vectors", lambda of, keys: (asked.extend(keys), read(of, keys))[1])  # noqa: B023
+            vectors.search(query, 5)
+        assert len(asked) == number, "at first all, then what was edited and what is new"
+        agrees(filled, embedder)
+        change(filled, rows, seed)
+        filled.indexes.refresh(embedder)
 
 
 @pytest.mark.parametrize("how", ["rebuilt", "lost"])
