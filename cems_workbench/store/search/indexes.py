@@ -77,8 +77,8 @@ TRIES = 3
 RETRY_SECONDS = 5.0
 """How long a server that did not answer is not asked again what it has."""
 """How often an index is begun while others change the content, before they have to wait for it."""
-MOVING_SECONDS = 0.5
-"""For so long changes are moved into Chroma's graph in one turn at its files."""
+MOVING_SECONDS = 1.0
+"""For so long changes are moved into Chroma's graph in one turn at its files, after which other processes read the graph anew."""
 BEFORE_MOVING = 2.0
 """Seconds after a refresh in which those who waited for it have the processor."""
 OLLAMA, REVISION = "ollama:", "@"
