@@ -127,7 +127,8 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     st.markdown(
         "## Search indexes",
         help="They are made from the memories and can be made again at any time. The version counts the changes of the "
-        "store: an index is up to date when it was built from the present one.",
+        "store: an index is up to date when it was built from the present one. In a large store vectors are found by a graph of neighbors "
+        "(HNSW); the latest changes are compared one by one until they are moved into it.",
     )
     model, problem = _vector_model(resources)
     states = resources.store.indexes.states(model)
