@@ -31,7 +31,7 @@ HNSW: dict[str, Any] = {
 }
 
 PORTION = 2_000
-UNREADABLE = "the vectors cannot be read"
+UNREADABLE, UNWRITTEN = "the vectors cannot be read", "the vectors cannot be written"
 
 
 def load() -> None:
@@ -120,7 +120,7 @@ def find_collection(client: ClientAPI, name: str) -> Collection | None:
 def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collection:
     """Create the collection, empty, with HNSW as configured above."""
     configuration: Any = {"hnsw": HNSW}
-    with speaking("the vectors cannot be written"):
+    with speaking(UNWRITTEN):
         return client.create_collection(
             name, embedding_function=None, metadata={"embedder": embedder_id}, configuration=configuration
         )

@@ -60,7 +60,7 @@ from cems_workbench.store.search.vector_index import EXACT_ROWS, VectorIndex
 from cems_workbench.store.search.vector_proof import VectorProof, prove
 from cems_workbench.store.search.vector_refresh import agree, refresh_vectors
 from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
-from cems_workbench.store.search.waiting import LEAST_MOVED, UNWRITTEN, WaitingCollection
+from cems_workbench.store.search.waiting import LEAST_MOVED, WaitingCollection
 from cems_workbench.turns import Holder, Turn
 
 if TYPE_CHECKING:
@@ -234,8 +234,9 @@ class DerivedIndexes:
         with self._database.reading() as cursor:
             chunked = embedded.chunks_of(cursor, key) if codes is None else {}
         kept = self._kept.setdefault(embedder.model_id, KeptVectors())
-        read = None if collection is None else partial(kept.read, self._database, collection)
-        vectors = VectorIndex(collection, lambda where: self._passing(key, where), chunked, self._hidden, codes, read)
+        vectors = VectorIndex(
+            collection, lambda where: self._passing(key, where), partial(kept.read, self._database), chunked, self._hidden, codes
+        )  # fmt: skip
         return Indexes(vectors, lexical)
 
     def _open_codes(self, embedder_id: str, collection_id: str) -> VectorCodes | None:
@@ -405,7 +406,7 @@ class DerivedIndexes:
                         embedded.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
                         proofs[name],
                         codes[name],
-                        waiting.waiting(cursor, recorded[name]["collection"]) if name in recorded else 0,
+                        waiting.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
                     )
                     for name in wanted
                 ]
@@ -596,7 +597,7 @@ class DerivedIndexes:
 
     def _drop(self, collection: Collection, proof: VectorProof) -> None:
         """Take away what is not as it was written, so that it is made anew."""
-        with chroma.speaking(UNWRITTEN):
+        with chroma.speaking(chroma.UNWRITTEN):
             collection.delete(ids=[*map(key, proof.lost), *proof.strangers])
         with self._database.transaction() as cursor:
             embedded.forget(cursor, str(collection.id), proof.lost)
@@ -610,15 +611,15 @@ class DerivedIndexes:
             notes.append(f"the vectors of {embedder.model_id} were lost{why}; all memories are embedded again")
         if collection is None:
             name = self._collection_name(embedder.model_id)
-            collection = self._waiting(self._vector_home.create(name, embedder.model_id))
+            collection = self._with_waiting(self._vector_home.create(name, embedder.model_id))
         return collection, notes
 
     def _find(self, embedder_id: str) -> Collection | None:
         """The collection of an embedder's vectors, with what waits for it; None where there is none. Raises StoreError."""
         found = self._vector_home.find(self._collection_name(embedder_id))
-        return None if found is None else self._waiting(found)
+        return None if found is None else self._with_waiting(found)
 
-    def _waiting(self, collection: Collection) -> Collection:
+    def _with_waiting(self, collection: Collection) -> Collection:
         """The collection with what waits for it; at a server, which others ask too, nothing does."""
         if self._vector_home.url:
             return collection
@@ -627,7 +628,7 @@ class DerivedIndexes:
     def waiting(self) -> int:
         """How many changes of vectors are not in Chroma's graph yet: searches compare each of them."""
         with self._database.reading() as cursor:
-            return sum(waiting.waiting(cursor, each["collection"]) for each in _recorded(cursor).values())
+            return sum(waiting.count(cursor, each["collection"]) for each in _recorded(cursor).values())
 
     def move(self, progress: Progress = silent, least: int = LEAST_MOVED) -> int:
         """Put what waits into Chroma's graph, which nobody has to wait for, if it is `least` changes or more; how many.
@@ -667,7 +668,7 @@ class DerivedIndexes:
         with self._alone(patience, wait=wait):
             with self._database.reading() as cursor:
                 known = {name: each["collection"] for name, each in _recorded(cursor).items()}
-                behind = [name for name, collection in known.items() if waiting.waiting(cursor, collection)]
+                behind = [name for name, collection in known.items() if waiting.count(cursor, collection)]
             for name in behind:
                 found = self._vector_home.find(self._collection_name(name))
                 if found is None or str(found.id) != known[name]:

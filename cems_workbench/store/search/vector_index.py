@@ -56,23 +56,23 @@ class VectorIndex:
         self,
         collection: Collection | None,
         passing: Callable[[Filter], frozenset[Place]],
+        read: Callable[[Collection, Sequence[str] | None], Mapping[str, Float32]],
         chunked: Mapping[str, Sequence[int]] = MappingProxyType({}),
         hidden: Set[str] = frozenset(),
         codes: VectorCodes | None = None,
-        read: Callable[[Sequence[str] | None], Mapping[str, Float32]] | None = None,
     ) -> None:
         """`collection` is None when nothing was embedded yet; `passing` lists its entries that pass a filter.
 
         `chunked` has, by memory id, the numbers of the chunks in it; other memories are there whole. `hidden` ids are never returned.
-        `codes` has the same vectors in 8 bits, and answers what `passing` and `chunked` are asked. `read` has the vectors of these keys,
-        or all of them (None); they are read from `collection` without it.
+        `codes` has the same vectors in 8 bits, and answers what `passing` and `chunked` are asked. `read` gives the vectors of these keys,
+        or all of them (None), as they are in the collection.
         """
         self._collection = collection
         self._list_passing = passing
         self._chunked = chunked
         self._hidden = hidden
         self._codes = codes
-        self._read = read or self._from_collection
+        self._read = read
         if codes is not None:
             self._size, self._memories = len(codes), codes.memories(ANY)
         else:
@@ -218,8 +218,9 @@ class VectorIndex:
 
     def _load(self, where: Filter) -> _Rows:
         """The vectors that pass, in the order of their places, each of length 1."""
+        assert self._collection is not None
         wanted = None if where.trivial else sorted(map(key, self._places_passing(where)))
-        found = {} if wanted == [] else self._read(wanted)
+        found = {} if wanted == [] else self._read(self._collection, wanted)
         if not found:
             return _Rows([], [], None, np.empty((0, 0), np.float32))
         rows = sorted(((place_of(name), vector) for name, vector in found.items()), key=lambda row: in_order(row[0]))
@@ -227,10 +228,6 @@ class VectorIndex:
         ids = [memory_id for (memory_id, _), _ in rows]
         units = matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
         return _Rows(ids, [seq for (_, seq), _ in rows], starts_of(ids), units)
-
-    def _from_collection(self, keys: Sequence[str] | None) -> Mapping[str, Float32]:
-        assert self._collection is not None
-        return dict(read_vectors(self._collection, keys))
 
     def _search_graph(self, query: NDArray[np.float32], k: int, where: Filter) -> ChunkHits:
         """Approximate search of the whole collection, or of what passes the filter."""

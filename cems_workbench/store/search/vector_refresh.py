@@ -22,7 +22,7 @@ from cems_workbench.store.given_vectors import GivenVectors
 from cems_workbench.store.search import chroma, embedded
 from cems_workbench.store.search import entries as entries_table
 from cems_workbench.store.search.entries import Entry, Place, key, place_of
-from cems_workbench.store.search.waiting import UNWRITTEN, WaitingCollection
+from cems_workbench.store.search.waiting import WaitingCollection
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
@@ -60,13 +60,13 @@ def refresh_vectors(
     if changes := len(waiting.embed) + len(waiting.relabel) + len(waiting.remove):
         _expect(collection, changes, rows)
     for places in _slices(waiting.remove, STEP_TEXTS):
-        with chroma.speaking(UNWRITTEN):
+        with chroma.speaking(chroma.UNWRITTEN):
             collection.delete(ids=[key(place) for place in places])
         with database.transaction() as cursor:
             embedded.forget(cursor, name, places)
     for places in _slices(waiting.relabel, STEP_TEXTS):
         found = _read(database, places)
-        with chroma.speaking(UNWRITTEN):
+        with chroma.speaking(chroma.UNWRITTEN):
             collection.update(ids=[entry.key for entry in found], metadatas=[_labels(entry) for entry in found])
         _record(database, collection, found)
     if waiting.embed and (length := length or chroma.dimension(collection)) not in (None, embedder.dimension):
@@ -78,7 +78,7 @@ def refresh_vectors(
 def _expect(collection: Collection, changes: int, rows: int) -> None:
     """Let so many changes of a collection of so many rows wait for the graph, where they may and there is room."""
     if isinstance(collection, WaitingCollection):
-        with chroma.speaking(UNWRITTEN):
+        with chroma.speaking(chroma.UNWRITTEN):
             collection.expect(changes, rows)
 
 
@@ -134,7 +134,7 @@ def _shifted(progress: Progress, done: int, total: int) -> Progress:
 def _write(
     database: Database, collection: Collection, entries: Sequence[Entry], vectors: Float32, at_once: int
 ) -> None:
-    with chroma.speaking(UNWRITTEN):
+    with chroma.speaking(chroma.UNWRITTEN):
         for start in range(0, len(entries), at_once):
             some = entries[start : start + at_once]
             collection.upsert(
@@ -152,7 +152,7 @@ def _record(database: Database, collection: Collection, entries: Sequence[Entry]
         for name, vector in chroma.read_vectors(collection, [entry.key for entry in entries])
     }
     if len(hashes) != len({entry.place for entry in entries}):
-        raise StoreError(f"{UNWRITTEN}: Chroma took {len(hashes)} of {len(entries)}")
+        raise StoreError(f"{chroma.UNWRITTEN}: Chroma took {len(hashes)} of {len(entries)}")
     with database.transaction() as cursor:
         embedded.record(cursor, str(collection.id), entries, hashes)
 
@@ -183,7 +183,7 @@ def _reconcile(database: Database, collection: Collection) -> None:
     name = str(collection.id)
     with database.reading() as cursor:
         said = {key(place): place for place in embedded.held_places(cursor, name)}
-    with chroma.speaking(UNWRITTEN):
+    with chroma.speaking(chroma.UNWRITTEN):
         held = set(collection.get(include=[])["ids"])
         for names in _slices(sorted(held - said.keys()), STEP_TEXTS):
             collection.delete(ids=list(names))

@@ -36,7 +36,6 @@ LEAST_MOVED, MOST = 512, 4_096
 """So many changes wait before they are moved (until then no other process has to read the graph anew), and so many at most."""
 PORTION, AT_ONCE = 512, 16
 """So many are moved in one transaction, and so many are written by one call of Chroma's, which lets no other thread go on (0.1 s)."""
-UNWRITTEN = "the vectors cannot be written"
 Labels = dict[str, str | None]
 Rows = dict[str, tuple[Float32 | None, Labels]]
 """By key a vector with its labels; None for one that is to leave."""
@@ -200,7 +199,7 @@ def move(
     gone = [key for key, (vector, _) in rows.items() if vector is None]
     there = {key: vector for key, (vector, _) in rows.items() if vector is not None}
     put: list[str] = []
-    with turn or nullcontext(), chroma.speaking(UNWRITTEN):
+    with turn or nullcontext(), chroma.speaking(chroma.UNWRITTEN):
         if gone:
             collection.delete(ids=gone)
         for start in range(0, len(there), AT_ONCE):
@@ -218,7 +217,7 @@ def move(
     return len(gone) + len(put)
 
 
-def waiting(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
+def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
     """How many changes of a collection (its Chroma id) wait."""
     found = cursor.execute("SELECT count(*) FROM waiting_vectors WHERE collection = ?", [collection]).fetchall()
     return int(found[0][0])
