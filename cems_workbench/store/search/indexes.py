@@ -74,9 +74,9 @@ _KEY = "vectors:"
 MOVING = "moving vectors into the graph"
 CODES = "their copy in 8 bits, which filters read"
 TRIES = 3
+"""How often an index is begun while others change the content, before they have to wait for it."""
 RETRY_SECONDS = 5.0
 """How long a server that did not answer is not asked again what it has."""
-"""How often an index is begun while others change the content, before they have to wait for it."""
 MOVING_SECONDS = 1.0
 """For so long changes are moved into Chroma's graph in one turn at its files, after which other processes read the graph anew."""
 BEFORE_MOVING = 2.0
