@@ -15,11 +15,11 @@ from cems_workbench.pipeline import Evidence, bundle_from, evidence_from
 from cems_workbench.pipeline.chunks import with_question
 from cems_workbench.pipeline.evidence import QUESTIONS, ModelScore
 from cems_workbench.pipeline.redact import Pseudonyms, redacted
-from cems_workbench.pipeline.stages.query import SIGNALS
+from cems_workbench.pipeline.stages.query import CEMS_SIGNALS, SIGNALS
 from cems_workbench.records import Memory
 from tests.redaction import assert_same_numbers, telling_words, words_left
 
-SIGNAL_WORDS = [signal for signals in SIGNALS.values() for signal in signals]
+SIGNAL_WORDS = [signal for words in (SIGNALS, CEMS_SIGNALS) for signals in words.values() for signal in signals]
 QUERIES = st.lists(
     st.sampled_from([*SIGNAL_WORDS, "how", "all the", "redis", "ELASTICSEARCH", "Blast", "_last_", "é", "laſt", "x", "naïve", "İ"]),
     max_size=8,
