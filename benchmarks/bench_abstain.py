@@ -33,12 +33,12 @@ from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.evaluation.metrics.signal import Signal, blocks, roc_values, weighted_mean
 from cems_workbench.evaluation.statistics import bootstrap, interval
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.gathering import drawn, gather_query_set
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.abstain import SIGNALS, switched_off
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 from cems_workbench.records import Judgment, Query
-from cems_workbench.runs.gathering import drawn, gather_query_set
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 from cems_workbench.tuning.folds import split
 
@@ -107,10 +107,12 @@ def sample(resources: Resources, count: int, seed: int) -> tuple[list[Query], li
     return [query for query in queries if query.qid in relevant or query.answerable is False], judgments
 
 
-SETS: Mapping[str, tuple[str, Callable[[Resources, int, int], tuple[list[Query], list[Judgment]]], tuple[Path, ...], bool]] = {
+SETS: Mapping[
+    str, tuple[str, Callable[[Resources, int, int], tuple[list[Query], list[Judgment]]], tuple[Path, ...], bool]
+] = {
     "sample": ("Sample set", sample, (SAMPLE, SAMPLE / "no_answer"), False),
     "locomo": ("LoCoMo, five conversations", locomo, (DATA / "locomo",), True),
-}  # fmt: skip
+}
 
 
 def gathered(
@@ -152,9 +154,15 @@ def asked(batch: LabelledBatch, config: PipelineConfig, by_project: bool, seed: 
     signals = {name: values for name, values in batch.signals(config).items() if name in COLUMNS}
     first = base.graded.signal()
     return Asked(
-        own, config, batch, base.graded.answerable(1), base.graded.without_answer(1), split(groups, 5, 0.0, seed).folds,
-        {FIRST: np.where(np.isinf(first), np.nan, first), **signals}, base,
-    )  # fmt: skip
+        own,
+        config,
+        batch,
+        base.graded.answerable(1),
+        base.graded.without_answer(1),
+        split(groups, 5, 0.0, seed).folds,
+        {FIRST: np.where(np.isinf(first), np.nan, first), **signals},
+        base,
+    )
 
 
 def rules(one: Asked) -> Iterator[Rule]:
@@ -367,15 +375,26 @@ def section(title: str, found: Mapping[str, Asked], absent: Mapping[str, str], s
         results = [(rule.name, measured(one, rule)) for rule in tried]
         results.append(("signal of `abstain` that was best elsewhere", best_signal(one, tried)))
         for words, (left, out) in results:
-            kept.append([
-                f"`{name}`", words, share(left, one.without, seed), f"{(left[one.without] > 0).mean():.3f}",
-                share(out, one.answerable, seed),
-            ])  # fmt: skip
+            kept.append(
+                [
+                    f"`{name}`",
+                    words,
+                    share(left, one.without, seed),
+                    f"{(left[one.without] > 0).mean():.3f}",
+                    share(out, one.answerable, seed),
+                ]
+            )
     left_out = "; ".join(f"`{name}`: {why}" for name, why in absent.items())
-    return "\n\n".join([
-        f"\n## {title}", about + (f" Absent: {left_out}." if left_out else ""), "### AUROC", table(areas),
-        f"### noise@{K} at 5 % refused", table(kept),
-    ])  # fmt: skip
+    return "\n\n".join(
+        [
+            f"\n## {title}",
+            about + (f" Absent: {left_out}." if left_out else ""),
+            "### AUROC",
+            table(areas),
+            f"### noise@{K} at 5 % refused",
+            table(kept),
+        ]
+    )
 
 
 def main() -> int:

@@ -17,10 +17,10 @@ import numpy as np
 
 from cems_workbench import formats
 from cems_workbench.config import preset, with_values
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.records import CHUNK_RULES
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 PRESETS = ("cems", "cems_head")

@@ -127,13 +127,15 @@ def curve(points: Sequence[Point], preset: Point) -> str:
     ticks = [tick for tick in range(0, int(most) + 1, 10)]
     marks = "".join(
         f'<path d="M{60 + t / most * width:.0f} 20v{height}" stroke="#8883"/>'
-        f'<text x="{60 + t / most * width:.0f}" y="{height + 38}" text-anchor="middle">{t}</text>' for t in ticks
-    )  # fmt: skip
+        f'<text x="{60 + t / most * width:.0f}" y="{height + 38}" text-anchor="middle">{t}</text>'
+        for t in ticks
+    )
     levels = np.arange(np.ceil(low * 50) / 50, high, 0.02)
     marks += "".join(
         f'<path d="M60 {20 + (high - v) / (high - low) * height:.0f}h{width}" stroke="#8883"/>'
-        f'<text x="52" y="{24 + (high - v) / (high - low) * height:.0f}" text-anchor="end">{v:.2f}</text>' for v in levels
-    )  # fmt: skip
+        f'<text x="52" y="{24 + (high - v) / (high - low) * height:.0f}" text-anchor="end">{v:.2f}</text>'
+        for v in levels
+    )
     lines = "".join(
         f'<polyline points="{_path(place(one) for one in points if one.kind == kind)}" fill="none" stroke="{colour}" '
         f'stroke-width="2" {dash}/>'
@@ -186,12 +188,16 @@ def main() -> int:
     whole = with_values(answering, {"rerank.score_span": 1.0})
     points = [
         *(
-            point(f"depth {n}" if n else "not reranked", "depth", batch,
-                  with_values(whole, {"rerank.input_limit": n} if n else {"rerank.backend": "none"}))
+            point(
+                f"depth {n}" if n else "not reranked",
+                "depth",
+                batch,
+                with_values(whole, {"rerank.input_limit": n} if n else {"rerank.backend": "none"}),
+            )
             for n in DEPTHS
         ),
         *(point(f"depth 60, span {s:g}", "span", batch, with_values(whole, {"rerank.score_span": s})) for s in SPANS),
-    ]  # fmt: skip
+    ]
     preset = point("**the preset**", "preset", batch, answering)
     points = [preset, *points]
     for name in options.rivals.split(","):

@@ -34,10 +34,10 @@ from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.labelling.pooling import Pair, PooledPair, pool, shuffled, top_first
 from cems_workbench.evaluation.labelling.queue import CUT, decisive_first, discount
 from cems_workbench.evaluation.metrics import parse_measure
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.records import Query
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 MISSED, MISTAKEN = 0.10, 0.01

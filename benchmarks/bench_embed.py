@@ -95,15 +95,19 @@ def main() -> None:
     for name in ways:
         best = np.min(seconds[name], axis=0)
         cosine = (vectors[name] * vectors["SentenceTransformer.encode"]).sum(axis=1)
-        print(f"{name:28s} {len(texts) / best[0]:7.1f} texts/s  wall {peer[0] / best[0]:.2f} x, processor time {peer[1] / best[1]:.2f} x, "
-              f"cosine {cosine.mean():.4f}, lowest {cosine.min():.4f}")  # fmt: skip
+        print(
+            f"{name:28s} {len(texts) / best[0]:7.1f} texts/s  wall {peer[0] / best[0]:.2f} x, processor time {peer[1] / best[1]:.2f} x, "
+            f"cosine {cosine.mean():.4f}, lowest {cosine.min():.4f}"
+        )
     if options.quality:
         for title, (folder, by_conversation) in SETS.items():
             exact, rounded = (ndcg(embedder.encode, folder, by_conversation) for embedder in (packaged, small))
             change = rounded - exact
             low, high = bootstrap(change[:, None], 0)
-            print(f"{title}: {len(change)} queries, vector list alone, nDCG@10 {exact.mean():.4f}, in 8 bits {rounded.mean():.4f}: "
-                  f"{change.mean():+.4f} [{low[0]:+.4f}, {high[0]:+.4f}]")  # fmt: skip
+            print(
+                f"{title}: {len(change)} queries, vector list alone, nDCG@10 {exact.mean():.4f}, in 8 bits {rounded.mean():.4f}: "
+                f"{change.mean():+.4f} [{low[0]:+.4f}, {high[0]:+.4f}]"
+            )
 
 
 if __name__ == "__main__":

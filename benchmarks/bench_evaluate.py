@@ -28,12 +28,12 @@ from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.grades import Grades, agreed_grades
 from cems_workbench.evaluation.metrics import standard_measures
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.gathering import gather_query_set, request_for
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query
-from cems_workbench.runs.gathering import gather_query_set, request_for
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 SAMPLE = Path(__file__).resolve().parents[1] / "sample_data"
@@ -45,11 +45,17 @@ def variant(seed: int) -> PipelineConfig:
     """A config like `cems` with other numbers."""
     rng = random.Random(seed)
     changes = {
-        "name": f"variant {seed}", "judge.backend": "none", "fusion.k": rng.randint(5, 90),
-        "fusion.score_blend": rng.random(), "lists.vector.weight": rng.uniform(0.2, 2), "lists.lexical.weight": rng.uniform(0.2, 2),
-        "fusion.top_rank_bonus.rank1": rng.uniform(0, 0.1), "filter.min_score": rng.uniform(0, 0.05),
-        "adjust.time_decay.half_life_days": rng.uniform(20, 200), "gap.ratio": rng.uniform(0, 0.5),
-    }  # fmt: skip
+        "name": f"variant {seed}",
+        "judge.backend": "none",
+        "fusion.k": rng.randint(5, 90),
+        "fusion.score_blend": rng.random(),
+        "lists.vector.weight": rng.uniform(0.2, 2),
+        "lists.lexical.weight": rng.uniform(0.2, 2),
+        "fusion.top_rank_bonus.rank1": rng.uniform(0, 0.1),
+        "filter.min_score": rng.uniform(0, 0.05),
+        "adjust.time_decay.half_life_days": rng.uniform(20, 200),
+        "gap.ratio": rng.uniform(0, 0.5),
+    }
     return with_values(preset("cems").config, changes)
 
 
@@ -118,8 +124,10 @@ def measure(file: Path, store: Path | None, count: int, configs: int) -> int:
     loaded = time.perf_counter()
     batch = repeated(read, count)
     encoded = time.perf_counter()
-    print(f"{file.name}: {len(read.evidences)} queries read in {loaded - started:.2f} s; {len(batch.qids)} encoded in "
-          f"{encoded - loaded:.2f} s")  # fmt: skip
+    print(
+        f"{file.name}: {len(read.evidences)} queries read in {loaded - started:.2f} s; {len(batch.qids)} encoded in "
+        f"{encoded - loaded:.2f} s"
+    )
     measures = standard_measures()
     few = random.Random(0).sample([query for query in read.queries if query.qid in read.evidences], SEARCHED)
     resources = open_resources(Settings(store=store), create=False) if store else None

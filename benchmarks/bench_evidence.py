@@ -81,22 +81,40 @@ def _rows(first: int, end: int, memories: int, rng: np.random.Generator) -> dict
         return -np.sort(-rng.random((count, HITS)) * most, axis=1)
 
     return {
-        "judgments": pa.table({
-            "qid": [qid for qid in qids for _ in range(2)], "memory_id": [f"m{number:06d}" for number in relevant],
-            "grade": pa.array([2, 1] * count, pa.int64()), "judge": ["human"] * 2 * count, "kind": ["human"] * 2 * count,
-        }),
-        "evidence": pa.table({
-            "qid": qids, "query": words, "project": pa.nulls(count, pa.string()),
-            "as_of": pa.array([1_788_000_000_000_000] * count, pa.timestamp("us")), "members": _lists(members),
-            "variants": [json.dumps([[text, "original"]]) for text in words], "notes": [notes] * count, "seconds": np.full(count, 0.01),
-        }),
-        "lists": pa.table({
-            "qid": [qid for qid in qids for _ in range(2)], "position": pa.array([0, 1] * count, pa.int32()),
-            "name": ["vector:0", "lexical:0"] * count, "source": ["vector", "lexical"] * count,
-            "variant": pa.array([0, 0] * count, pa.int32()), "members": _lists(np.stack([members, other], axis=1)),
-            "scores": _lists(np.stack([falling(1), falling(20)], axis=1)), "chunks": pa.nulls(2 * count, pa.list_(pa.int32())),
-        }),
-    }  # fmt: skip
+        "judgments": pa.table(
+            {
+                "qid": [qid for qid in qids for _ in range(2)],
+                "memory_id": [f"m{number:06d}" for number in relevant],
+                "grade": pa.array([2, 1] * count, pa.int64()),
+                "judge": ["human"] * 2 * count,
+                "kind": ["human"] * 2 * count,
+            }
+        ),
+        "evidence": pa.table(
+            {
+                "qid": qids,
+                "query": words,
+                "project": pa.nulls(count, pa.string()),
+                "as_of": pa.array([1_788_000_000_000_000] * count, pa.timestamp("us")),
+                "members": _lists(members),
+                "variants": [json.dumps([[text, "original"]]) for text in words],
+                "notes": [notes] * count,
+                "seconds": np.full(count, 0.01),
+            }
+        ),
+        "lists": pa.table(
+            {
+                "qid": [qid for qid in qids for _ in range(2)],
+                "position": pa.array([0, 1] * count, pa.int32()),
+                "name": ["vector:0", "lexical:0"] * count,
+                "source": ["vector", "lexical"] * count,
+                "variant": pa.array([0, 0] * count, pa.int32()),
+                "members": _lists(np.stack([members, other], axis=1)),
+                "scores": _lists(np.stack([falling(1), falling(20)], axis=1)),
+                "chunks": pa.nulls(2 * count, pa.list_(pa.int32())),
+            }
+        ),
+    }
 
 
 def _lists(values: Any) -> Any:
@@ -120,11 +138,12 @@ def measured(path: Path, run: Path | None) -> dict[str, Any]:
 
                 found = evaluate_stream(stream, [CONFIG], standard_measures(), each=each)
     return {
-        "opened and proved, s": round(opened, 2), "measured, s": round(time.perf_counter() - begun - opened, 2),
+        "opened and proved, s": round(opened, 2),
+        "measured, s": round(time.perf_counter() - begun - opened, 2),
         "processor, s": round(time.process_time() - spent, 2),
         "peak memory, MB": round(peak() / 1e6),
         "means": {str(row.measure): round(float(row.mean), 6) for row in found.evaluations[0].summaries},
-    }  # fmt: skip
+    }
 
 
 def by_peer(path: Path, run: Path) -> dict[str, Any]:

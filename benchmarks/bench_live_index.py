@@ -25,15 +25,15 @@ import numpy as np
 
 from cems_workbench.analysis.engine_check import EngineComparison, cause, check_engine
 from cems_workbench.config import preset
+from cems_workbench.jobs.connecting import take_snapshot
+from cems_workbench.jobs.factory import servers
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
-from cems_workbench.runs.connecting import take_snapshot
-from cems_workbench.runs.opening import servers
 from cems_workbench.settings import Settings
 from cems_workbench.sources.address import parse
-from cems_workbench.sources.opening import open_source
+from cems_workbench.sources.connect import open_source
 from cems_workbench.store import Store
 from tests.integration import postgres_server
 

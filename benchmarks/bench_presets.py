@@ -28,10 +28,10 @@ from pathlib import Path
 
 from cems_workbench import formats
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.records import Query
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 DATA = Path("../shared/data/locomo")

@@ -17,8 +17,8 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, replay
-from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.list_sources import Source
+from cems_workbench.pipeline.tabulate import encode
 from cems_workbench.records import Memory
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
@@ -86,11 +86,16 @@ def main() -> None:
     full: PipelineConfig = with_values(
         plain,
         {
-            "rerank.backend": "late_interaction", "rerank.raw_scale": "identity", "rerank.input_limit": 150,
-            "adjust.feedback.enabled": True, "gap.ratio": 0.1, "dedup.enabled": True, "assembly.strategy": "mmr",
+            "rerank.backend": "late_interaction",
+            "rerank.raw_scale": "identity",
+            "rerank.input_limit": 150,
+            "adjust.feedback.enabled": True,
+            "gap.ratio": 0.1,
+            "dedup.enabled": True,
+            "assembly.strategy": "mmr",
             "threshold.mode": "adaptive",
         },
-    )  # fmt: skip
+    )
     jobs: dict[str, Callable[[], object]] = {
         "replay, preset cems": lambda: replay(bundle, plain),
         "replay, every stage on": lambda: replay(bundle, full),

@@ -75,10 +75,13 @@ def measure(
         asked = with_questions(cross, pool, parts["cross-encoder"], rankings)
         both = z(parts["late interaction"]) + z(parts["cross-encoder"])
         for name, scores in {
-            **parts, ASKED: asked, f"hybrid + {ASKED}": z(pool.fused) + z(asked),
-            "late interaction + cross-encoder": both, "hybrid + both": both + z(pool.fused),
+            **parts,
+            ASKED: asked,
+            f"hybrid + {ASKED}": z(pool.fused) + z(asked),
+            "late interaction + cross-encoder": both,
+            "hybrid + both": both + z(pool.fused),
             "hybrid + cross-encoder": z(pool.fused) + z(parts["cross-encoder"]),
-        }.items():  # fmt: skip
+        }.items():
             rankings.add(name, scores, pool)
         answered = [row.memory_id for row in search(pool.query, resources)]
         rankings.add("preset workbench", -np.arange(len(answered), dtype=float), replace(pool, ids=tuple(answered)))

@@ -462,7 +462,10 @@ def table(rows: Sequence[Figures]) -> str:
             line("… bm25s alone", lambda one: megabytes(one.peer_lexical)),
             line("first page, from starting the process", lambda one: number(one.paint_s, "s", 2)),
             line("… an app of one line", lambda one: number(one.peer_paint_s, "s", 2)),
-            *(line(f"Memories: {name}, while it loads", lambda one, n=name: number(one.loading_ms.get(n), "ms")) for name in actions),  # type: ignore[misc]
+            *(
+                line(f"Memories: {name}, while it loads", lambda one, n=name: number(one.loading_ms.get(n), "ms"))
+                for name in actions
+            ),  # type: ignore[misc]
             *(line(f"Memories: {name}, p95", lambda one, n=name: number(one.page_ms.get(n), "ms")) for name in actions),  # type: ignore[misc]
             line("Label: key to next card, p95", lambda one: number(one.label_ms, "ms")),
             line("Inspect: cold query until the lists' order is painted, p95", lambda one: number(one.fused_ms, "ms")),
@@ -485,9 +488,12 @@ def table(rows: Sequence[Figures]) -> str:
             ),
             line("1,000 new, from then until the graph has them", lambda one: number(one.moved_s, "s", 2)),
             line("… 1,000 new in SentenceTransformer and Chroma alone", lambda one: number(one.peer_new_s, "s", 2)),
-            *(line(f"`{name}` from a shell", lambda one, n=name: number(one.shell_s.get(n), "s", 1)) for name in ("search", "doctor")),  # type: ignore[misc]
+            *(
+                line(f"`{name}` from a shell", lambda one, n=name: number(one.shell_s.get(n), "s", 1))
+                for name in ("search", "doctor")
+            ),  # type: ignore[misc]
         ]
-    )  # fmt: skip
+    )
 
 
 def targets(rows: Sequence[Figures]) -> dict[str, bool]:
@@ -495,12 +501,15 @@ def targets(rows: Sequence[Figures]) -> dict[str, bool]:
     small, large = rows[0], rows[-1]
     met = {
         f"first page ≤ {PAINT_S:g} s": large.paint_s <= PAINT_S,
-        f"on Memories {'; '.join(WANTED)} ≤ {MEMORIES_MS} ms": max(large.page_ms[name] for name in WANTED) <= MEMORIES_MS,
+        f"on Memories {'; '.join(WANTED)} ≤ {MEMORIES_MS} ms": max(large.page_ms[name] for name in WANTED)
+        <= MEMORIES_MS,
         f"slider ≤ {SLIDER_GROWTH:g} × that of {small.memories:,}": large.slider_ms <= SLIDER_GROWTH * small.slider_ms,
         f"label ≤ {LABEL_GROWTH:g} × that of {small.memories:,}": large.label_ms <= LABEL_GROWTH * small.label_ms,
         f"memory ≤ {RSS_BYTES >> 30} GiB": large.rss <= RSS_BYTES,
-        f"lists' order ≤ {FUSED_MS} ms up to 100,000": all(r.fused_ms <= FUSED_MS for r in rows if r.memories <= 100_000),
-    }  # fmt: skip
+        f"lists' order ≤ {FUSED_MS} ms up to 100,000": all(
+            r.fused_ms <= FUSED_MS for r in rows if r.memories <= 100_000
+        ),
+    }
     if large.found_s and large.peer_lexical_ms and large.peer_vector_ms:
         lexical, nearest = (
             large.lexical_ms["all"][0] / large.peer_lexical_ms[0],

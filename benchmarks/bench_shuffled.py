@@ -21,15 +21,19 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.tuning.folds import split
 from cems_workbench.tuning.holdout import gain
 from cems_workbench.tuning.objective import Goal
+from cems_workbench.tuning.optimizer import search
 from cems_workbench.tuning.scorer import BatchScorer
-from cems_workbench.tuning.search import search
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import choose
 
 AXES = (
-    "lists.vector.weight=0:3", "lists.lexical.weight=0:3", "fusion.k=1:121:5", "fusion.score_blend", "fusion.normalize",
+    "lists.vector.weight=0:3",
+    "lists.lexical.weight=0:3",
+    "fusion.k=1:121:5",
+    "fusion.score_blend",
+    "fusion.normalize",
     "fusion.top_rank_bonus.rank1",
-)  # fmt: skip
+)
 ALPHA = 0.01
 ALLOWED = 0.05
 
@@ -59,9 +63,14 @@ def one_seed(made: list[Evidence], seed: int, trials: int = 100) -> Shuffled:
     on_sealed = [score(trial.config, sides.holdout)[:, 0] for trial in (base, proposal, found.best)]
     kept, best = gain(on_sealed[0], on_sealed[1], seed), gain(on_sealed[0], on_sealed[2], seed)
     return Shuffled(
-        float(found.best.reached[0] - base.reached[0]), float(proposal.reached[0] - base.reached[0]), kept.difference,
-        kept.p_greater, best.p_greater, kept.queries, proposal is base,
-    )  # fmt: skip
+        float(found.best.reached[0] - base.reached[0]),
+        float(proposal.reached[0] - base.reached[0]),
+        kept.difference,
+        kept.p_greater,
+        best.p_greater,
+        kept.queries,
+        proposal is base,
+    )
 
 
 def main() -> int:

@@ -28,10 +28,10 @@ from typing import Any
 
 import numpy as np
 
+from cems_workbench.jobs.connecting import SnapshotReport, take_snapshot
 from cems_workbench.progress import Cancelled, Progress, silent
-from cems_workbench.runs.connecting import SnapshotReport, take_snapshot
 from cems_workbench.sources.address import parse
-from cems_workbench.sources.opening import open_source
+from cems_workbench.sources.connect import open_source
 from cems_workbench.store import Store
 from tests.integration import postgres_server
 

@@ -27,8 +27,8 @@ from cems_workbench.progress import silent
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Store, Vocabulary
 from cems_workbench.store.meta import content_identity, content_version
-from cems_workbench.store.search import lexical_refresh
 from cems_workbench.store.search.entries import Document
+from cems_workbench.store.search.lexical import lexical_refresh
 
 QUERIES = {
     "no typo": "how does the system keep the history",

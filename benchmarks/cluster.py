@@ -30,22 +30,30 @@ from typing import Any
 from benchmarks.synthetic_queries import fusion_only
 from cems_workbench.config import preset, with_values
 from cems_workbench.evaluation.evidence_file import read_evidence_file
+from cems_workbench.jobs.cluster import cluster_at
+from cems_workbench.jobs.evaluation import labelled_file
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.gathering import gather_query_set
+from cems_workbench.jobs.tuning import TuningData, planned_search, run_search
 from cems_workbench.progress import Progress, silent
-from cems_workbench.runs.cluster import cluster_at
-from cems_workbench.runs.evaluation import labelled_file
-from cems_workbench.runs.gathering import gather_query_set
-from cems_workbench.runs.opening import open_resources
-from cems_workbench.runs.tuning import TuningData, planned_search, run_search
 from cems_workbench.settings import Settings
 from cems_workbench.tuning.objective import parse_goal
 
 CONFIG = with_values(
     preset("cems").config,
-    {"judge.backend": "none", "rerank.backend": "cross_encoder", "rerank.model": "workbench/minilm-judge", "rerank.input_limit": 8},
-)  # fmt: skip
+    {
+        "judge.backend": "none",
+        "rerank.backend": "cross_encoder",
+        "rerank.model": "workbench/minilm-judge",
+        "rerank.input_limit": 8,
+    },
+)
 SPACE = (
-    "lists.vector.weight=0.5:2.5:0.1", "lists.lexical.weight=0.5:2.5:0.1", "fusion.k=10:90:5", "fusion.score_blend=0:0.5:0.05",
-)  # fmt: skip
+    "lists.vector.weight=0.5:2.5:0.1",
+    "lists.lexical.weight=0.5:2.5:0.1",
+    "fusion.k=10:90:5",
+    "fusion.score_blend=0:0.5:0.05",
+)
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 
 

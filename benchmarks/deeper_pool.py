@@ -31,8 +31,8 @@ from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.statistics import bootstrap, means
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.table import Floats
+from cems_workbench.platform.atomic_write import between, write_text
 from cems_workbench.records import Judgment
-from cems_workbench.writing import between, write_text
 
 BEFORE, DEEPER, PAGE = SAMPLE / "judgments.qrels", SAMPLE / "deeper_pool" / "judgments.jsonl", SAMPLE / "README.md"
 MEASURES = parse_measures("nDCG@10 hit@5 Judged@10")
@@ -102,10 +102,16 @@ def draw(evidence: Mapping[str, EvidenceSet], judgments: Sequence[Judgment], dep
     for qid, key in pairs:
         query, memory = queries[qid], memories[key]
         row = {
-            "qid": qid, "query": query.query, "project": query.project, "as_of": query.as_of and query.as_of.isoformat(),
-            "memory_id": key, "title": memory.title, "memory_project": memory.project,
-            "created_at": memory.created_at and memory.created_at.isoformat(), "content": memory.content,
-        }  # fmt: skip
+            "qid": qid,
+            "query": query.query,
+            "project": query.project,
+            "as_of": query.as_of and query.as_of.isoformat(),
+            "memory_id": key,
+            "title": memory.title,
+            "memory_project": memory.project,
+            "created_at": memory.created_at and memory.created_at.isoformat(),
+            "content": memory.content,
+        }
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     write_text(path, "".join(lines))
     return len(pairs)
@@ -158,9 +164,10 @@ def section(rows: Sequence[Row], judgments: Sequence[Judgment], depth_left: int,
         f"{'none is' if not depth_left else f'{depth_left} are'} left without a judgment."
     )
     header = [
-        "", *(f"{measure}, with it, change" for measure in MEASURES[:RANKED]),
+        "",
+        *(f"{measure}, with it, change" for measure in MEASURES[:RANKED]),
         *(f"{str(measure).lower()}, with it" for measure in MEASURES[RANKED:]),
-    ]  # fmt: skip
+    ]
     cells = [header, ["---", *["---:"] * len(MEASURES)], *(_cells(row, seed) for row in rows)]
     return "\n\n".join(
         [

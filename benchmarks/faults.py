@@ -90,9 +90,18 @@ def search(store: Path, out: Path) -> object:
 def full_text(store: Path, out: Path) -> object:
     """The same by PostgreSQL's ts_rank, whose index is one of its own."""
     code = command(
-        "search", QUERY, "--preset", "cems", "--set", "lists.ts_rank.enabled=true", "--as-of", MOMENT,
-        "--store", str(store), "--json",
-    )  # fmt: skip
+        "search",
+        QUERY,
+        "--preset",
+        "cems",
+        "--set",
+        "lists.ts_rank.enabled=true",
+        "--as-of",
+        MOMENT,
+        "--store",
+        str(store),
+        "--json",
+    )
     return code or [sorted(result.items())[:3] for result in json.loads((out / "stdout").read_text())["results"]]
 
 
@@ -177,7 +186,7 @@ def page(store: Path, out: Path) -> object:
     """The results that Inspect shows, and that no page shows an exception."""
     from streamlit.testing.v1 import AppTest
 
-    import cems_workbench.ui.kit.handles as handles
+    import cems_workbench.ui.kit.shared_resources as handles
 
     handles.PAINT_SECONDS = 0.0
     os.environ.update(CEMS_WORKBENCH_STORE=str(store), CEMS_WORKBENCH_GATHER_AHEAD="false")
@@ -428,9 +437,9 @@ def load() -> None:
     """What every fork needs, before any."""
     from streamlit.components.v2 import manifest_scanner
 
+    from cems_workbench.jobs.factory import embedder as named
     from cems_workbench.models.minilm_embedder import MiniLMEmbedder
     from cems_workbench.models.tokens import count
-    from cems_workbench.runs.opening import embedder as named
     from cems_workbench.settings import Settings
 
     for module in pkgutil.walk_packages(cems_workbench.__path__, "cems_workbench."):

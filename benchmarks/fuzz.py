@@ -33,6 +33,7 @@ from cems_workbench import formats
 from cems_workbench.config import FORMS, PipelineConfig, dump_config, export_config, import_config, preset, preset_names
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.evidence_file import EvidenceFile, Header, read_evidence_file
+from cems_workbench.jobs.evaluation import labelled_file
 from cems_workbench.pipeline import (
     Evidence,
     Hit,
@@ -45,23 +46,84 @@ from cems_workbench.pipeline import (
     replay,
 )
 from cems_workbench.records import Judgment, Memory, Query
-from cems_workbench.runs.evaluation import labelled_file
 
 ROOT = Path(__file__).parents[1]
 SECONDS, MOST_BYTES, ADDRESSES = 20, 2_000_000_000, 4_000_000_000
 KINDS = ("import", "bundle", "evidence", "config", "link")
 BATCH = 250
 TOKENS = (
-    b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\", b"\\ud800", b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\r", b"\n",
-    b"\t", b"NaN", b"-Infinity", b"1e999", b"-1", b"9" * 400, b"9223372036854775808", b"null", b"true", b"0x" + b"f" * 5000, b"010",
-    b"1:30", b"&a ", b"*a", b"<<: *a", b"!!python/object/apply:os.system ['x']", b"2026-13-45", b"'" * 50, b"[" * 300, b"{a: " * 100,
-    b"=cmd|'/c x'!A1", b"\x1b[31m", b"<script>", "\u202e\u0000é".encode(),
-)  # fmt: skip
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\\",
+    b"\\ud800",
+    b"\x00",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b"\xef\xbb\xbf",
+    b"\r",
+    b"\n",
+    b"\t",
+    b"NaN",
+    b"-Infinity",
+    b"1e999",
+    b"-1",
+    b"9" * 400,
+    b"9223372036854775808",
+    b"null",
+    b"true",
+    b"0x" + b"f" * 5000,
+    b"010",
+    b"1:30",
+    b"&a ",
+    b"*a",
+    b"<<: *a",
+    b"!!python/object/apply:os.system ['x']",
+    b"2026-13-45",
+    b"'" * 50,
+    b"[" * 300,
+    b"{a: " * 100,
+    b"=cmd|'/c x'!A1",
+    b"\x1b[31m",
+    b"<script>",
+    "\u202e\u0000é".encode(),
+)
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 2**31, 2**63 - 1, 2**63, 10**400, 1.5, -0.0, 1e308, math.nan, math.inf, "", " ", "x" * 5_000, "\ud800",
-    "\x00", "1e5", "nan", "2026-02-30", "9999-12-31T23:59:59+23:59", "0001-01-01", [], {}, [[]], [None], {"a": {"a": {}}},
+    None,
+    True,
+    False,
+    0,
+    -1,
+    2**31,
+    2**63 - 1,
+    2**63,
+    10**400,
+    1.5,
+    -0.0,
+    1e308,
+    math.nan,
+    math.inf,
+    "",
+    " ",
+    "x" * 5_000,
+    "\ud800",
+    "\x00",
+    "1e5",
+    "nan",
+    "2026-02-30",
+    "9999-12-31T23:59:59+23:59",
+    "0001-01-01",
+    [],
+    {},
+    [[]],
+    [None],
+    {"a": {"a": {}}},
     ["x"] * 1_000,
-)  # fmt: skip
+)
 
 
 class Wrong(Exception):
@@ -141,9 +203,13 @@ def _evidence(query: str, hits: tuple[Hit, ...]) -> Evidence:
     moment = datetime(2026, 9, 1, tzinfo=UTC)
     lists = (RankedList("vector:0", "vector", 0, hits), RankedList("lexical:0", "lexical", 0, hits[::-1]))
     return Evidence(
-        query, {hit.memory_id: Memory(hit.memory_id, f"text {hit.memory_id}", created_at=moment) for hit in hits},
-        (Variant(query),), lists, moment, judge_scores={"cross_encoder": {hit.memory_id: ModelScore(hit.score) for hit in hits}},
-    )  # fmt: skip
+        query,
+        {hit.memory_id: Memory(hit.memory_id, f"text {hit.memory_id}", created_at=moment) for hit in hits},
+        (Variant(query),),
+        lists,
+        moment,
+        judge_scores={"cross_encoder": {hit.memory_id: ModelScore(hit.score) for hit in hits}},
+    )
 
 
 class Readers:
@@ -163,21 +229,48 @@ class Readers:
         heads = [(path.name, b"".join(path.read_bytes().splitlines(keepends=True)[:12])) for path in sample]
         rows = [json.loads(line) for line in dict(heads)["memories.jsonl"].splitlines()]
         csv = "id,content,category\n" + "".join(f"{row['id']},{json.dumps(row['content'])},x\n" for row in rows)
-        locomo = {"qa": [{"question": "q", "answer": "a", "evidence": ["D1:1"], "category": 1}], "conversation": {
-            "speaker_a": "A", "speaker_b": "B", "session_1_date_time": "1:56 pm on 8 May, 2023",
-            "session_1": [{"speaker": "A", "dia_id": "D1:1", "text": "hello"}]}, "sample_id": "c1"}  # fmt: skip
+        locomo = {
+            "qa": [{"question": "q", "answer": "a", "evidence": ["D1:1"], "category": 1}],
+            "conversation": {
+                "speaker_a": "A",
+                "speaker_b": "B",
+                "session_1_date_time": "1:56 pm on 8 May, 2023",
+                "session_1": [{"speaker": "A", "dia_id": "D1:1", "text": "hello"}],
+            },
+            "sample_id": "c1",
+        }
         heads += [("memories.csv", csv.encode()), ("locomo.json", json.dumps([locomo]).encode())]
         plain = bundle_from(_evidence("plain", (Hit("a", 0.5), Hit("b", 0.25))))
         self.seeds: dict[str, list[tuple[str, bytes]]] = {
             "import": heads,
-            "bundle": [(path.name, path.read_bytes()) for path in bundles] or [("bundle.json", json.dumps(plain).encode())],
+            "bundle": [(path.name, path.read_bytes()) for path in bundles]
+            or [("bundle.json", json.dumps(plain).encode())],
             "evidence": [("e.evidence", whole.read_bytes())],
-            "config": [(path.name, path.read_bytes()) for path in configs] + [
-                (f"c.{form}", export_config(preset(name).config, form).encode()) for name in preset_names() for form in FORMS
+            "config": [(path.name, path.read_bytes()) for path in configs]
+            + [
+                (f"c.{form}", export_config(preset(name).config, form).encode())
+                for name in preset_names()
+                for form in FORMS
             ],
-            "link": [("link.json", json.dumps({"version": 1, "query": "q", "project": None, "as_of": None, "preset": "cems",
-                      "config": dump_config(PipelineConfig()), "variants_off": [0], "places": {"view": "x"}, "follow": "m"}).encode())],
-        }  # fmt: skip
+            "link": [
+                (
+                    "link.json",
+                    json.dumps(
+                        {
+                            "version": 1,
+                            "query": "q",
+                            "project": None,
+                            "as_of": None,
+                            "preset": "cems",
+                            "config": dump_config(PipelineConfig()),
+                            "variants_off": [0],
+                            "places": {"view": "x"},
+                            "follow": "m",
+                        }
+                    ).encode(),
+                )
+            ],
+        }
         self.whole = whole
 
     def read(self, kind: str, name: str, original: bytes, raw: bytes) -> None:
@@ -221,7 +314,7 @@ class Readers:
         export_config(import_config(text, source=path.name).config, "yaml")
 
     def _read_link(self, path: Path, original: bytes, raw: bytes) -> None:
-        from cems_workbench.parsing import json_values
+        from cems_workbench.platform.parsing import json_values
         from cems_workbench.ui.inspect.share import read_saved
 
         values = json_values(raw, "link")
@@ -304,9 +397,14 @@ def run_kind(kind: str, total: int, seed: int, golden: Path | None) -> tuple[Cou
         arguments = [kind, str(seed), str(first), str(count), str(golden or "")]
         began = time.monotonic()
         child = subprocess.run(
-            [sys.executable, "-m", "benchmarks.fuzz", "--worker", *arguments], capture_output=True, text=True, errors="replace",
-            cwd=ROOT, check=False, env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+            [sys.executable, "-m", "benchmarks.fuzz", "--worker", *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=ROOT,
+            check=False,
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        )
         rows = [json.loads(line) for line in child.stdout.splitlines() if line.startswith("[")]
         slowest = max(slowest, (time.monotonic() - began) / count)
         last = first - 1
@@ -346,9 +444,15 @@ def run_commands(total: int, seed: int, golden: Path | None) -> tuple[Counter[st
                 "config": ["export", str(path), "--to", "yaml"],
             }[kind]
             ended = subprocess.run(
-                [sys.executable, "-m", "cems_workbench", *command], capture_output=True, text=True, errors="replace", cwd=ROOT,
-                timeout=120, check=False, env={**os.environ, "HF_HUB_OFFLINE": "1"},
-            )  # fmt: skip
+                [sys.executable, "-m", "cems_workbench", *command],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                cwd=ROOT,
+                timeout=120,
+                check=False,
+                env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            )
             good = ended.returncode in (0, 1, 2) and "Traceback" not in ended.stderr
             counted[f"exit {ended.returncode}" if good else "WRONG"] += 1
             if not good:

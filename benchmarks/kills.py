@@ -30,7 +30,7 @@ from benchmarks.faults import load
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline import Evidence
-    from cems_workbench.tuning.kept_scores import Known
+    from cems_workbench.tuning.score_cache import Known
 
 ROOT = Path(__file__).parents[1]
 STEP = 0.002
@@ -130,17 +130,35 @@ GATHER = ("gather", "all", "--preset", "cems", "--out", "out.evidence", "--store
 CASES: Mapping[str, Case] = {
     "gather": Case(GATHER, "out.evidence", gathered, needs=(IMPORT,), kept=queries_kept),
     "tune": Case(
-        ("tune", "out.evidence", "--out", "out.yaml", "--preset", "cems", "--trials", "40", "--folds", "3", "--group-by", "query"),
-        "out.yaml", config, needs=(IMPORT, GATHER), kept=scores_kept,
+        (
+            "tune",
+            "out.evidence",
+            "--out",
+            "out.yaml",
+            "--preset",
+            "cems",
+            "--trials",
+            "40",
+            "--folds",
+            "3",
+            "--group-by",
+            "query",
+        ),
+        "out.yaml",
+        config,
+        needs=(IMPORT, GATHER),
+        kept=scores_kept,
     ),
     "label": Case(("label",), "store", store_rows, needs=(IMPORT,), kept=labels_kept),
     "import": Case(IMPORT, "store", store_rows),
     "export": Case(
-        ("export", str(ROOT / "cems_workbench/config/presets/cems.yaml"), "--to", "yaml", "--out", "out.yaml"), "out.yaml", config,
+        ("export", str(ROOT / "cems_workbench/config/presets/cems.yaml"), "--to", "yaml", "--out", "out.yaml"),
+        "out.yaml",
+        config,
         ("export", str(ROOT / "cems_workbench/config/presets/qmd.yaml"), "--to", "yaml", "--out", "out.yaml"),
     ),
     "migrate": Case(("search", "deploy", "--preset", "recollection", "--store", "store"), "store", store_rows),
-}  # fmt: skip
+}
 
 
 def fork(arguments: Sequence[str], folder: Path) -> int:
@@ -172,7 +190,7 @@ def fork(arguments: Sequence[str], folder: Path) -> int:
 def tell_what_is_confirmed() -> None:
     """Have what stores the work of gather and tune write a line when it has returned."""
     from cems_workbench.evaluation.evidence_file import EvidenceFile
-    from cems_workbench.tuning.kept_scores import KeptScores
+    from cems_workbench.tuning.score_cache import KeptScores
 
     add, write = EvidenceFile.add, KeptScores.write
 

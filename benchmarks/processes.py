@@ -8,7 +8,7 @@ other: import of a new memory, search, why, judgments, gather, evaluate, tune, d
 killed (SIGKILL) at a random moment and begun again, `--kills` times, while the others go on.
 
 With `--memories 10000` changes wait beside the graph of the vectors, and with `--each 300` so many new memories come by each
-import that they are moved into it meanwhile (store/search/waiting.py).
+import that they are moved into it meanwhile (store/search/vectors/write_buffer.py).
 
 A label counts as confirmed when `Labels.give` has returned, an import when the command has ended with 0. At the end each of them has to
 be there once, no pair may have two reviewers, the store has to open without a word of loss, and `doctor --deep` has to be content. The
@@ -60,7 +60,7 @@ def noted(folder: Path, file: str) -> list[list[Any]]:
 
 def note_waits(folder: Path, who: str) -> None:
     """Write down how long this process waited for a turn at most, by what it was a turn at."""
-    from cems_workbench.turns import longest_waits
+    from cems_workbench.platform.process_lock import longest_waits
 
     for name, seconds in longest_waits().items():
         note(folder, WAITS, who, name, seconds)
@@ -181,8 +181,11 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     with said:
         return subprocess.Popen(
             [sys.executable, "-m", "benchmarks.processes", "--as", arguments[0], str(folder), *arguments[1:]],
-            cwd=ROOT, stdout=said, stderr=said, env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        )  # fmt: skip
+            cwd=ROOT,
+            stdout=said,
+            stderr=said,
+            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        )
 
 
 def run(folder: Path, arguments: Sequence[str]) -> None:
@@ -220,9 +223,20 @@ class Shell:
             ("judgments", "--to", "qrels", "--out", str(self.folder / "qrels")),
             ("gather", "few", "--preset", "cems", "--set", "rerank.backend=none", "--out", evidence),
             ("evaluate", evidence, "--preset", "cems", "--set", "rerank.backend=none"),
-            ("tune", evidence, "--preset", "cems", "--set", "rerank.backend=none", "--trials", "4", "--out", f"{evidence}.yaml"),
+            (
+                "tune",
+                evidence,
+                "--preset",
+                "cems",
+                "--set",
+                "rerank.backend=none",
+                "--trials",
+                "4",
+                "--out",
+                f"{evidence}.yaml",
+            ),
             ("doctor",),
-        )  # fmt: skip
+        )
 
     def look(self) -> None:
         """Note what has ended, and begin the next."""

@@ -25,11 +25,11 @@ from cems_workbench.evaluation.comparison import Comparison, Difference, compare
 from cems_workbench.evaluation.evaluate import Evaluation, Summary, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.gathering import drawn, gather_query_set
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.records import ChunkRule, Judgment, Query
-from cems_workbench.runs.gathering import drawn, gather_query_set
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 from cems_workbench.store.chunks import ChunkStatistics
 
@@ -41,12 +41,23 @@ CUT: dict[str, ChunkRule] = {"cems_head": "cems"}
 """How long memories are cut for a preset that states it; for the others by the rule of a new store."""
 ALL = "all-queries"
 PLAIN = {
-    "fusion.normalize": "none", "fusion.score_blend": 1.0, "fusion.single_list": "bypass",
-    "fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0, "filter.min_score": None,
-    "adjust.priority": False, "adjust.pinned_factor": 1.0, "adjust.clamp": False, "adjust.time_decay.mode": "none",
-    "adjust.project.enabled": False, "assembly.limit": 100, "assembly.max_tokens": None, "assembly.strategy": "greedy",
-    "lists.lexical.normalization": "none", "judge.backend": "none",
-}  # fmt: skip
+    "fusion.normalize": "none",
+    "fusion.score_blend": 1.0,
+    "fusion.single_list": "bypass",
+    "fusion.top_rank_bonus.rank1": 0.0,
+    "fusion.top_rank_bonus.rank2_3": 0.0,
+    "filter.min_score": None,
+    "adjust.priority": False,
+    "adjust.pinned_factor": 1.0,
+    "adjust.clamp": False,
+    "adjust.time_decay.mode": "none",
+    "adjust.project.enabled": False,
+    "assembly.limit": 100,
+    "assembly.max_tokens": None,
+    "assembly.strategy": "greedy",
+    "lists.lexical.normalization": "none",
+    "judge.backend": "none",
+}
 """One list as it is: its scores, its order, nothing adjusted."""
 
 
@@ -158,11 +169,14 @@ def _presets(one: Measured) -> list[list[str]]:
         gain = differences.get("nDCG@10")
         rows.append(
             [
-                f"`{evaluation.config.name}`", *(_value(summary) for summary in evaluation.summaries),
-                _p(differences.get("hit@5")), _p(gain), f"{len(gain.wins)} / {len(gain.losses)}" if gain else "–",
+                f"`{evaluation.config.name}`",
+                *(_value(summary) for summary in evaluation.summaries),
+                _p(differences.get("hit@5")),
+                _p(gain),
+                f"{len(gain.wins)} / {len(gain.losses)}" if gain else "–",
                 one.ran[evaluation.config.name],
             ]
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -273,9 +287,15 @@ def measure(dataset: Dataset, names: Sequence[str], work: Path, limit: int | Non
         evaluate(base, one, MEASURES, seed=seed) for one in (quiet(BASELINE), *without_each_stage(quiet(BASELINE)))
     ]
     return Measured(
-        dataset, chunks, memories, compare(evaluations, seed=seed), absent, ran, compare(parts, seed=seed),
+        dataset,
+        chunks,
+        memories,
+        compare(evaluations, seed=seed),
+        absent,
+        ran,
+        compare(parts, seed=seed),
         plain_lists(LabelledBatch.of(whole), seed),
-    )  # fmt: skip
+    )
 
 
 def quiet(name: str) -> PipelineConfig:
@@ -306,8 +326,14 @@ def gathered(
             open_resources(Settings(store=store if rule is None else cut_otherwise(store, rule)))
         ) as resources:
             done = gather_query_set(
-                path, asked, judgments, quiet(config), resources, query_set=dataset.name, project_only=dataset.project_only
-            )  # fmt: skip
+                path,
+                asked,
+                judgments,
+                quiet(config),
+                resources,
+                query_set=dataset.name,
+                project_only=dataset.project_only,
+            )
         print(f"{dataset.name} {name}: {done.gathered} gathered in {done.seconds:.0f} s", file=sys.stderr, flush=True)
         found[name] = read_evidence_file(path)
     return found, memories, chunks

@@ -4,7 +4,7 @@
 
 Imports the sample set into a store in the work folder and gathers the evidence of three presets that need no model server. Compares
 them as the Evaluate page does, searches for better weights from `cems` as the Tune page does with nothing changed, and replaces
-`cems_workbench/runs/sample_figures.json`. The sealed queries stay sealed: who searches on the sample set can still look at them once.
+`cems_workbench/jobs/sample_figures.json`. The sealed queries stay sealed: who searches on the sample set can still look at them once.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.report import SAMPLE
-from cems_workbench import __version__, collector, formats
+from cems_workbench import __version__, formats
 from cems_workbench.config import EvidenceCard, PipelineConfig, dump_config, preset
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.report import experiment_card
+from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled_selection
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.gathering import QuerySelection, judged_selection, obtained_evidence
+from cems_workbench.jobs.sample_figures import FILE, Measured, SampleFigures, corpus_digest, write_figures
+from cems_workbench.jobs.tuning import card_of, planned_search, run_search, tuning_data
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.evaluation import agreed, evaluate_configs, labelled_selection
-from cems_workbench.runs.gathering import QuerySelection, judged_selection, obtained_evidence
-from cems_workbench.runs.opening import open_resources
-from cems_workbench.runs.sample_figures import FILE, Measured, SampleFigures, corpus_digest, write_figures
-from cems_workbench.runs.tuning import card_of, planned_search, run_search, tuning_data
+from cems_workbench.platform import gc_tuning
 from cems_workbench.settings import Settings
 from cems_workbench.store import ConfigRecord
-from cems_workbench.tuning.kept_scores import config_digest
 from cems_workbench.tuning.objective import parse_goal
-from cems_workbench.ui.evaluate.choose import SHOWN
+from cems_workbench.tuning.score_cache import config_digest
+from cems_workbench.ui.evaluate.setup import SHOWN
 
 COMPARED = ("workbench", "cems", "recollection")
 """The preset that the app opens with, and others that need no model server either."""
@@ -61,9 +62,13 @@ def measured_figures(resources: Resources) -> SampleFigures:
     tuned, found = _tuned(resources, selection)
     print(found.text)
     measured = Measured(
-        store.memories.count(), corpus_digest(store), query_set.digest, resources.embedder.model_id,
-        {name: config_digest(config) for name, config in configs}, {row.name: row.content_hash for row in evaluated},
-    )  # fmt: skip
+        store.memories.count(),
+        corpus_digest(store),
+        query_set.digest,
+        resources.embedder.model_id,
+        {name: config_digest(config) for name, config in configs},
+        {row.name: row.content_hash for row in evaluated},
+    )
     kept = ConfigRecord(1, tuned.name, dump_config(tuned), TUNED, "", now, "", found.model_dump(mode="json"))
     return SampleFigures(__version__, now.date(), measured, experiment, kept)
 
@@ -74,7 +79,7 @@ def _tuned(resources: Resources, selection: QuerySelection) -> tuple[PipelineCon
     data = tuning_data(preset(TUNED).config, selection, grades, resources)
     assert data is not None, "its evidence was gathered above"
     goal = parse_goal(["nDCG@10"], (), data.relevant_from)
-    collector.freeze()
+    gc_tuning.freeze()
     result = run_search(planned_search(data, goal))
     return result.tuned.config, card_of(result, datetime.now(UTC).date().isoformat())
 

@@ -31,7 +31,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput, indexed_text
 from cems_workbench.store import Store
 from cems_workbench.store.memories import staging
-from cems_workbench.store.search import chroma
+from cems_workbench.store.search.vectors import chroma
 
 K, QUERIES, WARM = 150, 100, 5
 EDITS, PORTIONS = 5, 3
@@ -145,11 +145,17 @@ def lists(store: Store, embedder: PreparedVectors, engines: Engines) -> Lists:
     opened = store.indexes.open(embedder)
     terms = [engines.bm25s.terms(words) for words in asked.words]  # cut beforehand
     lexical, of_bm25s = in_turn(
-        len(terms), lambda i: opened.lexical.search(asked.words[i], K), lambda i: engines.bm25s.search(terms[i], K), warm=WARM
-    )  # fmt: skip
+        len(terms),
+        lambda i: opened.lexical.search(asked.words[i], K),
+        lambda i: engines.bm25s.search(terms[i], K),
+        warm=WARM,
+    )
     nearest, of_chroma = in_turn(
-        len(terms), lambda i: opened.vectors.search(asked.vectors[i], K), lambda i: engines.nearest(asked.vectors[i]), warm=WARM
-    )  # fmt: skip
+        len(terms),
+        lambda i: opened.vectors.search(asked.vectors[i], K),
+        lambda i: engines.nearest(asked.vectors[i]),
+        warm=WARM,
+    )
     found = Lists({"all": lexical.summary}, {"all": nearest.summary}, {}, of_bm25s.summary, of_chroma.summary)
     for name, (where, _) in filters.items():
         if name != "all":

@@ -52,12 +52,20 @@ def tables(rows: Sequence[Figures]) -> dict[str, str]:
     ]
     app: list[tuple[str, Value, str]] = [
         ("first page, from starting the process (an app of one line)", _first_page, f"{PAINT_S:g} s"),
-        ("cold query until the order of the lists is painted, 95 %", lambda one: f"{one['fused_ms']:.0f} ms", f"{FUSED_MS} ms"),
-        ("slider until the ranking is painted anew, 95 %", lambda one: f"{one['slider_ms']:.0f} ms", f"{slider:.0f} ms"),
+        (
+            "cold query until the order of the lists is painted, 95 %",
+            lambda one: f"{one['fused_ms']:.0f} ms",
+            f"{FUSED_MS} ms",
+        ),
+        (
+            "slider until the ranking is painted anew, 95 %",
+            lambda one: f"{one['slider_ms']:.0f} ms",
+            f"{slider:.0f} ms",
+        ),
         ("Label, key until the next card, 95 %", lambda one: f"{one['label_ms']:.0f} ms", f"{label:.0f} ms"),
         ("memory of the app after all that", lambda one: f"{one['rss'] / 1e9:.1f} GB", f"{RSS_BYTES >> 30} GiB"),
         ("`search`, `doctor` from a shell", _commands, ""),
-    ]  # fmt: skip
+    ]
     building: list[tuple[str, Value]] = [
         ("imported, rows a second; DuckDB alone", _rows),
         ("built, of the processor", lambda one: f"{one['build_s']:,.0f} s"),
@@ -68,7 +76,7 @@ def tables(rows: Sequence[Figures]) -> dict[str, str]:
         ("lexical index; bm25s", _megabytes("lexical")),
         (f"… ratio of the disk (wanted: {OVER_ENGINES:g})", _disk),
         ("memory of the process while importing", lambda one: f"{one['import_peak'] / 1e9:.1f} GB"),
-    ]  # fmt: skip
+    ]
     lists: list[tuple[str, Value]] = [
         ("lexical list", lambda one: _times(one["lexical_ms"]["all"])),
         ("bm25s", lambda one: _times(one["peer_lexical_ms"])),

@@ -58,9 +58,12 @@ def served(module: tuple[str, ...], port: int, store: Path) -> Iterator[tuple[st
     environment.setdefault("CEMS_WORKBENCH_PRESET", "cems")  # what the figures of earlier runs were taken with
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as it would be started by a user
     process = subprocess.Popen(
-        [sys.executable, "-m", *module, str(port)], cwd=ROOT, env=environment,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-m", *module, str(port)],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         while True:
             if process.poll() is not None:

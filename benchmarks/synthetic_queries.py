@@ -15,18 +15,25 @@ import numpy as np
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
-from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.list_sources import Source
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY
+from cems_workbench.pipeline.tabulate import encode
 from cems_workbench.records import Memory, Query
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 PLAIN: dict[str, Any] = {
-    "query.detectors.enabled": False, "filter.min_score": None, "adjust.priority": False, "adjust.time_decay.mode": "none",
-    "adjust.pinned_factor": 1.0, "adjust.project.enabled": False, "adjust.clamp": False, "assembly.strategy": "greedy",
-    "assembly.max_tokens": None, "judge.backend": "none",
-}  # fmt: skip
+    "query.detectors.enabled": False,
+    "filter.min_score": None,
+    "adjust.priority": False,
+    "adjust.time_decay.mode": "none",
+    "adjust.pinned_factor": 1.0,
+    "adjust.project.enabled": False,
+    "adjust.clamp": False,
+    "assembly.strategy": "greedy",
+    "assembly.max_tokens": None,
+    "judge.backend": "none",
+}
 
 
 def fusion_only(changes: Mapping[str, Any] | None = None) -> PipelineConfig:

@@ -124,7 +124,7 @@ def review(folder: Path, store: Store, name: str, seed: str) -> None:
 
 def grade(folder: Path, store: Store, card: Card, name: str, draw: random.Random) -> float:
     """Grade a card, some twice, and write down what was confirmed; the seconds that the longest took."""
-    from cems_workbench.runs.labelling import give_grade
+    from cems_workbench.jobs.labelling import give_grade
 
     longest, pair = 0.0, (card.query.qid, card.memory.id)
     for turn in range(2 if draw.random() < TAKEN_BACK else 1):
@@ -152,8 +152,11 @@ def begin(folder: Path, team: str, number: int, names: Sequence[str], seed: int)
     with (folder / f"said-{number}").open("ab") as said:
         return subprocess.Popen(
             [sys.executable, "-m", "benchmarks.team", "--as", str(folder), str(number), *names, "--seed", str(seed)],
-            cwd=ROOT, stdout=said, stderr=said, env={**os.environ, "CEMS_WORKBENCH_TEAM": team},
-        )  # fmt: skip
+            cwd=ROOT,
+            stdout=said,
+            stderr=said,
+            env={**os.environ, "CEMS_WORKBENCH_TEAM": team},
+        )
 
 
 def measured(
@@ -233,9 +236,7 @@ def main() -> int:
         with server.connect() as connection:
             connection.execute("CREATE DATABASE team")
         team = server.address("team", "postgres")
-        outcome = measured(
-            options.labels, options.apps, options.reviewers, options.seed, server, Path(folder), team
-        )  # fmt: skip
+        outcome = measured(options.labels, options.apps, options.reviewers, options.seed, server, Path(folder), team)
     print(outcome)
     return int(bool(outcome.lost or outcome.doubled))
 

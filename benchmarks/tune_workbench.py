@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.report import DATA, PLAIN, SAMPLE, Dataset, query_set, quiet
-from cems_workbench import collector, formats
+from cems_workbench import formats
 from cems_workbench.config import (
     EvidenceCard,
     Measured,
@@ -41,19 +41,20 @@ from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_f
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics import Measure, parse_measures
 from cems_workbench.evaluation.statistics import bootstrap, holm, randomisation_test
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.gathering import drawn, gather_query_set
 from cems_workbench.models.minilm_judge import MODEL_ID
 from cems_workbench.pipeline.table import Floats
+from cems_workbench.platform import gc_tuning
 from cems_workbench.records import Query
-from cems_workbench.runs.gathering import drawn, gather_query_set
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 from cems_workbench.tuning.card import evidence_card
 from cems_workbench.tuning.folds import split
 from cems_workbench.tuning.holdout import gain
 from cems_workbench.tuning.learned import Importance, importance
 from cems_workbench.tuning.objective import Goal
+from cems_workbench.tuning.optimizer import Trial, Watch
 from cems_workbench.tuning.scorer import BatchScorer, measurable
-from cems_workbench.tuning.search import Trial, Watch
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, Tuned, tune
 
@@ -64,20 +65,44 @@ SESSIONS = DATA.parent / "cems/sessions"
 MEASURES = parse_measures("nDCG@10 hit@1 hit@5 MRR")
 START = {
     "name": "start",
-    "query.mode": "hybrid", "query.typo_correction.enabled": False,
-    "lists.vector.depth": 100, "lists.vector.prefetch": 1, "lists.lexical.depth": 100, "lists.lexical.prefetch": 1,
-    "lists.vector.normalization": "minmax", "lists.lexical.normalization": "minmax",
-    "fusion.method": "score_sum", "fusion.score_blend": 0.0,
-    "fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0,
+    "query.mode": "hybrid",
+    "query.typo_correction.enabled": False,
+    "lists.vector.depth": 100,
+    "lists.vector.prefetch": 1,
+    "lists.lexical.depth": 100,
+    "lists.lexical.prefetch": 1,
+    "lists.vector.normalization": "minmax",
+    "lists.lexical.normalization": "minmax",
+    "fusion.method": "score_sum",
+    "fusion.score_blend": 0.0,
+    "fusion.top_rank_bonus.rank1": 0.0,
+    "fusion.top_rank_bonus.rank2_3": 0.0,
     "filter.min_score": None,
-    "rerank.backend": "cross_encoder", "rerank.input_limit": 60, "rerank.score_span": 0.9, "rerank.chunk_chars": 1000,
-    "rerank.chunk_selection": "passages", "rerank.question_before": True, "rerank.raw_scale": "minmax", "rerank.retrieval_score": "fused",
-    "rerank.bands": [{"max_rank": 3, "retrieval": 0.4}, {"max_rank": 10, "retrieval": 0.4}, {"max_rank": None, "retrieval": 0.4}],
+    "rerank.backend": "cross_encoder",
+    "rerank.input_limit": 60,
+    "rerank.score_span": 0.9,
+    "rerank.chunk_chars": 1000,
+    "rerank.chunk_selection": "passages",
+    "rerank.question_before": True,
+    "rerank.raw_scale": "minmax",
+    "rerank.retrieval_score": "fused",
+    "rerank.bands": [
+        {"max_rank": 3, "retrieval": 0.4},
+        {"max_rank": 10, "retrieval": 0.4},
+        {"max_rank": None, "retrieval": 0.4},
+    ],
     "rerank.tail": "below",
-    "adjust.priority": False, "adjust.pinned_factor": 1.0, "adjust.time_decay.mode": "none", "adjust.project.enabled": False,
-    "assembly.limit": 10, "assembly.max_tokens": 8000, "assembly.strategy": "greedy",
-    "abstain.rule": "all", "abstain.vector": 0.36, "abstain.reranker": -3.26,
-}  # fmt: skip
+    "adjust.priority": False,
+    "adjust.pinned_factor": 1.0,
+    "adjust.time_decay.mode": "none",
+    "adjust.project.enabled": False,
+    "assembly.limit": 10,
+    "assembly.max_tokens": 8000,
+    "assembly.strategy": "greedy",
+    "abstain.rule": "all",
+    "abstain.vector": 0.36,
+    "abstain.reranker": -3.26,
+}
 """Where the search begins, on top of `cems`: cosines and BM25 scores, each spread over 0 to 1 and added up, and the best passage of the
 first 60 by the cross-encoder, with four tenths of the fused score; nothing adjusted. Chosen by hand after a look at rankings of the same
 queries, those of SciFact excepted; the report says so."""
@@ -183,10 +208,15 @@ PRESET_HEAD = """# CEMS Workbench's own, tuned: two lists' scores added up, and 
 def report(result: Result, card: EvidenceCard, measures: Sequence[Measure]) -> str:
     """The whole report."""
     parts = [
-        HEAD, _against(result, measures), _by_set(result, measures), _by("conversation", result.groups, result, measures),
-        _by("type of query", [kind or "none" for kind in result.types], result, measures), _changes(result), _weights(result),
+        HEAD,
+        _against(result, measures),
+        _by_set(result, measures),
+        _by("conversation", result.groups, result, measures),
+        _by("type of query", [kind or "none" for kind in result.types], result, measures),
+        _changes(result),
+        _weights(result),
         f"\n## Evidence card\n\n```\n{card.text}\n```\n",
-    ]  # fmt: skip
+    ]
     return "".join(parts)
 
 
@@ -240,7 +270,7 @@ def _by_set(result: Result, measures: Sequence[Measure]) -> str:
         _row(["---", *["---"] * len(sets)]),
         _row(["tuned, the set left out", *(f"{result.left_out[at == one, 0].mean():.3f}" for one in sets)]),
         _row(["the preset", *(f"{result.fitted[at == one, 0].mean():.3f}" for one in sets)]),
-    ]  # fmt: skip
+    ]
     for name in names:
         cells = [
             f"{result.rivals[name][at == one, 0].mean():.3f}: {found[one, name].tuned:+.3f} "
@@ -256,16 +286,21 @@ def _by(what: str, labels: Sequence[str], result: Result, measures: Sequence[Mea
     at = np.array(labels)
     lines = [
         f"\n## By {what}: {measures[0]}\n",
-        _row([what, "queries", "tuned", *rivals]), _row(["---", *["---:"] * (len(rivals) + 2)]),
-    ]  # fmt: skip
+        _row([what, "queries", "tuned", *rivals]),
+        _row(["---", *["---:"] * (len(rivals) + 2)]),
+    ]
     for kind in kinds:
         rows = at == kind
         lines.append(
-            _row([
-                kind, str(int(rows.sum())), f"{result.left_out[rows, 0].mean():.3f}",
-                *(f"{result.rivals[name][rows, 0].mean():.3f}" for name in rivals),
-            ])
-        )  # fmt: skip
+            _row(
+                [
+                    kind,
+                    str(int(rows.sum())),
+                    f"{result.left_out[rows, 0].mean():.3f}",
+                    *(f"{result.rivals[name][rows, 0].mean():.3f}" for name in rivals),
+                ]
+            )
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -386,11 +421,9 @@ def measured(work: Path, trials: int, seed: int, presets: Sequence[str] = RIVALS
         (query.project or "?") if set_of[query.qid].project_only else set_of[query.qid].title for query in batch.queries
     ]
     score, rows = BatchScorer(batch, MEASURES, seed), np.arange(len(batch.queries))
-    collector.freeze()
+    gc_tuning.freeze()
     space = SearchSpace.of(start(), [parse_axis(text, widened()) for text in SPACE])
-    plan = Plan(
-        space, Goal(MEASURES[:1]), split(groups, len(set(groups)), 0.0, seed), batch.types, trials, seed
-    )  # fmt: skip
+    plan = Plan(space, Goal(MEASURES[:1]), split(groups, len(set(groups)), 0.0, seed), batch.types, trials, seed)
     tuned = tune(plan, score, _watched)
     if (
         tuned.validation is None or tuned.validation.low <= 0
@@ -405,9 +438,16 @@ def measured(work: Path, trials: int, seed: int, presets: Sequence[str] = RIVALS
         rivals[f"`{name}`"] = _scores(own, quiet(name), batch.qids)
     rivals |= _plain_lists(batch)
     return Result(
-        tuned, sets, groups, batch.types, left_out, score(tuned.config, rows), rivals, importance(space, tuned.search, seed=seed),
+        tuned,
+        sets,
+        groups,
+        batch.types,
+        left_out,
+        score(tuned.config, rows),
+        rivals,
+        importance(space, tuned.search, seed=seed),
         wide,
-    )  # fmt: skip
+    )
 
 
 def again(work: Path, seed: int) -> tuple[str, tuple[Measured, ...]]:
@@ -425,12 +465,18 @@ def again(work: Path, seed: int) -> tuple[str, tuple[Measured, ...]]:
     ]
     gains = tuple(
         Measured(
-            metric=str(measure), split=f"the sample set, {AGAIN} {date}, against cems", queries=found.queries,
-            baseline=found.baseline, tuned=found.tuned, low=found.low, high=found.high, p=found.p,
+            metric=str(measure),
+            split=f"the sample set, {AGAIN} {date}, against cems",
+            queries=found.queries,
+            baseline=found.baseline,
+            tuned=found.tuned,
+            low=found.low,
+            high=found.high,
+            p=found.p,
         )
         for column, measure in enumerate(MEASURES[:3])
         for found in [gain(scores["`cems`"][:, column], scores["`workbench`"][:, column], seed)]
-    )  # fmt: skip
+    )
     return AGAIN_HEAD.format(date=date, queries=len(batch.qids)) + "\n".join(rows) + "\n", gains
 
 
@@ -460,7 +506,7 @@ def gathered(dataset: Dataset, name: str, config: PipelineConfig, work: Path) ->
         path = folder / f"{name}.evidence"
         done = gather_query_set(
             path, queries, judgments, config, resources, query_set=dataset.name, project_only=dataset.project_only
-        )  # fmt: skip
+        )
         print(f"{dataset.name} {name}: {done.gathered} gathered in {done.seconds:.0f} s", file=sys.stderr, flush=True)
         return read_evidence_file(path)
     finally:
@@ -521,19 +567,29 @@ def card_of(result: Result) -> EvidenceCard:
     )
     rows = [
         Measured(
-            metric=str(measure), split=f"cross-validation, against {name.strip('`')}", queries=found.queries,
-            baseline=found.baseline, tuned=found.tuned, low=found.low, high=found.high, p=found.p,
+            metric=str(measure),
+            split=f"cross-validation, against {name.strip('`')}",
+            queries=found.queries,
+            baseline=found.baseline,
+            tuned=found.tuned,
+            low=found.low,
+            high=found.high,
+            p=found.p,
         )
         for name in ("where the search began", "`cems`")
         for column, measure in enumerate(MEASURES[:3])
         for found in [gain(result.rivals[name][:, column], result.left_out[:, column], seed)]
-    ]  # fmt: skip
+    ]
     headers = [one.header for one in result.evidence]
-    return card.model_copy(update={
-        "measured": tuple(rows),
-        "corpus_hash": " + ".join(f"{header.query_set} {header.store_id[:8]}/{header.content_version}" for header in headers),
-        "evidence_hash": " + ".join(one.content_hash[:16] for one in result.evidence),
-    })  # fmt: skip
+    return card.model_copy(
+        update={
+            "measured": tuple(rows),
+            "corpus_hash": " + ".join(
+                f"{header.query_set} {header.store_id[:8]}/{header.content_version}" for header in headers
+            ),
+            "evidence_hash": " + ".join(one.content_hash[:16] for one in result.evidence),
+        }
+    )
 
 
 if __name__ == "__main__":

@@ -27,21 +27,26 @@ _HOMES = {
     "api.tuning": ("TuningReport", "tune"),
     "config": ("PipelineConfig",),
     "errors": (
-        "EmbedderMismatchError", "InputError", "ModelError", "StoreError", "StoreLockedError", "WorkbenchError",
+        "EmbedderMismatchError",
+        "InputError",
+        "ModelError",
+        "StoreError",
+        "StoreLockedError",
+        "WorkbenchError",
     ),
     "progress": ("Cancelled",),
-}  # fmt: skip
+}
 """Where each exported name is defined."""
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
-    from cems_workbench.api.asking import Answer, Explanation, replay, search, why
     from cems_workbench.api.configs import load_config, presets, save_config
-    from cems_workbench.api.drifting import DriftReport, drift
+    from cems_workbench.api.drift import DriftReport, drift
     from cems_workbench.api.evidence import LoadedEvidence, gather, load_evidence
-    from cems_workbench.api.measuring import ComparisonReport, EvaluationReport, check, compare, evaluate
-    from cems_workbench.api.opening import OpenStore, open_store
+    from cems_workbench.api.measures import ComparisonReport, EvaluationReport, check, compare, evaluate
+    from cems_workbench.api.open_store import OpenStore, open_store
     from cems_workbench.api.results import Result, Table, WorkbenchWarning
+    from cems_workbench.api.single_query import Answer, Explanation, replay, search, why
     from cems_workbench.api.terrier import SearchTransformer, as_transformer
     from cems_workbench.api.tuning import TuningReport, tune
     from cems_workbench.config import PipelineConfig

@@ -26,7 +26,7 @@ class StoreError(WorkbenchError):
 
 
 class StoreLockedError(StoreError):
-    """Another process has the store and does not let go of it; processes take turns at it (`turns.py`)."""
+    """Another process has the store and does not let go of it; processes take turns at it (`platform/process_lock.py`)."""
 
 
 class ModelError(WorkbenchError):
@@ -90,10 +90,21 @@ def reply_words(text: str) -> str:
     return reply if isinstance(reply, str) else json.dumps(reply)
 
 
-SURROUNDINGS = frozenset({
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
-    errno.EMFILE, errno.EIO,
-})  # fmt: skip
+SURROUNDINGS = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EISDIR,
+        errno.ENOTDIR,
+        errno.ENAMETOOLONG,
+        errno.EMFILE,
+        errno.EIO,
+    }
+)
 """What the machine says that no program can help: a full or read-only disk, a name too long, no permission."""
 
 

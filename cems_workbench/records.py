@@ -101,10 +101,38 @@ DEFAULT_CHUNK_RULE: ChunkRule = "embedder"
 
 ENGLISH, CJK, NO_LANGUAGE = "english", "cjk", "none"
 LANGUAGES: tuple[str, ...] = (
-    ENGLISH, "arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch", "esperanto", "estonian", "finnish", "french",
-    "german", "greek", "hungarian", "indonesian", "irish", "italian", "lithuanian", "norwegian", "polish", "portuguese", "romanian",
-    "russian", "serbian", "spanish", "swedish", "turkish", "yiddish", CJK, NO_LANGUAGE,
-)  # fmt: skip
+    ENGLISH,
+    "arabic",
+    "armenian",
+    "basque",
+    "catalan",
+    "czech",
+    "danish",
+    "dutch",
+    "esperanto",
+    "estonian",
+    "finnish",
+    "french",
+    "german",
+    "greek",
+    "hungarian",
+    "indonesian",
+    "irish",
+    "italian",
+    "lithuanian",
+    "norwegian",
+    "polish",
+    "portuguese",
+    "romanian",
+    "russian",
+    "serbian",
+    "spanish",
+    "swedish",
+    "turkish",
+    "yiddish",
+    CJK,
+    NO_LANGUAGE,
+)
 """In which lexical search can work: those with a Snowball stemmer whose words are runs of letters; Chinese, Japanese and Korean, by
 characters; none, which takes words as they stand."""
 
@@ -299,10 +327,21 @@ def project_of(source_ref: str | None) -> str | None:
 
 
 def cems_memory(
-    id: str, content: str, title: str | None, category: str | None, source_ref: str | None, user_id: str | None,
-    tags: tuple[str, ...], scope: str, created_at: datetime | None, updated_at: datetime | None, last_shown_at: datetime | None,
-    shown_count: int, relevant_count: int, noise_count: int,
-) -> Memory:  # fmt: skip
+    id: str,
+    content: str,
+    title: str | None,
+    category: str | None,
+    source_ref: str | None,
+    user_id: str | None,
+    tags: tuple[str, ...],
+    scope: str,
+    created_at: datetime | None,
+    updated_at: datetime | None,
+    last_shown_at: datetime | None,
+    shown_count: int,
+    relevant_count: int,
+    noise_count: int,
+) -> Memory:
     """A CEMS document as a memory: its project is that of a source_ref "project:ORG/REPO…", and it was last accessed when it was last
     shown, else changed, else made. `scope` is one of CEMS_SCOPES."""
     return Memory(

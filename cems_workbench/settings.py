@@ -8,8 +8,8 @@ from typing import Literal, get_args
 from pydantic import Field, PositiveInt
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from cems_workbench.builtin import FIRST
 from cems_workbench.errors import InputError
-from cems_workbench.shipped import FIRST
 
 Server = Literal["ollama", "openai"]
 SERVERS: tuple[Server, ...] = get_args(Server)

@@ -17,9 +17,9 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 from cems_workbench import formats
-from cems_workbench.runs.opening import open_resources
+from cems_workbench.builtin import FIRST
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.settings import Settings
-from cems_workbench.shipped import FIRST
 from tests.browser.conftest import serving
 from tests.browser.pages import Window
 from tests.browser.whole_way import walk

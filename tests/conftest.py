@@ -169,9 +169,9 @@ def _imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _import_sample(folder: Path, vectors: Path) -> None:
     from cems_workbench import formats
+    from cems_workbench.jobs.factory import open_resources
     from cems_workbench.models.protocol import Float32
     from cems_workbench.progress import Progress, silent
-    from cems_workbench.runs.opening import open_resources
     from cems_workbench.settings import Settings
 
     resources = open_resources(Settings(store=folder))

@@ -12,7 +12,7 @@ import pytest
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Relation, TakenChunk, TakenMemory
-from cems_workbench.sources import opening as sources
+from cems_workbench.sources import connect as sources
 from cems_workbench.sources.source import (
     AS_IT_IS,
     Batch,

@@ -10,12 +10,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.models.minilm_embedder import MiniLMEmbedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import PACKAGED_ID
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
-from cems_workbench.shipped import SAMPLE_DATA
 from cems_workbench.store import Store
 
 NO_ANSWER = SAMPLE_DATA / "no_answer" / "unanswerable.jsonl"

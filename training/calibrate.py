@@ -142,11 +142,16 @@ def left_out(groups: list[Labelled]) -> tuple[list[dict[str, object]], np.ndarra
         curve = fit([other for other in groups if other is not group])
         above = group.scores > curve.threshold
         right = int((above & group.relevant).sum())
-        rows.append({
-            "group": group.group, "pairs": len(above), "relevant": int(group.relevant.sum()),
-            "threshold": round(curve.threshold, 2), "precision": round(right / max(int(above.sum()), 1), 3),
-            "recall": round(right / max(int(group.relevant.sum()), 1), 3),
-        })  # fmt: skip
+        rows.append(
+            {
+                "group": group.group,
+                "pairs": len(above),
+                "relevant": int(group.relevant.sum()),
+                "threshold": round(curve.threshold, 2),
+                "precision": round(right / max(int(above.sum()), 1), 3),
+                "recall": round(right / max(int(group.relevant.sum()), 1), 3),
+            }
+        )
         predicted.append(curve.chance(group.scores))
     return rows, np.concatenate(predicted), np.concatenate([group.relevant for group in groups])
 
@@ -155,9 +160,14 @@ def reliability(predicted: np.ndarray, labels: np.ndarray, weight: np.ndarray) -
     """(mean predicted P, share that is relevant, pairs) of each tenth of the range of P that has pairs."""
     bins = np.minimum((predicted * BINS).astype(int), BINS - 1)
     return [
-        (float(np.average(predicted[at], weights=weight[at])), float(np.average(labels[at], weights=weight[at])), int(at.sum()))
-        for number in range(BINS) if (at := bins == number).any()
-    ]  # fmt: skip
+        (
+            float(np.average(predicted[at], weights=weight[at])),
+            float(np.average(labels[at], weights=weight[at])),
+            int(at.sum()),
+        )
+        for number in range(BINS)
+        if (at := bins == number).any()
+    ]
 
 
 def diagram(points: list[tuple[float, float, int]]) -> str:
@@ -174,13 +184,15 @@ def diagram(points: list[tuple[float, float, int]]) -> str:
     grid = "".join(
         f'<path d="M{x(0)} {y(t):.0f}H{x(1)}M{x(t):.0f} {y(0)}V{y(1)}" stroke="#8884" fill="none"/>'
         f'<text x="{edge - 6}" y="{y(t) + 4:.0f}" text-anchor="end">{t:g}</text>'
-        f'<text x="{x(t):.0f}" y="{y(0) + 16}" text-anchor="middle">{t:g}</text>' for t in ticks
-    )  # fmt: skip
+        f'<text x="{x(t):.0f}" y="{y(0) + 16}" text-anchor="middle">{t:g}</text>'
+        for t in ticks
+    )
     line = " ".join(f"{x(p):.1f},{y(q):.1f}" for p, q, _ in points)
     dots = "".join(
         f'<circle cx="{x(p):.1f}" cy="{y(q):.1f}" r="4" fill="#0072B2"/>'
-        f'<text x="{x(p) + 7:.1f}" y="{y(q) + 13:.1f}" font-size="10">{n}</text>' for p, q, n in points
-    )  # fmt: skip
+        f'<text x="{x(p) + 7:.1f}" y="{y(q) + 13:.1f}" font-size="10">{n}</text>'
+        for p, q, n in points
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {side + 90} {side + 64}" width="{side + 90}" '
         f'font-family="sans-serif" font-size="11" fill="#444"><rect width="100%" height="100%" fill="#fff"/>{grid}'
@@ -205,10 +217,13 @@ def main() -> int:
     rows, predicted, labels = left_out(groups)
     points = reliability(predicted, labels, weights(groups))
     kept = {
-        "threshold": round(curve.threshold, 2), "bands": [round(low, 2) for low in curve.bands],
-        "slope": round(curve.slope, 4), "offset": round(curve.offset, 4), "left_out": rows,
+        "threshold": round(curve.threshold, 2),
+        "bands": [round(low, 2) for low in curve.bands],
+        "slope": round(curve.slope, 4),
+        "offset": round(curve.offset, 4),
+        "left_out": rows,
         "reliability": [[round(p, 3), round(q, 3), n] for p, q, n in points],
-    }  # fmt: skip
+    }
     print(json.dumps(kept, indent=1))
     if options.out:
         (options.out / "calibration.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")

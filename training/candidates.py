@@ -14,6 +14,7 @@ import numpy as np
 
 from cems_workbench import formats
 from cems_workbench.config import preset, with_values
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
@@ -21,17 +22,28 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import questions_of
 from cems_workbench.pipeline.stages import FUSION
 from cems_workbench.records import Query
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 DEPTH = 40
 HYBRID = {
-    "query.mode": "hybrid", "query.typo_correction.enabled": False, "expansion.backend": "none",
-    "lists.vector.depth": 100, "lists.lexical.depth": 100, "lists.vector.weight": 1.0, "lists.lexical.weight": 1.0,
-    "variants.original_weight": 1.0, "threshold.mode": "none", "fusion.method": "rrf", "fusion.k": 60,
-    "fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0, "fusion.normalize": "none",
-    "filter.min_score": None, "rerank.backend": "none", "judge.backend": "none",
-}  # fmt: skip
+    "query.mode": "hybrid",
+    "query.typo_correction.enabled": False,
+    "expansion.backend": "none",
+    "lists.vector.depth": 100,
+    "lists.lexical.depth": 100,
+    "lists.vector.weight": 1.0,
+    "lists.lexical.weight": 1.0,
+    "variants.original_weight": 1.0,
+    "threshold.mode": "none",
+    "fusion.method": "rrf",
+    "fusion.k": 60,
+    "fusion.top_rank_bonus.rank1": 0.0,
+    "fusion.top_rank_bonus.rank2_3": 0.0,
+    "fusion.normalize": "none",
+    "filter.min_score": None,
+    "rerank.backend": "none",
+    "judge.backend": "none",
+}
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,11 @@ def network(*, eight_bits: bool = False) -> bytes:
     def attention(read: str, at: str) -> str:
         if not eight_bits:
             return node(
-                "Attention", [read, weight(at + "qkv", WIDTH, 3 * WIDTH), weight(at + "qkv_bias", 3 * WIDTH)], at + "attended",
+                "Attention",
+                [read, weight(at + "qkv", WIDTH, 3 * WIDTH), weight(at + "qkv_bias", 3 * WIDTH)],
+                at + "attended",
                 num_heads=HEADS,
-            )  # fmt: skip
+            )
         projected = product(read, at + "qkv", WIDTH, 3 * WIDTH, at + "projected", even=True)
         parts = [at + part for part in ("query", "key", "value")]
         nodes.append(helper.make_node("Split", [projected], parts, axis=-1))
@@ -112,7 +114,9 @@ def network(*, eight_bits: bool = False) -> bytes:
     words = node("Gather", [weight("words", WORDPIECES, WIDTH), "ids"], "word_vectors", domain="")
     places = node("Gather", [weight("places", POSITIONS, WIDTH), "places_read"], "place_vectors", domain="")
     summed = node("Add", [words, places], "summed", domain="")
-    read = node("LayerNormalization", [summed, weight("norm", WIDTH), weight("norm_bias", WIDTH)], "read", "", epsilon=EPSILON)  # fmt: skip
+    read = node(
+        "LayerNormalization", [summed, weight("norm", WIDTH), weight("norm_bias", WIDTH)], "read", "", epsilon=EPSILON
+    )
     for layer in range(LAYERS):
         at = f"layer{layer}."
         attended = attention(read, at)

@@ -44,24 +44,35 @@ def network_of(*files: Path) -> PairNetwork:
     read = (torch.load(file, weights_only=False, map_location="cpu") for file in files)
     states = [state.get("network", state) for state in read]
     network = fresh()
-    network.load_state_dict({
-        name: torch.stack([state[name] for state in states]).mean(0) if value.is_floating_point() else value
-        for name, value in states[0].items()
-    })  # fmt: skip
+    network.load_state_dict(
+        {
+            name: torch.stack([state[name] for state in states]).mean(0) if value.is_floating_point() else value
+            for name, value in states[0].items()
+        }
+    )
     return network
 
 
 def export_single(network: PairNetwork, path: Path) -> None:
     """ONNX in single precision; inputs input_ids, attention_mask, token_type_ids (pairs, tokens), output logits (pairs,)."""
     names = ["input_ids", "attention_mask", "token_type_ids"]
-    example = (torch.tensor([[101, 104, 102, 103, 102]] * 2), torch.ones(2, 5, dtype=torch.long),
-               torch.tensor([[0, 0, 0, 1, 1]] * 2))  # fmt: skip
+    example = (
+        torch.tensor([[101, 104, 102, 103, 102]] * 2),
+        torch.ones(2, 5, dtype=torch.long),
+        torch.tensor([[0, 0, 0, 1, 1]] * 2),
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            network, example, str(path), input_names=names, output_names=["logits"], opset_version=OPSET, dynamo=False,
+            network,
+            example,
+            str(path),
+            input_names=names,
+            output_names=["logits"],
+            opset_version=OPSET,
+            dynamo=False,
             dynamic_axes={name: {0: "pairs", 1: "tokens"} for name in names} | {"logits": {0: "pairs"}},
-        )  # fmt: skip
+        )
 
 
 def quantise(single: Path, quantised: Path) -> None:
@@ -99,12 +110,14 @@ def _rows_of_words(model: object) -> None:
     for i in reversed(places):
         ids, result, name = graph.node[i].input[1], graph.node[i].output[0], f"words_{i}"
         del graph.node[i]
-        for node in reversed([
-            helper.make_node("Gather", [WORDS_8BIT, ids], [f"{name}_row"], f"{name}_row"),
-            helper.make_node("Cast", [f"{name}_row"], [f"{name}_float"], f"{name}_float", to=TensorProto.FLOAT),
-            helper.make_node("Gather", [WORDS_SCALE, ids], [f"{name}_scale"], f"{name}_scale"),
-            helper.make_node("Mul", [f"{name}_float", f"{name}_scale"], [result], name),
-        ]):  # fmt: skip
+        for node in reversed(
+            [
+                helper.make_node("Gather", [WORDS_8BIT, ids], [f"{name}_row"], f"{name}_row"),
+                helper.make_node("Cast", [f"{name}_row"], [f"{name}_float"], f"{name}_float", to=TensorProto.FLOAT),
+                helper.make_node("Gather", [WORDS_SCALE, ids], [f"{name}_scale"], f"{name}_scale"),
+                helper.make_node("Mul", [f"{name}_float", f"{name}_scale"], [result], name),
+            ]
+        ):
             graph.node.insert(i, node)
 
 

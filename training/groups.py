@@ -147,9 +147,10 @@ class Groups:
         passages = self._corpus.passages
         found = self._others(question, number)
         others = [
-            text for p in chance.sample(found[:20], min(20, len(found)))
+            text
+            for p in chance.sample(found[:20], min(20, len(found)))
             if not holds(text := " ".join(passages[p].sentences)[:LONG], question.answers)
-        ]  # fmt: skip
+        ]
         own = passages[question.passage].sentences
         right = window(own, question.answering[0], LONG, chance) if question.answering else None
         return group(question.text, right, others, size=4)

@@ -18,10 +18,15 @@ from pathlib import Path
 from training.passages import Asked, Passage, clean, sentence_bounds
 
 FINDINGS = (
-    "{i} reduces {o} compared with {c}.", "{i} increases {o} compared to {c}.", "{i} has no effect on {o}.",
-    "{o} is higher with {i} than with {c}.", "{i} improves {o}.", "Treatment with {i} decreases {o}.",
-    "{i} does not change {o} relative to {c}.", "{o} is affected by {i}.",
-)  # fmt: skip
+    "{i} reduces {o} compared with {c}.",
+    "{i} increases {o} compared to {c}.",
+    "{i} has no effect on {o}.",
+    "{o} is higher with {i} than with {c}.",
+    "{i} improves {o}.",
+    "Treatment with {i} decreases {o}.",
+    "{i} does not change {o} relative to {c}.",
+    "{o} is affected by {i}.",
+)
 """How a comparison is put as a finding; intervention, outcome and comparator."""
 A_TRIAL = 2
 """Comparisons that are taken of each trial: there are up to a dozen, much alike."""

@@ -30,23 +30,64 @@ _PERSON = re.compile(
     re.IGNORECASE,
 )
 _OPENERS = (
-    "Thanks, {other}!", "Yeah,", "Hey {other}!", "Yep!", "Well,", "Oh,", "Definitely, {other}.", "Thanks!", "Honestly,",
-    "Hi {other},", "Sure!", "Haha, yes.", "Right.", "No worries.", "Guess what, {other}?", "So,", "You know,", "Wow.",
-    "Appreciate it, {other}.", "Absolutely!",
-)  # fmt: skip
+    "Thanks, {other}!",
+    "Yeah,",
+    "Hey {other}!",
+    "Yep!",
+    "Well,",
+    "Oh,",
+    "Definitely, {other}.",
+    "Thanks!",
+    "Honestly,",
+    "Hi {other},",
+    "Sure!",
+    "Haha, yes.",
+    "Right.",
+    "No worries.",
+    "Guess what, {other}?",
+    "So,",
+    "You know,",
+    "Wow.",
+    "Appreciate it, {other}.",
+    "Absolutely!",
+)
 _ASKING = (
-    "That's great, {name}!", "Wow, {name}.", "Hey {name},", "Oh nice!", "Interesting.", "Sounds good, {name}!", "Cool!",
-    "I see.", "By the way,", "Hmm,", "Glad to hear it, {name}.", "Hi {name}! Long time no see.", "Oh really?", "",
-)  # fmt: skip
+    "That's great, {name}!",
+    "Wow, {name}.",
+    "Hey {name},",
+    "Oh nice!",
+    "Interesting.",
+    "Sounds good, {name}!",
+    "Cool!",
+    "I see.",
+    "By the way,",
+    "Hmm,",
+    "Glad to hear it, {name}.",
+    "Hi {name}! Long time no see.",
+    "Oh really?",
+    "",
+)
 _REACTIONS = (
-    "That sounds amazing, {name}! I love {word}.", "Good luck with the {word}, {name}!", "Wow, {word}! Tell me more.",
-    "I'm so happy for you, {name}. The {word} must mean a lot.", "Thanks, {name}! I appreciate that.", "That's awesome!",
-    "Nice, {name}. How is the {word} going?", "I totally agree about the {word}.", "Congrats, {name}! You earned it.",
-    "Yeah, {word} can be like that. Keep it up, {name}!", "That must have been hard, {name}. I'm here for you.",
-    "Great to hear from you, {name}! What's new with the {word}?", "Sounds fun! Have you tried other {word}?",
-    "I've been thinking about {word} too, {name}.", "Same here. {word} is always on my mind.", "See you soon, {name}!",
-    "Any plans for the {word} this weekend?", "Glad it worked out with the {word}.", "You're right, {name}.",
-)  # fmt: skip
+    "That sounds amazing, {name}! I love {word}.",
+    "Good luck with the {word}, {name}!",
+    "Wow, {word}! Tell me more.",
+    "I'm so happy for you, {name}. The {word} must mean a lot.",
+    "Thanks, {name}! I appreciate that.",
+    "That's awesome!",
+    "Nice, {name}. How is the {word} going?",
+    "I totally agree about the {word}.",
+    "Congrats, {name}! You earned it.",
+    "Yeah, {word} can be like that. Keep it up, {name}!",
+    "That must have been hard, {name}. I'm here for you.",
+    "Great to hear from you, {name}! What's new with the {word}?",
+    "Sounds fun! Have you tried other {word}?",
+    "I've been thinking about {word} too, {name}.",
+    "Same here. {word} is always on my mind.",
+    "See you soon, {name}!",
+    "Any plans for the {word} this weekend?",
+    "Glad it worked out with the {word}.",
+    "You're right, {name}.",
+)
 _SMALL_WORDS = (
     "what when where which who whom whose why how does did do is are was were the a an of in on to for with and or that this "
     "many much long kind type name named called person someone thing things from about have has had been would could should "
@@ -54,14 +95,23 @@ _SMALL_WORDS = (
 )
 _SMALL = frozenset(_SMALL_WORDS.split())
 _TO_YOU = (
-    (r"\b{name}'s\b", "your"), (r"\bdoes {name}\b", "do you"), (r"\bis {name}\b", "are you"),
-    (r"\bwas {name}\b", "were you"), (r"\bhas {name}\b", "have you"), (r"\b{name}\b", "you"),
-    (r"\b(?:his|her|their)\b", "your"), (r"\b(?:he|she|they)\b", "you"),
-)  # fmt: skip
+    (r"\b{name}'s\b", "your"),
+    (r"\bdoes {name}\b", "do you"),
+    (r"\bis {name}\b", "are you"),
+    (r"\bwas {name}\b", "were you"),
+    (r"\bhas {name}\b", "have you"),
+    (r"\b{name}\b", "you"),
+    (r"\b(?:his|her|their)\b", "your"),
+    (r"\b(?:he|she|they)\b", "you"),
+)
 
 _TO_ME = (
-    (r"PERSON's", "my"), (r"\bdoes PERSON", "do I"), (r"\bis PERSON", "am I"), (r"\bhas PERSON", "have I"), (r"PERSON", "I"),
-)  # fmt: skip
+    (r"PERSON's", "my"),
+    (r"\bdoes PERSON", "do I"),
+    (r"\bis PERSON", "am I"),
+    (r"\bhas PERSON", "have I"),
+    (r"PERSON", "I"),
+)
 
 
 def names_a_person(question: str) -> bool:
@@ -120,17 +170,69 @@ def reaction(question: str, name: str, other: str, chance: random.Random) -> str
 
 
 _PAST = {
-    "went": "go", "bought": "buy", "got": "get", "made": "make", "took": "take", "saw": "see", "found": "find",
-    "gave": "give", "had": "have", "started": "start", "began": "begin", "ran": "run", "wrote": "write", "read": "read",
-    "met": "meet", "lost": "lose", "won": "win", "left": "leave", "built": "build", "sold": "sell", "sent": "send",
-    "told": "tell", "heard": "hear", "felt": "feel", "broke": "break", "drove": "drive", "flew": "fly", "ate": "eat",
-    "spent": "spend", "paid": "pay", "tried": "try", "moved": "move", "decided": "decide", "used": "use",
-    "received": "receive", "ordered": "order", "purchased": "purchase", "watched": "watch", "played": "play",
-    "finished": "finish", "visited": "visit", "returned": "return", "replaced": "replace", "installed": "install",
-    "asked": "ask", "called": "call", "joined": "join", "learned": "learn", "noticed": "notice", "needed": "need",
-    "wanted": "want", "loved": "love", "picked": "pick", "tested": "test", "opened": "open", "put": "put",
-    "washed": "wash", "cleaned": "clean", "cooked": "cook", "worked": "work", "lived": "live", "stayed": "stay",
-}  # fmt: skip
+    "went": "go",
+    "bought": "buy",
+    "got": "get",
+    "made": "make",
+    "took": "take",
+    "saw": "see",
+    "found": "find",
+    "gave": "give",
+    "had": "have",
+    "started": "start",
+    "began": "begin",
+    "ran": "run",
+    "wrote": "write",
+    "read": "read",
+    "met": "meet",
+    "lost": "lose",
+    "won": "win",
+    "left": "leave",
+    "built": "build",
+    "sold": "sell",
+    "sent": "send",
+    "told": "tell",
+    "heard": "hear",
+    "felt": "feel",
+    "broke": "break",
+    "drove": "drive",
+    "flew": "fly",
+    "ate": "eat",
+    "spent": "spend",
+    "paid": "pay",
+    "tried": "try",
+    "moved": "move",
+    "decided": "decide",
+    "used": "use",
+    "received": "receive",
+    "ordered": "order",
+    "purchased": "purchase",
+    "watched": "watch",
+    "played": "play",
+    "finished": "finish",
+    "visited": "visit",
+    "returned": "return",
+    "replaced": "replace",
+    "installed": "install",
+    "asked": "ask",
+    "called": "call",
+    "joined": "join",
+    "learned": "learn",
+    "noticed": "notice",
+    "needed": "need",
+    "wanted": "want",
+    "loved": "love",
+    "picked": "pick",
+    "tested": "test",
+    "opened": "open",
+    "put": "put",
+    "washed": "wash",
+    "cleaned": "clean",
+    "cooked": "cook",
+    "worked": "work",
+    "lived": "live",
+    "stayed": "stay",
+}
 _STATEMENT = re.compile(r"\bI (?:just |recently |finally |also |actually |then )?(\w+) ((?:[\w'-]+ ?){1,7})", re.ASCII)
 _TIME_TAIL = re.compile(
     r"\b(?:about|over|almost|around|last|yesterday|today|this (?:week|month|year|morning)|a (?:few|couple)|\w+ (?:days?|weeks?|"
@@ -150,5 +252,12 @@ def question_from(statement: str, name: str, chance: random.Random) -> str | Non
     if len(rest.split()) < 2:
         return None
     verb = _PAST[match[1].lower()]
-    return chance.choice((f"When did {name} {verb} {rest}?", f"When did {name} {verb} {rest}?", f"Why did {name} {verb} {rest}?",
-                          f"How did {name} feel after they {match[1]} {rest}?", f"Did {name} {verb} {rest}?"))  # fmt: skip
+    return chance.choice(
+        (
+            f"When did {name} {verb} {rest}?",
+            f"When did {name} {verb} {rest}?",
+            f"Why did {name} {verb} {rest}?",
+            f"How did {name} feel after they {match[1]} {rest}?",
+            f"Did {name} {verb} {rest}?",
+        )
+    )

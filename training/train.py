@@ -30,9 +30,12 @@ from training.network import MIDDLE, PairNetwork, load_encoder
 
 TOKENS = 288
 MORE = {
-    "friendsqa": dialogues.friendsqa, "qmsum": dialogues.qmsum, "pubmedqa": papers.pubmedqa,
-    "evidence-inference": papers.evidence_inference, "scitldr": papers.scitldr,
-}  # fmt: skip
+    "friendsqa": dialogues.friendsqa,
+    "qmsum": dialogues.qmsum,
+    "pubmedqa": papers.pubmedqa,
+    "evidence-inference": papers.evidence_inference,
+    "scitldr": papers.scitldr,
+}
 """What may be added, by the folder below --more that it lies in."""
 WARM = 0.05
 """The part of the run over which the rate rises."""
@@ -143,8 +146,13 @@ def main(arguments: list[str] | None = None) -> int:
             print(json.dumps(log[-1]), flush=True)
             recent = []
         if number % options.save_every == 0:
-            state = {"network": network.state_dict(), "optimiser": optimiser.state_dict(), "step": number,
-                     "seconds": seconds, "log": log}  # fmt: skip
+            state = {
+                "network": network.state_dict(),
+                "optimiser": optimiser.state_dict(),
+                "step": number,
+                "seconds": seconds,
+                "log": log,
+            }
             torch.save(state, saved.with_suffix(".new"))
             saved.with_suffix(".new").replace(saved)
     torch.save(network.state_dict(), options.out / "weights.pt")
@@ -163,9 +171,13 @@ def logits_of(pairs: list[tuple[str, str]], network: PairNetwork, tokenizer: Any
     for start in range(0, len(pairs), PART):
         part = [pairs[i] for i in by_length[start : start + PART]]
         fed = tokenizer(
-            part + part[-1:] * (PART - len(part)), padding=True, pad_to_multiple_of=16, truncation="longest_first",
-            max_length=TOKENS, return_tensors="pt",
-        ).to(network.idf.device)  # fmt: skip
+            part + part[-1:] * (PART - len(part)),
+            padding=True,
+            pad_to_multiple_of=16,
+            truncation="longest_first",
+            max_length=TOKENS,
+            return_tensors="pt",
+        ).to(network.idf.device)
         ids, mask, segments = fed["input_ids"], fed["attention_mask"], fed["token_type_ids"]
         with torch.autocast(ids.device.type, dtype=torch.bfloat16):
             levels = network.encoder(

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cems_workbench.analysis.why.disturbance import rbo
+from cems_workbench.analysis.why.side_effects import rbo
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.pipeline import replay
-from cems_workbench.pipeline.needs import gather_parameters
+from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.trace import Trace
 
 
@@ -102,9 +102,13 @@ def drift(before: EvidenceSet, after: EvidenceSet, config: PipelineConfig, k: in
     found.sort(key=lambda query: (query.overlap, -(query.score_change or 0.0), query.qid))
     shared = set(common)
     return Drift(
-        config.name, k, tuple(found), tuple(differences(before, after)),
-        tuple(qid for qid in asked if qid not in shared), tuple(qid for qid in asked_after if qid not in shared),
-    )  # fmt: skip
+        config.name,
+        k,
+        tuple(found),
+        tuple(differences(before, after)),
+        tuple(qid for qid in asked if qid not in shared),
+        tuple(qid for qid in asked_after if qid not in shared),
+    )
 
 
 def _of_query(qid: str, before: Trace, after: Trace, k: int) -> QueryDrift:
@@ -113,10 +117,15 @@ def _of_query(qid: str, before: Trace, after: Trace, k: int) -> QueryDrift:
     shared = [abs(now[key] - was[key]) for key in old if key in now]
     came = tuple(key for key in new if key not in was)
     return QueryDrift(
-        qid, before.evidence.query, rbo(old, new), sum(shared) / len(shared) if shared else None, came,
-        tuple(key for key in old if key not in now), tuple(key for key in came if key not in before.evidence.memories),
+        qid,
+        before.evidence.query,
+        rbo(old, new),
+        sum(shared) / len(shared) if shared else None,
+        came,
+        tuple(key for key in old if key not in now),
+        tuple(key for key in came if key not in before.evidence.memories),
         old[:1] != new[:1],
-    )  # fmt: skip
+    )
 
 
 def _scores(trace: Trace, k: int) -> Mapping[str, float]:

@@ -15,8 +15,8 @@ import numpy as np
 
 from cems_workbench.analysis.index_check import Comparison, ExactRanking, compare, embeddings_of, exact_ranking
 from cems_workbench.config import PipelineConfig, list_depths
-from cems_workbench.pipeline.engine import Engine, LiveList
 from cems_workbench.pipeline.gather import EVERYTHING, Request, engine_depths, search_filter
+from cems_workbench.pipeline.live_engine import Engine, LiveList
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.sources.source import AS_IT_IS, ListName, Probe, Setting, Trial

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from cems_workbench.analysis.why.disturbance import kendall, rbo
+from cems_workbench.analysis.why.side_effects import kendall, rbo
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import VariantKind
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
@@ -103,11 +103,16 @@ def variant_parts(trace: Trace, switched_off: Collection[int] = ()) -> list[Vari
     shares = _shares_without(trace)
     return [
         VariantPart(
-            i, variant.text, variant.kind, i not in switched_off, sum(i in found for found in finders.values()),
-            tuple(memory_id for memory_id, found in finders.items() if found == {i}), shares.get(i, 0.0),
+            i,
+            variant.text,
+            variant.kind,
+            i not in switched_off,
+            sum(i in found for found in finders.values()),
+            tuple(memory_id for memory_id, found in finders.items() if found == {i}),
+            shares.get(i, 0.0),
         )
         for i, variant in enumerate(trace.evidence.variants)
-    ]  # fmt: skip
+    ]
 
 
 def _shares_without(trace: Trace) -> dict[int, float]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
-from cems_workbench.store.search.vector_index import VectorIndex
+from cems_workbench.store.search.vectors.vector_index import VectorIndex
 
 BLOCK = 2_000
 """Embeddings that are read and multiplied at once."""

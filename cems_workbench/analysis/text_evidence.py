@@ -9,7 +9,7 @@ N are the index's. A text that the index does not hold is scored by the index's 
 A chunk that a reranker read is a stretch of the content; `seed_overlap` puts a ". " back at its end, which the content may not have
 there. A model cuts a text after its last token; the cut is named here as the end of the last whole word before it.
 
-Source: Robertson and Zaragoza 2009; Lucene's variant, as bm25s computes it (store/search/lexical_index.py).
+Source: Robertson and Zaragoza 2009; Lucene's variant, as bm25s computes it (store/search/lexical/lexical_index.py).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import numpy as np
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.records import ENGLISH, Memory, indexed_text
-from cems_workbench.store.search.lexical_index import K1, B, LexicalIndex
-from cems_workbench.store.search.tokenizer import chunks, normalised, terms_of, tokenize
+from cems_workbench.store.search.lexical.lexical_index import K1, B, LexicalIndex
+from cems_workbench.store.search.lexical.tokenizer import chunks, normalised, terms_of, tokenize
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +102,16 @@ def lexical_evidence(
     inside = tokenize((texts or {}).get(best, indexed_text(memory)), index.language)
     found = [
         TermEvidence(
-            term, tuple(dict.fromkeys(words[term])), asked[term], inside.count(term), df := index.document_frequency(term),
-            idf(df, index.document_count), asked[term] * parts.get(term, 0.0),
+            term,
+            tuple(dict.fromkeys(words[term])),
+            asked[term],
+            inside.count(term),
+            df := index.document_frequency(term),
+            idf(df, index.document_count),
+            asked[term] * parts.get(term, 0.0),
         )
         for term in words
-    ]  # fmt: skip
+    ]
     return LexicalEvidence(index.document_count, tuple(found), tuple(dict.fromkeys(stop_words)), best)
 
 

@@ -6,7 +6,7 @@
 Neither how rare a lexeme is nor how long the text is counts. A query that PostgreSQL reads as a phrase or as words that must all stand
 there is ranked by their distances instead: its lexemes have no parts, only the whole has a rank.
 
-Source: store/search/postgres_text.py, which computes it as the server does.
+Source: store/search/postgres/postgres_text.py, which computes it as the server does.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from cems_workbench.analysis.text_evidence import Match
-from cems_workbench.store.search.postgres_text import GAINS, lexemes, or_query, ts_rank
-from cems_workbench.store.search.ts_rank_index import TsRankIndex
+from cems_workbench.store.search.postgres.postgres_text import GAINS, lexemes, or_query, ts_rank
+from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,14 @@ def rank_evidence(index: TsRankIndex, query: str, texts: Mapping[int | None, str
     n = len(asked.terms)
     met = [
         LexemeEvidence(
-            term.lexeme, tuple(dict.fromkeys(words.get(term.lexeme, [term.lexeme]))), count := len(inside.get(term.lexeme, ())),
-            index.chunks_with(term.lexeme), 0.0 if asked.ranks_pairs else float(GAINS[count]) / n,
+            term.lexeme,
+            tuple(dict.fromkeys(words.get(term.lexeme, [term.lexeme]))),
+            count := len(inside.get(term.lexeme, ())),
+            index.chunks_with(term.lexeme),
+            0.0 if asked.ranks_pairs else float(GAINS[count]) / n,
         )
         for term in asked.terms
-    ]  # fmt: skip
+    ]
     place = {lexeme: i for i, lexeme in enumerate(words)}
     met.sort(key=lambda found: place.get(found.lexeme, len(place)))
     score = ts_rank(inside, asked) if any(found.count for found in met) else 0.0

@@ -34,19 +34,19 @@ from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, ModelScore, RankedList
 from cems_workbench.pipeline.gather import EVERYTHING, Request, counted, inner_depth, metadata_lists
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.retrievers import passes, ranked_list
+from cems_workbench.pipeline.retrievers.relations import neighbours
 from cems_workbench.pipeline.scoring import judge_missing, questions_of, score_missing
-from cems_workbench.pipeline.searches import passes, ranked_list
-from cems_workbench.pipeline.searches.relations import neighbours
 from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory, Relation, indexed_text
 from cems_workbench.store import Filter
-from cems_workbench.store.search import postgres_text
 from cems_workbench.store.search.hits import ChunkHits, first_memories
-from cems_workbench.store.search.postgres_text import TsQueryError
-from cems_workbench.store.search.vector_index import EXACT_ROWS, direction
+from cems_workbench.store.search.postgres import postgres_text
+from cems_workbench.store.search.postgres.postgres_text import TsQueryError
+from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS, direction
 
 UNDATED = datetime.min.replace(tzinfo=UTC)
 
@@ -95,10 +95,17 @@ def scratch_evidence(
         notes = {**notes, QUESTIONS: questions}
         asked = anew | {key for key in memories if questions.get(key) != evidence.questions.get(key)}
     return replace(
-        evidence, memories=memories, lists=tuple(known), embeddings=embeddings, relations=tuple(relations),
-        chunks=chunks, tokens=counted(memories, chunks) if evidence.tokens else {}, notes=notes,
-        model_scores=_without(evidence.model_scores, asked), judge_scores=_without(evidence.judge_scores, anew),
-    )  # fmt: skip
+        evidence,
+        memories=memories,
+        lists=tuple(known),
+        embeddings=embeddings,
+        relations=tuple(relations),
+        chunks=chunks,
+        tokens=counted(memories, chunks) if evidence.tokens else {},
+        notes=notes,
+        model_scores=_without(evidence.model_scores, asked),
+        judge_scores=_without(evidence.judge_scores, anew),
+    )
 
 
 @dataclass(frozen=True)
@@ -338,9 +345,15 @@ class WhatIf:
 
 
 def what_if(
-    edited: Memory, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources, *,
-    switched_off: Collection[int] = (), progress: Progress = silent,
-) -> WhatIf:  # fmt: skip
+    edited: Memory,
+    evidence: Evidence,
+    config: PipelineConfig,
+    request: Request,
+    resources: Resources,
+    *,
+    switched_off: Collection[int] = (),
+    progress: Progress = silent,
+) -> WhatIf:
     """What the pipeline would do with `evidence` were the stored memory of that id as `edited`.
 
     Raises InputError when there is no such memory, ModelError when its text cannot be embedded. Only scores of a reranker or judge

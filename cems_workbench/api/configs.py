@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def presets() -> tuple[str, ...]:
     """The names of the shipped presets, each of which `load_config` takes."""
-    from cems_workbench.shipped import preset_names
+    from cems_workbench.builtin import preset_names
 
     return preset_names()
 
@@ -46,9 +46,9 @@ def load_config(source: ConfigLike | None = None, changes: Mapping[str, Any] | N
 
 
 def _found(source: str | Path | None) -> PipelineConfig:
-    from cems_workbench.runs.catalogue import config_named
+    from cems_workbench.builtin import FIRST, default_preset
+    from cems_workbench.jobs.catalogue import config_named
     from cems_workbench.settings import settings_for
-    from cems_workbench.shipped import FIRST, default_preset
 
     default, problem = (FIRST, None) if source is not None else default_preset(settings_for().preset)
     found = config_named(None, None if source is None else Path(source), default)
@@ -73,8 +73,8 @@ def save_config(config: ConfigLike, path: str | Path) -> Path:
     What the form cannot express is listed in its comments, and is a `WorkbenchWarning`.
     """
     from cems_workbench.config.forms.reading import SUFFIXES
-    from cems_workbench.runs.exporting import exported
-    from cems_workbench.writing import write_text
+    from cems_workbench.jobs.exporting import exported
+    from cems_workbench.platform.atomic_write import write_text
 
     out = Path(path)
     form = SUFFIXES.get(out.suffix.lower())

@@ -14,18 +14,18 @@ from cems_workbench.progress import Progress, silent
 
 if TYPE_CHECKING:
     from cems_workbench.api.configs import ConfigLike
-    from cems_workbench.api.opening import OpenStore
+    from cems_workbench.api.open_store import OpenStore
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.evidence_file import EvidenceSet
+    from cems_workbench.jobs.evaluation import LabelledEvidence
     from cems_workbench.pipeline import Evidence
     from cems_workbench.records import Judgment
-    from cems_workbench.runs.evaluation import LabelledEvidence
 
 JUDGES = (None, "human", "model")
 
 
 def _batches() -> Callable[[Hashable, Callable[[], LabelledEvidence]], LabelledEvidence]:
-    from cems_workbench.runs.caching import RecentCache
+    from cems_workbench.jobs.caching import RecentCache
 
     return RecentCache(size=2)
 
@@ -74,7 +74,7 @@ class LoadedEvidence(Result):
         return found
 
     def labelled(self, judges: str | None = None) -> LabelledEvidence:
-        """The evidence with the grades of one kind of judge, as the functions of `cems_workbench.runs` take it.
+        """The evidence with the grades of one kind of judge, as the functions of `cems_workbench.jobs` take it.
 
         Args:
             judges: `human`, `model`, or None for people before models.
@@ -82,7 +82,7 @@ class LoadedEvidence(Result):
         Raises:
             InputError: `judges` is none of these.
         """
-        from cems_workbench.runs.evaluation import agreed, labelled
+        from cems_workbench.jobs.evaluation import agreed, labelled
 
         if judges not in JUDGES:
             raise InputError(f"judges {judges}: expected human or model")
@@ -104,12 +104,17 @@ class LoadedEvidence(Result):
         grades = agreed_grades(self.judgments)
         rows = tuple(
             (
-                query.qid, query.query, query.type, query.project, len(found.memories), len(grades.get(query.qid, {})),
+                query.qid,
+                query.query,
+                query.type,
+                query.project,
+                len(found.memories),
+                len(grades.get(query.qid, {})),
                 sum(grade >= self.relevant_from for grade in grades.get(query.qid, {}).values()),
             )
             for query in self.evidence.queries
             if (found := self.evidence.evidences.get(query.qid)) is not None
-        )  # fmt: skip
+        )
         return (Table(("qid", "query", "type", "project", "candidates", "judged", "relevant"), rows),)
 
     @property
@@ -141,9 +146,17 @@ def load_evidence(path: str | Path) -> LoadedEvidence:
 
 
 def gather(
-    store: OpenStore, query_set: str = "all", config: ConfigLike | None = None, *, out: str | Path | None = None,
-    judged: bool = True, project_only: bool = False, limit: int | None = None, seed: int = 0, progress: Progress = silent,
-) -> LoadedEvidence:  # fmt: skip
+    store: OpenStore,
+    query_set: str = "all",
+    config: ConfigLike | None = None,
+    *,
+    out: str | Path | None = None,
+    judged: bool = True,
+    project_only: bool = False,
+    limit: int | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> LoadedEvidence:
     """The evidence of a query set, gathered a query at a time, or taken from where it was gathered before.
 
     Args:
@@ -164,7 +177,7 @@ def gather(
     Queries that cannot be searched are left out, each with a `WorkbenchWarning`.
     """
     from cems_workbench.evaluation.evidence_file import read_evidence_file
-    from cems_workbench.runs.gathering import (
+    from cems_workbench.jobs.gathering import (
         QuerySelection,
         drawn,
         gather_query_set,
@@ -184,8 +197,15 @@ def gather(
         found = obtained_evidence(chosen, selection, judgments, resources, progress)
     else:
         report = gather_query_set(
-            Path(out), queries, judgments, chosen, resources, query_set=query_set, project_only=project_only, progress=progress
-        )  # fmt: skip
+            Path(out),
+            queries,
+            judgments,
+            chosen,
+            resources,
+            query_set=query_set,
+            project_only=project_only,
+            progress=progress,
+        )
         for error in report.left_out:
             warn(f"left out: {error}")
         found = read_evidence_file(report.path)

@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.characters import in_order
 from cems_workbench.errors import one_line
+from cems_workbench.platform.bidi import in_order
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -207,9 +207,11 @@ def _wrapped(text: str) -> str:
 
 def _html(title: str, lines: Sequence[str], tables: Sequence[Table], notes: Sequence[str]) -> str:
     return _template().render(
-        title=in_order(title), lines=[in_order(line) for line in lines], tables=[_drawn(table) for table in tables if table],
+        title=in_order(title),
+        lines=[in_order(line) for line in lines],
+        tables=[_drawn(table) for table in tables if table],
         notes=[in_order(note) for note in notes],
-    )  # fmt: skip
+    )
 
 
 @cache

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from cems_workbench.api.configs import ConfigLike
-    from cems_workbench.api.opening import OpenStore
+    from cems_workbench.api.open_store import OpenStore
     from cems_workbench.config import PipelineConfig
 
 RESULTS = ("docno", "score", "rank", "pipeline_score", "text")
@@ -42,8 +42,8 @@ class SearchTransformer:
         """
         import pandas as pd
 
-        from cems_workbench.api.asking import search
-        from cems_workbench.runs.gathering import AHEAD, embed_queries
+        from cems_workbench.api.single_query import search
+        from cems_workbench.jobs.gathering import AHEAD, embed_queries
 
         missing = [name for name in ("qid", "query") if name not in queries.columns]
         if missing:
@@ -60,11 +60,15 @@ class SearchTransformer:
             )
             rows += [
                 {
-                    **row, "docno": one.memory_id, "score": 1 / rank, "rank": rank - 1, "pipeline_score": one.score,
+                    **row,
+                    "docno": one.memory_id,
+                    "score": 1 / rank,
+                    "rank": rank - 1,
+                    "pipeline_score": one.score,
                     "text": one.content,
                 }
                 for rank, one in enumerate(found.trace.results, 1)
-            ]  # fmt: skip
+            ]
         kinds = {"score": float, "rank": int, "pipeline_score": float}
         return pd.DataFrame(rows, columns=[*kept, *RESULTS]).astype(kinds)
 

@@ -15,11 +15,11 @@ from cems_workbench.progress import Progress, silent
 
 if TYPE_CHECKING:
     from cems_workbench.api.configs import ConfigLike
-    from cems_workbench.api.opening import OpenStore
+    from cems_workbench.api.open_store import OpenStore
     from cems_workbench.config import PipelineConfig
-    from cems_workbench.runs.tuning import SearchResult
+    from cems_workbench.jobs.tuning import SearchResult
     from cems_workbench.tuning.holdout import Gain
-    from cems_workbench.tuning.search import Trial, Watch
+    from cems_workbench.tuning.optimizer import Trial, Watch
 
 Grouping = Literal["project", "session", "type", "query"]
 
@@ -68,15 +68,15 @@ class TuningReport(Result):
             store: the store that the evidence is of, in which the look is counted too; it is counted beside the evidence file anyway.
             who: who looks, for the store's count.
         """
-        from cems_workbench.runs.tuning import looks_at, open_holdout
+        from cems_workbench.jobs.tuning import looks_at, open_holdout
 
         looks = looks_at(self.result.planned.data, None if store is None else store.resources.store, who)
         return replace(self, result=open_holdout(self.result, looks))
 
     def save(self, path: str | Path) -> Path:
         """Write the proposal, in the form that the suffix says, and its evidence card beside it. Raises InputError."""
-        from cems_workbench.runs.exporting import write_proposal
-        from cems_workbench.runs.tuning import card_of
+        from cems_workbench.jobs.exporting import write_proposal
+        from cems_workbench.jobs.tuning import card_of
 
         rankings = write_proposal(self.result, Path(path), card_of(self.result, datetime.now(UTC).date().isoformat()))
         for ranking in rankings:
@@ -94,7 +94,7 @@ class TuningReport(Result):
     @property
     def lines(self) -> tuple[str, ...]:
         """What became of the guards, and that nothing is better, where that is so."""
-        from cems_workbench.runs.tuning import guard_lines
+        from cems_workbench.jobs.tuning import guard_lines
 
         kept = () if self.better else ("Nothing that was tried is surely better than the baseline, which is kept.",)
         return (*kept, *guard_lines(self.result))
@@ -127,10 +127,20 @@ class TuningReport(Result):
 
 
 def tune(
-    evidence: LoadedEvidence | str | Path, baseline: ConfigLike | None = None, *, metric: str | Sequence[str] = "nDCG@10",
-    guards: Sequence[str] = (), space: Sequence[str] | None = None, trials: int = 200, folds: int = 5, holdout: float = 0.2,
-    group_by: Grouping | None = None, grade: int | None = None, seed: int = 0, progress: Progress = silent,
-) -> TuningReport:  # fmt: skip
+    evidence: LoadedEvidence | str | Path,
+    baseline: ConfigLike | None = None,
+    *,
+    metric: str | Sequence[str] = "nDCG@10",
+    guards: Sequence[str] = (),
+    space: Sequence[str] | None = None,
+    trials: int = 200,
+    folds: int = 5,
+    holdout: float = 0.2,
+    group_by: Grouping | None = None,
+    grade: int | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> TuningReport:
     """Search for a better config than the baseline, as the command `tune` does; the proposal is cross-validated.
 
     Args:
@@ -155,7 +165,7 @@ def tune(
         InputError: the evidence or an argument cannot be read, or no query has a relevant memory.
         Cancelled: it was cancelled before even the baseline was scored.
     """
-    from cems_workbench.runs.tuning import TuningData, planned_search, run_search
+    from cems_workbench.jobs.tuning import TuningData, planned_search, run_search
     from cems_workbench.tuning.objective import parse_goal
 
     read = evidence if isinstance(evidence, LoadedEvidence) else load_evidence(evidence)

@@ -15,10 +15,10 @@ from typing import Annotated
 
 import typer
 
-from cems_workbench import collector
+from cems_workbench.builtin import HOME
 from cems_workbench.cli.options import StoreOption, settings_for
 from cems_workbench.errors import InputError
-from cems_workbench.shipped import HOME
+from cems_workbench.platform import gc_tuning
 
 PAGE = HOME / "app.py"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -53,7 +53,7 @@ def app_command(
     os.environ["CEMS_WORKBENCH_STORE"] = str(settings_for(store).store.resolve())
     exit_code = [0]
     atexit.register(_leave, exit_code)  # first in, last out: after whatever the server and the models clean up
-    collector.pause()  # importing makes none worth the search; `_preload` goes on with it
+    gc_tuning.pause()  # importing makes none worth the search; `_preload` goes on with it
     from streamlit.runtime.pages_manager import PagesManager
     from streamlit.web import cli
 
@@ -111,4 +111,4 @@ def _preload(port: int) -> None:
         for name in PRELOADED:
             importlib.import_module(name)
     finally:
-        collector.freeze()
+        gc_tuning.freeze()

@@ -49,8 +49,8 @@ def calibrate_command(
     as_json: JsonOption = False,
 ) -> None:
     """Calibrate the signals of abstain on judged queries and print their thresholds as config. Nothing is gathered or changed."""
-    from cems_workbench.runs.calibration import calibrations
-    from cems_workbench.runs.evaluation import labelled_file, refuse_nothing
+    from cems_workbench.jobs.calibration import calibrations
+    from cems_workbench.jobs.evaluation import labelled_file, refuse_nothing
 
     check_judges(judges)
     read = read_evidence(evidence)
@@ -81,13 +81,25 @@ def print_calibrations(found: list[Calibration], group_by: str) -> None:
     """Print the figures of each signal, what they are, and the thresholds as options."""
     first = found[0]
     rows = [
-        [one.signal, one.answerable, one.unanswerable, one.missing, one.auroc, one.brier, one.base_brier, one.ece, one.refused, one.wrongly]
+        [
+            one.signal,
+            one.answerable,
+            one.unanswerable,
+            one.missing,
+            one.auroc,
+            one.brier,
+            one.base_brier,
+            one.ece,
+            one.refused,
+            one.wrongly,
+        ]
         for one in found
-    ]  # fmt: skip
+    ]
     print_table(
-        ["signal", "answer", "none", "no value", "AUROC", "Brier", "Brier of base", "ECE", "refused", "wrongly"], rows,
+        ["signal", "answer", "none", "no value", "AUROC", "Brier", "Brier of base", "ECE", "refused", "wrongly"],
+        rows,
         f"{first.method}, {first.folds} folds by {group_by}, answering from a probability of {first.probability:g}",
-    )  # fmt: skip
+    )
     say_wrapped(
         "answer, none: judged queries with an answer and without; Brier and ECE on the folds left out, the base is the share of answerable "
         "queries as everybody's probability; refused, wrongly: the shares of queries without an answer and with one that the threshold "

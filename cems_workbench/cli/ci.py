@@ -13,7 +13,7 @@ from cems_workbench.cli.gather import SeedOption
 from cems_workbench.cli.options import JsonOption, read_evidence
 from cems_workbench.cli.terminal import put, put_json, say, say_wrapped
 from cems_workbench.errors import InputError
-from cems_workbench.writing import write_text
+from cems_workbench.platform.atomic_write import write_text
 
 DEFAULT_GUARD = "nDCG@10 p<0.05"
 LARGE = 50_000_000
@@ -56,16 +56,22 @@ def check_command(
 ) -> None:
     """Hold a config against the same file at a commit, on an evidence file; exit with 1 where something asserted fails."""
     from cems_workbench.evaluation.junit import junit_xml
-    from cems_workbench.runs.regression import check_change
+    from cems_workbench.jobs.regression import check_change
 
     if against is None and not asserted:
         raise InputError(
             "ci check: name a commit to hold the config against (--against origin/main), or --assert a bound"
         )
     found = check_change(
-        read_evidence(evidence), config, against, [DEFAULT_GUARD] if no_loss is None else no_loss, asserted or (),
-        metrics=metrics, tolerance=tolerance, seed=seed,
-    )  # fmt: skip
+        read_evidence(evidence),
+        config,
+        against,
+        [DEFAULT_GUARD] if no_loss is None else no_loss,
+        asserted or (),
+        metrics=metrics,
+        tolerance=tolerance,
+        seed=seed,
+    )
     if markdown is not None:
         write_text(markdown, found.markdown(evidence.name))
     if junit is not None:
@@ -110,8 +116,8 @@ def init_command(
     shown: Annotated[bool, typer.Option("--print", help="Print the files and write nothing.")] = False,
 ) -> None:
     """Write a GitHub workflow and a pre-commit hook that ask `ci check`; run it at the top of the repository."""
-    from cems_workbench.runs.ci_files import HOOKS, WORKFLOW, Gate, hook, names, workflow, written
-    from cems_workbench.runs.regression import check_change
+    from cems_workbench.jobs.ci_files import HOOKS, WORKFLOW, Gate, hook, names, workflow, written
+    from cems_workbench.jobs.regression import check_change
 
     guards = [DEFAULT_GUARD] if no_loss is None else no_loss
     read = read_evidence(evidence)

@@ -65,7 +65,7 @@ def compare_command(
     from cems_workbench.evaluation.assertions import check_no_loss, parse_no_loss
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
-    from cems_workbench.runs.evaluation import (
+    from cems_workbench.jobs.evaluation import (
         PER_QUERY,
         evaluate_configs,
         evaluate_streamed,
@@ -154,17 +154,29 @@ def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
     for line in said:
         say_wrapped(line)
     columns = [
-        "measure", base.config.name, "value", "diff", "95 % of diff", "p (Holm)", "effect", "won/lost/same",
-    ]  # fmt: skip
+        "measure",
+        base.config.name,
+        "value",
+        "diff",
+        "95 % of diff",
+        "p (Holm)",
+        "effect",
+        "won/lost/same",
+    ]
     for compared, evaluation in zip(comparison.compared, comparison.evaluations[1:], strict=True):
         rows = [
             [
-                str(difference.measure), difference.baseline, difference.value, f"{difference.difference:+.4f}",
-                f"{difference.low:+.3f} to {difference.high:+.3f}", f"{difference.p_holm:.4f}", f"{difference.effect:.2f}",
+                str(difference.measure),
+                difference.baseline,
+                difference.value,
+                f"{difference.difference:+.4f}",
+                f"{difference.low:+.3f} to {difference.high:+.3f}",
+                f"{difference.p_holm:.4f}",
+                f"{difference.effect:.2f}",
                 f"{len(difference.wins)}/{len(difference.losses)}/{difference.ties}",
             ]
             for difference in compared.differences
-        ]  # fmt: skip
+        ]
         title = f"{compared.name} against {base.config.name}: {len(base.qids)} queries, overlap of results {compared.overlap:.3f}"
         print_table(columns, rows, title)
         kinds = list(compared.differences[0].by_type)

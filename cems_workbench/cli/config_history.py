@@ -10,23 +10,27 @@ import typer
 from cems_workbench.cli.options import JsonOption, StoreOption, account, chosen_config, opened_store, print_table
 from cems_workbench.cli.terminal import put, put_json, say
 from cems_workbench.errors import InputError
-from cems_workbench.writing import write_text
+from cems_workbench.platform.atomic_write import write_text
 
 if TYPE_CHECKING:
     from cems_workbench.store import ConfigRecord, Store
 
 
 def config_history_command(
-    number: Annotated[int | None, typer.Argument(metavar="[ID]", help="Show this config, or restore it with --out.")] = None,
+    number: Annotated[
+        int | None, typer.Argument(metavar="[ID]", help="Show this config, or restore it with --out.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Restore to this file; the suffix sets the format.")] = None,
     add: Annotated[
         Path | None, typer.Option("--add", metavar="CONFIG", help="Save this config, with the evidence card beside it.")
     ] = None,
     why: Annotated[str, typer.Option("--why", help="With --add: the reason for keeping it.")] = "",
-    by: Annotated[str | None, typer.Option("--by", help="With --add: who keeps it (default: the account's name).")] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="With --add: who keeps it (default: the account's name).")
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """The configs kept in the store, the latest first: who kept each, when and why."""
     if add is not None and (number is not None or out is not None):
         raise InputError("--add keeps a config; it goes with neither an ID nor --out")
@@ -43,7 +47,7 @@ def config_history_command(
 
 def _add(store: Store, path: Path, why: str, by: str | None) -> None:
     from cems_workbench.config import card_path, read_card
-    from cems_workbench.runs.config_history import keep_config
+    from cems_workbench.jobs.config_history import keep_config
 
     config = chosen_config(None, path, None)
     beside = card_path(path)
@@ -56,7 +60,7 @@ def _add(store: Store, path: Path, why: str, by: str | None) -> None:
 def _take(store: Store, number: int, out: Path | None, as_json: bool) -> None:
     from cems_workbench.config import card_path, export_config, nested
     from cems_workbench.config.forms.reading import SUFFIXES
-    from cems_workbench.runs.config_history import restored_config
+    from cems_workbench.jobs.config_history import restored_config
 
     record = store.configs.get(number)
     restored = restored_config(record, store)
@@ -80,19 +84,29 @@ def _list(records: list[ConfigRecord], as_json: bool) -> None:
     columns = ["id", "name", "made from", "by", "when (UTC)", "evidence", "why"]
     rows = [
         [
-            str(record.id), record.name, record.base, record.author, f"{record.saved_at:%Y-%m-%d %H:%M}",
-            "card" if record.card else None, record.why or None,
+            str(record.id),
+            record.name,
+            record.base,
+            record.author,
+            f"{record.saved_at:%Y-%m-%d %H:%M}",
+            "card" if record.card else None,
+            record.why or None,
         ]
         for record in records
-    ]  # fmt: skip
+    ]
     print_table(columns, rows)
 
 
 def _row(record: ConfigRecord) -> dict[str, object]:
     return {
-        "id": record.id, "name": record.name, "base": record.base, "author": record.author,
-        "saved_at": record.saved_at.isoformat(), "why": record.why, "evidence": record.card is not None,
-    }  # fmt: skip
+        "id": record.id,
+        "name": record.name,
+        "base": record.base,
+        "author": record.author,
+        "saved_at": record.saved_at.isoformat(),
+        "why": record.why,
+        "evidence": record.card is not None,
+    }
 
 
 def _account() -> str:

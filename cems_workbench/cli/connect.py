@@ -14,7 +14,7 @@ from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
-    from cems_workbench.runs.connecting import Connected
+    from cems_workbench.jobs.connecting import Connected
     from cems_workbench.sources.address import Address
     from cems_workbench.sources.source import Probe
 
@@ -57,8 +57,8 @@ def connect_command(
 
     What changed or was deleted since the last time is taken, nothing else. Exit code 2 when rows were left out.
     """
-    from cems_workbench.runs import connecting
-    from cems_workbench.runs.opening import open_resources
+    from cems_workbench.jobs import connecting
+    from cems_workbench.jobs.factory import open_resources
     from cems_workbench.sources.address import parse
 
     columns = None if mapping is None else connecting.read_mapping(_text(mapping), f"--mapping {mapping}")

@@ -26,7 +26,7 @@ from cems_workbench.cli.options import (
 from cems_workbench.cli.terminal import put_json, say
 
 if TYPE_CHECKING:
-    from cems_workbench.runs.diagnosis import Check
+    from cems_workbench.jobs.diagnosis import Check
 
 
 DeepOption = Annotated[
@@ -59,7 +59,7 @@ def doctor_command(
     if rescue is not None:
         return _rescue(settings_for(store).store, rescue, as_json)
     chosen = chosen_config(preset, config, None)
-    from cems_workbench.runs.diagnosis import diagnose
+    from cems_workbench.jobs.diagnosis import diagnose
 
     if repair:
         with progress_bar(as_json) as progress, filled_resources(store) as resources:
@@ -75,7 +75,7 @@ def doctor_command(
 
 def _rescue(source: Path, target: Path, as_json: bool) -> None:
     """Print of each table how much was read; exit code 1 when something was lost."""
-    from cems_workbench.store.rescue import rescue
+    from cems_workbench.store.recovery import rescue
 
     with progress_bar(as_json) as progress:
         found = rescue(source, target, progress)

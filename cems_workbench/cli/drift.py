@@ -49,10 +49,18 @@ def drift_command(
         for line in found.between:
             say(f"between them: {line}")
         rows = [
-            [one.qid, one.overlap, one.score_change, len(one.came), len(one.new), "yes" if one.first_changed else "no", one.query]
+            [
+                one.qid,
+                one.overlap,
+                one.score_change,
+                len(one.came),
+                len(one.new),
+                "yes" if one.first_changed else "no",
+                one.query,
+            ]
             for one in found.queries[:shown]
             if one.overlap < 1
-        ]  # fmt: skip
+        ]
         if rows:
             print_table(["qid", "overlap", "score ±", "came", "new", "other first", "query"], rows)
         say("overlap: rank-biased, 1 the same; new: came and was no candidate before")

@@ -28,7 +28,7 @@ from cems_workbench.cli.options import (
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
-from cems_workbench.writing import write_text
+from cems_workbench.platform.atomic_write import write_text
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from cems_workbench.evaluation.evaluate import Evaluation
     from cems_workbench.evaluation.evidence_file import Header
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
-    from cems_workbench.evaluation.honest import HonestView
     from cems_workbench.evaluation.metrics import Measure
-    from cems_workbench.runs.evaluation import Labelled, LabelledEvidence, StreamedConfigs
+    from cems_workbench.evaluation.relevance_sources import HonestView
+    from cems_workbench.jobs.evaluation import Labelled, LabelledEvidence, StreamedConfigs
 
 CHECK_FAILED = 1
 Options = Sequence[tuple[str, str]]
@@ -89,7 +89,7 @@ def evaluate_command(
     from cems_workbench.evaluation.assertions import check, parse_assertion
     from cems_workbench.evaluation.evidence_file import is_evidence_file
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
-    from cems_workbench.runs.evaluation import evaluate_configs, labelled_file, refuse_nothing, streamed
+    from cems_workbench.jobs.evaluation import evaluate_configs, labelled_file, refuse_nothing, streamed
 
     def wanted(relevant_from: int) -> tuple[tuple[Measure, ...], list[Assertion]]:
         least = relevant_from if grade is None else grade
@@ -168,13 +168,18 @@ def evaluate_command(
 
 
 def _streamed(
-    stream: EvidenceStream, configs: Sequence[tuple[PipelineConfig, Options]], measures: Sequence[Measure], judges: str | None,
-    seed: int, run_out: Path | None, quiet: bool,
-) -> StreamedConfigs:  # fmt: skip
+    stream: EvidenceStream,
+    configs: Sequence[tuple[PipelineConfig, Options]],
+    measures: Sequence[Measure],
+    judges: str | None,
+    seed: int,
+    run_out: Path | None,
+    quiet: bool,
+) -> StreamedConfigs:
     """The configs measured on a stream; their one run is written as it comes."""
     from cems_workbench.evaluation.report import run_lines
-    from cems_workbench.runs.evaluation import evaluate_streamed
-    from cems_workbench.writing import set_aside
+    from cems_workbench.jobs.evaluation import evaluate_streamed
+    from cems_workbench.platform.atomic_write import set_aside
 
     _refuse_runs(run_out, configs)
     tell_unproved(stream.unproved)
@@ -200,9 +205,12 @@ def _refuse_runs(run_out: Path | None, configs: Sequence[object]) -> None:
 
 
 def configs_for(
-    header: Header | None, files: Sequence[Path] | None, presets: Sequence[str] | None, changes: Sequence[str] | None,
+    header: Header | None,
+    files: Sequence[Path] | None,
+    presets: Sequence[str] | None,
+    changes: Sequence[str] | None,
     ablate: str | None,
-) -> list[tuple[PipelineConfig, Options]]:  # fmt: skip
+) -> list[tuple[PipelineConfig, Options]]:
     """The configs that were named, or the default one, and the rows of their ablation, each with the options that name it to `score`.
 
     The default is the config that a file with this header was gathered with, and for a query set (None) the default preset.
@@ -273,15 +281,15 @@ def _default(header: Header | None, changes: Sequence[str] | None) -> PipelineCo
 @contextmanager
 def _gathered(
     name: str, judges: str | None, project_only: bool, drawing: tuple[int | None, int], store: Path | None, quiet: bool
-) -> Iterator[tuple[Labelled, int]]:  # fmt: skip
+) -> Iterator[tuple[Labelled, int]]:
     """The labelled evidence of a query set of the store, by config, and the set's lowest relevant grade.
 
     The evidence is what was gathered before, or else is gathered now, and kept.
     """
-    from cems_workbench.runs.caching import RecentCache
-    from cems_workbench.runs.evaluation import agreed, labelled
-    from cems_workbench.runs.gathering import QuerySelection, drawn, obtained_evidence, queries_named
-    from cems_workbench.runs.opening import open_resources
+    from cems_workbench.jobs.caching import RecentCache
+    from cems_workbench.jobs.evaluation import agreed, labelled
+    from cems_workbench.jobs.factory import open_resources
+    from cems_workbench.jobs.gathering import QuerySelection, drawn, obtained_evidence, queries_named
 
     begun = datetime.now(UTC)
     cache = RecentCache(size=2)  # configs that come one after the other often ask for the same
@@ -302,7 +310,7 @@ def chosen_configs(
     files: Sequence[Path] | None, presets: Sequence[str] | None, changes: Sequence[str] | None
 ) -> list[PipelineConfig]:
     """The configs that were named, each with the changes, and each with a name of its own."""
-    from cems_workbench.runs.catalogue import told_apart
+    from cems_workbench.jobs.catalogue import told_apart
 
     chosen = [chosen_config(None, path, changes) for path in files or ()]
     chosen += [chosen_config(name, None, changes) for name in presets or ()]
@@ -352,7 +360,7 @@ def cost_line(evaluation: Evaluation) -> str:
 
 
 def _honest(batches: Sequence[LabelledBatch], evaluations: Sequence[Evaluation]) -> list[HonestView]:
-    from cems_workbench.evaluation.honest import honest_view
+    from cems_workbench.evaluation.relevance_sources import honest_view
 
     return [honest_view(batch, evaluation) for batch, evaluation in zip(batches, evaluations, strict=True)]
 

@@ -11,11 +11,11 @@ import typer
 from cems_workbench.cli.evaluate import MetricsOption
 from cems_workbench.cli.options import PRESETS, SetOption, chosen_config, print_table, read_evidence
 from cems_workbench.cli.terminal import put, say
-from cems_workbench.writing import write_text
+from cems_workbench.platform.atomic_write import write_text
 
 if TYPE_CHECKING:
     from cems_workbench.config import EvidenceCard
-    from cems_workbench.runs.exporting import Export, ExportedRanking
+    from cems_workbench.jobs.exporting import Export, ExportedRanking
 
 
 class Form(StrEnum):
@@ -51,7 +51,7 @@ def export_command(
 ) -> None:
     """Write a config with every key stated; what the form cannot express is listed in comments."""
     from cems_workbench.config import card_path
-    from cems_workbench.runs.exporting import exported, with_figures
+    from cems_workbench.jobs.exporting import exported, with_figures
 
     chosen = chosen_config(None, config, changes)
     own = None if changes and card is None else _card(config, card)
@@ -73,8 +73,8 @@ def export_command(
 def _measured(export: Export, evidence: Path, metrics: str | None) -> ExportedRanking:
     """Both rankings on the judged queries of an evidence file. Raises InputError."""
     from cems_workbench.evaluation.metrics import parse_measures
-    from cems_workbench.runs.evaluation import labelled_file, refuse_nothing
-    from cems_workbench.runs.exporting import measured
+    from cems_workbench.jobs.evaluation import labelled_file, refuse_nothing
+    from cems_workbench.jobs.exporting import measured
 
     read = read_evidence(evidence)
     measures = parse_measures(metrics or "nDCG@10 hit@5", read.header.relevant_from)
@@ -88,10 +88,15 @@ def print_ranking(ranking: ExportedRanking, err: bool = False) -> None:
     export = ranking.export
     rows = [
         [
-            str(row.measure), row.baseline, row.value, f"{row.difference:+.4f}", f"{row.low:+.4f} to {row.high:+.4f}", row.p,
+            str(row.measure),
+            row.baseline,
+            row.value,
+            f"{row.difference:+.4f}",
+            f"{row.low:+.4f} to {row.high:+.4f}",
+            row.p,
         ]
         for row in ranking.differences
-    ]  # fmt: skip
+    ]
     title = f"{export.config.name} as {export.reader} reads the {export.form} file, on {ranking.queries} ({len(ranking.here.qids)})"
     print_table(["measure", "here", "as read", "difference", "95 % interval", "p"], rows, title, err=err)
     if not export.lost:

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
     from cems_workbench.analysis.fidelity.measures import SetFidelity
     from cems_workbench.evaluation.assertions import Bound
+    from cems_workbench.jobs.fidelity import MeasuredFidelity
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.progress import Progress
     from cems_workbench.records import Query
-    from cems_workbench.runs.fidelity import MeasuredFidelity
 
 EXPLANATIONS = 5
 """Parameters that are listed."""
@@ -116,7 +116,7 @@ def fidelity_command(
     as_json: JsonOption = False,
 ) -> None:
     """Compare what a config computes with what a real system answered: same order, same set, same first, overlap, scores."""
-    from cems_workbench.runs.fidelity import (
+    from cems_workbench.jobs.fidelity import (
         BASE,
         ORDERS,
         ask_server,
@@ -194,7 +194,7 @@ def _source(
 ) -> Iterator[tuple[Resources, Mapping[str, Query]]]:
     """The memories that are searched, and the queries by qid: those of a folder, or of the store."""
     if data is not None:
-        from cems_workbench.runs.fidelity import store_of_folder
+        from cems_workbench.jobs.fidelity import store_of_folder
 
         if store is not None:
             raise InputError("name a --data folder or a --store, not both")
@@ -287,12 +287,15 @@ def _print_setting(measured: MeasuredFidelity, shown: int, order: str) -> None:
         return
     differing = [
         [
-            one.query.qid, one.query.rbo, one.query.top_score if one.query.recorded else "no results",
-            one.parting.stage if one.parting else None, one.cause.kind,
+            one.query.qid,
+            one.query.rbo,
+            one.query.top_score if one.query.recorded else "no results",
+            one.parting.stage if one.parting else None,
+            one.cause.kind,
             one.cause.text or one.how,
         ]
         for one in measured.listed(order)[:shown]
-    ]  # fmt: skip
+    ]
     more = f", the first {shown}" if len(measured.differences) > shown else ""
     count = len(measured.differences)
     title = f"{count} quer{'y differs' if count == 1 else 'ies differ'}{more}"

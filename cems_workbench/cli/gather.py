@@ -46,16 +46,22 @@ def gather_command(
 ) -> None:
     """Gather the evidence of every query of a set. What is finished stays; the same command goes on after it."""
     chosen = chosen_config(preset, config, changes)
-    from cems_workbench.runs.gathering import drawn, gather_query_set, queries_named
+    from cems_workbench.jobs.gathering import drawn, gather_query_set, queries_named
 
     with progress_bar(as_json) as progress, filled_resources(store, dask) as resources:
         queries, judgments = queries_named(query_set, resources, judged)
         queries = drawn(queries, limit, seed)
         asked = {query.qid for query in queries}
         report = gather_query_set(
-            out, queries, [row for row in judgments if row.qid in asked], chosen, resources, query_set=query_set,
-            project_only=project_only, progress=progress,
-        )  # fmt: skip
+            out,
+            queries,
+            [row for row in judgments if row.qid in asked],
+            chosen,
+            resources,
+            query_set=query_set,
+            project_only=project_only,
+            progress=progress,
+        )
         notices = resources.store.notices
     values: dict[str, Any] = {
         "evidence": str(report.path),

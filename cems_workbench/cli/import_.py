@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.cli.options import JsonOption, StoreOption, print_table, progress_bar, settings_for
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, DEFAULT_SCALE, LANGUAGES, GradeScale, RowError
-from cems_workbench.shipped import SAMPLE_DATA
 
 MOST_GRADES = 11
 SHOWN_ERRORS = 50
@@ -69,8 +69,8 @@ def import_command(
     """Import memories, relations, queries, judgments or logs. Exit code 2 when rows were left out, or nothing could embed."""
     from cems_workbench import formats
     from cems_workbench.errors import EmbedderMismatchError, ModelError
-    from cems_workbench.runs.opening import open_resources
-    from cems_workbench.store.given_vectors import read_vectors, require_file
+    from cems_workbench.jobs.factory import open_resources
+    from cems_workbench.store.precomputed_embeddings import read_vectors, require_file
 
     grades = _scale(scale)
     if vectors is not None:

@@ -10,7 +10,7 @@ import typer
 from cems_workbench.cli.options import StoreOption, asked_queries, opened_store
 from cems_workbench.cli.terminal import put, say
 from cems_workbench.errors import InputError
-from cems_workbench.writing import write_text
+from cems_workbench.platform.atomic_write import write_text
 
 if TYPE_CHECKING:
     from cems_workbench.records import Judgment

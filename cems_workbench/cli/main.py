@@ -46,7 +46,7 @@ from cems_workbench.cli import (
 )
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import told
-from cems_workbench.turns import tell_waiting
+from cems_workbench.platform.process_lock import tell_waiting
 
 INTERRUPTED = 130
 

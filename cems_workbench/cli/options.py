@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cems_workbench.builtin import FIRST, default_preset, preset_names
 from cems_workbench.cli.terminal import literal, say
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress
-from cems_workbench.shipped import FIRST, default_preset, preset_names
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
@@ -92,7 +92,7 @@ def opened_store(store: Path | None) -> Store:
 @contextmanager
 def filled_resources(store: Path | None, dask: str | None = None) -> Iterator[Resources]:
     """The store of the command line, which has to hold memories, with its models; closed at the end. Raises StoreError."""
-    from cems_workbench.runs.opening import open_filled
+    from cems_workbench.jobs.factory import open_filled
 
     settings = settings_for(store)
     with closing(open_filled(settings if dask is None else settings.model_copy(update={"dask": dask}))) as resources:
@@ -112,7 +112,7 @@ def chosen_config(preset_name: str | None, config: Path | None, changes: Sequenc
     Raises InputError when both a preset and a file are named.
     """
     from cems_workbench.config import parse_assignment, with_values
-    from cems_workbench.runs.catalogue import config_named
+    from cems_workbench.jobs.catalogue import config_named
 
     default, problem = (FIRST, None) if preset_name or config else default_preset(settings_for(None).preset)
     named = config_named(preset_name, config, default)
@@ -177,9 +177,7 @@ MOST_LETTERS = 160
 _ENDLESS_WORD = re.compile(rf"\S{{{MOST_LETTERS + 1},}}")
 
 
-def _layout(
-    columns: Sequence[str], cells: Sequence[Sequence[str]], width: int
-) -> list[tuple[list[int], list[int]]]:  # fmt: skip
+def _layout(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[tuple[list[int], list[int]]]:
     """Which columns stand side by side in a table, and how wide each is: every one its narrowest at least."""
     natural = [
         max(len(line) for text in (name, *column) for line in text.split("\n"))
@@ -272,9 +270,13 @@ OffOption = Annotated[
 
 
 def asked(
-    query: str, project: str | None, only_project: bool, as_of: str | None, expand: Sequence[str] | None,
+    query: str,
+    project: str | None,
+    only_project: bool,
+    as_of: str | None,
+    expand: Sequence[str] | None,
     config: PipelineConfig,
-) -> tuple[Request, PipelineConfig]:  # fmt: skip
+) -> tuple[Request, PipelineConfig]:
     """The request, and the config with manual expansion on where variants were typed and it was off. Raises InputError."""
     moment = parse_moment(as_of)
     if only_project and not project:
@@ -297,7 +299,7 @@ def require_variants(off: Sequence[int] | None, evidence: Evidence) -> tuple[int
 
 def parse_moment(text: str | None) -> datetime | None:
     """An ISO 8601 moment in UTC (a bare date is its midnight). Raises InputError."""
-    from cems_workbench.parsing import moment_of
+    from cems_workbench.platform.parsing import moment_of
 
     return None if text is None else moment_of(text, "--as-of")
 

@@ -40,7 +40,7 @@ from cems_workbench.cli.options import (
 )
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import InputError
-from cems_workbench.writing import write_text
+from cems_workbench.platform.atomic_write import write_text
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
@@ -74,14 +74,14 @@ def compare_command(
     """Compare configs with the first of them, as a page: means, differences, and the queries that lost most."""
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
-    from cems_workbench.report.comparison import comparison_report, streamed_report
-    from cems_workbench.runs.evaluation import (
+    from cems_workbench.jobs.evaluation import (
         evaluate_configs,
         evaluate_streamed,
         labelled_file,
         refuse_nothing,
         streamed,
     )
+    from cems_workbench.report.comparison import comparison_report, streamed_report
 
     if len(config or ()) + len(preset or ()) < 2:
         raise InputError("report compare needs at least two configs: --config A --config B (files, or presets by name)")
@@ -98,9 +98,16 @@ def compare_command(
             with progress_bar() as progress:
                 found = evaluate_streamed(stream, configs, measures, judges, seed=seed, progress=progress).found
             page = streamed_report(
-                found.compared(seed), stream, found.answered, datetime.now(UTC), by=by, shown=shown, redact=redact, seed=seed,
+                found.compared(seed),
+                stream,
+                found.answered,
+                datetime.now(UTC),
+                by=by,
+                shown=shown,
+                redact=redact,
+                seed=seed,
                 judges=judges,
-            )  # fmt: skip
+            )
     else:
         read = read_evidence(evidence[0])
         configs, measures = asked_of(read.header)
@@ -108,9 +115,15 @@ def compare_command(
         refuse_nothing(of_file.batch.queries, evidence[0])
         measured, _ = evaluate_configs(configs, lambda _: of_file, measures, seed=seed)
         page = comparison_report(
-            compare([row.evaluation for row in measured], seed=seed), [of_file] * len(measured), datetime.now(UTC), by=by,
-            shown=shown, redact=redact, seed=seed, judges=judges,
-        )  # fmt: skip
+            compare([row.evaluation for row in measured], seed=seed),
+            [of_file] * len(measured),
+            datetime.now(UTC),
+            by=by,
+            shown=shown,
+            redact=redact,
+            seed=seed,
+            judges=judges,
+        )
     _write(out, page)
 
 
@@ -140,11 +153,11 @@ def why_command(
     chosen = chosen_config(preset, config, changes)
     request, chosen = asked(query, project, only_project, as_of, expand, chosen)
     from cems_workbench.analysis.why import explain, require_stored
+    from cems_workbench.jobs.evidence_memory import judged_set
     from cems_workbench.pipeline.gather import gather_lists
     from cems_workbench.pipeline.replay import replay
     from cems_workbench.pipeline.scoring import score_to_decide
     from cems_workbench.report.investigation import investigation_report
-    from cems_workbench.runs.evidence_memory import judged_set
 
     with progress_bar() as progress, filled_resources(store) as resources:
         require_stored(memory_id, resources.store)
@@ -153,9 +166,16 @@ def why_command(
         left_out = require_variants(off, lists)
         evidence = score_to_decide(lists, chosen, resources, switched_off=left_out)
         found = explain(
-            memory_id, evidence, chosen, k=k, request=request, resources=resources,
-            labelled=judged_set(chosen, resources, progress) if labelled else None, switched_off=left_out, progress=progress,
-        )  # fmt: skip
+            memory_id,
+            evidence,
+            chosen,
+            k=k,
+            request=request,
+            resources=resources,
+            labelled=judged_set(chosen, resources, progress) if labelled else None,
+            switched_off=left_out,
+            progress=progress,
+        )
         memory = resources.store.memories.get(memory_id)
     trace = replay(evidence, chosen, switched_off=left_out)
     _write(out, investigation_report(found, trace, datetime.now(UTC), memory=memory, redact=redact))

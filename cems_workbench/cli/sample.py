@@ -31,7 +31,7 @@ def sample_command(
     """Sample queries of a log into a query set. Exit code 2 when rows of the log were left out."""
     from cems_workbench.evaluation import log_sampling
     from cems_workbench.formats import log_format, query_log, read
-    from cems_workbench.runs.opening import open_resources
+    from cems_workbench.jobs.factory import open_resources
 
     if by not in log_sampling.WAYS:
         raise InputError(f"--by: {by!r} is not one of {', '.join(log_sampling.WAYS)}")

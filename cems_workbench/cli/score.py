@@ -40,8 +40,8 @@ def score_command(
 
     Models and cache are those of the store that the evidence was gathered from.
     """
-    from cems_workbench.runs.evaluation import labelled_file
-    from cems_workbench.runs.scoring import resources_of, score_evidence
+    from cems_workbench.jobs.evaluation import labelled_file
+    from cems_workbench.jobs.scoring import resources_of, score_evidence
 
     read = read_evidence(evidence)
     configs = [chosen for chosen, _ in configs_for(read.header, config, preset, changes, ablate)]
@@ -49,10 +49,15 @@ def score_command(
     with progress_bar(as_json) as progress, resources_of(read, settings_for(store)) as resources:
         report = score_evidence(read, configs, resources, progress, judged)
     if as_json:
-        put_json({
-            "evidence": str(report.path), "queries": report.queries, "pairs": report.pairs, "failed": dict(report.failed),
-            "content_hash": report.content_hash,
-        })  # fmt: skip
+        put_json(
+            {
+                "evidence": str(report.path),
+                "queries": report.queries,
+                "pairs": report.pairs,
+                "failed": dict(report.failed),
+                "content_hash": report.content_hash,
+            }
+        )
     else:
         say(f"{report.path}: {report.pairs} pairs of {report.queries} queries scored")
         say(f"content hash {report.content_hash}")

@@ -35,7 +35,7 @@ def push_command(store: StoreOption = None, as_json: JsonOption = False) -> None
 @team_commands.command("status")
 def status_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Which database has the labels of this store, what it holds, and how the store's memories go with it."""
-    from cems_workbench.runs.team_status import team_status
+    from cems_workbench.jobs.team_status import team_status
 
     with opened_store(store) as opened:
         state, lines = opened.team.state(), team_status(opened)

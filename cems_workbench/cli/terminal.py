@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from cems_workbench.characters import REPLACEMENT
+from cems_workbench.platform.bidi import REPLACEMENT
 
 _SHAPES_WORDS = "\u200c\u200d\u200e\u200f"
 """Zero-width joiners, within words of several scripts and within emoji, and the marks beside words that run from right to left."""

@@ -8,7 +8,7 @@ from cems_workbench.cli.options import print_table
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.config import PipelineConfig, depth_notes
 from cems_workbench.pipeline import Evidence, Trace
-from cems_workbench.pipeline.answered import answered_lists
+from cems_workbench.pipeline.list_provenance import answered_lists
 from cems_workbench.pipeline.request_effects import later_words, moment_effect, project_effect, results_written_later
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.result import ScoreNeed
@@ -35,11 +35,14 @@ def print_trace(trace: Trace, as_json: bool) -> None:
         _print_queries(trace, list(shares.values()))
     results = [
         [
-            result.rank, result.score, result.memory_id,
-            *([_given(shares[result.memory_id])] if several else []), _excerpt(result.content),
+            result.rank,
+            result.score,
+            result.memory_id,
+            *([_given(shares[result.memory_id])] if several else []),
+            _excerpt(result.content),
         ]
         for result in trace.results
-    ]  # fmt: skip
+    ]
     if results:
         print_table(["rank", "score", "memory", *(["given by query"] if several else []), "content"], results)
     else:

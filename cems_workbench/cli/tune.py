@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cems_workbench import collector
+from cems_workbench.builtin import default_preset
 from cems_workbench.cli.evaluate import GradeOption, Options, score_line
 from cems_workbench.cli.export import print_ranking
 from cems_workbench.cli.options import (
@@ -32,18 +32,18 @@ from cems_workbench.cli.options import (
 )
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError, StoreLockedError
+from cems_workbench.platform import gc_tuning
+from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.progress import Cancelled, Progress
-from cems_workbench.shipped import default_preset
-from cems_workbench.writing import write_text
 
 if TYPE_CHECKING:
-    from cems_workbench.runs.evaluation import LabelledEvidence
-    from cems_workbench.runs.exporting import ExportedRanking
-    from cems_workbench.runs.tuned import GainRow
-    from cems_workbench.runs.tuning import SearchResult, SearchSettings
+    from cems_workbench.jobs.evaluation import LabelledEvidence
+    from cems_workbench.jobs.exporting import ExportedRanking
+    from cems_workbench.jobs.tuning import SearchResult, SearchSettings
+    from cems_workbench.jobs.tuning_summary import GainRow
     from cems_workbench.tuning.folds import GroupBy
     from cems_workbench.tuning.holdout import Gain
-    from cems_workbench.tuning.search import Trial, Watch
+    from cems_workbench.tuning.optimizer import Trial, Watch
 
 INTERRUPTED = 130
 MetricOption = Annotated[
@@ -78,15 +78,24 @@ class Grouping(StrEnum):
 
 def tune_command(
     evidence: Annotated[Path, typer.Argument(help="An evidence file of a labelled query set.")],
-    out: Annotated[Path, typer.Option("--out", help="Write the proposal here; the suffix sets the format (yaml, json, toml, env, py).")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="Write the proposal here; the suffix sets the format (yaml, json, toml, env, py)."),
+    ],
     trials: Annotated[int, typer.Option("--trials", min=1, help="Maximum number of configs to try.")] = 200,
     metric: MetricOption = None,
     guard: GuardOption = None,
     space: SpaceOption = None,
-    group_by: Annotated[Grouping | None, typer.Option("--group-by", help="Never split these (default: project, else session).")] = None,
+    group_by: Annotated[
+        Grouping | None, typer.Option("--group-by", help="Never split these (default: project, else session).")
+    ] = None,
     folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the cross-validation.")] = 5,
-    holdout: Annotated[float, typer.Option("--holdout", min=0, max=0.8, help="Share of the queries that is sealed.")] = 0.2,
-    open_holdout: Annotated[bool, typer.Option("--open-holdout", help="Score the sealed queries too; every look is counted.")] = False,
+    holdout: Annotated[
+        float, typer.Option("--holdout", min=0, max=0.8, help="Share of the queries that is sealed.")
+    ] = 0.2,
+    open_holdout: Annotated[
+        bool, typer.Option("--open-holdout", help="Score the sealed queries too; every look is counted.")
+    ] = False,
     config: ConfigOption = None,
     preset: PresetOption = None,
     changes: SetOption = None,
@@ -96,20 +105,23 @@ def tune_command(
     dask: DaskOption = None,
     without_labels: Annotated[
         bool,
-        typer.Option("--without-labels", help="Weights of lists and fusion by the reranker's order in place of judgments; "
-                     "held against those that there are."),
+        typer.Option(
+            "--without-labels",
+            help="Weights of lists and fusion by the reranker's order in place of judgments; "
+            "held against those that there are.",
+        ),
     ] = False,
     html: Annotated[Path | None, typer.Option("--html", help="Write a report as one HTML file.")] = None,
     as_json: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Search for a better config than that of --preset or --config, the baseline. Ctrl-C keeps the best so far; run again, it goes on."""
     if without_labels and open_holdout:
         raise InputError("--open-holdout: without labels nothing is sealed")
     baseline = chosen_config(preset, config, changes)
-    from cems_workbench.runs.cluster import cluster_at
-    from cems_workbench.runs.evaluation import labelled_file
-    from cems_workbench.runs.exporting import write_proposal
-    from cems_workbench.runs.tuning import (
+    from cems_workbench.jobs.cluster import cluster_at
+    from cems_workbench.jobs.evaluation import labelled_file
+    from cems_workbench.jobs.exporting import write_proposal
+    from cems_workbench.jobs.tuning import (
         SearchSettings,
         TuningData,
         card_of,
@@ -131,7 +143,7 @@ def tune_command(
     by: GroupBy | None = group_by.value if group_by else None
     sealed = 0.0 if without_labels else holdout
     planned = planned_search(data, goal, space or (), group_by=by, folds=folds, sealed=sealed, trials=trials, seed=seed)
-    collector.freeze()
+    gc_tuning.freeze()
     address = settings_for(store).dask if dask is None else dask
     with cluster_at(address) as cluster, _interruptible() as interrupted, progress_bar(as_json) as progress:
         result = run_search(planned, lambda name: _watch(name, progress, interrupted), cluster)
@@ -158,11 +170,15 @@ def tune_command(
 
 
 def _held_against_judgments(
-    result: SearchResult, labelled: LabelledEvidence, settings: SearchSettings, relevant_from: int, progress: Progress,
+    result: SearchResult,
+    labelled: LabelledEvidence,
+    settings: SearchSettings,
+    relevant_from: int,
+    progress: Progress,
     interrupted: Callable[[], bool],
-) -> SearchResult:  # fmt: skip
+) -> SearchResult:
     """The result with what its proposal is worth by judgments; without, where too few queries are judged or it was interrupted."""
-    from cems_workbench.runs.unlabelled import by_judgments
+    from cems_workbench.jobs.unlabelled import by_judgments
 
     try:
         return by_judgments(
@@ -203,7 +219,7 @@ def _naming(config: Path | None, preset: str | None, changes: Sequence[str] | No
 
 def _opened(result: SearchResult, store: Path | None) -> SearchResult:
     """The result with the sealed queries scored. The look is counted in the store of the evidence, or else beside the file."""
-    from cems_workbench.runs.tuning import looks_at, open_holdout, store_of
+    from cems_workbench.jobs.tuning import looks_at, open_holdout, store_of
 
     data, settings = result.planned.data, settings_for(store)
     try:
@@ -216,8 +232,8 @@ def _opened(result: SearchResult, store: Path | None) -> SearchResult:
 
 def _write_page(out: Path, result: SearchResult, as_json: bool) -> None:
     """The report, with how far each value of the proposal can move."""
+    from cems_workbench.jobs.tuning import with_stability
     from cems_workbench.report.tuning import tuning_report
-    from cems_workbench.runs.tuning import with_stability
 
     with progress_bar(as_json) as progress:
         result = with_stability(result, progress)
@@ -251,15 +267,25 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
     changed = [row for row in difference(tuned.plan.space.baseline, tuned.config)]
     measure = tuned.plan.goal.objectives[0]
     if as_json:
-        put_json({
-            "config": tuned.config.name, "changes": [[path, _plain(was), _plain(now)] for path, was, now in changed],
-            "trials": len(tuned.search.trials) - 1, "cancelled": tuned.search.cancelled, "group_by": by,
-            "relevant_from": measure.grade, "counted": len(result.planned.batch.queries),
-            "train": tuned.train, "validation": _gain(tuned.validation), "holdout": _gain(tuned.holdout),
-            "looks": tuned.looks, "pareto_front": _front(result), "needs": result.lacking,
-            "as_read": [ranking.to_json() for ranking in rankings],
-            **_unlabelled(result),
-        })  # fmt: skip
+        put_json(
+            {
+                "config": tuned.config.name,
+                "changes": [[path, _plain(was), _plain(now)] for path, was, now in changed],
+                "trials": len(tuned.search.trials) - 1,
+                "cancelled": tuned.search.cancelled,
+                "group_by": by,
+                "relevant_from": measure.grade,
+                "counted": len(result.planned.batch.queries),
+                "train": tuned.train,
+                "validation": _gain(tuned.validation),
+                "holdout": _gain(tuned.holdout),
+                "looks": tuned.looks,
+                "pareto_front": _front(result),
+                "needs": result.lacking,
+                "as_read": [ranking.to_json() for ranking in rankings],
+                **_unlabelled(result),
+            }
+        )
         return
     if result.planned.data.stands_in:
         say("UNLABELLED: no judgment chose this; what a reranker puts first stands in for them")
@@ -271,8 +297,8 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
         )
     else:
         say("nothing tried is significantly better than the baseline, which is kept")
-    from cems_workbench.runs.tuned import gain_rows, gap_line
-    from cems_workbench.runs.tuning import guard_lines
+    from cems_workbench.jobs.tuning import guard_lines
+    from cems_workbench.jobs.tuning_summary import gain_rows, gap_line
 
     for line in guard_lines(result):
         say(line)
@@ -297,17 +323,21 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
 
 def _unlabelled(result: SearchResult) -> dict[str, Any]:
     """What is added of a search without labels."""
-    from cems_workbench.runs.unlabelled import trust_in_lists
+    from cems_workbench.jobs.unlabelled import trust_in_lists
 
     planned, found = result.planned, result.by_judgments
     if not planned.data.stands_in:
         return {}
     trust = trust_in_lists(planned.data, str(planned.plan.goal.objectives[0]), planned.plan.seed)
     held = found and {
-        "proposal": _gain(found.proposal), "as_ranked": _gain(found.as_ranked), "labelled": _gain(found.labelled),
-        "hindsight": _gain(found.hindsight), "lacking": list(found.lacking),
-        "labelled_values": {path: _plain(value) for path, value in found.labelled_values.items()}, "share": found.share,
-    }  # fmt: skip
+        "proposal": _gain(found.proposal),
+        "as_ranked": _gain(found.as_ranked),
+        "labelled": _gain(found.labelled),
+        "hindsight": _gain(found.hindsight),
+        "lacking": list(found.lacking),
+        "labelled_values": {path: _plain(value) for path, value in found.labelled_values.items()},
+        "share": found.share,
+    }
     return {
         "unlabelled": {
             "stands_in": planned.data.stands_in,
@@ -319,7 +349,7 @@ def _unlabelled(result: SearchResult) -> dict[str, Any]:
 
 def _print_lists(result: SearchResult) -> None:
     """How far each list can be trusted as far as that shows without labels."""
-    from cems_workbench.runs.unlabelled import trust_in_lists
+    from cems_workbench.jobs.unlabelled import trust_in_lists
 
     planned = result.planned
     measure = str(planned.plan.goal.objectives[0])
@@ -336,22 +366,28 @@ def _print_lists(result: SearchResult) -> None:
 
 def _print_gains(rows: Sequence[GainRow], found: str, title: str) -> None:
     """A row for each part of the queries that was measured, named as on Tune, with what it says where the choice did not see it."""
-    from cems_workbench.runs.tuned import verdict
+    from cems_workbench.jobs.tuning_summary import verdict
 
     measured = [(row, row.gain) for row in rows if row.gain is not None]
     cells: list[list[object]] = [
         [
-            row.name, gain.queries, gain.baseline, gain.tuned, gain.difference, f"{gain.low:+.4f} to {gain.high:+.4f}",
-            gain.p if row.fair else None, verdict(gain) if row.fair else row.about,
+            row.name,
+            gain.queries,
+            gain.baseline,
+            gain.tuned,
+            gain.difference,
+            f"{gain.low:+.4f} to {gain.high:+.4f}",
+            gain.p if row.fair else None,
+            verdict(gain) if row.fair else row.about,
         ]
         for row, gain in measured
-    ]  # fmt: skip
+    ]
     print_table(["", "queries", "baseline", found, "difference", "95 % interval", "p", ""], cells, title=title)
 
 
 def _print_by_judgments(result: SearchResult) -> None:
     """What a proposal that was found without labels is worth by those that there are, beside labelled tuning."""
-    from cems_workbench.runs.tuned import judged_rows
+    from cems_workbench.jobs.tuning_summary import judged_rows
 
     found = result.by_judgments
     if found is None:
@@ -365,7 +401,7 @@ def _print_by_judgments(result: SearchResult) -> None:
 
 def _front(result: SearchResult) -> list[dict[str, Any]]:
     """What each trial of the Pareto front reached, costs as counts, and its values; the best of the first objective first."""
-    from cems_workbench.runs.tuned import front_of
+    from cems_workbench.jobs.tuning_summary import front_of
 
     plan, trials = result.tuned.plan, result.tuned.search.trials
     points = []
@@ -380,10 +416,14 @@ def _gain(measured: Gain | None) -> dict[str, Any] | None:
     if measured is None:
         return None
     return {
-        "queries": measured.queries, "baseline": measured.baseline, "tuned": measured.tuned,
-        "difference": measured.difference, "interval": [measured.low, measured.high], "p": measured.p,
+        "queries": measured.queries,
+        "baseline": measured.baseline,
+        "tuned": measured.tuned,
+        "difference": measured.difference,
+        "interval": [measured.low, measured.high],
+        "p": measured.p,
         "p_greater": measured.p_greater,
-    }  # fmt: skip
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -29,7 +29,7 @@ from cems_workbench.cli.terminal import put, put_json, say_wrapped
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
-    from cems_workbench.runs.watching import Watched
+    from cems_workbench.jobs.watching import Watched
 
 DEFAULT_GUARD = "nDCG@10 p<0.01"
 """Measured daily, a p below 0.05 comes by chance every three weeks."""
@@ -62,7 +62,7 @@ def watch_command(
 ) -> None:
     """Measure a query set now, append it, and hold it against the last time; Evaluate draws it over time."""
     from cems_workbench.evaluation.assertions import parse_no_loss
-    from cems_workbench.runs.watching import watch
+    from cems_workbench.jobs.watching import watch
 
     chosen = chosen_config(preset, config, changes)
     texts = [DEFAULT_GUARD] if no_loss is None else no_loss
@@ -78,13 +78,23 @@ def watch_command(
     last = None if found.last is None else found.last.isoformat(timespec="seconds")
     if as_json:
         values = {
-            "query_set": query_set, "last": last, "changed": list(found.changed), "measured": found.evaluation.to_json(),
+            "query_set": query_set,
+            "last": last,
+            "changed": list(found.changed),
+            "measured": found.evaluation.to_json(),
             "since": [
-                {"measure": str(row.measure), "before": row.before, "now": row.now, "interval": [row.low, row.high], "p": row.p,
-                 "queries": row.queries}
-                for row in found.since if row.queries
+                {
+                    "measure": str(row.measure),
+                    "before": row.before,
+                    "now": row.now,
+                    "interval": [row.low, row.high],
+                    "p": row.p,
+                    "queries": row.queries,
+                }
+                for row in found.since
+                if row.queries
             ],
-        }  # fmt: skip
+        }
         put_json(values | asserted_json(found.outcomes))
     else:
         _print(found.evaluation.config.name, query_set, last, found)

@@ -75,7 +75,7 @@ def why_command(
     from cems_workbench.analysis.why import explain, require_known, require_stored
     from cems_workbench.cli.tracing import print_effects
     from cems_workbench.pipeline import read_bundle
-    from cems_workbench.pipeline.answered import answered_lists
+    from cems_workbench.pipeline.list_provenance import answered_lists
 
     if evidence is not None:
         if labelled:
@@ -92,9 +92,16 @@ def why_command(
             tell_unknown_project(resources.store, project, only_project)
             gathered, judged, left_out = _gathered(request, chosen, resources, off, labelled, progress)
             found = explain(
-                memory_id, gathered, chosen, k=k, request=request, resources=resources, labelled=judged,
-                switched_off=left_out, progress=progress,
-            )  # fmt: skip
+                memory_id,
+                gathered,
+                chosen,
+                k=k,
+                request=request,
+                resources=resources,
+                labelled=judged,
+                switched_off=left_out,
+                progress=progress,
+            )
         searched = gathered
     if as_json:
         engine = searched.notes.get("engine")
@@ -124,9 +131,9 @@ def _gathered(
 
     A judge is asked only where abstain has a threshold on its score.
     """
+    from cems_workbench.jobs.evidence_memory import judged_set
     from cems_workbench.pipeline.gather import gather_lists
     from cems_workbench.pipeline.scoring import score_to_decide
-    from cems_workbench.runs.evidence_memory import judged_set
 
     lists = gather_lists(request, config, resources)
     left_out = require_variants(off, lists)
@@ -141,7 +148,7 @@ SHOWN = 12
 
 def print_why(found: Why) -> None:
     """Print the cause in a sentence, the memory's path and the rescues, best first."""
-    from cems_workbench.analysis.why.rescue import order_words
+    from cems_workbench.analysis.why.counterfactual import order_words
     from cems_workbench.pipeline.stages.lists import called
 
     path = found.path
@@ -149,9 +156,15 @@ def print_why(found: Why) -> None:
     say()
     if path.steps:
         rows = [
-            [step.stage, step.rank_in, step.rank, step.score, ("lost here: " if step.stage == path.lost_at else "") + step.words]
+            [
+                step.stage,
+                step.rank_in,
+                step.rank,
+                step.score,
+                ("lost here: " if step.stage == path.lost_at else "") + step.words,
+            ]
             for step in path.steps
-        ]  # fmt: skip
+        ]
         print_table(["stage", "rank in", "rank", "score", "what happened"], rows)
         say()
     if path.places:
@@ -176,7 +189,7 @@ def print_why(found: Why) -> None:
 
 
 def _row(rescue: Rescue, labelled: bool) -> list[Any]:
-    from cems_workbench.analysis.why.rescue import kept_words
+    from cems_workbench.analysis.why.counterfactual import kept_words
 
     moved = rescue.disturbance
     return [
@@ -189,7 +202,7 @@ def _row(rescue: Rescue, labelled: bool) -> list[Any]:
 
 
 def _judged(rescue: Rescue) -> str | None:
-    from cems_workbench.analysis.why.rescue import interval_words
+    from cems_workbench.analysis.why.counterfactual import interval_words
 
     effect = rescue.labelled
     if effect is None:

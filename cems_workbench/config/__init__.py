@@ -1,5 +1,6 @@
 """The pipeline's configuration: model, YAML, presets."""
 
+from cems_workbench.builtin import preset_names
 from cems_workbench.config.evidence_card import EvidenceCard, Measured, card_path, read_card
 from cems_workbench.config.fields import KIND_HELP, FieldSpec
 from cems_workbench.config.forms.reading import Imported, import_config, load_config, load_import, read_back
@@ -16,7 +17,6 @@ from cems_workbench.config.forms.yaml_form import (
 )
 from cems_workbench.config.model import PipelineConfig, depth_notes, field_spec, field_specs, list_depths
 from cems_workbench.config.presets import DEFAULT, Preset, preset
-from cems_workbench.shipped import preset_names
 
 __all__ = [
     "DEFAULT",

@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cems_workbench.errors import InputError
-from cems_workbench.parsing import json_values, read_text
+from cems_workbench.platform.parsing import json_values, read_text
 
 
 class Measured(BaseModel):

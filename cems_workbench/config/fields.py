@@ -33,9 +33,14 @@ class Section(BaseModel):
     """Base of every part of the config: immutable, no unknown keys, no silent type conversion."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_by_name=True, validate_by_alias=True,
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        validate_by_name=True,
+        validate_by_alias=True,
         serialize_by_alias=True,
-    )  # fmt: skip
+    )
 
 
 def param(
@@ -61,9 +66,15 @@ def param(
     needs new evidence. `alias` is the YAML key where the Python name cannot be used. `exports` are its names in other systems.
     """
     extra: dict[str, Any] = {
-        "label": label, "help": help, "kind": kind, "step": step, "soft": soft, "unit": unit, "null": null,
+        "label": label,
+        "help": help,
+        "kind": kind,
+        "step": step,
+        "soft": soft,
+        "unit": unit,
+        "null": null,
         "exports": exports,
-    }  # fmt: skip
+    }
     return Field(default, ge=ge, le=le, gt=gt, alias=alias, description=help, json_schema_extra=extra)
 
 
@@ -142,10 +153,23 @@ def _spec(path: str, info: FieldInfo) -> FieldSpec:
         elif isinstance(rule, annotated_types.Le):
             high = typing.cast(float, rule.le)
     return FieldSpec(
-        path=path, label=extra["label"], help=extra["help"], kind=extra["kind"], type=base, choices=choices,
-        optional=optional, low=low, high=high, exclusive_low=exclusive, soft=extra["soft"], step=extra["step"],
-        unit=extra["unit"], default=info.default, null=extra["null"], exports=extra["exports"],
-    )  # fmt: skip
+        path=path,
+        label=extra["label"],
+        help=extra["help"],
+        kind=extra["kind"],
+        type=base,
+        choices=choices,
+        optional=optional,
+        low=low,
+        high=high,
+        exclusive_low=exclusive,
+        soft=extra["soft"],
+        step=extra["step"],
+        unit=extra["unit"],
+        default=info.default,
+        null=extra["null"],
+        exports=extra["exports"],
+    )
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from cems_workbench.config.fields import KIND_HELP, FieldSpec
 from cems_workbench.config.model import field_specs
 from cems_workbench.config.preset_docs import code, table_cell
-from cems_workbench.writing import between, write_text
+from cems_workbench.platform.atomic_write import between, write_text
 
 COMMAND = "python -m cems_workbench.config.parameter_docs"
 PATH = Path(__file__).resolve().parents[2] / "docs" / "specification.md"

@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from cems_workbench.builtin import preset_names
 from cems_workbench.config.fields import Section
 from cems_workbench.config.forms.yaml_form import difference
 from cems_workbench.config.model import field_spec
 from cems_workbench.config.presets import DEFAULT, Preset, preset
-from cems_workbench.shipped import preset_names
-from cems_workbench.writing import write_text
+from cems_workbench.platform.atomic_write import write_text
 
 COMMAND = "python -m cems_workbench.config.preset_docs"
 PATH = Path(__file__).resolve().parents[2] / "docs" / "presets.md"

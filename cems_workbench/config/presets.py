@@ -10,11 +10,11 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
+from cems_workbench.builtin import REFERENCE, preset_names
 from cems_workbench.config.evidence_card import EvidenceCard, read_card
 from cems_workbench.config.forms.yaml_form import parse_config
 from cems_workbench.config.model import PipelineConfig
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.shipped import REFERENCE, preset_names
 
 DEFAULT = REFERENCE
 ALIASES = {"cems_0_9": "cems_head"}

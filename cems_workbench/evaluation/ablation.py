@@ -47,13 +47,15 @@ CEMS_PHASES: Sequence[tuple[str, Sequence[str]]] = (
     (
         "phase 3 (weights and bonus)",
         (
-            "variants.original_weight", "variants.decomposed_weight", "fusion.top_rank_bonus.rank1",
+            "variants.original_weight",
+            "variants.decomposed_weight",
+            "fusion.top_rank_bonus.rank1",
             "fusion.top_rank_bonus.rank2_3",
         ),
     ),
     ("phase 4 (reranker)", ("rerank.backend",)),
     ("phase 5 (clamped)", ("adjust.clamp",)),
-)  # fmt: skip
+)
 """Each phase and the parameters that it sets to their value in the plan."""
 
 NAMES = ("stages", "cems", "ace")

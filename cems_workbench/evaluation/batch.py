@@ -18,13 +18,13 @@ from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
 from cems_workbench.evaluation.metrics.rankings import GradedRankings, ideal_grades
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.encode import encode
-from cems_workbench.pipeline.needs import SCORED_WITH, unmet
+from cems_workbench.pipeline.missing_evidence import SCORED_WITH, unmet
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages.abstain import ABSTAIN, SIGNALS, asking_all
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key, reason
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
+from cems_workbench.pipeline.tabulate import encode
 from cems_workbench.records import Query
 
 BLOCK = 512

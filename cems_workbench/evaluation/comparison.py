@@ -102,12 +102,19 @@ class Comparison:
 def _plain(found: Difference, per_query: bool) -> dict[str, Any]:
     which = {"wins": list(found.wins), "losses": list(found.losses)} if per_query else {}
     return {
-        "baseline": number(found.baseline), "value": number(found.value), "difference": number(found.difference),
-        "interval": [number(found.low), number(found.high)], "p": found.p, "p_holm": found.p_holm,
-        "effect_size": number(found.effect) if np.isfinite(found.effect) else None, **which, "won": len(found.wins),
-        "lost": len(found.losses), "ties": found.ties,
+        "baseline": number(found.baseline),
+        "value": number(found.value),
+        "difference": number(found.difference),
+        "interval": [number(found.low), number(found.high)],
+        "p": found.p,
+        "p_holm": found.p_holm,
+        "effect_size": number(found.effect) if np.isfinite(found.effect) else None,
+        **which,
+        "won": len(found.wins),
+        "lost": len(found.losses),
+        "ties": found.ties,
         "by_type": {name: number(value) for name, value in found.by_type.items()},
-    }  # fmt: skip
+    }
 
 
 def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Sequence[float] = ()) -> Comparison:
@@ -139,13 +146,21 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
             better = measure.direction * column
             found.append(
                 Difference(
-                    measure, base.mean(measure), other.mean(measure), float(average[m]), float(low[m]), float(high[m]),
-                    float(p[i][m]), adjusted[i * len(base.measures) + m], effect_size(column),
+                    measure,
+                    base.mean(measure),
+                    other.mean(measure),
+                    float(average[m]),
+                    float(low[m]),
+                    float(high[m]),
+                    float(p[i][m]),
+                    adjusted[i * len(base.measures) + m],
+                    effect_size(column),
                     tuple(base.qids[q] for q in np.flatnonzero(better > SAME)),
                     tuple(base.qids[q] for q in np.flatnonzero(better < -SAME)),
-                    int((np.abs(column) <= SAME).sum()), _by_type(base, column),
+                    int((np.abs(column) <= SAME).sum()),
+                    _by_type(base, column),
                 )
-            )  # fmt: skip
+            )
         overlap = overlaps[i] if len(overlaps) else _overlap(base, other)
         compared.append(Compared(other.config.name, overlap, tuple(found)))
     return Comparison(tuple(evaluations), tuple(compared))

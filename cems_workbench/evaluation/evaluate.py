@@ -125,9 +125,15 @@ class Evaluation:
     def figures(self) -> Figures:
         """What is shown of it in tables and charts of means."""
         return Figures(
-            self.config.name, self.summaries, self.relevance, len(self.qids), self.cost, self.rankings.needs, self.failed,
+            self.config.name,
+            self.summaries,
+            self.relevance,
+            len(self.qids),
+            self.cost,
+            self.rankings.needs,
+            self.failed,
             len(self.not_gathered),
-        )  # fmt: skip
+        )
 
     @property
     def from_cache(self) -> str:
@@ -187,13 +193,15 @@ class Evaluation:
             "cost": self.cost,
             "measures": {
                 str(summary.measure): {
-                    "mean": number(summary.mean), "interval": [number(summary.low), number(summary.high)],
-                    "unjudged_bounds": [number(summary.worst), number(summary.best)], "queries": summary.queries,
+                    "mean": number(summary.mean),
+                    "interval": [number(summary.low), number(summary.high)],
+                    "unjudged_bounds": [number(summary.worst), number(summary.best)],
+                    "queries": summary.queries,
                 }
                 for summary in self.summaries
             },
             "by_type": self.by_type(),
-        }  # fmt: skip
+        }
         if per_query:
             names = [str(measure) for measure in self.measures]
             found["per_query"] = {
@@ -224,15 +232,32 @@ def evaluate(
     empty, without = unhelped(rankings.graded, measures)
     qids = tuple(batch.qids)
     return Evaluation(
-        config, qids, tuple(batch.types), tuple(measures), values, summaries, rankings, tuple(map(tuple, batch.result_ids(rankings))),
-        tuple(qids[q] for q in empty), batch.not_judged, batch.not_gathered, cost_of(batch, rankings), batch.failed(config),
+        config,
+        qids,
+        tuple(batch.types),
+        tuple(measures),
+        values,
+        summaries,
+        rankings,
+        tuple(map(tuple, batch.result_ids(rankings))),
+        tuple(qids[q] for q in empty),
+        batch.not_judged,
+        batch.not_gathered,
+        cost_of(batch, rankings),
+        batch.failed(config),
         tuple(qids[q] for q in without),
-    )  # fmt: skip
+    )
 
 
 def summarised(
-    values: Floats, measures: Sequence[Measure], graded: GradedRankings, ends: Floats, worst: Floats, best: Floats, seed: int
-) -> tuple[Summary, ...]:  # fmt: skip
+    values: Floats,
+    measures: Sequence[Measure],
+    graded: GradedRankings,
+    ends: Floats,
+    worst: Floats,
+    best: Floats,
+    seed: int,
+) -> tuple[Summary, ...]:
     """The measures of (Q, M) values; `ends` (2, M) are of their bootstrap, `graded` is what a measure of all queries is drawn anew of."""
     low, high = ends.copy()
     for m, measure in enumerate(measures):

@@ -31,10 +31,10 @@ from cems_workbench.config import PipelineConfig, dump_config, parse_config, wit
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.evaluation import evidence_rows
 from cems_workbench.evaluation.evidence_rows import arrow
-from cems_workbench.parsing import MOST_CHARS, json_values, yaml_values
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.answered import answered
-from cems_workbench.pipeline.needs import BEFORE, gather_parameters
+from cems_workbench.pipeline.list_provenance import answered
+from cems_workbench.pipeline.missing_evidence import BEFORE, gather_parameters
+from cems_workbench.platform.parsing import MOST_CHARS, json_values, yaml_values
 from cems_workbench.records import Judgment, Query
 from cems_workbench.store.database import FULL
 from cems_workbench.store.duckdb_file import (
@@ -118,9 +118,7 @@ def content_hash(replayed: str, judgments: Iterable[Judgment], queries: Iterable
     queries = list(queries)
     asked = {query.qid for query in queries}
     said = sorted((query.qid, query.answerable) for query in queries if query.answerable is not None)
-    rows = sorted(
-        (one.qid, one.memory_id, one.judge, one.kind, one.grade) for one in judgments if one.qid in asked
-    )  # fmt: skip
+    rows = sorted((one.qid, one.memory_id, one.judge, one.kind, one.grade) for one in judgments if one.qid in asked)
     return _hash_judged(replayed, [rows], said, header)
 
 
@@ -430,9 +428,16 @@ class PortionedFile:
             raise _said(error, self.path) from error
         share = len(evidences) / self.gathered if self.gathered else 0.0
         return EvidenceSet(
-            self.path, self.header, tuple(queries), tuple(judgments), evidences, self.replay_hash, self.complete,
-            self.seconds * share, self.proves_judgments,
-        )  # fmt: skip
+            self.path,
+            self.header,
+            tuple(queries),
+            tuple(judgments),
+            evidences,
+            self.replay_hash,
+            self.complete,
+            self.seconds * share,
+            self.proves_judgments,
+        )
 
     def close(self) -> None:
         """Release the file."""
@@ -558,9 +563,15 @@ REPLAYED, WHOLE = "content_hash", "whole_hash"
 """Where the hashes stand in `meta`; the first is called as it was when there was no other."""
 
 _HEADER = {
-    "query_set": str, "store_id": str, "content_version": int, "embedder": str, "config_yaml": str, "created_at": str,
-    "project_only": bool, "relevant_from": int,
-}  # fmt: skip
+    "query_set": str,
+    "store_id": str,
+    "content_version": int,
+    "embedder": str,
+    "config_yaml": str,
+    "created_at": str,
+    "project_only": bool,
+    "relevant_from": int,
+}
 
 
 def _meta(connection: duckdb.DuckDBPyConnection, key: str) -> str | None:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cems_workbench.errors import InputError, one_line, short
-from cems_workbench.parsing import json_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.validation import check_memories, check_query, check_query_set, fault
+from cems_workbench.platform.parsing import json_values
 from cems_workbench.records import Chunk, Judgment, Memory, Query, Relation
 from cems_workbench.store import memories as memories_table
 from cems_workbench.store.duckdb_file import Columns
@@ -73,16 +73,28 @@ LATER = ("chunks", "edges", "lists.chunks", "memories.tokens", *SECOND)
 """Tables and columns that files of the first format have not."""
 
 UNIQUE = (
-    ("queries", "qid"), ("queries", "position"), ("memories", "number"), ("memories", "id"), ("texts", "number"), ("evidence", "qid"),
-    ("lists", "qid, position"), ("lists", "qid, name"), ("edges", "qid, position"), ("chunks", "member, seq"),
+    ("queries", "qid"),
+    ("queries", "position"),
+    ("memories", "number"),
+    ("memories", "id"),
+    ("texts", "number"),
+    ("evidence", "qid"),
+    ("lists", "qid, position"),
+    ("lists", "qid, name"),
+    ("edges", "qid, position"),
+    ("chunks", "member, seq"),
     ("scores", "qid, role, model, member"),
-)  # fmt: skip
+)
 """What no two rows of a table may have alike."""
 REFERS = (
-    ("evidence", "qid", "queries", "qid"), ("lists", "qid", "evidence", "qid"), ("edges", "qid", "evidence", "qid"),
-    ("scores", "qid", "evidence", "qid"), ("scores", "member", "memories", "number"), ("scores", "text", "texts", "number"),
+    ("evidence", "qid", "queries", "qid"),
+    ("lists", "qid", "evidence", "qid"),
+    ("edges", "qid", "evidence", "qid"),
+    ("scores", "qid", "evidence", "qid"),
+    ("scores", "member", "memories", "number"),
+    ("scores", "text", "texts", "number"),
     ("chunks", "member", "memories", "number"),
-)  # fmt: skip
+)
 """(table, column, table, column): what the first has, the second must have."""
 FIRST_TIME, LAST_TIME = "0001-01-02", "9999-12-30"
 
@@ -99,9 +111,9 @@ _WIDTHS = {"VARCHAR": "strlen({})", "INTEGER[]": "4 * len({})", "DOUBLE[]": "8 *
 
 def width(own: Columns) -> str:
     """An expression in SQL of the bytes of a row of a table with these columns."""
-    return " + ".join([
-        str(ROW_BYTES), *(f"coalesce({_WIDTHS[kind].format(name)}, 0)" for name, kind, _ in own if kind in _WIDTHS)
-    ])  # fmt: skip
+    return " + ".join(
+        [str(ROW_BYTES), *(f"coalesce({_WIDTHS[kind].format(name)}, 0)" for name, kind, _ in own if kind in _WIDTHS)]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,15 +241,17 @@ def require_whole(cursor: duckdb.DuckDBPyConnection, source: str) -> None:
         strays = f"SELECT qid FROM {table} WHERE coalesce(list_min(members), 0) < 0 OR (len(members) > 0 AND {most})"
         require_none(f"{table}.members", strays, " has a member that is no memory of the file")
     require_none(
-        "evidence.members", "SELECT qid FROM evidence WHERE len(list_distinct(members)) < len(members)",
+        "evidence.members",
+        "SELECT qid FROM evidence WHERE len(list_distinct(members)) < len(members)",
         " has a member twice",
-    )  # fmt: skip
+    )
     arrays = ("scores", "chunks") if "chunks" in there["lists"] else ("scores",)
     for name in arrays:
         require_none(
-            f"lists.{name}", f"SELECT qid, name FROM lists WHERE len({name}) <> len(members)",
+            f"lists.{name}",
+            f"SELECT qid, name FROM lists WHERE len({name}) <> len(members)",
             f": there are not as many {name} as members",
-        )  # fmt: skip
+        )
     require_none(
         "scores.role", f"SELECT role FROM scores WHERE role NOT IN {ROLES}", f" is not one of {', '.join(ROLES)}"
     )
@@ -260,10 +274,16 @@ def write_evidence(
     cursor.execute(
         "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            qid, evidence.query, evidence.project, to_naive(evidence.as_of), list(number.values()),
-            _text([[variant.text, variant.kind] for variant in evidence.variants]), _text(evidence.notes), seconds,
+            qid,
+            evidence.query,
+            evidence.project,
+            to_naive(evidence.as_of),
+            list(number.values()),
+            _text([[variant.text, variant.kind] for variant in evidence.variants]),
+            _text(evidence.notes),
+            seconds,
         ],
-    )  # fmt: skip
+    )
     for position, ranked in enumerate(evidence.lists):
         members = [number[hit.memory_id] for hit in ranked.hits]
         values = [hit.score for hit in ranked.hits]
@@ -292,8 +312,10 @@ def _write_memories(cursor: duckdb.DuckDBPyConnection, evidence: Evidence, known
         if key not in known.memories:
             fresh.append(memory)
         elif (known.memories[key][1], known.chunks.get(key, ()), known.tokens.get(key)) != (
-            memory, evidence.chunks.get(key, ()), evidence.tokens.get(key)
-        ):  # fmt: skip
+            memory,
+            evidence.chunks.get(key, ()),
+            evidence.tokens.get(key),
+        ):
             raise InputError(f"memory {key} is not the one the evidence file has; gather into another file")
     if not fresh:
         return

@@ -18,10 +18,10 @@ from statistics import median_low
 from typing import Literal
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY
+from cems_workbench.pipeline.tabulate import encode
 from cems_workbench.records import HUMAN, WHOLE_STORE, Judgment, Query
 
 Grades = dict[str, dict[str, int]]

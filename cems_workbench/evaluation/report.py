@@ -47,13 +47,17 @@ def markdown_report(comparison: Comparison, query_set: str, content_hash: str, n
             ["measure", "difference", "95 % interval", "p (Holm)", "verdict", "effect", "wins / losses / ties"],
             [
                 [
-                    str(difference.measure), f"{difference.difference:+.3f}", f"{difference.low:+.3f} to {difference.high:+.3f}",
-                    f"{difference.p_holm:.4f}", verdict(difference), f"{difference.effect:.2f}",
+                    str(difference.measure),
+                    f"{difference.difference:+.3f}",
+                    f"{difference.low:+.3f} to {difference.high:+.3f}",
+                    f"{difference.p_holm:.4f}",
+                    verdict(difference),
+                    f"{difference.effect:.2f}",
                     f"{len(difference.wins)} / {len(difference.losses)} / {difference.ties}",
                 ]
                 for difference in other.differences
             ],
-        )  # fmt: skip
+        )
     for evaluation in comparison.evaluations:
         lines += [f"\n{_cell(evaluation.config.name)}: {_cell(line)}" for line in _remarks(evaluation)]
     lines += [f"\n{_cell(line)}" for line in lacking_lines(evaluation.lacking for evaluation in comparison.evaluations)]

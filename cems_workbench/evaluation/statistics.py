@@ -143,9 +143,14 @@ def bounding_values(rankings: GradedRankings, measures: Sequence[Measure], highe
 
 
 def _widen(
-    low: Floats, high: Floats, rankings: GradedRankings, measures: Sequence[Measure], columns: Sequence[int],
-    k: int | None, grade: int,
-) -> None:  # fmt: skip
+    low: Floats,
+    high: Floats,
+    rankings: GradedRankings,
+    measures: Sequence[Measure],
+    columns: Sequence[int],
+    k: int | None,
+    grade: int,
+) -> None:
     """Take the values of every number of unjudged results turned relevant into `low` and `high` (Q, M), columns of one cut-off."""
     unjudged = rankings.filled & ~rankings.judged
     if k is not None:

@@ -25,8 +25,8 @@ from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.rankings import NO_GRADE, GradedRankings
 from cems_workbench.evaluation.statistics import bootstrap, bounding_values, means
-from cems_workbench.pipeline.answered import answered
 from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.list_provenance import answered
 from cems_workbench.pipeline.stages.abstain import SIGNALS
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 from cems_workbench.progress import Progress, silent
@@ -52,9 +52,15 @@ class StreamEvaluation:
 
 
 def evaluate_stream(
-    stream: EvidenceStream, configs: Sequence[PipelineConfig], measures: Sequence[Measure], *, kind: str | None = None,
-    seed: int = 0, each: Each | None = None, progress: Progress = silent,
-) -> StreamEvaluation:  # fmt: skip
+    stream: EvidenceStream,
+    configs: Sequence[PipelineConfig],
+    measures: Sequence[Measure],
+    *,
+    kind: str | None = None,
+    seed: int = 0,
+    each: Each | None = None,
+    progress: Progress = silent,
+) -> StreamEvaluation:
     """Replay every query of the stream under each config and measure the results, as `evaluate` does.
 
     `kind` is the kind of judge whose judgments count, human or model; None: human before model. Raises InputError for a query that is
@@ -125,12 +131,22 @@ class _Pass:
             cost = dict(one.cost) | ({} if seconds is None else {"ms_per_query": 1000 * seconds})
             evaluations.append(
                 Evaluation(
-                    config, tuple(self.qids), tuple(types[kind] for kind in self.types), tuple(measures), values[i],
-                    summarised(values[i], measures, graded[i], ends[i], worst, best, seed), rankings, (),
-                    tuple(self.qids[q] for q in empty), tuple(self.not_judged), tuple(self.not_gathered), cost, one.failed,
+                    config,
+                    tuple(self.qids),
+                    tuple(types[kind] for kind in self.types),
+                    tuple(measures),
+                    values[i],
+                    summarised(values[i], measures, graded[i], ends[i], worst, best, seed),
+                    rankings,
+                    (),
+                    tuple(self.qids[q] for q in empty),
+                    tuple(self.not_judged),
+                    tuple(self.not_gathered),
+                    cost,
+                    one.failed,
                     tuple(self.qids[q] for q in without),
                 )
-            )  # fmt: skip
+            )
         overlaps = tuple(float(np.concatenate(one.overlaps).mean()) for one in self.configs[1:] if one.overlaps)
         return StreamEvaluation(
             tuple(evaluations), overlaps, answered(*(one for pair in self.answered.values() for one in pair))
@@ -138,9 +154,14 @@ class _Pass:
 
 
 def _pass(
-    stream: EvidenceStream, configs: Sequence[PipelineConfig], measures: Sequence[Measure], kind: str | None, highest: int,
-    each: Each | None, progress: Progress,
-) -> _Pass:  # fmt: skip
+    stream: EvidenceStream,
+    configs: Sequence[PipelineConfig],
+    measures: Sequence[Measure],
+    kind: str | None,
+    highest: int,
+    each: Each | None,
+    progress: Progress,
+) -> _Pass:
     run = _Pass([_OfConfig() for _ in configs])
     done, total = 0, stream.queries
     for portion in stream.portions():
@@ -208,9 +229,13 @@ def _read_together(graded: GradedRankings, measures: Sequence[Measure]) -> Grade
         depth = None if reads is None or depth is None else max(depth, reads)
     ideal = graded.ideal if measures else graded.ideal[:, :1].copy()  # the highest says whether there is an answer
     return GradedRankings(
-        graded.grade[:, :depth].copy(), graded.judged[:, :depth].copy(), graded.filled[:, :depth].copy(), ideal, graded.unanswerable,
+        graded.grade[:, :depth].copy(),
+        graded.judged[:, :depth].copy(),
+        graded.filled[:, :depth].copy(),
+        ideal,
+        graded.unanswerable,
         graded.score[:, :depth].copy(),
-    )  # fmt: skip
+    )
 
 
 def _joined(one: _OfConfig) -> GradedRankings:
@@ -222,11 +247,14 @@ def _joined(one: _OfConfig) -> GradedRankings:
         if one.signals and name in one.signals[0]
     }
     return GradedRankings(
-        _stacked([part.grade for part in parts], 0), _stacked([part.judged for part in parts], False),
-        _stacked([part.filled for part in parts], False), _stacked([part.ideal for part in parts], NO_GRADE),
+        _stacked([part.grade for part in parts], 0),
+        _stacked([part.judged for part in parts], False),
+        _stacked([part.filled for part in parts], False),
+        _stacked([part.ideal for part in parts], NO_GRADE),
         np.concatenate([np.zeros(0, dtype=bool), *(part.unanswerable for part in parts)]),
-        _stacked([part.score for part in parts], np.nan), signals.__getitem__ if signals else None,
-    )  # fmt: skip
+        _stacked([part.score for part in parts], np.nan),
+        signals.__getitem__ if signals else None,
+    )
 
 
 def _stacked(parts: Sequence[Floats | Ints | Bools], fill: float) -> np.ndarray:

@@ -28,9 +28,9 @@ from cems_workbench.formats.base.format import DatasetWriter, Format
 from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.formats.base.records import collect, collect_judgments
 from cems_workbench.formats.qrels import whole_grade
+from cems_workbench.platform.atomic_write import written_whole
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
-from cems_workbench.writing import written_whole
 
 NAME = "beir"
 TYPE, OURS = "beir", "cems_workbench"

@@ -24,9 +24,22 @@ from cems_workbench.records import CEMS_SCOPES, Chunk, Memory, ParsedInput, RowE
 
 NAME = "cems-export"
 USED = (
-    "id", "user_id", "scope", "category", "title", "source_ref", "tags", "content", "created_at", "updated_at",
-    "deleted_at", "shown_count", "last_shown_at", "relevant_count", "noise_count",
-)  # fmt: skip
+    "id",
+    "user_id",
+    "scope",
+    "category",
+    "title",
+    "source_ref",
+    "tags",
+    "content",
+    "created_at",
+    "updated_at",
+    "deleted_at",
+    "shown_count",
+    "last_shown_at",
+    "relevant_count",
+    "noise_count",
+)
 KNOWN = (*USED, "team_id", "source", "content_hash", "content_bytes", "chunks")
 PLACES = ("seq", "chunk_index", "index")
 _MARKS = {"user_id", "team_id", "shown_count", "last_shown_at", "deleted_at", "content_hash", "chunks"}

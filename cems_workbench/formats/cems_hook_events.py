@@ -42,12 +42,15 @@ _NOISE = (
     (re.compile(r"```[\s\S]*?```"), ""),
     (re.compile(r"`[^`]{10,}`"), ""),
     (re.compile(r"(?:^|\s)(?:/[\w./-]+|~[\w./-]+)"), " "),
-    (re.compile(
-        r"^(?:ok(?:ay)?|alright|so|now|also|and|but|well|right|cool|great|nice|perfect|awesome)"
-        r"(?:\s+(?:all good|good|then|let'?s|,|\.))?\s*[.,;]?\s*",
-        re.IGNORECASE,
-    ), ""),
-)  # fmt: skip
+    (
+        re.compile(
+            r"^(?:ok(?:ay)?|alright|so|now|also|and|but|well|right|cool|great|nice|perfect|awesome)"
+            r"(?:\s+(?:all good|good|then|let'?s|,|\.))?\s*[.,;]?\s*",
+            re.IGNORECASE,
+        ),
+        "",
+    ),
+)
 
 
 def searched(typed: str) -> str:

@@ -26,9 +26,14 @@ from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowErro
 NAME = "longmemeval"
 ABSTENTION = "abstention"
 QUESTION_FIELDS = (
-    "question_id", "question_type", "question", "question_date", "haystack_session_ids", "haystack_dates",
+    "question_id",
+    "question_type",
+    "question",
+    "question_date",
+    "haystack_session_ids",
+    "haystack_dates",
     "haystack_sessions",
-)  # fmt: skip
+)
 _TIME = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})(?:\s*\([A-Za-z]+\))?(?:\s+(\d{1,2}):(\d{2}))?")
 PROJECT = "longmemeval/"
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -34,9 +34,13 @@ def as_row(query: Query) -> dict[str, Any]:
     """The fields of a query as JSON values; what is absent is left out."""
     as_of = None if query.as_of is None else query.as_of.isoformat()
     row = {
-        "qid": query.qid, "query": query.query, "project": query.project, "as_of": as_of, "type": query.type,
+        "qid": query.qid,
+        "query": query.query,
+        "project": query.project,
+        "as_of": as_of,
+        "type": query.type,
         "answerable": query.answerable,
-    }  # fmt: skip
+    }
     return {name: value for name, value in row.items() if value is not None}
 
 

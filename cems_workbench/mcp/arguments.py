@@ -47,10 +47,11 @@ Offset = Annotated[int, Field(ge=0, le=1_000_000_000, description="Rows to pass 
 QuerySet = Annotated[
     str,
     Field(
-        min_length=1, max_length=MOST_NAME,
+        min_length=1,
+        max_length=MOST_NAME,
         description="A query set of the store, `all` for every query, or the path of an evidence file.",
     ),
-]  # fmt: skip
+]
 Measures = Annotated[str, Field(max_length=MOST_NAME, description="Measures, such as `hit@5 nDCG@10`.")]
 Queries = Annotated[
     int,

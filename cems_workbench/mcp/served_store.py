@@ -15,18 +15,18 @@ from typing import Any
 
 from cems_workbench.api.configs import load_config
 from cems_workbench.api.evidence import LoadedEvidence, gather, load_evidence
-from cems_workbench.api.opening import OpenStore, open_store
+from cems_workbench.api.open_store import OpenStore, open_store
+from cems_workbench.builtin import preset_names
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.forms.reading import SUFFIXES
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.evaluation.evidence_file import is_evidence_file
+from cems_workbench.jobs.access import Role, confined, require
+from cems_workbench.jobs.catalogue import catalogue
+from cems_workbench.jobs.gathering import ALL
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
-from cems_workbench.runs.access import Role, confined, require
-from cems_workbench.runs.catalogue import catalogue
-from cems_workbench.runs.gathering import ALL
 from cems_workbench.settings import Settings, settings_for
-from cems_workbench.shipped import preset_names
 from cems_workbench.store.rows import check_name
 
 MOST_NAMED = 20
@@ -102,9 +102,7 @@ class ServedStore:
         presets = set(preset_names())
         return [name for name in catalogue(self.resources.store).configs if name not in presets]
 
-    def evidence(
-        self, query_set: str, config: PipelineConfig, queries: int, progress: Progress
-    ) -> LoadedEvidence:  # fmt: skip
+    def evidence(self, query_set: str, config: PipelineConfig, queries: int, progress: Progress) -> LoadedEvidence:
         """The judged queries of a set as the config asks for them, gathered where they are not yet; or an evidence file.
 
         `queries`: so many of them; 0 is all. Raises InputError, naming the sets there are, and whatever `progress` raises.

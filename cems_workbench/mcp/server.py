@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from cems_workbench import __version__
 from cems_workbench.errors import nearest, one_line, short, told
-from cems_workbench.mcp.replies import UNTRUSTED
+from cems_workbench.jobs.access import may
+from cems_workbench.mcp.responses import UNTRUSTED
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.mcp.tools import ALL_TOOLS
-from cems_workbench.runs.access import may
 
 INSTRUCTIONS = f"""\
 Why did a memory that should have been found stay away, and what would bring it back? This server searches a store of memories as the
@@ -48,9 +48,12 @@ class WorkbenchServer(MCPServer):
             if entry.writes and not may(served.role, "reviewer"):
                 continue
             self.add_tool(
-                entry.of(served), name=entry.name, title=entry.title, annotations=WRITES if entry.writes else READS,
+                entry.of(served),
+                name=entry.name,
+                title=entry.title,
+                annotations=WRITES if entry.writes else READS,
                 structured_output=True,
-            )  # fmt: skip
+            )
             tool = self._tool_manager.get_tool(entry.name)
             assert tool is not None
             tool.parameters["additionalProperties"] = False

@@ -40,9 +40,15 @@ class OllamaChat:
     """`Chat` over Ollama's /api/chat; models that can think aloud are told not to."""
 
     def __init__(
-        self, url: str, model: str, timeout_s: float = 60.0,
-        *, revision: str = "", sleep: Callable[[float], None] = time.sleep, breaker: CircuitBreaker | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        url: str,
+        model: str,
+        timeout_s: float = 60.0,
+        *,
+        revision: str = "",
+        sleep: Callable[[float], None] = time.sleep,
+        breaker: CircuitBreaker | None = None,
+    ) -> None:
         self._server = ollama_server(url, CallLimits(timeout_s), sleep, breaker)
         self._model, self._revision = model, revision
 
@@ -62,9 +68,7 @@ class OllamaChat:
 
         async def request() -> str:
             async with open_client(self._server) as client:
-                reply = await client.chat(
-                    self._model, _messages(system, user), think=False, options={"temperature": 0}
-                )  # fmt: skip
+                reply = await client.chat(self._model, _messages(system, user), think=False, options={"temperature": 0})
             return self._server.redacted(_not_blank(reply.message.content))
 
         return self._server.call(request)
@@ -74,9 +78,15 @@ class OpenAiChat:
     """`Chat` over POST {base_url}/chat/completions. A base URL without a path gets /v1; `key` is sent as bearer token."""
 
     def __init__(
-        self, base_url: str, model: str, key: str | None = None, timeout_s: float = 60.0,
-        *, sleep: Callable[[float], None] = time.sleep, breaker: CircuitBreaker | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        base_url: str,
+        model: str,
+        key: str | None = None,
+        timeout_s: float = 60.0,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        breaker: CircuitBreaker | None = None,
+    ) -> None:
         self._model = model
         self._server = ModelServer(
             base_url, CallLimits(timeout_s), breaker=breaker, sleep=sleep, secret=(key or "").strip()

@@ -82,9 +82,12 @@ class CrossEncoderReranker:
             return []
         with self._lock:
             logits = self.model.predict(
-                [(query, text) for text in unique], batch_size=self.batch, show_progress_bar=False,
-                activation_fn=torch.nn.Identity(), convert_to_numpy=True,
-            )  # fmt: skip
+                [(query, text) for text in unique],
+                batch_size=self.batch,
+                show_progress_bar=False,
+                activation_fn=torch.nn.Identity(),
+                convert_to_numpy=True,
+            )
         tokenizer, room = self.model.tokenizer, self.model.max_length
         lengths = [
             len(ids) for ids in tokenizer([query] * len(unique), unique, truncation=False, verbose=False)["input_ids"]

@@ -182,9 +182,12 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         special = set(self.model.tokenizer.all_special_ids)
         with self._lock:
             vectors = self.model.encode(
-                list(texts), batch_size=BATCH, output_value="token_embeddings", convert_to_numpy=False,
+                list(texts),
+                batch_size=BATCH,
+                output_value="token_embeddings",
+                convert_to_numpy=False,
                 show_progress_bar=False,
-            )  # fmt: skip
+            )
         limit = self.model.max_seq_length
         for text, rows in zip(texts, vectors, strict=True):
             ids = self.model.tokenizer(text, truncation=True, max_length=limit)["input_ids"]

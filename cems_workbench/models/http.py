@@ -56,8 +56,15 @@ class CallError(ModelError):
     """
 
     def __init__(
-        self, cause: str, what: str, *, again: bool = False, stop: bool = False, wait_s: float = 0.0, unreachable: bool = False
-    ) -> None:  # fmt: skip
+        self,
+        cause: str,
+        what: str,
+        *,
+        again: bool = False,
+        stop: bool = False,
+        wait_s: float = 0.0,
+        unreachable: bool = False,
+    ) -> None:
         self.cause, self.what = cause, one_line(what)
         self.again, self.stop, self.wait_s, self.unreachable = again, stop, wait_s, unreachable
         super().__init__(f"{cause}: {self.what}")
@@ -149,7 +156,7 @@ class ModelServer:
         """Keyword arguments of an httpx.AsyncClient within the limits; bad statuses raise CallError unless told not to."""
         import httpx
 
-        from cems_workbench.replies import HEADERS, async_hook, certificates
+        from cems_workbench.platform.http_limits import HEADERS, async_hook, certificates
 
         logging.getLogger("httpx").setLevel(
             logging.WARNING
@@ -220,8 +227,11 @@ class ModelServer:
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: isinstance(error, CallError) and error.again),
-            wait=wait, stop=stop, sleep=self.sleep, reraise=True,
-        )  # fmt: skip
+            wait=wait,
+            stop=stop,
+            sleep=self.sleep,
+            reraise=True,
+        )
         return retrying(attempt)
 
 
@@ -263,9 +273,11 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 def score_pairs(
-    score: Callable[[str], PairScore], texts: Sequence[str], max_concurrent: int,
+    score: Callable[[str], PairScore],
+    texts: Sequence[str],
+    max_concurrent: int,
     not_asked: Callable[[CallError], str] | None = None,
-) -> list[PairScore]:  # fmt: skip
+) -> list[PairScore]:
     """One score per text, in order, from `score`, which may raise ModelError for a text; `detail["seconds"]` says how long it took.
 
     Equal texts are scored once. At most `max_concurrent` run at a time; after a CallError that says stop, the texts not yet
@@ -314,7 +326,7 @@ def call_error(error: Exception, server: ModelServer) -> CallError:
 
 def _unread(error: Exception, server: ModelServer) -> CallError | None:
     """The failure of a reply that `replies` does not let be read, for every backend; None for any other."""
-    from cems_workbench.replies import ReplyError
+    from cems_workbench.platform.http_limits import ReplyError
 
     return CallError("bad reply", f"{server.name}: {error}") if isinstance(error, ReplyError) else None
 

@@ -122,9 +122,11 @@ class LlamaServerReranker:
         retries of one pair, the pairs not yet asked are flagged at once.
         """
         return score_pairs(
-            lambda text: self._score(query, text), texts, self._max_concurrent,
+            lambda text: self._score(query, text),
+            texts,
+            self._max_concurrent,
             lambda failure: f"{failure.cause}: not asked, {failure.what}",
-        )  # fmt: skip
+        )
 
     def _score(self, query: str, text: str) -> PairScore:
         request = partial(read_json, self._server, "POST", "/v1/chat/completions", self._body(query, text))
@@ -147,9 +149,11 @@ class LlamaServerReranker:
         breaker = self._server.breaker
         known_away = breaker is not None and breaker.is_open(self._server.name)
         server = replace(
-            self._server, limits=CallLimits(HEALTH_S, tries=1), breaker=breaker if known_away else None,
+            self._server,
+            limits=CallLimits(HEALTH_S, tries=1),
+            breaker=breaker if known_away else None,
             classify=_health_failure,
-        )  # fmt: skip
+        )
         return server.call(partial(read_json, server, "GET", path))
 
     def _body(self, query: str, text: str) -> bytes:

@@ -40,9 +40,15 @@ GRAPH = Path(__file__).parent / "weights" / "minilm_embedder" / "network.onnx"
 EIGHT_BIT_GRAPH = GRAPH.with_name("network_8bit.onnx")
 LAYERS, HEADS, WIDTH, INNER, WORDPIECES, POSITIONS = 6, 12, 384, 1536, 30522, 512
 SHAPE = {
-    "model_type": "bert", "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "hidden_size": WIDTH, "intermediate_size": INNER,
-    "vocab_size": WORDPIECES, "max_position_embeddings": POSITIONS, "hidden_act": "gelu",
-}  # fmt: skip
+    "model_type": "bert",
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "hidden_size": WIDTH,
+    "intermediate_size": INNER,
+    "vocab_size": WORDPIECES,
+    "max_position_embeddings": POSITIONS,
+    "hidden_act": "gelu",
+}
 """What config.json must say for the weights to fit the graph."""
 LARGEST = GRAPH.with_name("largest.npz")
 """By matrix how large each thing becomes that it is multiplied with."""

@@ -65,9 +65,17 @@ class OllamaReranker:
     """
 
     def __init__(
-        self, url: str, model: str, instruction: str | None = None, timeout_s: float = 30.0, max_concurrent: int = 10,
-        *, revision: str = "", sleep: Callable[[float], None] = time.sleep, breaker: CircuitBreaker | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        url: str,
+        model: str,
+        instruction: str | None = None,
+        timeout_s: float = 30.0,
+        max_concurrent: int = 10,
+        *,
+        revision: str = "",
+        sleep: Callable[[float], None] = time.sleep,
+        breaker: CircuitBreaker | None = None,
+    ) -> None:
         self._server = ollama_server(url, CallLimits(timeout_s), sleep, breaker)
         self._model, self._revision = model, revision
         self._instruction = instruction or ""
@@ -101,9 +109,12 @@ class OllamaReranker:
         async def request() -> str:
             async with open_client(self._server) as client:
                 said = await client.generate(
-                    model=self._model, prompt=prompt, system=sendable(self._instruction) or None, think=False,
+                    model=self._model,
+                    prompt=prompt,
+                    system=sendable(self._instruction) or None,
+                    think=False,
                     options={"temperature": 0, "num_predict": REPLY_TOKENS},
-                )  # fmt: skip
+                )
             reply: str | None = said.response
             if reply is None:
                 raise CallError("bad reply", "the reply has no field 'response'")
@@ -122,9 +133,17 @@ class OllamaEmbedder(ServerEmbedder):
     """
 
     def __init__(
-        self, url: str, model: str, dimension: int | None = None, timeout_s: float = 60.0, same_as: str = "",
-        *, revision: str | None = "", wording: Wording = PLAIN, sleep: Callable[[float], None] = time.sleep,
-    ) -> None:  # fmt: skip
+        self,
+        url: str,
+        model: str,
+        dimension: int | None = None,
+        timeout_s: float = 60.0,
+        same_as: str = "",
+        *,
+        revision: str | None = "",
+        wording: Wording = PLAIN,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         super().__init__(ollama_server(url, CallLimits(timeout_s), sleep), model, dimension, same_as, wording)
         self._asked_revision = revision
 
@@ -174,9 +193,12 @@ def installed(
 
 
 def digest(
-    url: str, model: str, timeout_s: float = REVISION_SECONDS, sleep: Callable[[float], None] = time.sleep,
+    url: str,
+    model: str,
+    timeout_s: float = REVISION_SECONDS,
+    sleep: Callable[[float], None] = time.sleep,
     breaker: CircuitBreaker | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """The digest of a model, empty where the server gives none. Raises ModelError when nothing answers or it has no such model."""
     digests = installed(url, timeout_s, sleep, breaker)
     for name in (model, f"{model}:latest"):  # Ollama calls a model without a tag NAME:latest

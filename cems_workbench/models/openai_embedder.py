@@ -51,10 +51,19 @@ class OpenAiEmbedder(ServerEmbedder):
     """
 
     def __init__(
-        self, base_url: str, model: str, key: str | None = None, dimension: int | None = None, limit: int | None = None,
-        same_as: str = "", timeout_s: float = 60.0, *, wording: Wording = PLAIN, tries: int = 3,
+        self,
+        base_url: str,
+        model: str,
+        key: str | None = None,
+        dimension: int | None = None,
+        limit: int | None = None,
+        same_as: str = "",
+        timeout_s: float = 60.0,
+        *,
+        wording: Wording = PLAIN,
+        tries: int = 3,
         sleep: Callable[[float], None] = time.sleep,
-    ) -> None:  # fmt: skip
+    ) -> None:
         limits = CallLimits(timeout_s, tries)
         server = ModelServer(base_url, limits, sleep=sleep, secret=(key or "").strip(), classify=_failure)
         super().__init__(server, model, dimension, same_as, wording)

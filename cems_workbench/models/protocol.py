@@ -51,9 +51,16 @@ class QueryEmbedder(Embedder, Protocol):
 
 
 CAUSES = (
-    "refused", "timeout", "server error", "rate limited", "bad reply", "not a number", "not finite", "empty reply",
+    "refused",
+    "timeout",
+    "server error",
+    "rate limited",
+    "bad reply",
+    "not a number",
+    "not finite",
+    "empty reply",
     "no words",
-)  # fmt: skip
+)
 """Why a pair has no score; `PairScore.error` begins with one of these and a colon."""
 
 TRUNCATED: Mapping[str, Any] = {"truncated": True}

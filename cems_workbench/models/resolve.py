@@ -13,8 +13,8 @@ from functools import lru_cache
 from importlib import util
 from pathlib import Path
 
-from cems_workbench.deadline import in_thread
 from cems_workbench.errors import install_extra
+from cems_workbench.platform.timeouts import in_thread
 
 PACKAGED_ID = "sentence-transformers/all-MiniLM-L6-v2"
 EIGHT_BIT = "workbench/minilm-8bit"

@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from cems_workbench.chroma_http import VERSION, too_old
-from cems_workbench.deadline import in_thread
 from cems_workbench.errors import ModelError
 from cems_workbench.models.http import (
     CallError,
@@ -31,6 +29,8 @@ from cems_workbench.models.http import (
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.ollama import models
 from cems_workbench.models.openai_embedder import OpenAiEmbedder
+from cems_workbench.platform.chroma_http import VERSION, too_old
+from cems_workbench.platform.timeouts import in_thread
 
 SERVER_SECONDS = 2.0
 LOOKUP_SECONDS = 1.0
@@ -55,9 +55,13 @@ class Answers:
 
 
 def ask_all(
-    llama_server_url: str, ollama_url: str, llm_url: str | None, llm_key: str | None, chroma_url: str | None,
+    llama_server_url: str,
+    ollama_url: str,
+    llm_url: str | None,
+    llm_key: str | None,
+    chroma_url: str | None,
     embedder: OpenAiEmbedder | None = None,
-) -> Callable[[], Answers]:  # fmt: skip
+) -> Callable[[], Answers]:
     """Begin to ask every server; calling what is returned waits for the answers until the time is up. Raises nothing."""
     until = time.monotonic() + ANSWERS_SECONDS
     llama = in_thread(lambda: llama_server(llama_server_url))

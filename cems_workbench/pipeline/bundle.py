@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError, short
-from cems_workbench.parsing import MOST_FILE_BYTES, json_values, read_text
 from cems_workbench.pipeline.evidence import (
     FORMAT,
     Evidence,
@@ -25,8 +24,9 @@ from cems_workbench.pipeline.evidence import (
     Variant,
 )
 from cems_workbench.pipeline.validation import NOTES, check
+from cems_workbench.platform.atomic_write import written_whole
+from cems_workbench.platform.parsing import MOST_FILE_BYTES, json_values, read_text
 from cems_workbench.records import Chunk, Memory, Relation
-from cems_workbench.writing import written_whole
 
 _TIMES = ("created_at", "last_accessed", "updated_at")
 _MEMORY_FIELDS = {item.name for item in dataclasses.fields(Memory)} - {"id"}

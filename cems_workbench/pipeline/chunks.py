@@ -18,7 +18,7 @@ import re
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.records import ENGLISH
-from cems_workbench.store.search.tokenizer import tokenize
+from cems_workbench.store.search.lexical.tokenizer import tokenize
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORDS = re.compile(r"\S+")

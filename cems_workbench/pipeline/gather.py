@@ -18,14 +18,14 @@ from typing import Any
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
-from cems_workbench.pipeline.answered import engine_note
-from cems_workbench.pipeline.engine import LiveList
 from cems_workbench.pipeline.evidence import LANGUAGE, Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.list_provenance import engine_note
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
-from cems_workbench.pipeline.needs import gather_parameters
+from cems_workbench.pipeline.live_engine import LiveList
+from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.retrievers import SearchRequest, added_lists, passes, ranked_list, search_list
 from cems_workbench.pipeline.scoring import judge_missing, score_missing
-from cems_workbench.pipeline.searches import SearchRequest, added_lists, passes, ranked_list, search_list
 from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
@@ -39,7 +39,7 @@ from cems_workbench.sources.address import without_place
 from cems_workbench.sources.source import ListName, Probe, SourceError
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits, first_memories
-from cems_workbench.store.search.postgres_text import TsQueryError
+from cems_workbench.store.search.postgres.postgres_text import TsQueryError
 
 Live = Mapping[tuple[int, str], ChunkHits]
 """The lists of a running system, by the number of the variant and the name of the list."""
@@ -161,8 +161,14 @@ def _no_expansion(config: PipelineConfig, signal: StrongSignal, vague: bool) -> 
 
 
 def _search(
-    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, hybrid: bool, inner: int, live: Live,
-) -> list[RankedList]:  # fmt: skip
+    variants: Sequence[Variant],
+    config: PipelineConfig,
+    resources: Resources,
+    where: Filter,
+    hybrid: bool,
+    inner: int,
+    live: Live,
+) -> list[RankedList]:
     """One vector and one lexical list per variant; the lexical one is absent when the query is routed to vector.
 
     The vector list is the engine's where `live` has one. A list holds every chunk down to the one that brings the memory that fills
@@ -327,9 +333,15 @@ def metadata_lists(
 
 
 def _notes(
-    request: Request, config: PipelineConfig, resources: Resources, intent: Intent, signal: StrongSignal,
-    shape: QueryFeatures, correction: CorrectedQuery, warnings: dict[str, list[str]],
-) -> dict[str, Any]:  # fmt: skip
+    request: Request,
+    config: PipelineConfig,
+    resources: Resources,
+    intent: Intent,
+    signal: StrongSignal,
+    shape: QueryFeatures,
+    correction: CorrectedQuery,
+    warnings: dict[str, list[str]],
+) -> dict[str, Any]:
     """What the trace has to say about gathering, and the parameters it was done with."""
     return {
         "query": {

@@ -11,8 +11,13 @@ from cems_workbench.pipeline.stages import RERANK
 
 _BY_RANKS = ("fusion.k", "fusion.top_rank_bonus.", "fusion.importance_bonus_ranks")
 _OF_THE_BLEND = (
-    "rerank.score_span", "rerank.raw_scale", "rerank.combine", "rerank.bands", "rerank.retrieval_score", "rerank.tail",
-)  # fmt: skip
+    "rerank.score_span",
+    "rerank.raw_scale",
+    "rerank.combine",
+    "rerank.bands",
+    "rerank.retrieval_score",
+    "rerank.tail",
+)
 
 
 def idle_parameters(config: PipelineConfig) -> dict[str, str]:

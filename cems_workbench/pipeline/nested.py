@@ -157,11 +157,19 @@ def hybrid_place(
     none, shape = np.zeros(0, dtype=np.int64), (1, 1, len(index))
     chunks = entries[1].astype(np.int64)
     table = NestedTable(
-        slot=np.zeros(len(chunks), dtype=np.int64), candidate=entries[0].astype(np.int64), chunk=chunks,
-        vector_rank=entries[2], text_rank=entries[3],
-        query=none, source=none, target=none, order=none, weight=np.zeros(0),
-        occurrence_rows=np.zeros((1, 0), dtype=np.int64), seed_rows={},
-    )  # fmt: skip
+        slot=np.zeros(len(chunks), dtype=np.int64),
+        candidate=entries[0].astype(np.int64),
+        chunk=chunks,
+        vector_rank=entries[2],
+        text_rank=entries[3],
+        query=none,
+        source=none,
+        target=none,
+        order=none,
+        weight=np.zeros(0),
+        occurrence_rows=np.zeros((1, 0), dtype=np.int64),
+        seed_rows={},
+    )
     position, dense, chunk_rank = (np.zeros(shape, dtype=np.int64) for _ in range(3))
     placed = Places(position, dense, np.zeros(shape), np.full(shape, -1), chunk_rank)
     # At most as many as there are: a rank of infinity is that of a chunk which is not there.
@@ -174,9 +182,13 @@ def hybrid_place(
     seq = int(placed.chunk[0, 0, c])
     own = int(np.flatnonzero((table.candidate == c) & (chunks == seq))[0])
     return HybridPlace(
-        int(position[0, 0, c]), float(placed.raw[0, 0, c]), None if seq < 0 else seq, int(chunk_rank[0, 0, c]),
-        float(table.vector_rank[own]), float(table.text_rank[own]),
-    )  # fmt: skip
+        int(position[0, 0, c]),
+        float(placed.raw[0, 0, c]),
+        None if seq < 0 else seq,
+        int(chunk_rank[0, 0, c]),
+        float(table.vector_rank[own]),
+        float(table.text_rank[own]),
+    )
 
 
 def _place_within(group: Ints) -> Ints:
@@ -270,12 +282,19 @@ def nested_table(
     chunk = np.array(entries, dtype=np.float64).reshape(-1, 4).T
     edge = np.array(edges, dtype=np.float64).reshape(-1, 5).T
     return NestedTable(
-        slot=np.array(slots, dtype=np.int64), candidate=chunk[0].astype(np.int64), chunk=chunk[1].astype(np.int64),
-        vector_rank=chunk[2], text_rank=chunk[3],
-        query=edge[0].astype(np.int64), source=edge[1].astype(np.int64), target=edge[2].astype(np.int64),
-        order=edge[3].astype(np.int64), weight=edge[4],
-        occurrence_rows=occurrence_rows, seed_rows=seed_rows,
-    )  # fmt: skip
+        slot=np.array(slots, dtype=np.int64),
+        candidate=chunk[0].astype(np.int64),
+        chunk=chunk[1].astype(np.int64),
+        vector_rank=chunk[2],
+        text_rank=chunk[3],
+        query=edge[0].astype(np.int64),
+        source=edge[1].astype(np.int64),
+        target=edge[2].astype(np.int64),
+        order=edge[3].astype(np.int64),
+        weight=edge[4],
+        occurrence_rows=occurrence_rows,
+        seed_rows=seed_rows,
+    )
 
 
 def _entries(row: NestedRow, index: dict[str, int]) -> list[tuple[int, int, float, float]]:

@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.sections.understanding import Detectors
-from cems_workbench.pipeline.answered import without_source
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore, RankedList
+from cems_workbench.pipeline.list_provenance import without_source
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect
 from cems_workbench.pipeline.table import Floats

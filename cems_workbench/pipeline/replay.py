@@ -12,13 +12,13 @@ from typing import Any, cast
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline.encode import encode_one
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages import STAGES
 from cems_workbench.pipeline.stages.query import no_candidates
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import ArraysT, Stage, StageInput
 from cems_workbench.pipeline.table import CandidateTable, gathered_lists
+from cems_workbench.pipeline.tabulate import encode_one
 from cems_workbench.pipeline.trace import Trace
 
 Clock = Callable[[], float]

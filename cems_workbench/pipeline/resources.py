@@ -19,15 +19,15 @@ from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
 from cems_workbench.models.protocol import Elsewhere, Float32, MadeBy, PairScore, PairScorer, QueryEmbedder
 from cems_workbench.models.token_memory import TokenMemory
-from cems_workbench.pipeline.engine import Engine
+from cems_workbench.pipeline.live_engine import Engine
+from cems_workbench.platform.atomic_write import set_aside
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
 from cems_workbench.sources.address import Address
 from cems_workbench.store import Indexes, RefreshReport, Store
-from cems_workbench.store.given_vectors import GivenVectors
+from cems_workbench.store.precomputed_embeddings import GivenVectors
 from cems_workbench.store.search.hits import ChunkHits
-from cems_workbench.store.search.ts_rank_index import TsRankIndex
-from cems_workbench.writing import set_aside
+from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 Model = TypeVar("Model")
 MOST_WAIT, TRY_AGAIN = 0.5, 3.0

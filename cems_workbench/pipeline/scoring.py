@@ -39,9 +39,15 @@ RERANKING = "reranking"
 
 
 def score_missing(
-    evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent, *,
-    cached_only: bool = False, switched_off: Collection[int] = (), trace: Trace | None = None,
-) -> Evidence:  # fmt: skip
+    evidence: Evidence,
+    config: PipelineConfig,
+    resources: Resources,
+    progress: Progress = silent,
+    *,
+    cached_only: bool = False,
+    switched_off: Collection[int] = (),
+    trace: Trace | None = None,
+) -> Evidence:
     """The evidence with the scores added that this config's rerank head still needs; the same one when none is missing.
 
     `cached_only` asks no model: what the cache does not hold stays unscored. `switched_off` as in `replay`. Whoever has replayed this
@@ -122,9 +128,14 @@ def _best(scores: Sequence[ModelScore]) -> ModelScore:
 
 
 def score_to_decide(
-    evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent, *,
-    switched_off: Collection[int] = (), trace: Trace | None = None,
-) -> Evidence:  # fmt: skip
+    evidence: Evidence,
+    config: PipelineConfig,
+    resources: Resources,
+    progress: Progress = silent,
+    *,
+    switched_off: Collection[int] = (),
+    trace: Trace | None = None,
+) -> Evidence:
     """The evidence with every score that the results depend on: those of `score_missing`, then the judge's where abstain asks for them.
 
     Arguments are those of `score_missing`.
@@ -167,9 +178,13 @@ def with_warnings(notes: Mapping[str, Any], stage: str, added: Sequence[str]) ->
 
 
 def cached_or_scored(
-    scorer: PairScorer, query: str, chunks: Mapping[str, str], resources: Resources, progress: Progress,
+    scorer: PairScorer,
+    query: str,
+    chunks: Mapping[str, str],
+    resources: Resources,
+    progress: Progress,
     cached_only: bool = False,
-) -> dict[str, ModelScore]:  # fmt: skip
+) -> dict[str, ModelScore]:
     """The score of each chunk, from the cache where it holds one; what was scored is in the cache a batch at a time."""
     name = scorer.cache_model(query)
     texts = list(dict.fromkeys(chunks.values()))
@@ -214,9 +229,14 @@ def without_failures(evidence: Evidence, key: str) -> Evidence:
 
 
 def judge_missing(
-    evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent, *,
-    switched_off: Collection[int] = (), trace: Trace | None = None,
-) -> Evidence:  # fmt: skip
+    evidence: Evidence,
+    config: PipelineConfig,
+    resources: Resources,
+    progress: Progress = silent,
+    *,
+    switched_off: Collection[int] = (),
+    trace: Trace | None = None,
+) -> Evidence:
     """The evidence with a judgment of every result of this config; the same one when none is missing.
 
     `switched_off` are the query variants left out, as in `replay`: they decide what the results are. Whoever has replayed this

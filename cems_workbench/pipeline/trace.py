@@ -14,7 +14,7 @@ from typing import Any, overload
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.needs import Need, unmet
+from cems_workbench.pipeline.missing_evidence import Need, unmet
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.result import (
     FieldsT,
@@ -83,12 +83,19 @@ class Trace:
         memories = self.evidence.memories
         return [
             Result(
-                row.memory_id, row.score, row.rank_out, row.tokens, memory.title, memory.category, memory.project,
-                memory.session, memory.content,
+                row.memory_id,
+                row.score,
+                row.rank_out,
+                row.tokens,
+                memory.title,
+                memory.category,
+                memory.project,
+                memory.session,
+                memory.content,
             )
             for row in self.stage(ASSEMBLY).rows
             if row.rank_out is not None and row.score is not None and (memory := memories[row.memory_id])
-        ]  # fmt: skip
+        ]
 
     @property
     def tokens_used(self) -> int:

@@ -54,7 +54,7 @@ from cems_workbench.pipeline.stages.query import SIGNALS
 from cems_workbench.pipeline.understanding import Asker
 from cems_workbench.records import ENGLISH
 from cems_workbench.store import LearnedPair, Vocabulary
-from cems_workbench.store.search.tokenizer import STOPWORDS, normalised, stop_words, terms_of
+from cems_workbench.store.search.lexical.tokenizer import STOPWORDS, normalised, stop_words, terms_of
 
 
 @cache

@@ -41,9 +41,12 @@ def check(evidence: Evidence, source: str) -> None:
 
 
 def check_memories(
-    memories: Iterable[Memory], embeddings: Mapping[str, Any], chunks: Mapping[str, Sequence[Chunk]],
-    tokens: Mapping[str, Sequence[int]], source: str,
-) -> None:  # fmt: skip
+    memories: Iterable[Memory],
+    embeddings: Mapping[str, Any],
+    chunks: Mapping[str, Sequence[Chunk]],
+    tokens: Mapping[str, Sequence[int]],
+    source: str,
+) -> None:
     """Raise InputError for a memory, an embedding, chunks or tokens that are not as they should be."""
     known = set()
     for memory in memories:

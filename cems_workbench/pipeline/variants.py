@@ -37,15 +37,15 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections.understanding import ExpansionConfig
 from cems_workbench.errors import InputError
 from cems_workbench.models import prompts
-from cems_workbench.parsing import read_text, yaml_values
 from cems_workbench.pipeline.evidence import Variant
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.query import detect
 from cems_workbench.pipeline.understanding import NONE, Asker
+from cems_workbench.platform.atomic_write import write_text
+from cems_workbench.platform.parsing import read_text, yaml_values
 from cems_workbench.records import ENGLISH, Memory, indexed_text
 from cems_workbench.store import Filter
-from cems_workbench.store.search.tokenizer import tokenize
-from cems_workbench.writing import write_text
+from cems_workbench.store.search.lexical.tokenizer import tokenize
 
 SHIPPED: Mapping[str, str] = {"wired": "architecture system integration layer connected storage"}
 """ACE's own entry, kept because of what it does."""

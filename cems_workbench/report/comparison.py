@@ -21,13 +21,13 @@ from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.records import Query
 from cems_workbench.report.figures import SHAPES, Mark, Scale, mark_at, number, scale_of, signed, tone
 from cems_workbench.report.page import Facts, Texts, evidence_facts, facts_of, made, render
-from cems_workbench.runs.evaluation import LabelledEvidence
 
 SHOWN = 10
 """Results of each ranking that are shown, and by default queries."""
@@ -163,9 +163,17 @@ class _Other:
 
 
 def comparison_report(
-    comparison: Comparison, labelled: Sequence[LabelledEvidence], moment: datetime, *, by: str | None = None, shown: int = SHOWN,
-    redact: bool = False, seed: int = 0, judges: str | None = None, asserted: Asserted | None = None,
-) -> str:  # fmt: skip
+    comparison: Comparison,
+    labelled: Sequence[LabelledEvidence],
+    moment: datetime,
+    *,
+    by: str | None = None,
+    shown: int = SHOWN,
+    redact: bool = False,
+    seed: int = 0,
+    judges: str | None = None,
+    asserted: Asserted | None = None,
+) -> str:
     """A comparison as one HTML page.
 
     Args:
@@ -189,9 +197,17 @@ def comparison_report(
 
 
 def streamed_report(
-    comparison: Comparison, stream: EvidenceStream, answered: str, moment: datetime, *, by: str | None = None, shown: int = SHOWN,
-    redact: bool = False, seed: int = 0, judges: str | None = None,
-) -> str:  # fmt: skip
+    comparison: Comparison,
+    stream: EvidenceStream,
+    answered: str,
+    moment: datetime,
+    *,
+    by: str | None = None,
+    shown: int = SHOWN,
+    redact: bool = False,
+    seed: int = 0,
+    judges: str | None = None,
+) -> str:
     """A comparison that was made on a stream, as one HTML page: the queries that it tells of are read once more, and no others.
 
     `answered` says who answered the lists, where that was a running system. Raises InputError as `comparison_report` does.
@@ -216,9 +232,17 @@ def _called(header: Header, path: Path) -> str:
 
 
 def _page(
-    comparison: Comparison, made_on: Sequence[MadeOn], called: str, moment: datetime, column: int, shown: int, texts: Texts, seed: int,
-    judges: str | None, asserted: Asserted | None,
-) -> str:  # fmt: skip
+    comparison: Comparison,
+    made_on: Sequence[MadeOn],
+    called: str,
+    moment: datetime,
+    column: int,
+    shown: int,
+    texts: Texts,
+    seed: int,
+    judges: str | None,
+    asserted: Asserted | None,
+) -> str:
     base = comparison.evaluations[0]
     others = tuple(
         _other(nth, base, evaluation, compared, column, (made_on[0], own), texts, shown)
@@ -275,8 +299,15 @@ def _mean_row(comparison: Comparison, m: int, scale: Scale) -> _MeanRow:
 
 
 def _other(
-    nth: int, base: Evaluation, evaluation: Evaluation, compared: Compared, column: int, made_on: Both, texts: Texts, shown: int,
-) -> _Other:  # fmt: skip
+    nth: int,
+    base: Evaluation,
+    evaluation: Evaluation,
+    compared: Compared,
+    column: int,
+    made_on: Both,
+    texts: Texts,
+    shown: int,
+) -> _Other:
     scale = scale_of([end for one in compared.differences for end in (one.low, one.high, one.difference)], True)
     found = compared.differences[column]
     lost = _lost_most(base, evaluation, column, found.losses)
@@ -288,8 +319,10 @@ def _other(
         _types(base, evaluation, column, found),
         len(lost),
         tuple(_query(q, base, evaluation, column, made_on, texts) for q in lost[:shown]),
-        _waterfall(base, evaluation, column, made_on[0], texts, {q: f"lost-{nth}-{i}" for i, q in enumerate(lost[:shown], 1)}),
-    )  # fmt: skip
+        _waterfall(
+            base, evaluation, column, made_on[0], texts, {q: f"lost-{nth}-{i}" for i, q in enumerate(lost[:shown], 1)}
+        ),
+    )
 
 
 def _difference_row(found: Difference, scale: Scale) -> _DifferenceRow:
@@ -298,10 +331,16 @@ def _difference_row(found: Difference, scale: Scale) -> _DifferenceRow:
         f"{signed(found.difference)} ({signed(found.low)} to {signed(found.high)}), p {number(found.p_holm)}: {said}"
     )
     cells = (
-        str(found.measure), number(found.baseline), number(found.value), signed(found.difference),
-        f"{signed(found.low)} to {signed(found.high)}", number(found.p_holm), number(found.effect, ".2f"),
-        f"{len(found.wins)} / {len(found.losses)} / {found.ties}", said,
-    )  # fmt: skip
+        str(found.measure),
+        number(found.baseline),
+        number(found.value),
+        signed(found.difference),
+        f"{signed(found.low)} to {signed(found.high)}",
+        number(found.p_holm),
+        number(found.effect, ".2f"),
+        f"{len(found.wins)} / {len(found.losses)} / {found.ties}",
+        said,
+    )
     mark = mark_at(str(found.measure), "bar", found.difference, found.low, found.high, scale, words)
     return _DifferenceRow(found, mark, tone(said), said, cells)
 
@@ -367,10 +406,15 @@ def _waterfall(
         words = f"{signed(now - was)}, {number(was)} → {number(now)}: {base.qids[q]}{kind} {asked}"
         bars.append(
             _Bar(
-                round(100 * place / len(drawn), 3), round(100 / len(drawn), 3), ends[0], max(1.0, round(ends[1] - ends[0], 1)),
-                "good" if better[q] > 0 else "bad", words, told.get(q, ""),
+                round(100 * place / len(drawn), 3),
+                round(100 / len(drawn), 3),
+                ends[0],
+                max(1.0, round(ends[1] - ends[0], 1)),
+                "good" if better[q] > 0 else "bad",
+                words,
+                told.get(q, ""),
             )
-        )  # fmt: skip
+        )
     won = int((better[changed] > 0).sum())
     said = f"{won} won, {len(changed) - won} lost, {int(np.isfinite(better).sum()) - len(changed)} are the same."
     up = tuple((down(share), words) for share, words in scale.ticks)
@@ -383,12 +427,17 @@ def _query(q: int, base: Evaluation, other: Evaluation, column: int, made_on: Bo
     old, new = (one.results[query.qid] for one in made_on)
     least = base.relevant_from
     return _Query(
-        query.qid, texts.line(query.query), base.types[q] or "", number(was), number(now), signed(now - was),
+        query.qid,
+        texts.line(query.query),
+        base.types[q] or "",
+        number(was),
+        number(now),
+        signed(now - was),
         (
             (base.config.name, _ranking(query.qid, old, new, made_on[0], least, texts), len(old)),
             (other.config.name, _ranking(query.qid, new, old, made_on[1], least, texts), len(new)),
         ),
-    )  # fmt: skip
+    )
 
 
 def _ranking(

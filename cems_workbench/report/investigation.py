@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from cems_workbench.analysis.why import Rescue, Why
-from cems_workbench.analysis.why.rescue import interval_words, kept_words, order_words
+from cems_workbench.analysis.why.counterfactual import interval_words, kept_words, order_words
 from cems_workbench.config import config_hash
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.bundle import bundle_from
@@ -91,10 +91,19 @@ def investigation_report(
             (str(len(found.rescues)), "changes that bring it in"),
         ),
         steps=tuple(
-            (step.stage, _whole(step.rank_in), _whole(step.rank), number(step.score), step.words, step.stage == path.lost_at)
+            (
+                step.stage,
+                _whole(step.rank_in),
+                _whole(step.rank),
+                number(step.score),
+                step.words,
+                step.stage == path.lost_at,
+            )
             for step in path.steps
         ),
-        places=tuple((called(place.list), _whole(place.rank), number(place.score), place.words) for place in path.places),
+        places=tuple(
+            (called(place.list), _whole(place.rank), number(place.score), place.words) for place in path.places
+        ),
         rescues=tuple(_rescue(one, redact) for one in rescues),
         labelled=any(one.labelled for one in rescues),
         order=order_words(found.rescues) if found.rescues else "",
@@ -106,7 +115,7 @@ def investigation_report(
         warnings=tuple(dict.fromkeys(warnings)),
         origin=_origin(trace) + made(moment),
         redact=redact,
-    )  # fmt: skip
+    )
 
 
 def _whole(value: int | None) -> str:
@@ -124,9 +133,12 @@ def _rescue(rescue: Rescue, redact: bool) -> _Rescue:
         hits = f"hits +{len(effect.gained)} −{len(effect.lost)}"
         gain = f"{number(effect.gain, '+.3f')} ({interval_words(effect)}), {hits}"
     return _Rescue(
-        rescue.words + ("*" if rescue.needs else ""), _whole(rescue.rank), ", ".join(points) or DASH,
-        f"{kept_words(moved)}, {moved.gone or 'none'} dropped", gain,
-    )  # fmt: skip
+        rescue.words + ("*" if rescue.needs else ""),
+        _whole(rescue.rank),
+        ", ".join(points) or DASH,
+        f"{kept_words(moved)}, {moved.gone or 'none'} dropped",
+        gain,
+    )
 
 
 def _bars(trace: Trace, memory_id: str, texts: Texts) -> tuple[tuple[_Bar, ...], tuple[tuple[str, str], ...]]:
@@ -150,9 +162,14 @@ def _name(part: ScorePart) -> str:
 
 
 def _bar(
-    trace: Trace, row: FusionRow, parts: Sequence[ScorePart], colours: dict[str, str], scale: Scale, memory_id: str,
+    trace: Trace,
+    row: FusionRow,
+    parts: Sequence[ScorePart],
+    colours: dict[str, str],
+    scale: Scale,
+    memory_id: str,
     texts: Texts,
-) -> _Bar:  # fmt: skip
+) -> _Bar:
     place, drawn = 0.0, []
     for part in parts:
         width = scale.share(part.value) if part.value > 0 else 0.0
@@ -160,19 +177,28 @@ def _bar(
         place += width
     words = ", ".join(part.words for part in drawn) or "nothing"
     return _Bar(
-        _whole(row.rank_out), row.memory_id, texts.title(trace.evidence.memories[row.memory_id].title), number(row.score),
-        tuple(drawn), row.memory_id == memory_id, words,
-    )  # fmt: skip
+        _whole(row.rank_out),
+        row.memory_id,
+        texts.title(trace.evidence.memories[row.memory_id].title),
+        number(row.score),
+        tuple(drawn),
+        row.memory_id == memory_id,
+        words,
+    )
 
 
 def _results(trace: Trace, memory_id: str, k: int, texts: Texts) -> tuple[_Result, ...]:
     return tuple(
         _Result(
-            one.rank, one.memory_id, texts.title(one.title), texts.excerpt(one.content), number(one.score),
+            one.rank,
+            one.memory_id,
+            texts.title(one.title),
+            texts.excerpt(one.content),
+            number(one.score),
             one.memory_id == memory_id,
         )
         for one in trace.results[:k]
-    )  # fmt: skip
+    )
 
 
 def evidence_hash(trace: Trace) -> str:

@@ -19,10 +19,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from cems_workbench import __version__
-from cems_workbench.characters import in_order
 from cems_workbench.errors import one_line
 from cems_workbench.evaluation.evidence_file import Header
-from cems_workbench.runs.evaluation import LabelledEvidence
+from cems_workbench.jobs.evaluation import LabelledEvidence
+from cems_workbench.platform.bidi import in_order
 
 FOLDER = Path(__file__).resolve().parent
 EXCERPT = 200

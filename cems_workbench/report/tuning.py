@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cems_workbench.config import config_hash, field_spec
-from cems_workbench.config.words import shown
-from cems_workbench.pipeline.table import Floats
-from cems_workbench.report.figures import Mark, Scale, mark_at, number, scale_of, signed, tone
-from cems_workbench.report.page import Facts, evidence_facts, made, render
-from cems_workbench.runs.tuned import (
+from cems_workbench.config.value_text import shown
+from cems_workbench.jobs.tuning import SearchResult, card_of, guard_lines
+from cems_workbench.jobs.tuning_summary import (
     COST,
     GainRow,
     about_lines,
@@ -30,7 +28,9 @@ from cems_workbench.runs.tuned import (
     stable_words,
     verdict,
 )
-from cems_workbench.runs.tuning import SearchResult, card_of, guard_lines
+from cems_workbench.pipeline.table import Floats
+from cems_workbench.report.figures import Mark, Scale, mark_at, number, scale_of, signed, tone
+from cems_workbench.report.page import Facts, evidence_facts, made, render
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.stability import Region
 
@@ -193,8 +193,13 @@ def _axis(axis: Axis, was: object, now: object, region: Region | None) -> _Axis:
         low = scale.share(region.low)
         width = round(max(scale.share(region.high) - low, 0.8), 2)
     return _Axis(
-        *said, f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}", was=from_to[0], now=from_to[1], low=low, width=width
-    )  # fmt: skip
+        *said,
+        f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}",
+        was=from_to[0],
+        now=from_to[1],
+        low=low,
+        width=width,
+    )
 
 
 def _front(result: SearchResult) -> _Front:

@@ -25,12 +25,21 @@ from pydantic import SecretStr
 from cems_workbench.errors import InputError
 
 SCHEMES = {
-    "postgresql": "postgresql", "postgres": "postgresql", "chroma": "chroma", "chroma+https": "chroma", "qdrant": "qdrant",
-    "qdrant+https": "qdrant", "http": "cems", "https": "cems",
-}  # fmt: skip
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "chroma": "chroma",
+    "chroma+https": "chroma",
+    "qdrant": "qdrant",
+    "qdrant+https": "qdrant",
+    "http": "cems",
+    "https": "cems",
+}
 VARIABLES: Mapping[str, str] = {
-    "postgresql": "PGPASSWORD", "chroma": "CHROMA_API_KEY", "qdrant": "QDRANT_API_KEY", "cems": "CEMS_API_KEY",
-}  # fmt: skip
+    "postgresql": "PGPASSWORD",
+    "chroma": "CHROMA_API_KEY",
+    "qdrant": "QDRANT_API_KEY",
+    "cems": "CEMS_API_KEY",
+}
 """Where the secret of each kind of source is looked for."""
 FORMS = "postgresql://USER@HOST/DATABASE, chroma://HOST:PORT/COLLECTION, qdrant://HOST:PORT/COLLECTION, https://CEMS-HOST or env:NAME"
 TYPED = "the address"

@@ -25,11 +25,11 @@ from cems_workbench.errors import InputError, one_line, reply_words
 from cems_workbench.formats.base.files import type_name
 from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.formats.responses import parse_rows
+from cems_workbench.platform.http_limits import connection_reason
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query, RecordedAnswer, RowError
-from cems_workbench.replies import connection_reason
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.asking import ask
+from cems_workbench.sources.requests import ask
 from cems_workbench.sources.source import SourceError
 
 PATH = "/api/memory/search"
@@ -95,12 +95,16 @@ class CemsApi:
     """A CEMS server that is asked for answers; a context manager."""
 
     def __init__(
-        self, address: Address, options: SearchOptions | None = None, timeout: float = 30.0, sleep: Callable[[float], None] = time.sleep
-    ) -> None:  # fmt: skip
+        self,
+        address: Address,
+        options: SearchOptions | None = None,
+        timeout: float = 30.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         """`options` go before those of the address. Raises InputError for an option that is none, and without a key."""
         import httpx
 
-        from cems_workbench.replies import HEADERS, certificates, event_hooks
+        from cems_workbench.platform.http_limits import HEADERS, certificates, event_hooks
 
         if address.secret is None:
             raise InputError(f"{address.plain}: a CEMS server wants a key: set CEMS_API_KEY")
@@ -182,9 +186,12 @@ class CemsApi:
             raise SourceError(f"{self._address.plain}: the query is empty; it was not asked")
         body = self.options.body(query)
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_Passing), stop=tenacity.stop_after_attempt(TRIES), wait=_wait, sleep=self._pause,
+            retry=tenacity.retry_if_exception_type(_Passing),
+            stop=tenacity.stop_after_attempt(TRIES),
+            wait=_wait,
+            sleep=self._pause,
             reraise=True,
-        )  # fmt: skip
+        )
         return self._read(number, query, retrying(self._ask, body))
 
     def _ask(self, body: dict[str, Any]) -> Any:

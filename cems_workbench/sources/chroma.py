@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from cems_workbench.replies import connection_reason
+from cems_workbench.platform.http_limits import connection_reason
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.asking import check_options
 from cems_workbench.sources.collection import CollectionSource, Engine, Near, Query, Row
 from cems_workbench.sources.memory_fields import SHARED_WORDS
 from cems_workbench.sources.payload import Payload
+from cems_workbench.sources.requests import check_options
 from cems_workbench.sources.source import Distance, Probe, Setting, SourceError, Vector
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class _Chroma(Engine["Client", "Collection"]):
     sign = "chroma.sqlite3"
 
     def server(self, timeout: float) -> Client:
-        from cems_workbench.chroma_http import chroma_client
+        from cems_workbench.platform.chroma_http import chroma_client
 
         address = self._address
         secure = address.scheme.endswith("https")
@@ -184,9 +184,11 @@ class _Chroma(Engine["Client", "Collection"]):
         if query.scope is not None:
             scope = {query.scope_field: {"$in" if query.scope == "shared" else "$nin": list(SHARED_WORDS)}}
         found = self._collection.query(
-            query_embeddings=cast(Any, query.vector.reshape(1, -1)), n_results=query.rows, where=self._where(scope),
+            query_embeddings=cast(Any, query.vector.reshape(1, -1)),
+            n_results=query.rows,
+            where=self._where(scope),
             include=["distances", "metadatas"] if query.names else ["distances"],
-        )  # fmt: skip
+        )
         ids, distances = found["ids"][0], cast(Any, found["distances"])[0]
         payloads: Sequence[Payload | None] = found["metadatas"][0] if found["metadatas"] else [None] * len(ids)
         score = _SCORES[DISTANCES[self._space()]]

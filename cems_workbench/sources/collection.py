@@ -26,7 +26,6 @@ from cems_workbench.errors import InputError, nearest, one_line
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.records import Memory, Relation
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.asking import ask
 from cems_workbench.sources.payload import (
     USER_NAMES,
     Payload,
@@ -38,6 +37,7 @@ from cems_workbench.sources.payload import (
     used_names,
     user_path,
 )
+from cems_workbench.sources.requests import ask
 from cems_workbench.sources.source import (
     AS_IT_IS,
     BATCH_BYTES,
@@ -423,8 +423,12 @@ class CollectionSnapshot:
         return parts
 
     def _made(
-        self, memory_id: str, parts: Sequence[tuple[int | None, Row, str]], seen: dict[str, str], problems: list[RowProblem]
-    ) -> TakenMemory | None:  # fmt: skip
+        self,
+        memory_id: str,
+        parts: Sequence[tuple[int | None, Row, str]],
+        seen: dict[str, str],
+        problems: list[RowProblem],
+    ) -> TakenMemory | None:
         """A memory of its rows; None, with a problem and no longer seen, when no store can hold it."""
         payload, content = parts[0][1].payload, "\n".join(text for *_, text in parts)
         if problem := too_long(memory_id, len(content.encode())):
@@ -444,7 +448,7 @@ class CollectionSnapshot:
 
     def _chunks(
         self, memory: Memory, parts: Sequence[tuple[int | None, Row, str]], problems: list[RowProblem]
-    ) -> Iterator[TakenChunk]:  # fmt: skip
+    ) -> Iterator[TakenChunk]:
         start = 0
         for number, row, text in parts:
             yield TakenChunk(number or 0, text, self._vector(row, problems), start)

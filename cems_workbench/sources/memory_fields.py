@@ -143,8 +143,12 @@ def _scope(row: Row, field: str) -> str:
 
 
 _READERS: Mapping[str, Callable[[Row, str], Any]] = {
-    "tags": _tags, "priority": _priority, "pinned": _pinned, "importance": _importance, "scope": _scope,
+    "tags": _tags,
+    "priority": _priority,
+    "pinned": _pinned,
+    "importance": _importance,
+    "scope": _scope,
     **dict.fromkeys(("created_at", "updated_at", "last_accessed"), _moment),
     **dict.fromkeys(("access_count", "relevant_count", "noise_count"), _count),
-}  # fmt: skip
+}
 """How fields that are no text are read. Each raises FieldError for a value that is none of it."""

@@ -95,9 +95,11 @@ def memory_of(memory_id: str, content: str, payload: Payload, names: Names) -> t
     """
     found = {field: path for field in memory_fields.BESIDE if (path := names.found(payload, field)) is not None}
     return memory_fields.memory_of(
-        fields.identifier({"id": memory_id}, "id"), fields.required_text({"content": content}, "content"),
-        {field: _at(payload, path) for field, path in found.items()}, found,
-    )  # fmt: skip
+        fields.identifier({"id": memory_id}, "id"),
+        fields.required_text({"content": content}, "content"),
+        {field: _at(payload, path) for field, path in found.items()},
+        found,
+    )
 
 
 def canonical(payload: Payload) -> str:

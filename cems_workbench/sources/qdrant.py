@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cems_workbench.errors import InputError, reply_words
-from cems_workbench.replies import HEADERS, ReplyError, connection_reason, event_hooks
+from cems_workbench.platform.http_limits import HEADERS, ReplyError, connection_reason, event_hooks
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.asking import check_options
 from cems_workbench.sources.collection import CollectionSource, Engine, Near, Query, Row
 from cems_workbench.sources.memory_fields import SHARED_WORDS
 from cems_workbench.sources.payload import Payload
+from cems_workbench.sources.requests import check_options
 from cems_workbench.sources.source import Distance, Probe, Setting, SourceError, Trial
 
 if TYPE_CHECKING:
@@ -103,9 +103,15 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
             # That the key goes without TLS is as the address says: http on one's own machine or network.
             warnings.simplefilter("ignore", UserWarning)
             return QdrantClient(
-                host=address.host, port=port, https=secure, api_key=key, timeout=max(1, math.ceil(timeout)), check_compatibility=False,
-                headers=HEADERS, event_hooks=event_hooks(),
-            )  # fmt: skip
+                host=address.host,
+                port=port,
+                https=secure,
+                api_key=key,
+                timeout=max(1, math.ceil(timeout)),
+                check_compatibility=False,
+                headers=HEADERS,
+                event_hooks=event_hooks(),
+            )
 
     def directory(self, path: str) -> QdrantClient:
         from qdrant_client import QdrantClient
@@ -191,9 +197,13 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
         offset: Any = None
         while True:
             points, offset = self._client.scroll(
-                self._collection.name, scroll_filter=self._filter(), limit=LISTED, offset=offset,
-                with_payload=list(names) or False, with_vectors=False,
-            )  # fmt: skip
+                self._collection.name,
+                scroll_filter=self._filter(),
+                limit=LISTED,
+                offset=offset,
+                with_payload=list(names) or False,
+                with_vectors=False,
+            )
             yield [(str(point.id), point.payload or {}) for point in points]
             if offset is None:
                 return
@@ -222,9 +232,14 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
             # That parameters of the index have no effect in local mode, which has none.
             warnings.simplefilter("ignore", UserWarning)
             found = self._client.query_points(
-                self._collection.name, query=query.vector.tolist(), using=self._collection.vector or None, limit=query.rows,
-                query_filter=self._filter(query), search_params=self._parameters(query.trial), with_payload=list(query.names) or False,
-            )  # fmt: skip
+                self._collection.name,
+                query=query.vector.tolist(),
+                using=self._collection.vector or None,
+                limit=query.rows,
+                query_filter=self._filter(query),
+                search_params=self._parameters(query.trial),
+                with_payload=list(query.names) or False,
+            )
         sign = -1.0 if self._collection.parameters.distance.value == "Euclid" else 1.0
         return [Near(str(point.id), point.payload or {}, sign * point.score) for point in found.points]
 

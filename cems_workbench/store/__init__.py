@@ -16,7 +16,7 @@ from cems_workbench.store.query_sets import QuerySet
 from cems_workbench.store.queues import QueueRecord
 from cems_workbench.store.rows import RowCounts
 from cems_workbench.store.search.indexes import Indexes, IndexState, RefreshReport
-from cems_workbench.store.search.vocabulary import Vocabulary
+from cems_workbench.store.search.lexical.vocabulary import Vocabulary
 from cems_workbench.store.selection import Selection
 from cems_workbench.store.statistics import Duplicates, Statistics
 from cems_workbench.store.store import Store

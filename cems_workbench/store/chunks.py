@@ -268,10 +268,15 @@ def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
             if memory_id in waiting and now.get(memory_id) == text
         ]
         rows = [
-            (Chunk(memory_id, i, piece.text, piece.start), False, by.titled, text_sha(searched(text.title, piece.text, by.titled)))
+            (
+                Chunk(memory_id, i, piece.text, piece.start),
+                False,
+                by.titled,
+                text_sha(searched(text.title, piece.text, by.titled)),
+            )
             for memory_id, text, pieces in pairs
             for i, piece in enumerate(pieces)
-        ]  # fmt: skip
+        ]
         marks = _marks([(memory_id, by.label, text.sha) for memory_id, text, _ in pairs])
         _replace(cursor, _table(rows), marks, content_version(cursor), all_changed=False)
 
@@ -282,9 +287,14 @@ def searched(title: str | None, text: str, with_title: bool) -> str:
 
 
 def _replace(
-    cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table, version: int, *, new: bool = False,
+    cursor: duckdb.DuckDBPyConnection,
+    chunks: pa.Table,
+    cut: pa.Table,
+    version: int,
+    *,
+    new: bool = False,
     all_changed: bool = True,
-) -> None:  # fmt: skip
+) -> None:
     """Put chunks (`_table`) in place of those of the memories of `cut` (`_marks`), which change in a version; `new` ones have none.
 
     Not `all_changed`: a memory that had no chunks and gets none is as it was to the indexes. Marking it costs more than all else.

@@ -49,9 +49,16 @@ class Configs:
         self._team = team
 
     def add(
-        self, name: str, config_yaml: str, *, author: str, why: str = "", base: str | None = None,
-        card: Mapping[str, Any] | None = None, when: datetime | None = None,
-    ) -> ConfigRecord:  # fmt: skip
+        self,
+        name: str,
+        config_yaml: str,
+        *,
+        author: str,
+        why: str = "",
+        base: str | None = None,
+        card: Mapping[str, Any] | None = None,
+        when: datetime | None = None,
+    ) -> ConfigRecord:
         """Keep a config in the history, now or at `when`. Raises InputError for a name, author or reason that cannot be one."""
         check_name(name)
         check_name(author)
@@ -70,9 +77,16 @@ class Configs:
 
     @persistent
     def _add(
-        self, kind: Kind, name: str, config_yaml: str, base: str | None, author: str, when: datetime, why: str,
+        self,
+        kind: Kind,
+        name: str,
+        config_yaml: str,
+        base: str | None,
+        author: str,
+        when: datetime,
+        why: str,
         card: Mapping[str, Any] | None,
-    ) -> ConfigRecord:  # fmt: skip
+    ) -> ConfigRecord:
         text = None if card is None else json.dumps(card, ensure_ascii=False)
         with self._team.transaction() as session:
             rows = session.rows(

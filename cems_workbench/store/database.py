@@ -1,7 +1,7 @@
 """Opening `workbench.duckdb`, and the two ways to use it: a reading cursor and a writing transaction.
 
 Every call works on a cursor of its own, because a DuckDB connection must not be shared by threads and the app has
-many. Writers of this process queue on a lock; processes take turns (turns.py), and the file is open in one of them at a time.
+many. Writers of this process queue on a lock; processes take turns (platform/process_lock.py): one has the file open at a time.
 
 Each transaction counts itself in the database, and in `workbench.commits` beside it once it is committed. So the file is never ahead of
 the database, unless what was committed is gone: DuckDB reads a log that was cut off as far as it goes, and says nothing.
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
+from cems_workbench.platform.process_lock import Turn
 from cems_workbench.store.duckdb_file import (
     CHECK_SECONDS,
     MEMORY_LIMIT,
@@ -32,7 +33,6 @@ from cems_workbench.store.duckdb_file import (
 )
 from cems_workbench.store.meta import COMMITS, SCHEMA, STORE_ID, content_version, count_commit, read_meta
 from cems_workbench.store.schema.migrations import prepare
-from cems_workbench.turns import Turn
 
 if TYPE_CHECKING:
     import duckdb

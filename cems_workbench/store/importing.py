@@ -238,7 +238,7 @@ def _put_in_sets(session: Session, parsed: ParsedInput, asked: Sequence[Query], 
 
 def _import_memories(
     cursor: duckdb.DuckDBPyConnection, rows: Sequence[Memory], left: tuple[pa.Table, RowCounts], progress: Progress
-) -> tuple[RowCounts, list[str]]:  # fmt: skip
+) -> tuple[RowCounts, list[str]]:
     if not rows:
         return RowCounts(), []
     last, before = left

@@ -25,8 +25,19 @@ AUTO = "auto"
 _LANGUAGE, _REASON = "language", "language_reason"
 
 DETECTED = (
-    ENGLISH, "danish", "dutch", "french", "german", "italian", "norwegian", "portuguese", "russian", "spanish", "swedish", "turkish",
-)  # fmt: skip
+    ENGLISH,
+    "danish",
+    "dutch",
+    "french",
+    "german",
+    "italian",
+    "norwegian",
+    "portuguese",
+    "russian",
+    "spanish",
+    "swedish",
+    "turkish",
+)
 """Besides Chinese, Japanese and Korean: the languages that have a list of stopwords."""
 LEAST_WORDS, LEAST_SHARE, LEAST_LEAD = 100, 0.15, 1.5
 """Words of running text that are needed, the share of them that the language's stopwords must reach, and by which factor it must be
@@ -124,7 +135,7 @@ def tell_once(cursor: duckdb.DuckDBPyConnection, texts: Iterable[str]) -> None:
 
 def detect(texts: Iterable[str]) -> Choice:
     """The language of texts, in their order and `READ_CHARACTERS` of them; English, with the reason, where none is clear."""
-    from cems_workbench.store.search.tokenizer import normalised, stop_words
+    from cems_workbench.store.search.lexical.tokenizer import normalised, stop_words
 
     words: list[str] = []
     letters = unspaced = read = 0

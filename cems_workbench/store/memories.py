@@ -23,10 +23,10 @@ from cems_workbench.store import statistics
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.meta import bump_content_version, next_version
-from cems_workbench.store.once import OncePerVersion
 from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
 from cems_workbench.store.selection import SORTS, Selection
 from cems_workbench.store.statistics import Duplicates, Statistics
+from cems_workbench.store.versioned_cache import OncePerVersion
 
 if TYPE_CHECKING:
     import duckdb
@@ -34,10 +34,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FIELDS = (
-    "id", "content", "title", "category", "project", "session", "author", "tags", "priority", "pinned", "importance",
-    "created_at", "last_accessed", "access_count", "relevant_count", "noise_count", "scope", "source_ref",
+    "id",
+    "content",
+    "title",
+    "category",
+    "project",
+    "session",
+    "author",
+    "tags",
+    "priority",
+    "pinned",
+    "importance",
+    "created_at",
+    "last_accessed",
+    "access_count",
+    "relevant_count",
+    "noise_count",
+    "scope",
+    "source_ref",
     "updated_at",
-)  # fmt: skip
+)
 COLUMNS = (*FIELDS, "text_sha", "size", "folded")
 MANY = 500
 """Ids of which it is quicker to ask which are no live memories."""
@@ -601,15 +617,48 @@ def rows_of(cursor: duckdb.DuckDBPyConnection, columns: str, ids: Sequence[str])
 
 def record(row: tuple[Any, ...]) -> Memory:
     """A row of FIELDS as a record."""
-    (id_, content, title, category, project, session, author, tags, priority, pinned, importance,
-     created_at, last_accessed, access_count, relevant_count, noise_count, scope, source_ref,
-     updated_at) = row  # fmt: skip
+    (
+        id_,
+        content,
+        title,
+        category,
+        project,
+        session,
+        author,
+        tags,
+        priority,
+        pinned,
+        importance,
+        created_at,
+        last_accessed,
+        access_count,
+        relevant_count,
+        noise_count,
+        scope,
+        source_ref,
+        updated_at,
+    ) = row
     return Memory(
-        id_, content, title, category, project, session, author,
-        () if tags == "[]" else tuple(json.loads(tags)), priority, pinned, importance,
-        to_aware(created_at), to_aware(last_accessed), access_count, relevant_count, noise_count, scope, source_ref,
+        id_,
+        content,
+        title,
+        category,
+        project,
+        session,
+        author,
+        () if tags == "[]" else tuple(json.loads(tags)),
+        priority,
+        pinned,
+        importance,
+        to_aware(created_at),
+        to_aware(last_accessed),
+        access_count,
+        relevant_count,
+        noise_count,
+        scope,
+        source_ref,
         to_aware(updated_at),
-    )  # fmt: skip
+    )
 
 
 def documents(database: Database) -> Iterator[tuple[str, str, str | None, str]]:

@@ -176,9 +176,14 @@ class Sources:
         return [record for record in self.read() if record.memories]
 
     def begin(
-        self, address: str, probe: Mapping[str, Any], dimension: int | None, mapping: Mapping[str, Any] | None,
-        secret_from: str, when: datetime,
-    ) -> int:  # fmt: skip
+        self,
+        address: str,
+        probe: Mapping[str, Any],
+        dimension: int | None,
+        mapping: Mapping[str, Any] | None,
+        secret_from: str,
+        when: datetime,
+    ) -> int:
         """Note that a snapshot of this source is begun; returns the source's number.
 
         Raises StoreError when the vectors that are here have another dimension than the source's.
@@ -282,13 +287,17 @@ class Sources:
             with staged(cursor, "staged_ids", rows.markers):
                 there = set(_ids(cursor.execute("SELECT id FROM staged_ids SEMI JOIN memories USING (id)").fetchall()))
             counts = memories.upsert(cursor, rows.memories, new=not there)
-            back = _ids(
-                cursor.execute(
-                    "UPDATE memories SET deleted_at = NULL, changed = ? WHERE deleted_at IS NOT NULL AND id IN "
-                    "(SELECT memory_id FROM source_rows WHERE marker IS NULL AND memory_id IN (SELECT unnest(?))) RETURNING id",
-                    [next_version(cursor), rows.ids],
-                ).fetchall()
-            ) if there else []  # fmt: skip
+            back = (
+                _ids(
+                    cursor.execute(
+                        "UPDATE memories SET deleted_at = NULL, changed = ? WHERE deleted_at IS NOT NULL AND id IN "
+                        "(SELECT memory_id FROM source_rows WHERE marker IS NULL AND memory_id IN (SELECT unnest(?))) RETURNING id",
+                        [next_version(cursor), rows.ids],
+                    ).fetchall()
+                )
+                if there
+                else []
+            )
             put_given(cursor, rows.chunks, rows.cut, new=not there)
             _write_vectors(cursor, rows.vectors, there)
             _write_markers(cursor, source_id, rows.markers, there)
@@ -438,9 +447,18 @@ def _record(row: tuple[Any, ...], counts: tuple[int, int]) -> SourceRecord:
     begun = to_aware(begun_at)
     assert begun is not None
     return SourceRecord(
-        id_, address, None if mapping is None else json.loads(mapping), json.loads(probe), secret_from, dimension, embedder,
-        model_id, begun, to_aware(taken_at), *counts,
-    )  # fmt: skip
+        id_,
+        address,
+        None if mapping is None else json.loads(mapping),
+        json.loads(probe),
+        secret_from,
+        dimension,
+        embedder,
+        model_id,
+        begun,
+        to_aware(taken_at),
+        *counts,
+    )
 
 
 def _ids(rows: Sequence[tuple[Any, ...]]) -> list[str]:

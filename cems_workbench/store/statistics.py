@@ -69,9 +69,21 @@ def read(cursor: duckdb.DuckDBPyConnection, now: datetime) -> Statistics:
     gone = cursor.execute("SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL").fetchall()[0][0]
     total, pinned, unread, undated, first, last, median, longest = row
     return Statistics(
-        total, int(gone), pinned, unread, undated, to_aware(first), to_aware(last), int(median), longest,
-        counts(cursor, "category"), counts(cursor, "project"), _months(cursor), _ages(cursor, now), _lengths(cursor),
-    )  # fmt: skip
+        total,
+        int(gone),
+        pinned,
+        unread,
+        undated,
+        to_aware(first),
+        to_aware(last),
+        int(median),
+        longest,
+        counts(cursor, "category"),
+        counts(cursor, "project"),
+        _months(cursor),
+        _ages(cursor, now),
+        _lengths(cursor),
+    )
 
 
 def exact_duplicates(cursor: duckdb.DuckDBPyConnection, limit: int) -> tuple[list[Duplicates], int]:

@@ -195,12 +195,23 @@ def calibrate(
     whole = fitted(method, scores, answers)
     bins = reliability(predicted, answers)
     return Calibration(
-        signal=signal, method=method, answerable=count, unanswerable=without, missing=int(judged.sum()) - len(rows),
-        folds=len(parts.folds), auroc=float(roc_auc_score(answers, scores)), brier=float(((predicted - answers) ** 2).mean()),
-        base_brier=float(answers.mean() * (1 - answers.mean())), ece=expected_error(bins), bins=bins, probability=probability,
-        threshold=whole.threshold(probability), refused=float(below[~answers].mean()) if known else None,
-        wrongly=float(below[answers].mean()) if known else None, curve=whole,
-    )  # fmt: skip
+        signal=signal,
+        method=method,
+        answerable=count,
+        unanswerable=without,
+        missing=int(judged.sum()) - len(rows),
+        folds=len(parts.folds),
+        auroc=float(roc_auc_score(answers, scores)),
+        brier=float(((predicted - answers) ** 2).mean()),
+        base_brier=float(answers.mean() * (1 - answers.mean())),
+        ece=expected_error(bins),
+        bins=bins,
+        probability=probability,
+        threshold=whole.threshold(probability),
+        refused=float(below[~answers].mean()) if known else None,
+        wrongly=float(below[answers].mean()) if known else None,
+        curve=whole,
+    )
 
 
 def reliability(predicted: Floats, answers: Bools, bins: int = BINS) -> tuple[Bin, ...]:

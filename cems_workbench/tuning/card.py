@@ -68,9 +68,15 @@ def evidence_card(
 
 def _measured(measure: str, where: str, measured: Gain) -> Measured:
     return Measured(
-        metric=measure, split=where, queries=measured.queries, baseline=measured.baseline, tuned=measured.tuned,
-        low=measured.low, high=measured.high, p=measured.p,
-    )  # fmt: skip
+        metric=measure,
+        split=where,
+        queries=measured.queries,
+        baseline=measured.baseline,
+        tuned=measured.tuned,
+        low=measured.low,
+        high=measured.high,
+        p=measured.p,
+    )
 
 
 def _versions() -> dict[str, str]:

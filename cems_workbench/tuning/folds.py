@@ -76,8 +76,11 @@ def _drawn(by_group: dict[str, Ints], share: float, seed: int) -> set[str]:
 GroupBy = Literal["project", "session", "type", "query"]
 GROUPINGS: tuple[GroupBy, ...] = get_args(GroupBy)
 GROUP_WORDS: Mapping[GroupBy, str] = {
-    "project": "project or conversation", "session": "session", "type": "type of question", "query": "each query alone",
-}  # fmt: skip
+    "project": "project or conversation",
+    "session": "session",
+    "type": "type of question",
+    "query": "each query alone",
+}
 """What a grouping is called where people read it: on the page, and on evidence cards."""
 FEWEST = 4
 """Groups from which on a grouping can be split into hold-out and folds."""
@@ -115,5 +118,8 @@ def _type(batch: LabelledBatch, q: int) -> str | None:
 
 
 _READERS: dict[str, Callable[[LabelledBatch, int], str | None]] = {
-    "project": _project, "session": _session, "type": _type, "query": lambda batch, q: None,
-}  # fmt: skip
+    "project": _project,
+    "session": _session,
+    "type": _type,
+    "query": lambda batch, q: None,
+}

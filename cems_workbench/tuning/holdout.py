@@ -27,7 +27,7 @@ import numpy as np
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.statistics import bootstrap, means, randomisation_test
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.writing import write_text
+from cems_workbench.platform.atomic_write import write_text
 
 Counts = dict[str, dict[str, int]]
 """Looks by query set and qid."""

@@ -24,8 +24,8 @@ import numpy as np
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.progress import Progress, silent
+from cems_workbench.tuning.optimizer import Search, Trial
 from cems_workbench.tuning.scorer import Score
-from cems_workbench.tuning.search import Search, Trial
 from cems_workbench.tuning.space import Axis, SearchSpace, Values
 from cems_workbench.tuning.tune import Tuned
 
@@ -120,9 +120,13 @@ def response_curve(
 
 
 def response_surface(
-    tuned: Tuned, score: Score, paths: tuple[str, str], most: int = SURFACE, objective: int = 0,
+    tuned: Tuned,
+    score: Score,
+    paths: tuple[str, str],
+    most: int = SURFACE,
+    objective: int = 0,
     progress: Progress = silent,
-) -> Surface:  # fmt: skip
+) -> Surface:
     """Replay up to `most` × `most` values of two searched parameters. Raises InputError, and Cancelled of `progress`."""
     (i, first), (j, second) = (axis_of(tuned.plan.space, path) for path in paths)
     if i == j:

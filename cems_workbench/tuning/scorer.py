@@ -17,8 +17,8 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.pipeline.table import Floats, Ints
-from cems_workbench.tuning.kept_scores import Known, config_digest
 from cems_workbench.tuning.objective import Scored
+from cems_workbench.tuning.score_cache import Known, config_digest
 
 PART = 512
 
@@ -59,9 +59,13 @@ class BatchScorer:
     """Scores of some queries of a labelled batch, each part of each config at most once."""
 
     def __init__(
-        self, batch: LabelledBatch, measures: Sequence[Scored], seed: int = 0, part: int = PART,
+        self,
+        batch: LabelledBatch,
+        measures: Sequence[Scored],
+        seed: int = 0,
+        part: int = PART,
         ranks_as: Callable[[PipelineConfig], PipelineConfig] = lambda config: config,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Some measure must be defined for every query; `measurable` says which those are.
 
         `ranks_as` gives of a config the one whose ranking is measured for it.

@@ -21,8 +21,8 @@ from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.folds import Split
 from cems_workbench.tuning.holdout import Gain, Looks, gain, mean_of
 from cems_workbench.tuning.objective import Goal
+from cems_workbench.tuning.optimizer import Search, Trial, Watch, chosen, judged, search, unwatched
 from cems_workbench.tuning.scorer import Score
-from cems_workbench.tuning.search import Search, Trial, Watch, chosen, judged, search, unwatched
 from cems_workbench.tuning.space import BANDS, SearchSpace
 
 Stage = Callable[[str], Watch]
@@ -217,9 +217,14 @@ def _seen(plan: Plan, searched: Search, seen: Bools) -> Search:
     ]
     full = [trial for trial in searched.trials if not trial.pruned]
     base = full[0].scores[seen]
-    return Search([
-        judged(
-            replace(trial, scores=trial.scores[seen], reached=plan.goal.reached(trial.scores[seen])), plan.goal, base, types
-        )
-        for trial in full
-    ])  # fmt: skip
+    return Search(
+        [
+            judged(
+                replace(trial, scores=trial.scores[seen], reached=plan.goal.reached(trial.scores[seen])),
+                plan.goal,
+                base,
+                types,
+            )
+            for trial in full
+        ]
+    )

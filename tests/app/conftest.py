@@ -14,16 +14,16 @@ import pytest
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
-import cems_workbench.runs.opening
+import cems_workbench.jobs.factory
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs import background_evidence, ready_queue
+from cems_workbench.jobs.factory import embedder as made
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import resolve
-from cems_workbench.runs import background_evidence, ready_queue
-from cems_workbench.runs.opening import embedder as made
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import gathering
 from cems_workbench.ui.inspect import page as inspect_page
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import shared_resources
 from tests.sample import SampleEmbedder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,9 +62,13 @@ def open_page(
 
     It is left open for the next test of the file with the same settings, unless it is the test's own.
     """
-    for module, pause in ((handles, "PAINT_SECONDS"), (inspect_page, "PAINT_SECONDS"), (gathering, "FLUSH_SECONDS")):
+    for module, pause in (
+        (shared_resources, "PAINT_SECONDS"),
+        (inspect_page, "PAINT_SECONDS"),
+        (gathering, "FLUSH_SECONDS"),
+    ):
         monkeypatch.setattr(module, pause, 0.0)  # no browser is here to paint
-    monkeypatch.setattr(cems_workbench.runs.opening, "embedder", loaded_once)
+    monkeypatch.setattr(cems_workbench.jobs.factory, "embedder", loaded_once)
     SampleEmbedder.known = sample_vectors
 
     def start(store: Path = app_store) -> AppTest:
@@ -98,7 +102,7 @@ def loaded_once(settings: Settings) -> QueryEmbedder:
 def path() -> Path | None:
     """The folder of the store that the page holds; None where it could not be opened."""
     with contextlib.suppress(WorkbenchError):
-        return handles.resources().store.path
+        return shared_resources.resources().store.path
     return None
 
 
@@ -113,6 +117,6 @@ def release() -> None:
     """Close the store that the page holds, after its background loading is over."""
     settle()
     with contextlib.suppress(WorkbenchError):  # it could not be opened, which is what the test was about
-        handles.resources().close()
-    handles.resources.clear()
-    handles.warmth.clear()
+        shared_resources.resources().close()
+    shared_resources.resources.clear()
+    shared_resources.warmth.clear()

@@ -16,8 +16,10 @@ from .test_text_evidence_tool import stored
 
 pytestmark = [pytest.mark.models]
 TEXTS = {
-    "deploy": "The release train leaves on Tuesday.", "lunch": "The kitchen closes at two.", "tea": "Green tea is kept on the left.",
-}  # fmt: skip
+    "deploy": "The release train leaves on Tuesday.",
+    "lunch": "The kitchen closes at two.",
+    "tea": "Green tea is kept on the left.",
+}
 ASKED = {"when does the kitchen close": "lunch", "where is the green tea": "tea", "what is the price of diesel": None}
 OFF = {"lists.recency.enabled": False, "lists.access.enabled": False, "judge.backend": "none"}
 

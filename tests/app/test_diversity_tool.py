@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.pipeline.encode import encode_one
-from cems_workbench.ui.kit import handles
+from cems_workbench.pipeline.tabulate import encode_one
+from cems_workbench.ui.kit import shared_resources
 
 from .inspect_page import DEPLOY, config_of, configured, evidence_of, order, search, tool
 from .pages import OpenPage, bodies, html
@@ -94,7 +94,7 @@ def test_judged_results_are_counted_before_and_after(open_page: OpenPage) -> Non
     page = open_page()
     stored_query = next(
         query
-        for query in handles.resources().store.queries.read()
+        for query in shared_resources.resources().store.queries.read()
         if query.query == "how many different doctors did I visit?"
     )
     page = tool(

@@ -14,15 +14,15 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import PipelineConfig, export_config, preset, with_values
+from cems_workbench.jobs import gathering
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput
-from cems_workbench.runs import gathering
 from cems_workbench.store import Store
-from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit import progress as kit_progress
+from cems_workbench.ui.kit import shared_resources
 from tests.sample import store_with_set
 
 from .inspect_page import config_of, pinned
@@ -166,7 +166,7 @@ def test_an_experiment_is_kept_and_its_config_can_be_measured_again(page: AppTes
     page.text_input[0].set_value("my try")
     keep.click()
     checked(page.run())
-    kept = handles.resources().store.configs.experiments()[0]
+    kept = shared_resources.resources().store.configs.experiments()[0]
     assert (kept.name, kept.card["query_set"]) == ("my try", "few")
     assert len(kept.card["configs"][0]["per_query"]) == QUERIES
     page.run()
@@ -270,7 +270,7 @@ def test_a_log_becomes_a_query_set_and_its_bad_rows_are_named(open_page: OpenPag
     page.number_input(key="evaluate:log_size").set_value(1).run()
     page.button(key="evaluate:log_make").click().run()
     checked(page)
-    made = handles.resources().store.query_sets.queries("bad queries")
+    made = shared_resources.resources().store.query_sets.queries("bad queries")
     assert [query.query for query in made] == ["How do  releases reach the cluster"], "asked twice, in its latest words"
     assert "Query set bad queries, version 1: 1 of 2 queries" in plainly(page.success[0].value)
     tables = {tuple(table.value.columns): table.value for table in page.dataframe}
@@ -298,7 +298,7 @@ def test_the_worst_queries_of_a_log_are_those_that_returned_nothing_or_little(
     page.number_input(key="evaluate:log_size").set_value(2).run()
     page.button(key="evaluate:log_make").click().run()
     checked(page)
-    assert {query.query for query in handles.resources().store.query_sets.queries("worst")} == {
+    assert {query.query for query in shared_resources.resources().store.query_sets.queries("worst")} == {
         "nothing came",
         "rain in Lisbon",
     }

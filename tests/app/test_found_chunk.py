@@ -9,9 +9,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.models import tokens
 from cems_workbench.records import Chunk, Memory, ParsedInput
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 from .inspect_page import follow, search, set_config, show, tool

@@ -91,8 +91,11 @@ def test_every_way_to_change_the_config_is_one_step(monkeypatch: pytest.MonkeyPa
         act()
     assert state.present().config_error
     assert [(step.preset, step.config.fusion.k) for step in state.present().history.past] == [
-        ("cems", 60), ("cems", 30), ("cems", 30), ("cems", 7),
-    ]  # fmt: skip
+        ("cems", 60),
+        ("cems", 30),
+        ("cems", 30),
+        ("cems", 7),
+    ]
     state.undo()
     assert state.present().config_error is None
     assert state.present_config() == other

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cems_workbench.store.search.vector_index import VectorIndex
+from cems_workbench.store.search.vectors.vector_index import VectorIndex
 from cems_workbench.ui.inspect.tools import index_check
 
 from .inspect_page import DEPLOY, PLAIN, configured, evidence_of, search, set_state, tool

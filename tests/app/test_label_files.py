@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.formats import judgment_writers
 from cems_workbench.records import Judgment
 from cems_workbench.store import Store
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import shared_resources
 from tests.app.test_label_views import checked, press, table_with
 
 pytestmark = [pytest.mark.models]
@@ -46,13 +46,17 @@ def upload(page: AppTest, name: str, *rows: Any) -> AppTest:
 
 
 def test_an_import_reports_added_rows_conflicts_and_what_was_left_out(page: AppTest) -> None:
-    store = handles.resources().store
+    store = shared_resources.resources().store
     qid, memory_id = pair(store)
     row = {"qid": qid, "memory_id": memory_id, "kind": "human"}
     upload(
-        page, "theirs.jsonl", {**row, "grade": 1, "judge": "cy"}, {**row, "grade": 1, "judge": "ada"},
-        {**row, "grade": 9, "judge": "cy2"}, {**row, "memory_id": "<b>gone", "grade": 1, "judge": "cy"},
-    )  # fmt: skip
+        page,
+        "theirs.jsonl",
+        {**row, "grade": 1, "judge": "cy"},
+        {**row, "grade": 1, "judge": "ada"},
+        {**row, "grade": 9, "judge": "cy2"},
+        {**row, "memory_id": "<b>gone", "grade": 1, "judge": "cy"},
+    )
     counts = table_with(page, "added")
     assert (counts["added"][0], counts["left out"][0]) == (1, 3)
     reasons = " ".join(table_with(page, "reason")["reason"])
@@ -81,6 +85,6 @@ def test_a_rule_settles_what_a_form_of_one_grade_cannot_hold(page: AppTest) -> N
 def test_counted_feedback_is_what_the_selection_says(page: AppTest) -> None:
     checked(page.selectbox(key="label:out:judge").set_value("ada").run())
     press(page, "label:out:feedback")
-    store = handles.resources().store
+    store = shared_resources.resources().store
     memory = store.memories.read()[pair(store)[1]]
     assert (memory.relevant_count, memory.noise_count) == (1, 0)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench.jobs.catalogue import AS_SET
+from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.pipeline import replay
-from cems_workbench.pipeline.answered import answered_by
+from cems_workbench.pipeline.list_provenance import answered_by
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, TakenMemory
-from cems_workbench.runs.catalogue import AS_SET
-from cems_workbench.runs.connecting import take_snapshot
 from cems_workbench.settings import Settings
 from cems_workbench.sources.source import (
     AS_IT_IS,
@@ -30,7 +30,7 @@ from cems_workbench.sources.source import (
 )
 from cems_workbench.store import Store
 from cems_workbench.ui.inspect.views.stages import side_by_side_html
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import shared_resources
 from tests.planted_source import Planted, planted
 from tests.small_store import empty_store
 
@@ -40,9 +40,19 @@ from .pages import OpenPage, captions, checked, drawn, html, markdown, plainly, 
 
 __all__ = ["empty_store"]
 pytestmark = [pytest.mark.models]
-TEXTS = {f"m{i}": text for i, text in enumerate(
-    ("Roll back a deploy with make undo.", "A deploy is rolled back by the release captain.", "Deploys happen on Tuesdays.",
-     "Tea is green.", "The harbor dashboard has dark mode.", "Tests run in containers."))}  # fmt: skip
+TEXTS = {
+    f"m{i}": text
+    for i, text in enumerate(
+        (
+            "Roll back a deploy with make undo.",
+            "A deploy is rolled back by the release captain.",
+            "Deploys happen on Tuesdays.",
+            "Tea is green.",
+            "The harbor dashboard has dark mode.",
+            "Tests run in containers.",
+        )
+    )
+}
 QUERY = "how do we roll back a deploy"
 
 
@@ -57,9 +67,14 @@ class Cut(Planted):
 
     def probe(self) -> Probe:
         return Probe(
-            "planted", "a test 1.0", len(self.memories), len(self.memories), 384, index="hnsw",
+            "planted",
+            "a test 1.0",
+            len(self.memories),
+            len(self.memories),
+            384,
+            index="hnsw",
             settings=(Setting("hnsw.ef_search", str(self.ef), "rows an index scan returns", ("4", "100")),),
-        )  # fmt: skip
+        )
 
     def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
         if self.away:
@@ -85,7 +100,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Cut:
     }
     found = Cut(made, address="postgresql://me@db.example/cems")
     planted(monkeypatch, found)
-    monkeypatch.setattr("cems_workbench.pipeline.engine.open_source", lambda *given: found)
+    monkeypatch.setattr("cems_workbench.pipeline.live_engine.open_source", lambda *given: found)
     return found
 
 
@@ -185,7 +200,7 @@ def test_evaluate_says_when_lists_were_answered_and_asks_again_on_request(
     page: Callable[..., AppTest], source: Cut
 ) -> None:
     opened = page(lists__origin="source")
-    resources = handles.opened()
+    resources = shared_resources.opened()
     assert resources is not None
     resources.store.add(
         ParsedInput("asked", "queries", queries=[Query("q1", QUERY)], judgments=[Judgment("q1", "m0", 3)])

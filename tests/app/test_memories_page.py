@@ -19,7 +19,7 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.store import Selection, Store
 from cems_workbench.ui.inspect.state import Gathered, InspectState
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import shared_resources
 
 from .inspect_page import STATE, state_of
 from .pages import OpenPage, all_html, drawn
@@ -72,7 +72,7 @@ def field(page: AppTest, kind: str, name: str) -> Any:
 
 
 def store(page: AppTest) -> Store:
-    return handles.resources().store
+    return shared_resources.resources().store
 
 
 def upload(page: AppTest, *files: tuple[str, bytes]) -> AppTest:
@@ -163,8 +163,8 @@ def test_an_edit_is_saved_and_the_indexes_follow(open_memories: OpenPage) -> Non
     )
     assert (after.created_at, after.priority, after.title) == (before.created_at, before.priority, before.title)
     assert store(page).content_version == version + 1
-    assert all(index.fresh for index in store(page).indexes.states(handles.resources().embedder.model_id))
-    assert handles.resources().indexes.lexical.search("zebrafish", 1)[0][0] == "m003"
+    assert all(index.fresh for index in store(page).indexes.states(shared_resources.resources().embedder.model_id))
+    assert shared_resources.resources().indexes.lexical.search("zebrafish", 1)[0][0] == "m003"
     assert "zebrafish" in all_html(page)
 
 
@@ -216,7 +216,7 @@ def test_a_deleted_memory_is_restored_by_undo(open_memories: OpenPage) -> None:
     page = drawn(page.button(key="memories:undo:button").click().run())
     assert "m003" in ids(page) and store(page).memories.get("m003") == before
     assert "Deleted <code>" not in all_html(page)
-    assert all(index.fresh for index in store(page).indexes.states(handles.resources().embedder.model_id))
+    assert all(index.fresh for index in store(page).indexes.states(shared_resources.resources().embedder.model_id))
 
 
 def test_the_deleted_view_lists_what_was_deleted(open_memories: OpenPage) -> None:
@@ -244,7 +244,7 @@ def test_an_upload_keeps_the_good_rows_and_lists_the_bad_ones(open_memories: Ope
     assert [(row["file"], row["row"]) for _, row in errors.iterrows()] == [("rows.jsonl", n) for n in (2, 3, 4)]
     assert len(page.error) == 1 and "picture" in page.error[0].value
     assert store(page).memories.count() == total + 1
-    assert all(index.fresh for index in store(page).indexes.states(handles.resources().embedder.model_id))
+    assert all(index.fresh for index in store(page).indexes.states(shared_resources.resources().embedder.model_id))
 
 
 def test_importing_the_same_file_again_changes_nothing(open_memories: OpenPage) -> None:
@@ -276,11 +276,11 @@ def test_a_rebuild_makes_both_indexes_anew_and_says_how_long_it_took(open_memori
     page = open_memories(view="Store")
     assert all_html(page).count("✓ up to date") == 2
     page = drawn(page.button(key="memories:rebuild").click().run(timeout=120))
-    texts = len(handles.resources().indexes.vectors)
+    texts = len(shared_resources.resources().indexes.vectors)
     assert texts > total, "some of the sample's memories have chunks"
     assert any("Rebuilt in" in text.value and f"{texts} texts embedded" in text.value for text in page.caption)
     assert all_html(page).count("✓ up to date") == 2
-    assert handles.resources().indexes.lexical.search("poetry", 1)
+    assert shared_resources.resources().indexes.lexical.search("poetry", 1)
 
 
 def test_a_new_store_is_imported_in_the_language_that_is_chosen(open_memories: OpenPage, tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_new_store_is_imported_in_the_language_that_is_chosen(open_memories: O
     box.set_value("danish").run()
     page = upload(page, ("rows.jsonl", '{"id":"n1","content":"Hundene løber i haven"}'.encode()))
     assert str(store(page).language.choice()) == "danish, as chosen"
-    assert handles.resources().indexes.lexical.search("hunden", 1), "stems of Danish"
+    assert shared_resources.resources().indexes.lexical.search("hunden", 1), "stems of Danish"
     assert not [box for box in page.selectbox if box.label == "Language of the memories"], "the store has memories"
 
 
@@ -307,15 +307,15 @@ def test_the_language_chosen_for_an_empty_store_is_what_its_import_offers(
 def test_another_language_builds_the_index_of_words_anew_and_says_so(open_memories: OpenPage, total: int) -> None:
     page = open_memories(view="Store")
     assert page.button(key="memories:language:change").disabled, "english it is"
-    vectors = len(handles.resources().indexes.vectors)
+    vectors = len(shared_resources.resources().indexes.vectors)
     page.selectbox(key="memories:language:english").set_value("german").run()
     page = drawn(page.button(key="memories:language:change").click().run(timeout=120))
     assert any(text.value.startswith("Language: **german**, as chosen") for text in page.caption)
     assert any("works in german from now on; its index is built anew" in text.value for text in page.caption)
     page = drawn(page.run(timeout=120))
     assert all_html(page).count("✓ up to date") == 2
-    assert handles.resources().indexes.lexical.language == "german"
-    assert len(handles.resources().indexes.vectors) == vectors, "nothing is embedded again"
+    assert shared_resources.resources().indexes.lexical.language == "german"
+    assert len(shared_resources.resources().indexes.vectors) == vectors, "nothing is embedded again"
     assert store(page).memories.count() == total
 
 
@@ -323,12 +323,12 @@ def test_another_store_is_created_and_the_first_one_opened_again(
     open_memories: OpenPage, total: int, copy: Path, tmp_path: Path
 ) -> None:
     page = open_memories(view="Store")
-    embedder = handles.resources().embedder
+    embedder = shared_resources.resources().embedder
     page.session_state["inspect:query"] = "a query of the old store"
     page.text_input(key="memories:folder").set_value(str(tmp_path / "new"))
     page = drawn(page.button(key="memories:folder:create").click().run())
     assert store(page).path == tmp_path / "new" and store(page).memories.count() == 0
-    assert handles.resources().embedder is embedder, "the loaded model goes over"
+    assert shared_resources.resources().embedder is embedder, "the loaded model goes over"
     assert "inspect:query" not in page.session_state
     assert "This store has no memories yet" in all_html(show(page, "Browse"))
     page = show(page, "Store")
@@ -376,7 +376,7 @@ def test_a_switch_that_fails_raises_and_keeps_the_store(open_memories: OpenPage,
     page = open_memories()
     present = store(page)
     with pytest.raises(StoreError, match="Create makes one"):
-        handles.switch(str(tmp_path / "nowhere"), create=False)
+        shared_resources.switch(str(tmp_path / "nowhere"), create=False)
     assert store(page) is present and present.memories.count() == total
 
 

@@ -10,14 +10,14 @@ from markupsafe import Markup
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset
+from cems_workbench.jobs.background_priority import FOREGROUND
 from cems_workbench.pipeline import Trace, scoring
 from cems_workbench.pipeline.replay import replay
-from cems_workbench.runs.giving_way import FOREGROUND
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.queries import Queries
 from cems_workbench.ui.inspect import baseline, gathering
 from cems_workbench.ui.inspect import page as page_module
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import shared_resources
 
 from .inspect_page import set_config
 from .test_inspect_page import OpenPage, control, search
@@ -72,7 +72,7 @@ def test_the_order_of_the_lists_is_painted_before_the_controls_where_it_is_there
 ) -> None:
     page, real = open_page().run(), page_module._draw_sidebar
     drawn: list[object] = []
-    monkeypatch.setattr(handles.warmth(), "state", "ready" if loaded else "loading")
+    monkeypatch.setattr(shared_resources.warmth(), "state", "ready" if loaded else "loading")
     monkeypatch.setattr(page_module, "_draw_sidebar", lambda resources: (drawn.append("controls"), real(resources)))
 
     def painted(trace: Trace, read: tuple[int, int] | None, off: Collection[int]) -> Markup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.analysis.effective_weights import parts
+from cems_workbench.analysis.component_effects import parts
 from cems_workbench.config import preset
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.stages.lists import called
@@ -35,8 +35,12 @@ def test_every_view_and_tool_opens_under_cems_head(open_page: OpenPage) -> None:
 
 def test_a_list_of_further_relations_is_called_in_words() -> None:
     assert [called(name) for name in ("vector:2", "relations", "relations:2", "relations:11", "fusion")] == [
-        "vector:2", "relations", "relations (2nd)", "relations (11th)", "fusion",
-    ]  # fmt: skip
+        "vector:2",
+        "relations",
+        "relations (2nd)",
+        "relations (11th)",
+        "fusion",
+    ]
     assert "2nd relation" in about("relations:2")
     assert list_colour("relations", None) == list_colour("relations", 1)
 

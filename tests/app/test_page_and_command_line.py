@@ -18,8 +18,8 @@ from cems_workbench.cli import main
 from cems_workbench.cli import tune as tune_command
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.runs import gathering
-from cems_workbench.ui.kit import handles
+from cems_workbench.jobs import gathering
+from cems_workbench.ui.kit import shared_resources
 from tests.sample import store_with_set
 
 from .pages import OpenPage, all_html, captions, checked
@@ -114,15 +114,26 @@ def tuning(evidence: Path, out: Path) -> tuple[str | Path, ...]:
     """The command that asks for the search that the page is set to."""
     space = [argument for path in SPACE for argument in ("--space", path)]
     return (
-        "tune", evidence, "--out", out, "--preset", "cems", *space, "--trials", str(CONFIGS), "--group-by", "query", "--json",
-    )  # fmt: skip
+        "tune",
+        evidence,
+        "--out",
+        out,
+        "--preset",
+        "cems",
+        *space,
+        "--trials",
+        str(CONFIGS),
+        "--group-by",
+        "query",
+        "--json",
+    )
 
 
 @contextmanager
 def page_closed() -> Iterator[None]:
     """While the app does not hold its store, as when it is not running."""
-    handles.resources().close()
-    handles.resources.clear()
+    shared_resources.resources().close()
+    shared_resources.resources.clear()
     yield
 
 
@@ -146,9 +157,13 @@ def test_a_search_of_the_page_is_gone_on_with_by_the_command(
 
 @pytest.mark.thorough
 def test_a_search_of_the_command_that_was_cut_off_is_gone_on_with_by_the_page(
-    page: AppTest, small_store: Path, command: Callable[..., tuple[int, str]], replays: list[PipelineConfig], tmp_path: Path,
+    page: AppTest,
+    small_store: Path,
+    command: Callable[..., tuple[int, str]],
+    replays: list[PipelineConfig],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     @contextmanager
     def pressing(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
         yield lambda label, done, total: signal.raise_signal(signal.SIGINT) if done == 20 else None
@@ -174,7 +189,7 @@ def test_the_command_searches_on_the_labels_that_the_page_searched_on(
 ) -> None:
     from cems_workbench.records import Judgment, ParsedInput
 
-    store = handles.resources().store
+    store = shared_resources.resources().store
     query = store.query_sets.queries("few")[0]
     unjudged = sorted(store.memories.read())[0]
     store.add(ParsedInput("later", "jsonl", judgments=[Judgment(query.qid, unjudged, 3, "ada", "human")]))

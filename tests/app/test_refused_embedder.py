@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.records import Judgment, Query
-from cems_workbench.runs.connecting import take_snapshot
 from cems_workbench.store import Store
 from tests.planted_source import Planted, taken
 from tests.small_store import empty_store, parsed

@@ -15,7 +15,7 @@ from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.ui.inspect import labelled
 from cems_workbench.ui.inspect.tools.sensitivity import MEMBERS, NOW, label_of, sweep_figure
 from cems_workbench.ui.inspect.tools.weight_map import RELEVANT, map_figure
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import shared_resources
 from tests.sample import FAILING
 
 from .inspect_page import config_of, configured, evidence_of, gathered, order, remembered, search, set_state, tool
@@ -162,9 +162,13 @@ def test_labels_on_the_charts_are_literal() -> None:
     memories = {key: Memory(id=key, content="<a href='javascript:1'>z</a>") for key in ids}
     lists = [("vector", ids), ("lexical", ids[::-1])]
     evidence = Evidence(
-        query="q", memories=memories, variants=(Variant("q"),),
-        lists=tuple(RankedList(f"{s}:0", s, 0, tuple(Hit(key, 9.0 - i) for i, key in enumerate(row))) for s, row in lists),  # type: ignore[arg-type]
-    )  # fmt: skip
+        query="q",
+        memories=memories,
+        variants=(Variant("q"),),
+        lists=tuple(
+            RankedList(f"{s}:0", s, 0, tuple(Hit(key, 9.0 - i) for i, key in enumerate(row))) for s, row in lists
+        ),  # type: ignore[arg-type]
+    )
     found = sweep(evidence, preset("cems").config, "lists.vector.weight", 2)
     texts = {key: memory.content for key, memory in memories.items()}
     drawn = sweep_figure(found, ids, texts, {}, None).to_json()
@@ -189,7 +193,7 @@ def test_a_query_of_the_sample_has_the_same_sweep_on_the_page_as_in_the_library(
     """The page replays its own evidence; a fresh gather gives the same breakpoints."""
     page = opened(open_page, "Sensitivity")
     config = with_values(preset("cems").config, FUSION)
-    evidence = gather_lists(Request(FAILING), config, handles.resources())
+    evidence = gather_lists(Request(FAILING), config, shared_resources.resources())
     fresh = sweep(evidence, config, "lists.lexical.weight", 5)
     shown = remembered(page, "sensitivity:sweep")
     assert [one.results for one in fresh.segments] == [one.results for one in shown.segments]

@@ -12,13 +12,13 @@ from cems_workbench.cli import main
 from cems_workbench.config import preset
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.jobs.evaluation import evaluate_configs, labelled_file
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.gathering import gather_query_set, judged_selection
+from cems_workbench.jobs.sample_figures import read_figures, sample_figures
 from cems_workbench.records import Judgment
-from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
-from cems_workbench.runs.gathering import gather_query_set, judged_selection
-from cems_workbench.runs.opening import open_resources
-from cems_workbench.runs.sample_figures import read_figures, sample_figures
 from cems_workbench.settings import Settings
-from cems_workbench.ui.evaluate.choose import SHOWN
+from cems_workbench.ui.evaluate.setup import SHOWN
 from tests.sample import copied
 
 from .pages import OpenPage, all_html, captions, checked

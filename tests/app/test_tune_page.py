@@ -10,11 +10,11 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench import formats
 from cems_workbench.config import FORMS, export_config, import_config, preset
+from cems_workbench.jobs.caching import RecentCache
+from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.records import ParsedInput
-from cems_workbench.runs.caching import RecentCache
-from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.store import Store
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import shared_resources
 from tests.sample import NO_ANSWER, answered_queries, copied
 
 from .inspect_page import config_of, state_of
@@ -159,7 +159,7 @@ def test_a_stopped_search_keeps_what_it_tried_and_goes_on_to_the_same_end(page: 
 
 def test_the_holdout_is_sealed_until_it_is_opened_and_every_look_is_counted(tuned: AppTest) -> None:
     planned = found(tuned).planned
-    store = handles.resources().store
+    store = shared_resources.resources().store
     before = store.holdouts.count("few", planned.sealed)
     assert found(tuned).tuned.holdout is None
     assert f"{len(planned.sealed)} queries, sealed" in all_html(tuned)
@@ -235,7 +235,7 @@ def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
     page.text_input(key="tune:author").set_value("ada")
     page.run()
     checked(page.button(key="tune:keep").click().run())
-    kept = handles.resources().store.configs.history()[0]
+    kept = shared_resources.resources().store.configs.history()[0]
     assert (kept.name, kept.author, kept.why, kept.base) == ("better blend", "ada", "paraphrases were missed", "cems")
     assert page.session_state["tune:view"] == "History"
     assert "same" in set(page.dataframe[0].value["store"])
@@ -245,7 +245,7 @@ def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
 
 
 def test_a_config_with_the_card_of_another_store_warns(tuned: AppTest) -> None:
-    from cems_workbench.ui.tune.take import card_of_today
+    from cems_workbench.ui.tune.export import card_of_today
 
     card = card_of_today(found(tuned)).model_copy(update={"corpus_hash": "0123456789ab/7"})
     page = show(tuned, "History")
@@ -309,7 +309,7 @@ def test_noise_is_held_below_a_bound_while_ranking_is_improved_and_the_reverse(
 
 
 def test_a_result_says_when_the_store_has_changed_since(tuned: AppTest) -> None:
-    store = handles.resources().store
+    store = shared_resources.resources().store
     memory = store.memories.get(next(iter(store.memories.read())))
     assert memory is not None
     store.memories.update(replace(memory, content=f"{memory.content} And more."))

@@ -12,8 +12,8 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import preset, with_values
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.ui.inspect import labelled
-from cems_workbench.ui.inspect.tools import choosing
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.inspect.tools import choose_memory
+from cems_workbench.ui.kit import shared_resources
 from tests.sample import FAILING
 from tests.thoroughly import first_of
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def open_tool(page: AppTest, query: str = FAILING, **state: object) -> AppTest:
     """The tool on a query, as of its own day where it is judged."""
-    stored = next((one for one in handles.resources().store.queries.read() if one.query == query), None)
+    stored = next((one for one in shared_resources.resources().store.queries.read() if one.query == query), None)
     choose_tool(page, "Why is it missing?")
     if stored is not None and stored.as_of is not None:
         page.session_state["inspect:as_of"] = stored.as_of.date()
@@ -48,7 +48,7 @@ def wanted(qid: str) -> tuple[str, str]:
     text = (ROOT / "sample_data" / "README.md").read_text(encoding="utf-8")
     found = re.search(rf"^\| {qid} \|[^|]+\| (m\d+)", text, re.MULTILINE)
     assert found
-    return next(one.query for one in handles.resources().store.queries.read() if one.qid == qid), found[1]
+    return next(one.query for one in shared_resources.resources().store.queries.read() if one.qid == qid), found[1]
 
 
 @pytest.mark.parametrize("qid", first_of(["q09", "q53", "q116", "q128"]))
@@ -128,7 +128,7 @@ def test_any_memory_is_found_by_words_or_id_and_explained(open_page: OpenPage) -
     page = page.text_input(key="inspect:why:search").set_value("m322").run()
     assert buttons(page, "inspect:why:match:")[0] == "inspect:why:match:m322"
     page = page.text_input(key="inspect:why:search").set_value("NAT gateway egress").run()
-    assert 1 <= len(buttons(page, "inspect:why:match:")) <= choosing.MATCHES
+    assert 1 <= len(buttons(page, "inspect:why:match:")) <= choose_memory.MATCHES
     page = press(page, buttons(page, "inspect:why:match:")[0])
     assert html(page, "wb-cause")
     assert page.text_input(key="inspect:why:search").value == ""
@@ -153,7 +153,7 @@ def test_a_query_without_judgments_says_how_to_go_on(open_page: OpenPage) -> Non
 
 def test_a_query_without_a_relevant_memory_says_so(open_page: OpenPage) -> None:
     page = open_page()
-    store = handles.resources().store
+    store = shared_resources.resources().store
     judged: dict[str, int] = {}
     for judgment in store.judgments.read():
         judged[judgment.qid] = max(judged.get(judgment.qid, 0), judgment.grade)
@@ -163,7 +163,7 @@ def test_a_query_without_a_relevant_memory_says_so(open_page: OpenPage) -> None:
 
 def test_a_memory_that_was_deleted_meanwhile_is_said_to_be_gone(open_page: OpenPage) -> None:
     page = pick(open_tool(open_page()), "m089")
-    store = handles.resources().store
+    store = shared_resources.resources().store
     assert store.memories.delete("m089")
     try:
         page = page.run()
@@ -178,7 +178,7 @@ def test_a_query_with_no_candidates_still_explains_a_chosen_memory(
 ) -> None:
     page = open_page(shutil.copytree(app_store, tmp_path / "store"))
     lonely = Memory("lonely", "Nothing to do with it.", project="lone/one", scope="personal")
-    handles.resources().store.add(ParsedInput("lonely", "test", memories=(lonely,)))
+    shared_resources.resources().store.add(ParsedInput("lonely", "test", memories=(lonely,)))
     set_config(page, with_values(preset("cems").config, {"query.scope": "shared"}))
     page.run()  # the project is among the options from here on
     page = open_tool(page, FAILING, project="lone/one", only_project=True)

@@ -20,9 +20,9 @@ from cems_workbench import formats
 from cems_workbench.config import dump_config, preset
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
+from cems_workbench.jobs.connecting import take_snapshot
+from cems_workbench.jobs.sample_figures import read_figures
 from cems_workbench.records import Judgment, Memory, Relation, TakenMemory
-from cems_workbench.runs.connecting import take_snapshot
-from cems_workbench.runs.sample_figures import read_figures
 from cems_workbench.sources.source import Probe, RowProblem
 from cems_workbench.store import Store
 from tests.planted_source import Planted
@@ -39,9 +39,9 @@ ATTACKS = (
     "{{7*7}} {% raw %} ${x} %s %(x)s {0} {x!r} {plain}",
     f"</b><b data-evil>&lt;i&gt;&#60;u&#62;<a href=//{HOST} data-evil>&amp;",
     "'\"><svg/onload=alert(4) data-evil><style>*{display:none}",
-    "=HYPERLINK(\"http://x\") @SUM(1) +1 -2 \U0001f480 é 漢",
+    '=HYPERLINK("http://x") @SUM(1) +1 -2 \U0001f480 é 漢',
     f"[z]: http://{HOST}/r 'x' [^1] - [ ] <br> \\n --- ",
-)  # fmt: skip
+)
 BIDI = "\u202egnol\u2066 \u200bw\ufeff \x1b[31mred\x1b]0;t\x07"
 LONG = "<b data-evil>" + "x" * 3000
 MARK = re.compile(r"Qz(\d\d):")
@@ -113,26 +113,48 @@ def rows() -> dict[str, list[dict[str, Any]]]:
         names = ("title", "category", "project", "session", "author", "source_ref")
         more = {name: evil(n + i) for i, name in enumerate(names, 1)}
         text = evil(n, f"{TOPIC}, part {n}:") + (f" {BIDI}" if n % 3 == 0 else "") + (f" {LONG}" if n == 1 else "")
-        memories.append({"id": f"m{n:02} {evil(n)}", "content": text, "tags": [evil(n + 7), evil(n + 8)], **more,
-                         "created_at": f"2026-0{1 + n % 8}-01T00:00:00Z", evil(n): 1})  # fmt: skip
+        memories.append(
+            {
+                "id": f"m{n:02} {evil(n)}",
+                "content": text,
+                "tags": [evil(n + 7), evil(n + 8)],
+                **more,
+                "created_at": f"2026-0{1 + n % 8}-01T00:00:00Z",
+                evil(n): 1,
+            }
+        )
     memories[2]["id"] += "x" * 3000
     memories[3] |= {"content": memories[4]["content"], "project": memories[0]["project"]}
     memories.append({"id": evil(5), "content": 1, "title": evil(6)})
     ids = [row["id"] for row in memories]
     queries = [
-        {"qid": f"q{n} {evil(n)}", "query": evil(n, TOPIC), "project": evil(n), "type": evil(n + 1)} for n in range(QUERIES)
-    ]  # fmt: skip
+        {"qid": f"q{n} {evil(n)}", "query": evil(n, TOPIC), "project": evil(n), "type": evil(n + 1)}
+        for n in range(QUERIES)
+    ]
     qids = [row["qid"] for row in queries]
     judges = ("human", "human", "model")
     judgments = [
-        {"qid": qid, "memory_id": ids[(i + j) % 8], "grade": (i + j) % 4, "judge": f"{kind[0]}{evil(j)}", "kind": kind, "note": evil(i)}
-        for i, qid in enumerate(qids) for j, kind in enumerate(judges)
-    ]  # fmt: skip
+        {
+            "qid": qid,
+            "memory_id": ids[(i + j) % 8],
+            "grade": (i + j) % 4,
+            "judge": f"{kind[0]}{evil(j)}",
+            "kind": kind,
+            "note": evil(i),
+        }
+        for i, qid in enumerate(qids)
+        for j, kind in enumerate(judges)
+    ]
     edges = [{"source_id": ids[n], "target_id": ids[n + 5], "kind": evil(n)} for n in range(6)]
     log = [
-        {"time": f"2026-11-22T10:0{n}:00Z", "query": evil(n, TOPIC), "project": evil(n), "results": [ids[n], ids[9 - n], f"gone {evil(n)}"]}
+        {
+            "time": f"2026-11-22T10:0{n}:00Z",
+            "query": evil(n, TOPIC),
+            "project": evil(n),
+            "results": [ids[n], ids[9 - n], f"gone {evil(n)}"],
+        }
         for n in range(4)
-    ]  # fmt: skip
+    ]
     return {"memories": memories, "queries": queries, "relations": edges, "judgments": judgments, "log": log}
 
 

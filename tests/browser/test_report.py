@@ -15,13 +15,13 @@ from cems_workbench.analysis.why import explain
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.jobs.evaluation import evaluate_configs, labelled_file
+from cems_workbench.jobs.tuning import SearchResult, TuningData, planned_search, run_search, with_stability
 from cems_workbench.pipeline import replay
 from cems_workbench.progress import silent
 from cems_workbench.report.comparison import comparison_report
 from cems_workbench.report.investigation import investigation_report
 from cems_workbench.report.tuning import tuning_report
-from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
-from cems_workbench.runs.tuning import SearchResult, TuningData, planned_search, run_search, with_stability
 from cems_workbench.tuning.objective import parse_goal
 from tests.planted import planted_file
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from cems_workbench.builtin import FIRST
 from cems_workbench.config import difference, load_config, preset
-from cems_workbench.shipped import FIRST
 from cems_workbench.store import Store
 from tests.sample import LOST
 

@@ -23,7 +23,7 @@ from tests.sample import SampleEmbedder
 @pytest.fixture(scope="session", autouse=True)
 def _weights_are_read_once() -> Iterator[None]:
     """Every command opens its own embedder; here they share one, to save the seconds of loading it."""
-    from cems_workbench.runs import opening as module
+    from cems_workbench.jobs import factory as module
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "local_embedder", lru_cache(module.local_embedder))
@@ -55,7 +55,7 @@ def sample_embedder(sample_vectors: dict[str, list[float]]) -> SampleEmbedder:
 @pytest.fixture
 def resources(store: Path) -> Iterator[Resources]:
     """The same, open."""
-    from cems_workbench.runs.opening import open_resources
+    from cems_workbench.jobs.factory import open_resources
 
     opened = open_resources(Settings(store=store))
     yield opened

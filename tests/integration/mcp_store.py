@@ -6,8 +6,8 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)

@@ -17,7 +17,7 @@ from source_server import PASSWORD, taken, watched
 from cems_workbench.errors import InputError
 from cems_workbench.records import Relation
 from cems_workbench.sources.address import parse
-from cems_workbench.sources.opening import open_source
+from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, Source, SourceError, Trial
 
 if TYPE_CHECKING:
@@ -49,10 +49,18 @@ def cems(server: Server) -> Iterator[Connection]:
 
 def document(i: int) -> dict[str, Any]:
     return {
-        "id": f"m{i}", "content": f"memory number {i}, deployed on fridays", "title": f"Number {i}", "project": "org/repo",
-        "tags": ["a", f"t{i}"], "created_at": "2024-01-02T03:04:05+00:00", "last_accessed": None if i % 2 else "2024-02-03T00:00:00Z",
-        "updated_at": "2024-01-09T00:00:00Z", "access_count": i, "relevant_count": 2, "noise_count": 1,
-    }  # fmt: skip
+        "id": f"m{i}",
+        "content": f"memory number {i}, deployed on fridays",
+        "title": f"Number {i}",
+        "project": "org/repo",
+        "tags": ["a", f"t{i}"],
+        "created_at": "2024-01-02T03:04:05+00:00",
+        "last_accessed": None if i % 2 else "2024-02-03T00:00:00Z",
+        "updated_at": "2024-01-09T00:00:00Z",
+        "access_count": i,
+        "relevant_count": 2,
+        "noise_count": 1,
+    }
 
 
 def vector_of(i: int, seq: int) -> np.ndarray:
@@ -108,8 +116,11 @@ def test_a_snapshot_has_what_was_loaded_to_the_bit(cems: Connection, opened: Ope
     ]
     memory = three.memory
     assert (memory.content, memory.title, memory.project, memory.author) == (
-        "memory number 3, deployed on fridays", "Number 3", "org/repo", str(USER),
-    )  # fmt: skip
+        "memory number 3, deployed on fridays",
+        "Number 3",
+        "org/repo",
+        str(USER),
+    )
     assert (memory.tags, memory.access_count, memory.relevant_count, memory.noise_count) == (("a", "t3"), 3, 2, 1)
     assert memory.last_accessed == memory.updated_at != memory.created_at
     with source.snapshot() as snapshot:
@@ -337,9 +348,12 @@ def test_an_older_server_is_read_and_what_it_lacks_is_named(server: Server, open
         probe = source.probe()
         assert probe.lists == ("vector",)
         assert [said.split(":")[0] for said in probe.missing] == [
-            "memory_documents has no team_id", "memory_documents has no shown_count", "memory_documents has no last_shown_at",
-            "memory_chunks has no content_tsv", "there is no memory_relations that may be read",
-        ]  # fmt: skip
+            "memory_documents has no team_id",
+            "memory_documents has no shown_count",
+            "memory_documents has no last_shown_at",
+            "memory_chunks has no content_tsv",
+            "there is no memory_relations that may be read",
+        ]
         assert probe.notes == ("columns of memory_documents that are not taken: weight",)
         memory = taken(source)[1][str(uuid_of("m1"))].memory
         assert memory.access_count == 0 and memory.last_accessed == memory.updated_at

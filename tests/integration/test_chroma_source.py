@@ -17,7 +17,7 @@ from collection_rows import all_new, files_of, memories, taken
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.address import Address, parse
-from cems_workbench.sources.opening import open_source
+from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, SourceError, Trial
 
 ROWS, DIMENSION = 300, 16
@@ -30,12 +30,19 @@ def vectors(rows: int = ROWS) -> np.ndarray:
 
 def fill(client: Any, name: str = "notes", space: str = "cosine") -> Any:
     collection = client.create_collection(
-        name, embedding_function=None, metadata={"embedding_model": "some-model"}, configuration={"hnsw": {"space": space, "ef_search": 57}}
-    )  # fmt: skip
+        name,
+        embedding_function=None,
+        metadata={"embedding_model": "some-model"},
+        configuration={"hnsw": {"space": space, "ef_search": 57}},
+    )
     collection.add(
-        ids=[f"m{n}" for n in range(ROWS)], embeddings=vectors(), documents=[f"text {n}" for n in range(ROWS)],
-        metadatas=[{"title": f"Title {n}", "user_id": "ann", "scope": "shared" if n % 2 else "personal"} for n in range(ROWS)],
-    )  # fmt: skip
+        ids=[f"m{n}" for n in range(ROWS)],
+        embeddings=vectors(),
+        documents=[f"text {n}" for n in range(ROWS)],
+        metadatas=[
+            {"title": f"Title {n}", "user_id": "ann", "scope": "shared" if n % 2 else "personal"} for n in range(ROWS)
+        ],
+    )
     return collection
 
 
@@ -67,9 +74,11 @@ def test_only_the_memories_of_a_user_are_taken_counted_and_found(client: Any, po
         "several", embedding_function=None, configuration={"hnsw": {"space": "cosine"}}
     )
     collection.add(
-        ids=[f"m{n}" for n in range(ROWS)], embeddings=vectors(), documents=[f"text {n}" for n in range(ROWS)],
+        ids=[f"m{n}" for n in range(ROWS)],
+        embeddings=vectors(),
+        documents=[f"text {n}" for n in range(ROWS)],
         metadatas=[{"user_id": users[n % 3], "scope": "shared" if n % 2 else "personal"} for n in range(ROWS)],
-    )  # fmt: skip
+    )
     own = {f"m{n}" for n in range(ROWS) if n % 3 == place}
     with closing(open_source(address(port, f"several?user={user}"))) as source:
         probe, found = source.probe(), memories(taken(source))
@@ -166,9 +175,11 @@ def test_rows_of_one_document_are_its_chunks(client, port) -> None:
     collection = client.create_collection("chunks", embedding_function=None)
     places = [("a", 1), ("a", 0), ("b", 0), ("a", 2)]
     collection.add(
-        ids=["r1", "r2", "r3", "r4"], embeddings=vectors(4), documents=["one", "zero", "alone", "two"],
+        ids=["r1", "r2", "r3", "r4"],
+        embeddings=vectors(4),
+        documents=["one", "zero", "alone", "two"],
         metadatas=[{"document_id": document, "chunk_index": number, "title": document} for document, number in places],
-    )  # fmt: skip
+    )
     with closing(open_source(address(port, "chunks"))) as source:
         probe, found = source.probe(), memories(taken(source))
         (answer,) = source.search(EngineQuery("", vectors(4)[3], {"vector": 2}))
@@ -230,11 +241,17 @@ def test_rows_that_cannot_be_told_apart_are_named(client, port) -> None:
     collection = client.create_collection("chunks", embedding_function=None)
     places = [("a", number) for number in range(200)]
     collection.add(
-        ids=[f"r{n}" for n in range(200)], embeddings=vectors(200), documents=[f"text {n}" for n in range(200)],
+        ids=[f"r{n}" for n in range(200)],
+        embeddings=vectors(200),
+        documents=[f"text {n}" for n in range(200)],
         metadatas=[{"doc_id": document, "seq": number} for document, number in places],
-    )  # fmt: skip
-    collection.add(ids=["twice", "a", "alone"], embeddings=vectors(3), documents=["twice", "a", "alone"],
-                   metadatas=[{"doc_id": "a", "seq": 7}, {"title": "named as the document is"}, {"title": "by itself"}])  # fmt: skip
+    )
+    collection.add(
+        ids=["twice", "a", "alone"],
+        embeddings=vectors(3),
+        documents=["twice", "a", "alone"],
+        metadatas=[{"doc_id": "a", "seq": 7}, {"title": "named as the document is"}, {"title": "by itself"}],
+    )
     with closing(open_source(address(port, "chunks"))) as source:
         probe, batches = source.probe(), taken(source)
     found = memories(batches)

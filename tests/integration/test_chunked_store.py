@@ -9,6 +9,8 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.evaluation.evidence_file import EvidenceFile, read_evidence_file
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.gathering import header_for
 from cems_workbench.models import tokens
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.bundle import read_bundle, write_bundle
@@ -16,8 +18,6 @@ from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import given_chunks
 from cems_workbench.records import Query
-from cems_workbench.runs.gathering import header_for
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
@@ -87,8 +87,11 @@ def _check_files(evidence: Evidence, folder: Path, resources: Resources) -> None
     back = read.evidences["q"]
     assert read.content_hash == mark
     assert (back.lists, back.chunks, back.tokens, back.memories) == (
-        evidence.lists, evidence.chunks, evidence.tokens, evidence.memories,
-    )  # fmt: skip
+        evidence.lists,
+        evidence.chunks,
+        evidence.tokens,
+        evidence.memories,
+    )
 
 
 @pytest.mark.thorough

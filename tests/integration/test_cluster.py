@@ -23,15 +23,15 @@ from benchmarks.cluster import SPACE as FREE
 from benchmarks.synthetic_queries import fusion_only
 from cems_workbench.errors import ClusterError
 from cems_workbench.evaluation.evidence_file import read_evidence_file
+from cems_workbench.jobs import cluster as module
+from cems_workbench.jobs import tuning as runs_tuning
+from cems_workbench.jobs.cluster import Cluster, cluster_at
+from cems_workbench.jobs.evaluation import labelled_file
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.gathering import gather_query_set
+from cems_workbench.jobs.tuning import PlannedSearch, TuningData, planned_search, run_search
 from cems_workbench.pipeline import bundle_from
 from cems_workbench.progress import Cancelled
-from cems_workbench.runs import cluster as module
-from cems_workbench.runs import tuning as runs_tuning
-from cems_workbench.runs.cluster import Cluster, cluster_at
-from cems_workbench.runs.evaluation import labelled_file
-from cems_workbench.runs.gathering import gather_query_set
-from cems_workbench.runs.opening import open_resources
-from cems_workbench.runs.tuning import PlannedSearch, TuningData, planned_search, run_search
 from cems_workbench.settings import Settings
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.scorer import BatchScorer
@@ -49,9 +49,13 @@ pytestmark = [pytest.mark.models]
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A scheduler with two worker processes of one thread each, in a folder that no other cluster of the machine clears."""
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL,
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        silence_logs=logging.CRITICAL,
         local_directory=str(tmp_path_factory.mktemp("dask")),
-    ) as started:  # fmt: skip
+    ) as started:
         yield started
 
 

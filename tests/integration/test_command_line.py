@@ -265,7 +265,7 @@ class TestWithTheRealModel:
 HOLDER = """
 import sys
 from pathlib import Path
-from cems_workbench.runs.opening import open_resources
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.settings import Settings
 resources = open_resources(Settings(store=Path(sys.argv[1])))
 print(len(resources.indexes.vectors), resources.store.memories.count(), flush=True)

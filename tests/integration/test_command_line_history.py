@@ -14,9 +14,17 @@ from cems_workbench.store import Store
 
 Command = Callable[..., Any]
 CARD = EvidenceCard(
-    baseline="cems", measured=(), split="5 folds", looks=1, trials=20, seed=0, corpus_hash="elsewhere/3",
-    evidence_hash="e", versions={}, date="2026-11-22",
-)  # fmt: skip
+    baseline="cems",
+    measured=(),
+    split="5 folds",
+    looks=1,
+    trials=20,
+    seed=0,
+    corpus_hash="elsewhere/3",
+    evidence_hash="e",
+    versions={},
+    date="2026-11-22",
+)
 
 
 @pytest.fixture
@@ -57,7 +65,7 @@ BAD = {
     "add with an id": (("1", "--add", "best.yaml"), "neither an ID nor --out"),
     "a file that is not there": (("--add", "none.yaml", "--by", "Ada"), "none.yaml"),
     "nobody": (("--add", "best.yaml", "--by", " "), "is not a name"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("arguments", "part"), BAD.values(), ids=BAD.keys())

@@ -113,7 +113,7 @@ def test_scores_that_were_kept_are_not_used_once_somebody_judged_anew(
 ) -> None:
     from cems_workbench.evaluation.batch import LabelledBatch
     from cems_workbench.evaluation.evidence_file import read_evidence_file
-    from cems_workbench.tuning.kept_scores import search_marks
+    from cems_workbench.tuning.score_cache import search_marks
 
     found = read_evidence_file(evidence)
     batch = LabelledBatch.of(found)
@@ -133,7 +133,7 @@ BAD = {
     "a bad measure": (("--metric", "R@5"), "write hit@5"),
     "a bad guard": (("--guard", "a:b:c"), "--guard a:b:c"),
     "one group": (("--group-by", "type", "--folds", "3", "--holdout", "0.7"), None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("arguments", "part"), BAD.values(), ids=BAD.keys())

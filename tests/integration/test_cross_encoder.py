@@ -23,9 +23,14 @@ def saved(folder: Path, outputs: int = 1) -> str:
     (folder / "vocab.txt").write_text("\n".join(pieces))
     torch.manual_seed(3)
     config = BertConfig(
-        vocab_size=len(pieces), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64,
-        max_position_embeddings=128, num_labels=outputs,
-    )  # fmt: skip
+        vocab_size=len(pieces),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=128,
+        num_labels=outputs,
+    )
     BertForSequenceClassification(config).save_pretrained(folder)
     BertTokenizerFast(vocab_file=str(folder / "vocab.txt"), model_max_length=128).save_pretrained(folder)
     return str(folder)

@@ -11,10 +11,10 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.variants import SHIPPED, write_dictionary
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 pytestmark = [pytest.mark.models]

@@ -110,7 +110,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from cems_workbench.config import PipelineConfig, field_specs, list_depths, parse_config, dump_config, with_values
 from cems_workbench.pipeline import Evidence, RankedList, Hit, replay
-from cems_workbench.pipeline.searches import SearchRequest, added_lists
+from cems_workbench.pipeline.retrievers import SearchRequest, added_lists
 from cems_workbench.records import Memory
 from cems_workbench.store import Filter
 memories = {"a": Memory("a", "x", title="Release train"), "b": Memory("b", "y", title="Lunch")}
@@ -172,9 +172,13 @@ assert field_spec("age.max_days").unit == "days" and [stage.name for stage in ST
 def test_what_the_page_adds_works(title: str, package: Path, tmp_path: Path) -> None:
     assert title in SECTIONS
     done = subprocess.run(
-        [sys.executable, "-c", USES[title]], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(package)},
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        [sys.executable, "-c", USES[title]],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(package)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -13,11 +13,11 @@ import pytest
 
 from cems_workbench.config import preset
 from cems_workbench.formats.recorded_answers import read_recording
+from cems_workbench.jobs import factory
+from cems_workbench.jobs.fidelity import asked_queries, measure_fidelity, selection_for, setting_for
+from cems_workbench.jobs.gathering import pending_gathers
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
-from cems_workbench.runs import opening
-from cems_workbench.runs.fidelity import asked_queries, measure_fidelity, selection_for, setting_for
-from cems_workbench.runs.gathering import pending_gathers
 
 if TYPE_CHECKING:
     from conftest import Command, Finished
@@ -153,7 +153,7 @@ def test_recordings_of_the_sample_are_reproduced_from_the_files_alone(
     command: Command, sample_embedder: SampleEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every sixth answer of that with the most ties where it is beside the checkout; the ten in the tests anyway."""
-    monkeypatch.setattr(opening, "local_embedder", lambda *_: sample_embedder)
+    monkeypatch.setattr(factory, "local_embedder", lambda *_: sample_embedder)
     recordings = [RECORDING]
     if (whole := SHARED / "sample_c.json").is_file():
         recording = json.loads(whole.read_text())

@@ -16,6 +16,7 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.models.minilm_embedder import MiniLMEmbedder
 from cems_workbench.models.minilm_judge import FILES, MODEL_ID, MiniLMJudge, available
 from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
@@ -26,7 +27,6 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import indexed_text
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 pytestmark = [pytest.mark.models]
@@ -36,8 +36,10 @@ UNCACHED = "which database did the team choose?"
 PACKAGED = pytest.mark.skipif(not available(), reason="this checkout has no weights of the packaged cross-encoder")
 AS_OF = datetime(2026, 9, 1, tzinfo=UTC)
 RERANK: dict[str, Any] = {
-    "rerank__backend": "late_interaction", "rerank__raw_scale": "identity", "rerank__input_limit": 20,
-}  # fmt: skip
+    "rerank__backend": "late_interaction",
+    "rerank__raw_scale": "identity",
+    "rerank__input_limit": 20,
+}
 
 
 def configured(**changes: Any) -> PipelineConfig:
@@ -111,9 +113,16 @@ def test_lists_go_as_deep_as_replay_asks_by_the_query_as_it_was_typed(
 ) -> None:
     """A hybrid list of 5 memories reads 10 chunks of each list in it; of an aggregation query, "how many", it has 50 and reads 100."""
     found = evidence(
-        opened, typed, query__typo_correction__enabled=True, query__typo_correction__auto_learn=False, lists__vector__depth=5,
-        lists__hybrid__enabled=True, lists__hybrid__depth=5, lists__hybrid__inner_factor=2.0, lists__hybrid__aggregation_factor=2.0,
-    )  # fmt: skip
+        opened,
+        typed,
+        query__typo_correction__enabled=True,
+        query__typo_correction__auto_learn=False,
+        lists__vector__depth=5,
+        lists__hybrid__enabled=True,
+        lists__hybrid__depth=5,
+        lists__hybrid__inner_factor=2.0,
+        lists__hybrid__aggregation_factor=2.0,
+    )
     assert found.notes["query"]["searched"] == searched
     assert len(set(ids(found, "vector:0"))) == memories
 
@@ -144,12 +153,16 @@ def test_relations_are_the_neighbours_of_the_first_seeds_of_a_fixed_fusion(opene
 
 def test_manual_expansions_are_searched_up_to_the_maximum(opened: Resources) -> None:
     found = evidence(
-        opened, manual=("revert a release", " ", "revert a release", QUERY, "undo", "third"),
-        expansion__backend="manual", expansion__max_expansions=2,
-    )  # fmt: skip
+        opened,
+        manual=("revert a release", " ", "revert a release", QUERY, "undo", "third"),
+        expansion__backend="manual",
+        expansion__max_expansions=2,
+    )
     assert [(variant.text, variant.kind) for variant in found.variants] == [
-        (QUERY, "original"), ("revert a release", "expansion"), ("undo", "expansion"),
-    ]  # fmt: skip
+        (QUERY, "original"),
+        ("revert a release", "expansion"),
+        ("undo", "expansion"),
+    ]
     assert {"vector:2", "lexical:2"} <= set(names(found))
 
 

@@ -16,6 +16,9 @@ import pytest
 from cems_workbench.config import with_values
 from cems_workbench.config.presets import preset
 from cems_workbench.evaluation.evidence_file import read_evidence_file
+from cems_workbench.jobs import gathering
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.gathering import drawn, gather_query_set, request_for
 from cems_workbench.models import ollama
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.http import ModelServer
@@ -25,9 +28,6 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query
-from cems_workbench.runs import gathering
-from cems_workbench.runs.gathering import drawn, gather_query_set, request_for
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ def test_a_gather_killed_in_the_middle_of_a_query_is_gone_on_with(store: Path, t
 import os, signal
 from pathlib import Path
 from cems_workbench.config import preset, with_values
-from cems_workbench.runs import gathering
-from cems_workbench.runs.opening import open_resources
+from cems_workbench.jobs import gathering
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.settings import Settings
 resources = open_resources(Settings(store=Path({str(store)!r})))
 config = with_values(preset("cems").config, {{"judge.backend": "none"}})

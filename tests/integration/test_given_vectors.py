@@ -57,8 +57,12 @@ def test_given_vectors_are_found_by_as_embedded_ones_are(
 ) -> None:
     np.save(tmp_path / "v.npy", vectors.astype(np.float16))
     order = np.random.default_rng(5).permutation(COUNT).tolist()
-    fixed = parquet(tmp_path / "v.parquet", [IDS[i] for i in order] + ["stranger"],
-                    [vectors[i].tolist() for i in order] + [vectors[0].tolist()], pa.list_(pa.float32(), 384))  # fmt: skip
+    fixed = parquet(
+        tmp_path / "v.parquet",
+        [IDS[i] for i in order] + ["stranger"],
+        [vectors[i].tolist() for i in order] + [vectors[0].tolist()],
+        pa.list_(pa.float32(), 384),
+    )
     hits = []
     for name, given in (("npy", tmp_path / "v.npy"), ("parquet", fixed)):
         code, said = found(command, memories, tmp_path / name, given)
@@ -85,8 +89,13 @@ def test_bad_rows_are_named_and_what_has_no_vector_is_embedded(
     given = parquet(tmp_path / "v.parquet", [*IDS[:9], None, IDS[1]], [*rows[:9], rows[9], rows[1]])
     code, said = found(command, memories, tmp_path / "store", given)
     assert [(error["row"], error["field"]) for error in said["errors"]] == [
-        (4, "vector"), (5, "vector"), (6, "vector"), (7, "vector"), (10, "id"), (11, "id"),
-    ]  # fmt: skip
+        (4, "vector"),
+        (5, "vector"),
+        (6, "vector"),
+        (7, "vector"),
+        (10, "id"),
+        (11, "id"),
+    ]
     assert "it has 7 values; those of the embedder have 384" in said["errors"][0]["reason"]
     assert (code, said["vectors_taken"], said["embedded"], said["problem"]) == (2, 5, COUNT - 5, None)
 

@@ -40,12 +40,19 @@ def test_no_command_writes_what_acts_on_a_terminal(command: Command, hostile: Pa
     store, config, query = ("--store", tmp_path / "store"), tmp_path / "c.yaml", f"deploy {ESC}"
     evidence = tmp_path / "e.evidence"
     runs = (
-        ("import", hostile, *store, "--set", "names"), ("config-history", "--add", config, *store), ("config-history", *store),
-        ("search", query, "--config", config, "--project", ESC, *store), ("why", query, "m1", "--config", config, *store),
-        ("search", query, "--config", tmp_path / f"bad{ESC}.yaml", *store), ("search", query, "--set", f"{ESC}=1", *store),
-        ("gather", "names", "--out", evidence, "--config", config, *store), ("evaluate", evidence, "--config", config, *store),
-        ("replay", tmp_path / f"none{ESC}"), ("judgments", "--set", ESC, *store), ("search", query, "--json", "--config", config, *store),
-    )  # fmt: skip
+        ("import", hostile, *store, "--set", "names"),
+        ("config-history", "--add", config, *store),
+        ("config-history", *store),
+        ("search", query, "--config", config, "--project", ESC, *store),
+        ("why", query, "m1", "--config", config, *store),
+        ("search", query, "--config", tmp_path / f"bad{ESC}.yaml", *store),
+        ("search", query, "--set", f"{ESC}=1", *store),
+        ("gather", "names", "--out", evidence, "--config", config, *store),
+        ("evaluate", evidence, "--config", config, *store),
+        ("replay", tmp_path / f"none{ESC}"),
+        ("judgments", "--set", ESC, *store),
+        ("search", query, "--json", "--config", config, *store),
+    )
     said = []
     for run in runs:
         finished = command(*run)

@@ -143,17 +143,23 @@ def test_without_a_model_feedback_takes_over_and_the_rest_is_named(resources: Re
     assert len(texts(evidence, "expansion")) == 1
     lines = evidence.notes["warnings"]["expansion"]
     assert [line.split(": ")[-1] for line in lines] == [
-        "feedback takes its place", "no sub-questions are searched", "no hypothetical memory is searched",
-    ]  # fmt: skip
+        "feedback takes its place",
+        "no sub-questions are searched",
+        "no hypothetical memory is searched",
+    ]
 
 
 def test_a_strong_signal_saves_the_calls(resources: Resources) -> None:
     with model(resources, words) as server:
         evidence = found(
-            resources, "HBR-5241", expansion__backend="llm", expansion__hyde=True,
-            expansion__skip_on_strong_signal__enabled=True, expansion__skip_on_strong_signal__threshold=0.0,
+            resources,
+            "HBR-5241",
+            expansion__backend="llm",
+            expansion__hyde=True,
+            expansion__skip_on_strong_signal__enabled=True,
+            expansion__skip_on_strong_signal__threshold=0.0,
             expansion__skip_on_strong_signal__gap=0.0,
-        )  # fmt: skip
+        )
         assert server.asked == []
     assert len(evidence.variants) == 1
     assert "strong-signal probe fired" in said(evidence, "expansion")
@@ -184,9 +190,11 @@ def test_without_auto_learn_nothing_is_learned(resources: Resources) -> None:
 
 def test_a_conversational_query_gets_no_lexical_list_and_no_expansion(resources: Resources) -> None:
     ace: dict[str, Any] = {
-        "query__conversational__enabled": True, "expansion__skip_if_conversational": True,
-        "lists__lexical__skip_if_conversational": True, "expansion__backend": "dictionary",
-    }  # fmt: skip
+        "query__conversational__enabled": True,
+        "expansion__skip_if_conversational": True,
+        "lists__lexical__skip_if_conversational": True,
+        "expansion__backend": "dictionary",
+    }
     vague = found(resources, "is this wired up and working in production", **ace)
     assert {ranked.source for ranked in vague.lists} == {"vector", "relations", "recency", "access"}
     assert len(vague.variants) == 1

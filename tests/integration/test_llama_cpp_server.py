@@ -115,9 +115,14 @@ def test_a_search_reranks_through_the_server_and_a_second_one_asks_nothing(
     """The evidence says how each score came about and how long it took; the cache answers when the server is gone."""
     resources.servers = replace(resources.servers, llama_server_url=server.url)
     changes = {
-        "rerank.backend": "llama_server", "rerank.model": MODEL, "rerank.raw_scale": "identity", "rerank.input_limit": 4,
-        "rerank.max_concurrent": 1, "rerank.timeout_s": 120.0, "judge.backend": "none",
-    }  # fmt: skip
+        "rerank.backend": "llama_server",
+        "rerank.model": MODEL,
+        "rerank.raw_scale": "identity",
+        "rerank.input_limit": 4,
+        "rerank.max_concurrent": 1,
+        "rerank.timeout_s": 120.0,
+        "judge.backend": "none",
+    }
     config = with_values(PipelineConfig(), changes)
     first = gather(Request("which database did the team choose?"), config, resources)
     scores = first.model_scores[MODEL]

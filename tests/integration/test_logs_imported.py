@@ -31,9 +31,15 @@ def hook_events(folder: Path, *more: Any) -> Path:
     for n, answer in enumerate(json.loads(RECORDING.read_text())["answers"]):
         details = [{"id": short(one["id"]), "score": round(one["score"], 3)} for one in answer["results"][:LIMIT]]
         events.append(
-            {"ts": f"2026-11-22T10:{n:02}:00+0000", "event": "MemoryRetrieval", "session_id": "s", "query": answer["query"],
-             "result_count": len(details), "details": details}
-        )  # fmt: skip
+            {
+                "ts": f"2026-11-22T10:{n:02}:00+0000",
+                "event": "MemoryRetrieval",
+                "session_id": "s",
+                "query": answer["query"],
+                "result_count": len(details),
+                "details": details,
+            }
+        )
     path = folder / "hook_events.jsonl"
     path.write_text("\n".join(map(json.dumps, [*events, *more])))
     return path

@@ -26,15 +26,15 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from cems_workbench import turns
 from cems_workbench.errors import InputError
 from cems_workbench.mcp import transports
-from cems_workbench.mcp.replies import EXCERPT
+from cems_workbench.mcp.responses import EXCERPT
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.mcp.server import WorkbenchServer
 from cems_workbench.mcp.tools import ALL_TOOLS, measuring
 from cems_workbench.mcp.tools.labelling import LabellingTools
 from cems_workbench.mcp.transports import serve_http
+from cems_workbench.platform import process_lock
 from cems_workbench.store import Store
 from tests.integration.mcp_store import FIRST_THREE, LONG, LOST, MILLION, ORDERS, QUERY, TEXTS, made
 from tests.processes import ROOT, python
@@ -283,7 +283,7 @@ def test_a_store_that_another_process_holds_is_said_and_tried_again(
         store,
     )
     assert holder.stdout is not None and holder.stdout.readline() == "open\n"
-    monkeypatch.setattr(turns, "PATIENCE", 0.2)
+    monkeypatch.setattr(process_lock, "PATIENCE", 0.2)
     served = ServedStore(store)
 
     async def ask(call: Asked) -> None:
@@ -409,9 +409,11 @@ async def over_http(url: str) -> dict[str, Any]:
 def posted(port: int | None, headers: Mapping[str, str]) -> int:
     """The status that a request to begin is answered with."""
     begin = {
-        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
         "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
-    }  # fmt: skip
+    }
     kinds = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:

@@ -153,10 +153,14 @@ def test_a_file_that_is_broken_is_one_line_when_it_is_needed(copied: Path, name:
 @pytest.mark.parametrize(
     "kept",
     [
-        [], {"threshold": 0}, {"threshold": 0, "bands": [1, 2]}, {"threshold": 0, "bands": [1, 2, 3]},
-        {"threshold": "x", "bands": [3, 2, 1]}, {"threshold": float("nan"), "bands": [3, 2, 1]},
+        [],
+        {"threshold": 0},
+        {"threshold": 0, "bands": [1, 2]},
+        {"threshold": 0, "bands": [1, 2, 3]},
+        {"threshold": "x", "bands": [3, 2, 1]},
+        {"threshold": float("nan"), "bands": [3, 2, 1]},
     ],
-)  # fmt: skip
+)
 def test_a_calibration_that_is_none_is_refused(kept: object) -> None:
     with pytest.raises(ValueError, match=r"calibration\.json needs"):
         minilm_judge.calibrated(kept)

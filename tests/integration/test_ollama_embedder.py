@@ -15,12 +15,12 @@ from model_server import ModelServer, Reply, nobody, sent, serving
 
 from cems_workbench.config import preset, with_values
 from cems_workbench.errors import EmbedderMismatchError, ModelError
+from cems_workbench.jobs.diagnosis import diagnose
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.rerankers import cross_encoder
-from cems_workbench.runs.diagnosis import diagnose
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from model_server import ModelServer, Reply, nobody, sent, serving
 
 from cems_workbench import formats
 from cems_workbench.errors import EmbedderMismatchError
+from cems_workbench.jobs.diagnosis import Check, diagnose
+from cems_workbench.jobs.embedder_match import match_store
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.models.resolve import PACKAGED_ID
-from cems_workbench.runs.diagnosis import Check, diagnose
-from cems_workbench.runs.embedder_match import match_store
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 from cems_workbench.store.search import indexes as derived
 

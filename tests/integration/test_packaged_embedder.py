@@ -22,9 +22,17 @@ pytestmark = [pytest.mark.models]
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = [
-    "", "ok", "Postgres 16 runs on the nightly job", "naïve Ärger, 日本語 and emoji 🙂", "a [SEP] b [CLS] c [MASK]", "tab\tand\nline",
-    "\udce4 lone surrogate", "getUserById() in src/api/users.py:42", "word " * 200, "long sentence, cut where the model stops. " * 120,
-]  # fmt: skip
+    "",
+    "ok",
+    "Postgres 16 runs on the nightly job",
+    "naïve Ärger, 日本語 and emoji 🙂",
+    "a [SEP] b [CLS] c [MASK]",
+    "tab\tand\nline",
+    "\udce4 lone surrogate",
+    "getUserById() in src/api/users.py:42",
+    "word " * 200,
+    "long sentence, cut where the model stops. " * 120,
+]
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ DRIVER = """
 import contextlib, io, json, sys
 from functools import lru_cache
 from cems_workbench.cli import main
-from cems_workbench.runs import opening
+from cems_workbench.jobs import opening
 opening.local_embedder = lru_cache(opening.local_embedder)  # the weights are read once
 for arguments in json.load(sys.stdin):
     sys.argv, out, err = ["cems_workbench", *arguments], io.StringIO(), io.StringIO()
@@ -81,13 +81,21 @@ class Shell:
     def run(self, *commands: Sequence[str]) -> list[Finished]:
         """Each command after the other, in one process: loading a model takes seconds."""
         environment = {
-            **os.environ, "PYTHONPATH": f"{self.site}{os.pathsep}{ROOT}", "HF_HUB_OFFLINE": "1", "COLUMNS": "200",
+            **os.environ,
+            "PYTHONPATH": f"{self.site}{os.pathsep}{ROOT}",
+            "HF_HUB_OFFLINE": "1",
+            "COLUMNS": "200",
             "CEMS_WORKBENCH_STORE": str(self.folder / "store"),
-        }  # fmt: skip
+        }
         done = subprocess.run(
-            [sys.executable, "-c", DRIVER], input=json.dumps(commands), cwd=self.folder, env=environment,
-            capture_output=True, text=True, timeout=SECONDS,
-        )  # fmt: skip
+            [sys.executable, "-c", DRIVER],
+            input=json.dumps(commands),
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
         assert done.returncode == 0, done.stderr
         finished = [Finished(*json.loads(line)) for line in done.stdout.splitlines()]
         # What is read when the program starts, before the first command, is the first one's to report.

@@ -20,7 +20,7 @@ from qdrant_client import models as qdrant
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.address import Address, parse
-from cems_workbench.sources.opening import open_source
+from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, SourceError, Trial
 
 ROWS, DIMENSION = 80, 16
@@ -47,11 +47,24 @@ def fill(directory: Path, distance: qdrant.Distance = qdrant.Distance.DOT) -> No
     """As mem0 writes it."""
     with written(directory) as client:
         client.create_collection("mem0", vectors_config=qdrant.VectorParams(size=DIMENSION, distance=distance))
-        client.upsert("mem0", [
-            qdrant.PointStruct(id=ids(n), vector=vectors(ROWS, DIMENSION)[n].tolist(), payload={
-                "data": f"text {n}", "user_id": "ann", "run_id": "r1", "hash": "x", "created_at": "2026-01-02T03:04:05-08:00",
-                "scope": "team" if n % 2 else "private"}) for n in range(ROWS)
-        ])  # fmt: skip
+        client.upsert(
+            "mem0",
+            [
+                qdrant.PointStruct(
+                    id=ids(n),
+                    vector=vectors(ROWS, DIMENSION)[n].tolist(),
+                    payload={
+                        "data": f"text {n}",
+                        "user_id": "ann",
+                        "run_id": "r1",
+                        "hash": "x",
+                        "created_at": "2026-01-02T03:04:05-08:00",
+                        "scope": "team" if n % 2 else "private",
+                    },
+                )
+                for n in range(ROWS)
+            ],
+        )
 
 
 def address(directory: Path, rest: str = "mem0") -> Address:
@@ -65,10 +78,17 @@ def of_several(directory: Path) -> None:
         client.create_collection(
             "mem0", vectors_config=qdrant.VectorParams(size=DIMENSION, distance=qdrant.Distance.COSINE)
         )
-        client.upsert("mem0", [
-            qdrant.PointStruct(id=ids(n), vector=vectors(ROWS, DIMENSION)[n].tolist(), payload={
-                "data": f"text {n}", "user_id": users[n % 3], "scope": "team" if n % 2 else "private"}) for n in range(ROWS)
-        ])  # fmt: skip
+        client.upsert(
+            "mem0",
+            [
+                qdrant.PointStruct(
+                    id=ids(n),
+                    vector=vectors(ROWS, DIMENSION)[n].tolist(),
+                    payload={"data": f"text {n}", "user_id": users[n % 3], "scope": "team" if n % 2 else "private"},
+                )
+                for n in range(ROWS)
+            ],
+        )
 
 
 @pytest.mark.parametrize(("user", "place"), [("ann", 0), ("bob", 1), ("42", 2)])
@@ -214,11 +234,14 @@ def test_of_several_vectors_one_is_named(directory) -> None:
         }
         said = {"page_content": "one", "metadata": {"source": "a.md"}}
         client.create_collection("two", vectors_config=parameters)
-        client.upsert("two", [
-            qdrant.PointStruct(id=1, vector={"title": [1, 2], "body": [1, 2, 3]}, payload=said),
-            qdrant.PointStruct(id=2, vector={"title": [1, 2]}, payload={"page_content": "two"}),
-            qdrant.PointStruct(id=3, vector={"body": [3, 2, 1]}, payload={}),
-        ])  # fmt: skip
+        client.upsert(
+            "two",
+            [
+                qdrant.PointStruct(id=1, vector={"title": [1, 2], "body": [1, 2, 3]}, payload=said),
+                qdrant.PointStruct(id=2, vector={"title": [1, 2]}, payload={"page_content": "two"}),
+                qdrant.PointStruct(id=3, vector={"body": [3, 2, 1]}, payload={}),
+            ],
+        )
     with pytest.raises(InputError, match=r"a point has 2 vectors; add \?vector= with one of: body, title"):
         open_source(address(directory, "two"))
     with pytest.raises(InputError, match=r"a point has no vector bdy; add \?vector= with one of: body, title"):
@@ -239,11 +262,17 @@ def test_rows_of_one_document_are_its_chunks_wherever_the_payload_says_so(direct
     with written(directory) as client:
         client.create_collection("chunks", vectors_config=qdrant.VectorParams(size=4, distance=qdrant.Distance.DOT))
         places = [("a", 1), ("a", 0), ("b", 0)]
-        client.upsert("chunks", [
-            qdrant.PointStruct(id=n, vector=vectors(3, 4)[n].tolist(), payload={
-                "page_content": f"text {n}", "metadata": {"document_id": document, "chunk_index": number}})
-            for n, (document, number) in enumerate(places)
-        ])  # fmt: skip
+        client.upsert(
+            "chunks",
+            [
+                qdrant.PointStruct(
+                    id=n,
+                    vector=vectors(3, 4)[n].tolist(),
+                    payload={"page_content": f"text {n}", "metadata": {"document_id": document, "chunk_index": number}},
+                )
+                for n, (document, number) in enumerate(places)
+            ],
+        )
     with closing(open_source(address(directory, "chunks"))) as source:
         probe, found = source.probe(), memories(taken(source))
         (answer,) = source.search(EngineQuery("", vectors(3, 4)[0], {"vector": 3}))
@@ -287,11 +316,19 @@ def test_a_server_is_only_read_and_its_index_may_be_tried_for_one_search(directo
     assert answer.hits == tried.hits == exact.hits and len(answer.hits) == 5
     parameters = [search.get("params") or {} for search in rest.searches]
     assert [(each.get("hnsw_ef"), bool(each.get("indexed_only")), bool(each.get("exact"))) for each in parameters] == [
-        (None, False, False), (256, True, False), (None, False, True)
-    ]  # fmt: skip
+        (None, False, False),
+        (256, True, False),
+        (None, False, True),
+    ]
     assert {path.removeprefix("/collections/mem0") for _, path in rest.asked} == {
-        "/", "/collections", "", "/points", "/points/count", "/points/scroll", "/points/query"
-    }  # fmt: skip
+        "/",
+        "/collections",
+        "",
+        "/points",
+        "/points/count",
+        "/points/scroll",
+        "/points/query",
+    }
     assert {method for method, _ in rest.asked} == {"GET", "POST"}, (
         "points are written by PUT, and by POST to none of these"
     )

@@ -19,21 +19,21 @@ import postgres_server
 import pytest
 from postgres_server import LoadedChunk, Server, load, relate, uuid_of
 
+from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import PipelineConfig, import_config, preset, with_values
 from cems_workbench.formats import read_path
+from cems_workbench.jobs.connecting import settle_embedder, take_snapshot
+from cems_workbench.jobs.factory import servers
 from cems_workbench.models.chunking import cems_pieces
 from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.needs import unmet
+from cems_workbench.pipeline.missing_evidence import unmet
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.connecting import settle_embedder, take_snapshot
-from cems_workbench.runs.opening import servers
 from cems_workbench.settings import Settings
-from cems_workbench.shipped import SAMPLE_DATA
 from cems_workbench.sources.address import parse
-from cems_workbench.sources.opening import open_source
+from cems_workbench.sources.connect import open_source
 from cems_workbench.store import Store
 from tests.sample import SampleEmbedder
 from tests.thoroughly import partly, some

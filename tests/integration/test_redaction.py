@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cems_workbench.config import preset, preset_names, with_values
+from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline import read_bundle
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.redact import redacted
 from cems_workbench.pipeline.scoring import score_missing
-from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 from tests.redaction import assert_same_numbers, telling_words, words_left
 from tests.thoroughly import partly, some

@@ -16,7 +16,7 @@ from source_server import PASSWORD, taken, watched
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.address import parse
-from cems_workbench.sources.opening import open_source
+from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, Source, SourceError, Trial
 
 if TYPE_CHECKING:
@@ -74,9 +74,12 @@ def mem0(connection: Connection, name: str = "mem0") -> None:
     connection.execute(f"CREATE INDEX {name}_hnsw_idx ON {name} USING hnsw (vector vector_cosine_ops)")
     for i in range(8):
         payload = {
-            "data": f"likes tea {i}", "hash": "0" * 32, "user_id": "ann" if i % 2 else "bob", "run_id": f"r{i}",
+            "data": f"likes tea {i}",
+            "hash": "0" * 32,
+            "user_id": "ann" if i % 2 else "bob",
+            "run_id": f"r{i}",
             "created_at": "2025-06-07T08:09:10.111213-07:00",
-        }  # fmt: skip
+        }
         values = (uuid.UUID(int=i + 1), written(numbers(i)), json.dumps(payload))
         connection.execute(f"INSERT INTO {name} VALUES (%s, %s, %s)", values)
 
@@ -118,9 +121,16 @@ CREATE INDEX ON other."My notes" USING ivfflat (emb halfvec_ip_ops) WITH (lists 
 GRANT USAGE ON SCHEMA other TO reader;
 """
 MAPPING = {
-    "table": "other.My notes", "id": "nr", "text": "body", "vector": "emb", "title": "subject", "tags": "labels", "created_at": "made",
-    "access_count": "seen", "priority": "rank",
-}  # fmt: skip
+    "table": "other.My notes",
+    "id": "nr",
+    "text": "body",
+    "vector": "emb",
+    "title": "subject",
+    "tags": "labels",
+    "created_at": "made",
+    "access_count": "seen",
+    "priority": "rank",
+}
 
 
 def test_a_mapped_table_gives_what_the_mapping_says(database: Connection, opened: Opened) -> None:
@@ -174,9 +184,12 @@ def test_a_scope_is_searched_by_every_word_for_it_as_it_is_read(database: Connec
     scopes = {id: each.memory.scope for id, each in taken(source)[1].items()}
     assert scopes == {"0": "shared", "1": "shared", "2": "personal", "3": "personal"}
     for one, scope, ids in (
-        (source, "shared", {"0", "1"}), (source, "personal", {"2", "3"}), (source, None, {"0", "1", "2", "3"}),
-        (opened(mapping), "shared", set()), (opened(mapping), "personal", {"0", "1", "2", "3"}),
-    ):  # fmt: skip
+        (source, "shared", {"0", "1"}),
+        (source, "personal", {"2", "3"}),
+        (source, None, {"0", "1", "2", "3"}),
+        (opened(mapping), "shared", set()),
+        (opened(mapping), "personal", {"0", "1", "2", "3"}),
+    ):
         (found,) = one.search(EngineQuery("", numbers(9), {"vector": 9}, scope))
         assert {hit.memory_id for hit in found.hits} == ids
 
@@ -200,13 +213,16 @@ def test_a_view_is_read_by_the_hash_of_its_rows(database: Connection, opened: Op
     ("change", "says"),
     [
         ({"titel": "subject"}, "mapping: unknown field 'titel' (did you mean title?); known are table, id,"),
-        ({"title": "subjct"}, "mapping: title: other.My notes has no column 'subjct' (did you mean subject?); it has nr, body, emb"),
+        (
+            {"title": "subjct"},
+            "mapping: title: other.My notes has no column 'subjct' (did you mean subject?); it has nr, body, emb",
+        ),
         ({"vector": "body"}, "mapping: vector: body is of type text, not vector or halfvec"),
         ({"distance": "manhattan"}, "mapping: distance: must be one of cosine, l2, ip, found 'manhattan'"),
         ({"table": "notes"}, "mapping: table: postgresql://reader@/own"),
         ({"id": 3}, "mapping: id: must be a name, found 3"),
     ],
-)  # fmt: skip
+)
 def test_a_mapping_that_does_not_fit_is_one_line(
     database: Connection, opened: Opened, change: dict[str, Any], says: str
 ) -> None:

@@ -25,9 +25,14 @@ def network() -> PairNetwork:
 
     torch.manual_seed(3)
     config = BertConfig(
-        vocab_size=600, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64,
-        max_position_embeddings=64, attn_implementation="eager",
-    )  # fmt: skip
+        vocab_size=600,
+        hidden_size=32,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        attn_implementation="eager",
+    )
     found = PairNetwork(
         BertModel(config, add_pooling_layer=False), vocabulary=600, width=32, inner=16, projected=16
     ).eval()

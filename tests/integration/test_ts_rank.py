@@ -12,12 +12,12 @@ import postgres_server
 import pytest
 from postgres_server import LoadedChunk, Server, load, uuid_of
 
+from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.progress import silent
-from cems_workbench.shipped import SAMPLE_DATA
-from cems_workbench.store.search import ts_rank_refresh
-from cems_workbench.store.search.postgres_parser import tokens
-from cems_workbench.store.search.postgres_text import TsQueryError, lexemes, matches, or_query, ts_rank
-from cems_workbench.store.search.ts_rank_index import TsRankIndex
+from cems_workbench.store.search.postgres import ts_rank_refresh
+from cems_workbench.store.search.postgres.postgres_parser import tokens
+from cems_workbench.store.search.postgres.postgres_text import TsQueryError, lexemes, matches, or_query, ts_rank
+from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 pytestmark = pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing()))
 

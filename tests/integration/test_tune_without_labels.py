@@ -11,8 +11,8 @@ import pytest
 
 from cems_workbench.config import load_config, preset, read_card
 from cems_workbench.evaluation.evidence_file import read_evidence_file
+from cems_workbench.jobs.unlabelled import SAMPLE, unlabelled_selection
 from cems_workbench.records import ParsedInput, Query
-from cems_workbench.runs.unlabelled import SAMPLE, unlabelled_selection
 from cems_workbench.store import Store
 from tests.sample import answered_queries, copied
 

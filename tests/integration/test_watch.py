@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cems_workbench.evaluation.metrics import parse_measure
-from cems_workbench.runs.timeline import points
+from cems_workbench.jobs.timeline import points
 from cems_workbench.store import Store
 from cems_workbench.ui.evaluate.over_time import figure
 from tests.sample import store_with_set
@@ -43,8 +43,11 @@ def test_a_loss_since_the_last_time_fails_and_what_changed_is_named(
     with Store.open(store) as opened:
         found = points(opened.configs.watched(), "few", parse_measure("nDCG@10"))
     assert [(point.name, point.changed) for point in found] == [
-        ("cems", None), ("cems", ()), ("cems", ("memories", "config")), ("recollection", None),
-    ]  # fmt: skip
+        ("cems", None),
+        ("cems", ()),
+        ("cems", ("memories", "config")),
+        ("recollection", None),
+    ]
     assert [point.mean for point in found[:3]] == pytest.approx([row["before"]] * 2 + [row["now"]])
     lines = figure(found, "nDCG@10").data
     assert [line.name for line in lines] == ["cems", "recollection"]

@@ -33,9 +33,7 @@ def standings(evidence: Evidence) -> dict[str, list[str]]:
 
 
 def scores(evidence: Evidence, memory_id: str) -> dict[str, float]:
-    return {
-        ranked.name: hit.score for ranked in evidence.lists for hit in ranked.hits if hit.memory_id == memory_id
-    }  # fmt: skip
+    return {ranked.name: hit.score for ranked in evidence.lists for hit in ranked.hits if hit.memory_id == memory_id}
 
 
 def gathered(config: PipelineConfig, resources: Resources, request: Request = RAM) -> Evidence:
@@ -132,9 +130,10 @@ def test_a_text_that_says_it_brings_the_memory_to_the_top_and_the_store_stays_as
     evidence = gathered(cems, resources)
     before, version = resources.store.memories.read(), resources.store.content_version
     edited = replace(
-        evidence.memories["m089"], content="The browser eats all the RAM when it is left open until evening.",
+        evidence.memories["m089"],
+        content="The browser eats all the RAM when it is left open until evening.",
         created_at=datetime(2026, 8, 29, tzinfo=UTC),
-    )  # fmt: skip
+    )
     found = what_if(edited, evidence, cems, RAM, resources)
     before_rank, after_rank = found.rank
     assert before_rank is None and after_rank is not None and after_rank <= 3

@@ -125,8 +125,14 @@ def test_a_wheel_has_the_app_the_sample_and_both_models(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         names = set(packed.namelist())
         needs = next(packed.read(name).decode() for name in names if name.endswith("METADATA"))
-    for name in ("app/app.py", "app/pages/inspect.py", "app/.streamlit/config.toml", "app/sample_data/memories.jsonl",
-                 "models/weights/minilm_judge/model.onnx", "models/weights/minilm_embedder/model/model.safetensors"):  # fmt: skip
+    for name in (
+        "app/app.py",
+        "app/pages/inspect.py",
+        "app/.streamlit/config.toml",
+        "app/sample_data/memories.jsonl",
+        "models/weights/minilm_judge/model.onnx",
+        "models/weights/minilm_embedder/model/model.safetensors",
+    ):
         assert f"cems_workbench/{name}" in names
     assert not [
         name for name in names if name.startswith(("tests/", "benchmarks/", "training/")) or "__pycache__" in name

@@ -179,9 +179,20 @@ def test_further_lists_of_relations_are_called_as_the_page_calls_them(command: C
 @pytest.mark.thorough
 def test_the_command_measures_on_the_judged_queries(command: Command, store: Path) -> None:
     found = command(
-        "why", "why did the hits get worse again in August", "m332", "--store", store, "--preset", "cems",
-        "--as-of", AS_OF, "--k", "5", "--labelled", "--json",
-    )  # fmt: skip
+        "why",
+        "why did the hits get worse again in August",
+        "m332",
+        "--store",
+        store,
+        "--preset",
+        "cems",
+        "--as-of",
+        AS_OF,
+        "--k",
+        "5",
+        "--labelled",
+        "--json",
+    )
     rescues = json.loads(found.out)["rescues"]
     effects = [rescue["labelled"] for rescue in rescues if rescue["labelled"]]
     assert effects and all(effect["queries"] == 121 for effect in effects)

@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 
 from cems_workbench.analysis.why import ListPlace, Rescue, explain
-from cems_workbench.analysis.why.elsewhere import list_places
+from cems_workbench.analysis.why.exhaustive_ranks import list_places
 from cems_workbench.analysis.why.regather import gather_rescues
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig, preset, with_values
+from cems_workbench.jobs.factory import servers
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
-from cems_workbench.runs.opening import servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from tests.small_store import parsed

@@ -22,9 +22,13 @@ BROKEN = st.sampled_from([{}, "text", None, {"speaker": "Ann"}, {"role": "user",
 
 CLOCKS = st.builds(
     "{}:{:02d} {} on {} {}, {}".format,
-    st.integers(1, 12), st.integers(0, 59), st.sampled_from(["am", "pm"]), DAYS, st.sampled_from(["May", "june"]),
+    st.integers(1, 12),
+    st.integers(0, 59),
+    st.sampled_from(["am", "pm"]),
+    DAYS,
+    st.sampled_from(["May", "june"]),
     st.integers(1990, 2030),
-)  # fmt: skip
+)
 
 
 @st.composite
@@ -50,8 +54,12 @@ def locomo(draw):
 
 DATES = st.builds(
     "{:04d}/{:02d}/{:02d} (Sat) {:02d}:{:02d}".format,
-    st.integers(1990, 2030), st.integers(1, 12), DAYS, st.integers(0, 23), st.integers(0, 59),
-)  # fmt: skip
+    st.integers(1990, 2030),
+    st.integers(1, 12),
+    DAYS,
+    st.integers(0, 23),
+    st.integers(0, 59),
+)
 
 
 @st.composite

@@ -168,7 +168,10 @@ GOOD = {
     "beir corpus": ("corpus.jsonl", "memories", b"", lambda name: _json(_id=name, text="kept")),
     "beir queries": ("queries.jsonl", "queries", b"", lambda name: _json(_id=name, text="kept")),
     "beir qrels": (
-        "test.tsv", "judgments", b"query-id\tcorpus-id\tscore", lambda name: f"{name}\td\t1".encode(),
+        "test.tsv",
+        "judgments",
+        b"query-id\tcorpus-id\tscore",
+        lambda name: f"{name}\td\t1".encode(),
     ),
     "queries-jsonl": ("file.jsonl", "queries", b"", lambda name: _json(qid=name, query="kept")),
     "relations-jsonl": ("file.jsonl", "relations", b"", lambda name: _json(source_id=name, target_id="b")),
@@ -179,20 +182,34 @@ GOOD = {
     "quepid-book": ("file.csv", "judgments", b"query,docid,Ann,Bo", lambda name: f'"words","{name}",1,'.encode()),
     "srw-csv": ("file.csv", "judgments", b"", lambda name: f'"words","{name}",1'.encode()),
     "cems-hook-events": (
-        "file.jsonl", "queries", b"", lambda name: _json(event="MemoryRetrieval", query=name, details=[{"id": "a"}]),
+        "file.jsonl",
+        "queries",
+        b"",
+        lambda name: _json(event="MemoryRetrieval", query=name, details=[{"id": "a"}]),
     ),
     "openinference-spans": (
-        "file.jsonl", "queries", b"", lambda name: _json(attributes={"openinference.span.kind": "RETRIEVER", "input.value": name}),
+        "file.jsonl",
+        "queries",
+        b"",
+        lambda name: _json(attributes={"openinference.span.kind": "RETRIEVER", "input.value": name}),
     ),
     "query-log": ("file.jsonl", "queries", b"", lambda name: _json(query=name, results=["a"])),
     "cems-feedback": ("file.jsonl", "judgments", b"", lambda name: _json(qid=name, relevant_ids=["d"])),
-}  # fmt: skip
+}
 """What a good row of each format is: the file's name, the kind of record, the header, the row of a name."""
 
 UNNUMBERED = (
-    "memories-csv", "cems-export", "judgments-csv", "quepid-csv", "quepid-book", "srw-csv", "cems-feedback",
-    "cems-hook-events", "openinference-spans", "query-log",
-)  # fmt: skip
+    "memories-csv",
+    "cems-export",
+    "judgments-csv",
+    "quepid-csv",
+    "quepid-book",
+    "srw-csv",
+    "cems-feedback",
+    "cems-hook-events",
+    "openinference-spans",
+    "query-log",
+)
 """Formats in which not every line is a row of its own, or a row may be kept without a part of it that is reported."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.store.search.pglz import compressed_size
-from cems_workbench.store.search.postgres_heap import LONGEST_ROW, HeapRow, order_of_lengths, row_length
+from cems_workbench.store.search.postgres.pglz import compressed_size
+from cems_workbench.store.search.postgres.postgres_heap import LONGEST_ROW, HeapRow, order_of_lengths, row_length
 
 LENGTHS = st.lists(st.integers(93, LONGEST_ROW) | st.sampled_from([200, 1700, 1900]), max_size=120)
 

@@ -190,5 +190,11 @@ def test_no_cell_of_a_csv_is_a_formula(judgments, words, format):
 
 def test_every_form_is_tested_here():
     assert set(judgment_writers()) == {
-        "judgments-jsonl", "judgments-csv", "qrels", "quepid-csv", "srw-csv", "quepid-book", "cems-feedback",
-    }  # fmt: skip
+        "judgments-jsonl",
+        "judgments-csv",
+        "qrels",
+        "quepid-csv",
+        "srw-csv",
+        "quepid-book",
+        "cems-feedback",
+    }

@@ -48,11 +48,14 @@ def test_what_the_hook_logged_is_read(asked, moments):
     asked = [(words, moments.draw(SECONDS), results) for words, _, results in asked]
     rows = [
         {
-            "ts": moment.strftime("%Y-%m-%dT%H:%M:%S%z"), "event": "MemoryRetrieval", "session_id": "s", "query": words,
+            "ts": moment.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "event": "MemoryRetrieval",
+            "session_id": "s",
+            "query": words,
             "details": [{"id": key, "score": score, "category": "c", "content": "x"} for key, score in results],
         }
         for words, moment, results in asked
-    ]  # fmt: skip
+    ]
     form, parsed = through("jsonl", *rows)
     assert form == "cems-hook-events" and whole(parsed)
     assert askings(parsed) == [(searched(words), moment, results) for words, moment, results in asked]

@@ -33,9 +33,12 @@ def test_every_seed_is_among_the_possible_ones(
         for source, order in (("vector", meaning), ("ts_rank", text))
     )
     evidence = Evidence(
-        "q", {key: Memory(key, key) for key in "ABCDEF"}, (Variant("q"),), lists,
+        "q",
+        {key: Memory(key, key) for key in "ABCDEF"},
+        (Variant("q"),),
+        lists,
         chunks={key: tuple(Chunk(key, seq, key) for seq in (0, 1)) for key in "ABCDEF"},
-    )  # fmt: skip
+    )
     config = with_values(
         preset("cems_head").config,
         {"lists.hybrid.vector_weight": share, "lists.hybrid.k": k, "lists.hybrid.depth": depth},

@@ -21,9 +21,11 @@ from tests.redaction import assert_same_numbers, telling_words, words_left
 
 SIGNAL_WORDS = [signal for words in (SIGNALS, CEMS_SIGNALS) for signals in words.values() for signal in signals]
 QUERIES = st.lists(
-    st.sampled_from([*SIGNAL_WORDS, "how", "all the", "redis", "ELASTICSEARCH", "Blast", "_last_", "é", "laſt", "x", "naïve", "İ"]),
+    st.sampled_from(
+        [*SIGNAL_WORDS, "how", "all the", "redis", "ELASTICSEARCH", "Blast", "_last_", "é", "laſt", "x", "naïve", "İ"]
+    ),
     max_size=8,
-).map(" ".join) | st.text(max_size=30)  # fmt: skip
+).map(" ".join) | st.text(max_size=30)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30) | st.text("aİiK\u212aß. é9Z", max_size=12)
 
 

@@ -14,23 +14,31 @@ from strategies import configs, evidences
 from cems_workbench.analysis.sensitivity.exact import HALF_LIFE, kind_of
 from cems_workbench.analysis.sensitivity.replays import Turned
 from cems_workbench.analysis.sensitivity.scan import Sweep, is_number, sweep
-from cems_workbench.analysis.why.rescue import searched_specs
+from cems_workbench.analysis.why.counterfactual import searched_specs
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig, load_config, preset, with_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.bundle import read_bundle
-from cems_workbench.pipeline.encode import encode_one
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION
+from cems_workbench.pipeline.tabulate import encode_one
 from tests.thoroughly import THOROUGH, some
 
 NUMBERS = [spec.path for spec in searched_specs() if is_number(spec)]
 SOLVED = [spec.path for spec in searched_specs() if spec.type is float]
 GOLDEN_PATHS = [
-    "lists.vector.weight", "lists.recency.weight", "variants.original_weight",
-    "fusion.top_rank_bonus.rank1", "fusion.score_blend", "filter.min_score", "adjust.time_decay.half_life_days", "gap.ratio",
-    "dedup.similarity", "assembly.max_tokens", "assembly.mmr_lambda",
-]  # fmt: skip
+    "lists.vector.weight",
+    "lists.recency.weight",
+    "variants.original_weight",
+    "fusion.top_rank_bonus.rank1",
+    "fusion.score_blend",
+    "filter.min_score",
+    "adjust.time_decay.half_life_days",
+    "gap.ratio",
+    "dedup.similarity",
+    "assembly.max_tokens",
+    "assembly.mmr_lambda",
+]
 SAMPLES = 1
 NEAR = 1e-9
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"

@@ -16,11 +16,11 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.folds import split
-from cems_workbench.tuning.kept_scores import KeptScores
 from cems_workbench.tuning.learned import importance, main_effects, response_curve
 from cems_workbench.tuning.objective import Goal
+from cems_workbench.tuning.optimizer import Trial, Watch
+from cems_workbench.tuning.score_cache import KeptScores
 from cems_workbench.tuning.scorer import BatchScorer
-from cems_workbench.tuning.search import Trial, Watch
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.stability import stability
 from cems_workbench.tuning.tune import Plan, Tuned, tune
@@ -28,9 +28,13 @@ from tests.thoroughly import EXAMPLES
 
 NDCG, HIT = parse_measure("nDCG@10"), parse_measure("hit@1")
 AXES = (
-    "lists.vector.weight=0:3:0.25", "lists.lexical.weight=0:3:0.25", "fusion.k=1:121:10", "fusion.score_blend",
-    "fusion.normalize", "lists.lexical.normalization",
-)  # fmt: skip
+    "lists.vector.weight=0:3:0.25",
+    "lists.lexical.weight=0:3:0.25",
+    "fusion.k=1:121:10",
+    "fusion.score_blend",
+    "fusion.normalize",
+    "lists.lexical.normalization",
+)
 QUERIES, TRIALS = 40, 10
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from strategies import configs, evidences
 
 from cems_workbench.analysis.why import cause, explain, memory_path
-from cems_workbench.analysis.why.disturbance import kendall, rbo
+from cems_workbench.analysis.why.counterfactual import PRECISION, span
 from cems_workbench.analysis.why.linear import LINEAR, cells, solvable
-from cems_workbench.analysis.why.rescue import PRECISION, span
+from cems_workbench.analysis.why.side_effects import kendall, rbo
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, replay
@@ -80,11 +80,17 @@ def test_a_solved_cell_has_the_rank_of_its_replay(
     config = with_values(
         config,
         {
-            "rerank.backend": "none", "filter.min_score": None, "filter.percentile": 0.0, "gap.ratio": 0.0,
-            "assembly.limit": None, "assembly.max_tokens": None, "assembly.strategy": "greedy", "query.raw": False,
-                **{kind.path: None for kind in SIGNALS.values()},
+            "rerank.backend": "none",
+            "filter.min_score": None,
+            "filter.percentile": 0.0,
+            "gap.ratio": 0.0,
+            "assembly.limit": None,
+            "assembly.max_tokens": None,
+            "assembly.strategy": "greedy",
+            "query.raw": False,
+            **{kind.path: None for kind in SIGNALS.values()},
         },
-    )  # fmt: skip
+    )
     assume(solvable(config, path))
     trials = Trials(evidence, candidate(data, evidence), 1)
     for cell in cells(trials, config, path, 0.0, 3.0):

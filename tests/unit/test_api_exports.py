@@ -16,9 +16,23 @@ from cems_workbench import _HOME
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = (
-    "torch", "sentence_transformers", "transformers", "chromadb", "duckdb", "bm25s", "streamlit", "plotly", "pandas", "pyarrow",
-    "sklearn", "scipy", "optuna", "onnxruntime", "pyterrier", "jinja2",
-)  # fmt: skip
+    "torch",
+    "sentence_transformers",
+    "transformers",
+    "chromadb",
+    "duckdb",
+    "bm25s",
+    "streamlit",
+    "plotly",
+    "pandas",
+    "pyarrow",
+    "sklearn",
+    "scipy",
+    "optuna",
+    "onnxruntime",
+    "pyterrier",
+    "jinja2",
+)
 LATER = ("numpy", "pydantic", "yaml", "httpx", "typer")
 """Needed by nearly every call, and not by the import."""
 
@@ -26,8 +40,12 @@ LATER = ("numpy", "pydantic", "yaml", "httpx", "typer")
 def loaded_after(code: str) -> set[str]:
     run = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys; print('\\n'.join(sys.modules))"],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return set(run.stdout.split())
 
 

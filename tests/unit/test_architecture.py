@@ -18,26 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "cems_workbench"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    (
-        "characters",
-        "errors",
-        "parsing",
-        "extensions",
-        "chroma_http",
-        "collector",
-        "deadline",
-        "progress",
-        "records",
-        "replies",
-        "settings",
-        "shipped",
-        "turns",
-        "writing",
-    ),
+    ("builtin", "errors", "extensions", "platform", "progress", "records", "settings"),
     ("config", "models", "store", "formats", "sources"),
     ("pipeline",),
     ("evaluation", "tuning", "analysis"),
-    ("runs",),
+    ("jobs",),
     ("report",),
     ("ui", "cli", "api", "mcp"),
     ("pages", "app"),
@@ -92,9 +77,9 @@ PURE = sorted(
             ROOT / PACKAGE / "pipeline" / f"{name}.py"
             for name in (
                 "replay",
-                "encode",
+                "tabulate",
                 "trace",
-                "needs",
+                "missing_evidence",
                 "table",
                 "evidence",
                 "list_sources",
@@ -106,10 +91,33 @@ PURE = sorted(
     ]
 )
 IMPURE_MODULES = {
-    "time", "random", "secrets", "uuid", "os", "io", "pathlib", "shutil", "tempfile", "socket", "subprocess", "threading",
-    "multiprocessing", "asyncio", "urllib", "http", "httpx", "requests", "duckdb", "chromadb", "bm25s", "torch",
-    "sentence_transformers", "transformers", "streamlit", "logging",
-}  # fmt: skip
+    "time",
+    "random",
+    "secrets",
+    "uuid",
+    "os",
+    "io",
+    "pathlib",
+    "shutil",
+    "tempfile",
+    "socket",
+    "subprocess",
+    "threading",
+    "multiprocessing",
+    "asyncio",
+    "urllib",
+    "http",
+    "httpx",
+    "requests",
+    "duckdb",
+    "chromadb",
+    "bm25s",
+    "torch",
+    "sentence_transformers",
+    "transformers",
+    "streamlit",
+    "logging",
+}
 IMPURE_CALLS = {"open", "input", "print", "eval", "exec", "__import__"}
 IMPURE_ATTRIBUTES = {
     "now",
@@ -317,7 +325,7 @@ def test_pages_hold_no_formula() -> None:
         f"{found.place}: {found.target}"
         for found in all_imports()
         if unit(found.file) in ("pages", "app")
-        and found.target.startswith(("pipeline.stages", "pipeline.table", "pipeline.encode"))
+        and found.target.startswith(("pipeline.stages", "pipeline.table", "pipeline.tabulate"))
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -419,7 +427,7 @@ def test_importing_replay_loads_no_model_and_no_store() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["cems_workbench.cli", "cems_workbench.settings", "cems_workbench.runs.opening", "cems_workbench.runs.diagnosis"],
+    ["cems_workbench.cli", "cems_workbench.settings", "cems_workbench.jobs.factory", "cems_workbench.jobs.diagnosis"],
 )
 def test_starting_up_loads_nothing_heavy(module: str) -> None:
     """The first page and `--help` appear before torch, Chroma and DuckDB are read from disk."""

@@ -10,8 +10,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "docs" / name for name in ("architecture.md", "specification.md", "extending.md")] + [
-    ROOT / "CONTRIBUTING.md", ROOT / "README.md",
-]  # fmt: skip
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "README.md",
+]
 _NAMED = re.compile(r"`([\w/]+\.py):(\w+)`")
 _FILE = re.compile(
     r"`((?:pipeline|store|models|formats|config|evaluation|tuning|analysis|runs|ui|cli)/[\w/]*(?:\.py)?)`"

@@ -19,13 +19,13 @@ from model_server import HANG, Reply, no_sleep, nobody, sent, serving
 
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import StoreError
+from cems_workbench.jobs import diagnosis as scorers
+from cems_workbench.jobs.diagnosis import Check, diagnose
 from cems_workbench.models import ollama
 from cems_workbench.models import resolve as resolving
 from cems_workbench.models import servers as asking
-from cems_workbench.runs import diagnosis as scorers
-from cems_workbench.runs.diagnosis import Check, diagnose
 from cems_workbench.settings import Settings
-from cems_workbench.store.search.chroma import connect
+from cems_workbench.store.search.vectors.chroma import connect
 
 QWEN = str(preset("cems_qwen").config.rerank.model)
 

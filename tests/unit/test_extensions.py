@@ -15,7 +15,7 @@ from cems_workbench.evaluation.metrics import MEASURES, MeasureFamily
 from cems_workbench.extensions import Registry
 from cems_workbench.formats import FORMATS
 from cems_workbench.pipeline.rerankers import RERANKERS
-from cems_workbench.pipeline.searches import LIST_SEARCHES
+from cems_workbench.pipeline.retrievers import LIST_SEARCHES
 from cems_workbench.progress import Cancelled
 
 METRICS = "cems_workbench.evaluation.metrics"

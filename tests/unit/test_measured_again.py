@@ -9,9 +9,17 @@ TUNED = Measured(
     metric="nDCG@10", split="cross-validation", queries=9, baseline=0.4, tuned=0.5, low=0.0, high=0.2, p=0.03
 )
 CARD = EvidenceCard(
-    baseline="start", measured=(TUNED,), split="5 folds", looks=0, trials=20, seed=0, corpus_hash="ab/1",
-    evidence_hash="cd", versions={}, date="2026-11-22",
-)  # fmt: skip
+    baseline="start",
+    measured=(TUNED,),
+    split="5 folds",
+    looks=0,
+    trials=20,
+    seed=0,
+    corpus_hash="ab/1",
+    evidence_hash="cd",
+    versions={},
+    date="2026-11-22",
+)
 PAGE = f"{HEAD}\nThe table.\n\n## Evidence card\n\n```\n{CARD.text}\n```\n"
 NEW = "\n## Measured again\n"
 

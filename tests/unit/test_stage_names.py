@@ -57,11 +57,19 @@ def test_every_switch_that_is_on_is_ablated_once_and_under_its_own_name() -> Non
     everything = with_values(
         preset("cems").config,
         {
-            "name": "all", "lists.recency.enabled": True, "lists.access.enabled": True, "lists.relations.enabled": True,
-            "threshold.mode": "fixed", "fusion.multi_query_boost": 0.1, "fusion.importance_bonus_ranks": 5,
-            "rerank.backend": "ollama", "adjust.feedback.enabled": True, "gap.ratio": 0.2, "dedup.enabled": True,
+            "name": "all",
+            "lists.recency.enabled": True,
+            "lists.access.enabled": True,
+            "lists.relations.enabled": True,
+            "threshold.mode": "fixed",
+            "fusion.multi_query_boost": 0.1,
+            "fusion.importance_bonus_ranks": 5,
+            "rerank.backend": "ollama",
+            "adjust.feedback.enabled": True,
+            "gap.ratio": 0.2,
+            "dedup.enabled": True,
         },
-    )  # fmt: skip
+    )
     switches = [switch for stage in CANDIDATE_STAGES for switch in stage.switches]
     assert len({switch.name for switch in switches}) == len(switches) >= 22
     on = [switch for switch in switches if not switch.is_off(everything)]

@@ -16,17 +16,17 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from cems_workbench.analysis.fidelity.answer import Agreement, agreement
-from cems_workbench.analysis.why.rescue import distance, ends, others, searched_specs, walks
+from cems_workbench.analysis.why.counterfactual import distance, ends, others, searched_specs, walks
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, preset, preset_names, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.metrics.rbo import rbo
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.encode import encode, encode_one
-from cems_workbench.pipeline.needs import unmet
+from cems_workbench.pipeline.missing_evidence import unmet
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.pipeline.table import Ints
+from cems_workbench.pipeline.tabulate import encode, encode_one
 from cems_workbench.progress import Progress, silent
 
 

@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cems_workbench.analysis.why.disturbance import kendall, rbo
+from cems_workbench.analysis.why.side_effects import kendall, rbo
 from cems_workbench.evaluation.statistics import bootstrap, means
 from cems_workbench.pipeline.table import Floats
 

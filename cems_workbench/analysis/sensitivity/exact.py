@@ -42,10 +42,15 @@ from cems_workbench.pipeline.table import Bools, Floats
 
 FACTORS = frozenset(
     {
-        "adjust.pinned_factor", "adjust.project.same", "adjust.project.different", "adjust.project.untagged",
-        "adjust.feedback.base", "adjust.feedback.span", "rerank.neutral_unit",
+        "adjust.pinned_factor",
+        "adjust.project.same",
+        "adjust.project.different",
+        "adjust.project.untagged",
+        "adjust.feedback.base",
+        "adjust.feedback.span",
+        "rerank.neutral_unit",
     }
-)  # fmt: skip
+)
 HALF_LIFE, BLEND = "adjust.time_decay.half_life_days", "fusion.score_blend"
 QUARTERS = (0.25, 0.75)
 SAME = 1e-13

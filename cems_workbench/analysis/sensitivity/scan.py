@@ -20,8 +20,8 @@ from typing import Any, Literal
 from cems_workbench.analysis.sensitivity.exact import LEVELS, budget_samples, idle, similarity_samples, solved
 from cems_workbench.analysis.sensitivity.replays import Closing, Results, Segment, Turned
 from cems_workbench.analysis.weight_map import grid
-from cems_workbench.analysis.why.disturbance import NDCG_DEPTH, LabelledSet
-from cems_workbench.analysis.why.rescue import slider, span
+from cems_workbench.analysis.why.counterfactual import slider, span
+from cems_workbench.analysis.why.side_effects import NDCG_DEPTH, LabelledSet
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec
 from cems_workbench.pipeline import Evidence

@@ -88,12 +88,17 @@ def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListPlace
     """The path of `memory_id`; k counts results. `places` are shown with it, see `elsewhere.list_places`."""
     steps = tuple(
         Step(
-            stage.name, row.rank_in, row.rank_out, row.score_in, row.score, row.kept,
+            stage.name,
+            row.rank_in,
+            row.rank_out,
+            row.score_in,
+            row.score,
+            row.kept,
             stage_words(trace, stage, memory_id),
         )
         for stage in CANDIDATE_STAGES
         if (row := trace.stage(stage).by_id.get(memory_id)) is not None
-    )  # fmt: skip
+    )
     last = steps[-1] if steps else None
     rank = last.rank if last is not None and last.stage == "assembly" else None
     if last is None:
@@ -203,9 +208,10 @@ def _adjusted(trace: Trace, memory_id: str) -> str | None:
 def _passed(trace: Trace, rank_in: int, rank_out: int) -> str:
     """Who passed a memory in adjust that no factor of its own cut."""
     passed = [
-        other for other in trace.stage(ADJUST).rows
+        other
+        for other in trace.stage(ADJUST).rows
         if (other.rank_in or 0) > rank_in and other.rank_out is not None and other.rank_out < rank_out
-    ]  # fmt: skip
+    ]
     return f"the factors of others, {passed[0].memory_id} first among them, lifted them past it"
 
 

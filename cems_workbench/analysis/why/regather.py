@@ -10,19 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cems_workbench.analysis.why.disturbance import disturbance
+from cems_workbench.analysis.why.counterfactual import Change, Rescue, bisected, distance, round_values, single_rescues
 from cems_workbench.analysis.why.path import ListPlace
-from cems_workbench.analysis.why.rescue import Change, Rescue, bisected, distance, round_values, single_rescues
+from cems_workbench.analysis.why.side_effects import disturbance
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.needs import gather_parameters
+from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
-from cems_workbench.store.search.tokenizer import chunks, terms_of
+from cems_workbench.store.search.lexical.tokenizer import chunks, terms_of
 
 RAREST, TERMS = 16, 4
 """So many of the memory's rarest words are compared with the query, and so many of them tried."""
@@ -53,9 +53,13 @@ Missed = tuple[Rescue, Evidence]
 
 
 def gather_rescues(
-    trials: Trials, config: PipelineConfig, request: Request, resources: Resources, places: Sequence[ListPlace] = (),
+    trials: Trials,
+    config: PipelineConfig,
+    request: Request,
+    resources: Resources,
+    places: Sequence[ListPlace] = (),
     progress: Progress = silent,
-) -> tuple[list[Rescue], list[Missed]]:  # fmt: skip
+) -> tuple[list[Rescue], list[Missed]]:
     """The gather changes that rescue, and those tried that do not, nearest first."""
     rescues: list[Rescue] = []
     missed: list[Missed] = []

@@ -10,11 +10,7 @@ from typing import Any
 from rapidfuzz import process
 
 from cems_workbench.analysis.ranks import target_rank
-from cems_workbench.analysis.why.disturbance import LabelledSet
-from cems_workbench.analysis.why.elsewhere import list_places
-from cems_workbench.analysis.why.path import MemoryPath, cause, memory_path
-from cems_workbench.analysis.why.regather import Missed, gather_rescues, with_a_parameter
-from cems_workbench.analysis.why.rescue import (
+from cems_workbench.analysis.why.counterfactual import (
     Found,
     Rescue,
     attempts,
@@ -25,6 +21,10 @@ from cems_workbench.analysis.why.rescue import (
     with_labels,
     with_scores,
 )
+from cems_workbench.analysis.why.exhaustive_ranks import list_places
+from cems_workbench.analysis.why.path import MemoryPath, cause, memory_path
+from cems_workbench.analysis.why.regather import Missed, gather_rescues, with_a_parameter
+from cems_workbench.analysis.why.side_effects import LabelledSet
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError

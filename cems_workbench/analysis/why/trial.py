@@ -12,10 +12,10 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.config.fields import Section
 from cems_workbench.config.model import attribute_name
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.encode import encode_one
 from cems_workbench.pipeline.replay import PipelineRun, run
 from cems_workbench.pipeline.stages import ASSEMBLY, CANDIDATE_STAGES, RERANK, STAGES
 from cems_workbench.pipeline.table import Floats, Ranking
+from cems_workbench.pipeline.tabulate import encode_one
 
 _TO_SURVIVE = CANDIDATE_STAGES[: CANDIDATE_STAGES.index(ASSEMBLY)]
 """The stages that can lose a memory before assembly."""

@@ -40,7 +40,7 @@ from cems_workbench.config.model import PipelineConfig, field_specs
 from cems_workbench.config.presets import preset
 from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest, one_line
-from cems_workbench.parsing import env_bindings
+from cems_workbench.platform.parsing import env_bindings
 
 MEANING = "CEMS_HYBRID_VECTOR_WEIGHT is the share inside CEMS's vector list, which is lists.hybrid here"
 """Stands in every export for CEMS since it is written so."""
@@ -146,13 +146,17 @@ def _decode_band(spec: FieldSpec, export: ExportName, text: str, present: Pipeli
 
 
 _ENCODERS: dict[str, Callable[[FieldSpec, ExportName, PipelineConfig], Plain]] = {
-    "llm": _encode_llm, "cems_backend": _encode_cems_backend,
-    "llama_server": _encode_llama_server, "band": _encode_band,
-}  # fmt: skip
+    "llm": _encode_llm,
+    "cems_backend": _encode_cems_backend,
+    "llama_server": _encode_llama_server,
+    "band": _encode_band,
+}
 _DECODERS: dict[str, Callable[[FieldSpec, ExportName, str, PipelineConfig], dict[str, Any]]] = {
-    "llm": _decode_llm, "cems_backend": _decode_cems_backend,
-    "llama_server": _decode_llama_server, "band": _decode_band,
-}  # fmt: skip
+    "llm": _decode_llm,
+    "cems_backend": _decode_cems_backend,
+    "llama_server": _decode_llama_server,
+    "band": _decode_band,
+}
 
 
 def _within(export: ExportName, value: float) -> bool:

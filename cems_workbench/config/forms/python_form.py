@@ -6,7 +6,7 @@ import pprint
 
 from cems_workbench.config.forms.yaml_form import config_from, nested
 from cems_workbench.config.model import PipelineConfig
-from cems_workbench.parsing import python_literal
+from cems_workbench.platform.parsing import python_literal
 
 CALL = "config_from"
 

@@ -23,11 +23,16 @@ from cems_workbench.config.forms.yaml_form import difference, parse_config, with
 from cems_workbench.config.model import PipelineConfig, field_specs
 from cems_workbench.config.presets import preset
 from cems_workbench.errors import InputError
-from cems_workbench.parsing import bounded, read_text
+from cems_workbench.platform.parsing import bounded, read_text
 
 SUFFIXES: dict[str, Form] = {
-    ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml", ".env": "env", ".py": "python",
-}  # fmt: skip
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".json": "json",
+    ".toml": "toml",
+    ".env": "env",
+    ".py": "python",
+}
 _VARIABLE = re.compile(r"^[ \t]*(export[ \t]+)?(CEMS|RERANKER)_[A-Z0-9_]+[ \t]*=", re.MULTILINE)
 _TOML = re.compile(r"^[ \t]*(\[\[?[a-z_.]+\]\]?[ \t\r]*(#.*)?$|[a-z_]+[ \t]*=[ \t]*\S)", re.MULTILINE)
 _PYTHON = re.compile(r"\bconfig_from\(")

@@ -7,7 +7,7 @@ from typing import Any
 from cems_workbench.config.forms.yaml_form import config_from, nested
 from cems_workbench.config.model import PipelineConfig
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.parsing import toml_values
+from cems_workbench.platform.parsing import toml_values
 
 NULL = "null"
 

@@ -13,14 +13,18 @@ from cems_workbench.config.forms.toml_form import dump_toml
 from cems_workbench.config.forms.yaml_form import commented, dump_config, nested
 from cems_workbench.config.model import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.writing import safe_stem
+from cems_workbench.platform.atomic_write import safe_stem
 
 Form = Literal["yaml", "json", "toml", "env", "reranker-env", "python"]
 FORMS: tuple[Form, ...] = get_args(Form)
 FORM_TITLES: dict[Form, str] = {
-    "yaml": "YAML", "json": "JSON", "toml": "TOML", "env": ".env for CEMS", "reranker-env": ".env for the memory agent",
+    "yaml": "YAML",
+    "json": "JSON",
+    "toml": "TOML",
+    "env": ".env for CEMS",
+    "reranker-env": ".env for the memory agent",
     "python": "Python",
-}  # fmt: skip
+}
 _SUFFIXES = {"env": "cems.env", "reranker-env": "reranker.env", "python": "py"}
 
 

@@ -20,7 +20,7 @@ from cems_workbench.config.fields import Section, bounds_text, specs
 from cems_workbench.config.model import PipelineConfig, attribute_name, field_spec, field_specs
 from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest, one_line, short
-from cems_workbench.parsing import yaml_values
+from cems_workbench.platform.parsing import yaml_values
 
 
 def commented(text: str) -> str:

@@ -208,8 +208,14 @@ class AbstainConfig(Section):
         null="off",
     )
     agreement_k: int = param(
-        5, "Hits compared", "First hits of the vector list that the agreement is counted over.", ge=1, le=1000, step=1, soft=(1, 50)
-    )  # fmt: skip
+        5,
+        "Hits compared",
+        "First hits of the vector list that the agreement is counted over.",
+        ge=1,
+        le=1000,
+        step=1,
+        soft=(1, 50),
+    )
 
 
 class AssemblyConfig(Section):

@@ -361,7 +361,7 @@ OUR_LISTS = ("vector", "lexical", "hybrid", "ts_rank", "recency", "access", "rel
 ADDED_LISTS = tuple(
     name
     for name in extensions.names(
-        extensions.LIST_SOURCES, "cems_workbench.pipeline.searches", also_taken=tuple(ListsConfig.model_fields)
+        extensions.LIST_SOURCES, "cems_workbench.pipeline.retrievers", also_taken=tuple(ListsConfig.model_fields)
     )
     if name not in OUR_LISTS
 )

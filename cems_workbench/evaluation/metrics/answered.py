@@ -13,6 +13,12 @@ def answered(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
 
 
 MEASURE = MeasureFamily(
-    "answered", "share of queries without an answer that get a result", answered,
-    needs_relevant=False, needs_no_answer=True, reads_judgments=False, lower_is_better=True, place=9,
-)  # fmt: skip
+    "answered",
+    "share of queries without an answer that get a result",
+    answered,
+    needs_relevant=False,
+    needs_no_answer=True,
+    reads_judgments=False,
+    lower_is_better=True,
+    place=9,
+)

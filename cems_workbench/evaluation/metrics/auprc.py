@@ -34,6 +34,11 @@ def _resampled(rankings: GradedRankings, k: int | None, grade: int, drawn: Float
 
 
 MEASURE = MeasureFamily(
-    "AUPRC", "average precision of the first score as a sign that there is an answer", auprc, resampled=_resampled,
-    reads_judgments=False, reads_first=True, place=12,
-)  # fmt: skip
+    "AUPRC",
+    "average precision of the first score as a sign that there is an answer",
+    auprc,
+    resampled=_resampled,
+    reads_judgments=False,
+    reads_first=True,
+    place=12,
+)

@@ -48,6 +48,12 @@ def _mean(signal: Signal, values: Floats, weights: Floats) -> Floats:
 
 
 MEASURE = MeasureFamily(
-    "AURC", "area under the risk-coverage curve of the first score", aurc, needs_relevant=False, lower_is_better=True,
-    resampled=_resampled, reads_judgments=False, place=13,
-)  # fmt: skip
+    "AURC",
+    "area under the risk-coverage curve of the first score",
+    aurc,
+    needs_relevant=False,
+    lower_is_better=True,
+    resampled=_resampled,
+    reads_judgments=False,
+    place=13,
+)

@@ -34,6 +34,11 @@ def _resampled(rankings: GradedRankings, k: int | None, grade: int, drawn: Float
 
 
 MEASURE = MeasureFamily(
-    "AUROC", "how surely the first score tells queries with an answer from those without", auroc, resampled=_resampled,
-    reads_judgments=False, reads_first=True, place=11,
-)  # fmt: skip
+    "AUROC",
+    "how surely the first score tells queries with an answer from those without",
+    auroc,
+    resampled=_resampled,
+    reads_judgments=False,
+    reads_first=True,
+    place=11,
+)

@@ -20,6 +20,13 @@ def noise(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
 
 
 MEASURE = MeasureFamily(
-    "noise", "share of the first k places that are filled where nothing answers", noise, needs_cutoff=True,
-    needs_relevant=False, needs_no_answer=True, reads_judgments=False, lower_is_better=True, place=8,
-)  # fmt: skip
+    "noise",
+    "share of the first k places that are filled where nothing answers",
+    noise,
+    needs_cutoff=True,
+    needs_relevant=False,
+    needs_no_answer=True,
+    reads_judgments=False,
+    lower_is_better=True,
+    place=8,
+)

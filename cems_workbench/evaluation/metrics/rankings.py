@@ -72,12 +72,15 @@ class GradedRankings:
         """Those of some queries, by their numbers."""
         signals = self.signals
         return GradedRankings(
-            self.grade[rows], self.judged[rows], self.filled[rows], self.ideal[rows],
+            self.grade[rows],
+            self.judged[rows],
+            self.filled[rows],
+            self.ideal[rows],
             self.unanswerable[rows] if len(self.unanswerable) else self.unanswerable,
             self.score[rows] if len(self.score) else self.score,
             None if signals is None else lambda name: signals(name)[rows],
             self.chosen,
-        )  # fmt: skip
+        )
 
 
 def graded(

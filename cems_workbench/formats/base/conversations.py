@@ -16,14 +16,24 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.dataset import DataSet, Exported, Losses, judged
 from cems_workbench.formats.base.format import DatasetWriter
 from cems_workbench.formats.base.judgments import one_grade_each
+from cems_workbench.platform.atomic_write import written_whole
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
-from cems_workbench.writing import written_whole
 
 MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
     "december",
-)  # fmt: skip
+)
 """By hand, because strptime reads and writes months in the user's language."""
 WRITTEN = Path("written.json")
 """What a document is called that is read back before it is written."""

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.platform.atomic_write import written_whole
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, Query, Relation
-from cems_workbench.writing import written_whole
 
 Record = TypeVar("Record", Memory, Query, Judgment, Relation)
 Line = Callable[[Record], tuple[str, Record]]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.parsing import MOST_FILE_BYTES
+from cems_workbench.platform.parsing import MOST_FILE_BYTES
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError
 
@@ -76,9 +76,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
-    (stat.S_ISDIR, "a directory, not a file"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"),
+    (stat.S_ISDIR, "a directory, not a file"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
-)  # fmt: skip
+)
 
 
 def regular_file(path: Path) -> Path:

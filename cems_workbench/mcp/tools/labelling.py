@@ -8,13 +8,13 @@ from pydantic import Field
 
 from cems_workbench.api.results import noting
 from cems_workbench.errors import InputError, nearest
+from cems_workbench.jobs.labelling import add_to_set, meant_query
 from cems_workbench.mcp.arguments import MOST_NAME, MOST_QUERY, AsOf, MemoryId, Project
-from cems_workbench.mcp.replies import Reply
+from cems_workbench.mcp.responses import Reply
 from cems_workbench.mcp.served_store import ServedStore
-from cems_workbench.parsing import moment_of
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.platform.parsing import moment_of
 from cems_workbench.records import Judgment, Query
-from cems_workbench.runs.labelling import add_to_set, meant_query
 
 MODEL = "model"
 AGENTS = "asked by agents"
@@ -50,16 +50,23 @@ class LabellingTools:
         self._served = served
 
     def label(
-        self, memory_id: MemoryId,
-        grade: Annotated[int, Field(ge=-100, le=100, description="How relevant: by default 0 not at all to 3 perfectly.")],
+        self,
+        memory_id: MemoryId,
+        grade: Annotated[
+            int, Field(ge=-100, le=100, description="How relevant: by default 0 not at all to 3 perfectly.")
+        ],
         query: Annotated[
-            str, Field(max_length=MOST_QUERY, description="The query's words; one that is not stored is added to query_set.")
+            str,
+            Field(
+                max_length=MOST_QUERY, description="The query's words; one that is not stored is added to query_set."
+            ),
         ] = "",
         qid: Annotated[str, Field(max_length=MOST_NAME, description="Or the id of a stored query.")] = "",
-        project: Project = "", as_of: AsOf = "",
+        project: Project = "",
+        as_of: AsOf = "",
         query_set: Annotated[str, Field(max_length=MOST_NAME, description="Set of a query that is new.")] = AGENTS,
         note: Annotated[str, Field(max_length=2000, description="Why.")] = "",
-    ) -> Labelled:  # fmt: skip
+    ) -> Labelled:
         """Say how relevant a memory is to a query. Kept as a model's judgment, which counts where no person has judged."""
         self._served.require_writing()
         store = self._served.resources.store
@@ -85,9 +92,14 @@ class LabellingTools:
         if people:
             said.append(f"People graded this pair {', '.join(map(str, people))}: that counts, not this grade.")
         return Labelled(
-            qid=known.qid, memory_id=memory_id, grade=grade, judge=self._served.judge, replaced=own, scale=dict(scale.grades),
+            qid=known.qid,
+            memory_id=memory_id,
+            grade=grade,
+            judge=self._served.judge,
+            replaced=own,
+            scale=dict(scale.grades),
             said=said,
-        )  # fmt: skip
+        )
 
     def undo_label(self) -> TakenBack:
         """Take back the latest label that was given here; what it replaced stands there again. Called again, the one before."""

@@ -14,18 +14,18 @@ from anyio import from_thread
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
-from cems_workbench.api.measuring import ComparisonReport, EvaluationReport, compare, evaluate
+from cems_workbench.api.measures import ComparisonReport, EvaluationReport, compare, evaluate
 from cems_workbench.api.results import noting
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, verdict
 from cems_workbench.evaluation.evaluate import number
+from cems_workbench.jobs.catalogue import named
+from cems_workbench.jobs.gathering import LABEL
 from cems_workbench.mcp.arguments import Changes, ConfigName, Limit, Measures, Offset, Queries, QuerySet, Seconds
-from cems_workbench.mcp.replies import TITLE, UNTRUSTED, Paged, Reply, Text, cut, page, rounded
+from cems_workbench.mcp.responses import TITLE, UNTRUSTED, Paged, Reply, Text, cut, page, rounded
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query
-from cems_workbench.runs.catalogue import named
-from cems_workbench.runs.gathering import LABEL
 
 MEASURES = "nDCG@10 hit@5 recall@5"
 MISSING = 3
@@ -152,9 +152,17 @@ class MeasuringTools:
         self._served = served
 
     def evaluate(
-        self, context: Context, query_set: QuerySet = "all", config: ConfigName = "", changes: Changes = None,
-        measures: Measures = MEASURES, queries: Queries = 0, seconds: Seconds = 40, limit: Limit = 10, offset: Offset = 0,
-    ) -> Evaluated:  # fmt: skip
+        self,
+        context: Context,
+        query_set: QuerySet = "all",
+        config: ConfigName = "",
+        changes: Changes = None,
+        measures: Measures = MEASURES,
+        queries: Queries = 0,
+        seconds: Seconds = 40,
+        limit: Limit = 10,
+        offset: Offset = 0,
+    ) -> Evaluated:
         """How good a config is on judged queries: measures with intervals, and the queries that reach least with what they miss."""
         chosen, allowance = self._served.config(config, changes), Allowance(seconds, context)
         with noting() as noted:
@@ -180,16 +188,26 @@ class MeasuringTools:
             ],
             by_type=_by_type(report),
             worst=[_worst(report, i) for i in rows],
-            said=[f"worst: by {report.evaluation.measures[0]}, the lowest first; not_returned: relevant memories to ask why of"],
+            said=[
+                f"worst: by {report.evaluation.measures[0]}, the lowest first; not_returned: relevant memories to ask why of"
+            ],
             notes=[*noted, report.evaluation.relevance, *report.evaluation.remarks],
             **counts,
-        )  # fmt: skip
+        )
 
     def compare(
-        self, context: Context, query_set: QuerySet = "all", config: ConfigName = "", changes: Changes = None,
-        against: ConfigName = "", measures: Measures = MEASURES, queries: Queries = 0, seconds: Seconds = 40, limit: Limit = 10,
+        self,
+        context: Context,
+        query_set: QuerySet = "all",
+        config: ConfigName = "",
+        changes: Changes = None,
+        against: ConfigName = "",
+        measures: Measures = MEASURES,
+        queries: Queries = 0,
+        seconds: Seconds = 40,
+        limit: Limit = 10,
         offset: Offset = 0,
-    ) -> Compared:  # fmt: skip
+    ) -> Compared:
         """What a change does to all judged queries: `config` with `changes` against the config `against`, by default `config` as it is."""
         compared = self._served.config(config, changes)
         baseline = self._served.config(against or config)

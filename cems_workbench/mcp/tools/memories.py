@@ -8,7 +8,7 @@ from pydantic import Field
 
 from cems_workbench.errors import InputError
 from cems_workbench.mcp.arguments import MOST_NAME, Limit, MemoryId, Offset, Project
-from cems_workbench.mcp.replies import EXCERPT, TITLE, UNTRUSTED, Paged, Reply, Text, counted, cut, text_of
+from cems_workbench.mcp.responses import EXCERPT, TITLE, UNTRUSTED, Paged, Reply, Text, counted, cut, text_of
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.store.selection import Selection
 
@@ -67,14 +67,15 @@ class MemoryTools:
         words: Annotated[
             str,
             Field(
-                min_length=1, max_length=MOST_NAME,
+                min_length=1,
+                max_length=MOST_NAME,
                 description="Looked for literally, ignoring case, in id, title, content and tags.",
             ),
         ],
         project: Project = "",
         limit: Limit = 10,
         offset: Offset = 0,
-    ) -> FoundMemories:  # fmt: skip
+    ) -> FoundMemories:
         """Memories that contain some words to the letter, with their ids. Not the pipeline: `search` is that."""
         store = self._served.resources.store
         problem = store.memories.project_problem(project or None)

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from cems_workbench.builtin import default_preset, preset_names
 from cems_workbench.config import FieldSpec, field_specs
 from cems_workbench.errors import InputError
+from cems_workbench.jobs.access import may
 from cems_workbench.mcp.arguments import MOST_NAME, Changes, ConfigName, Limit, Offset
-from cems_workbench.mcp.replies import TITLE, UNTRUSTED, Paged, Reply, cut, page
+from cems_workbench.mcp.responses import TITLE, UNTRUSTED, Paged, Reply, cut, page
 from cems_workbench.mcp.served_store import MOST_NAMED, ServedStore
-from cems_workbench.runs.access import may
-from cems_workbench.shipped import default_preset, preset_names
 
 PROJECTS = 20
 WHICH = "Name a section, the stage that lost the memory for instance, or words."
@@ -130,9 +130,10 @@ class OverviewTools:
             raise InputError(f"section: there is none called {section[:80]!r}; there are {', '.join(sections)}")
         wanted = words.lower().split()
         found = [
-            spec for spec in field_specs()
+            spec
+            for spec in field_specs()
             if section in ("", spec.section) and all(word in _words(spec) for word in wanted)
-        ]  # fmt: skip
+        ]
         if not section and not wanted:
             return Parameters(config=chosen.name, sections=dict(sections), said=[WHICH], total=len(found))
         rows, counts = page(found, offset, limit)
@@ -140,13 +141,16 @@ class OverviewTools:
             config=chosen.name,
             parameters=[
                 ParameterRow(
-                    path=spec.path, value=chosen.get(spec.path), allowed=spec.range_text, gathers=spec.kind == "gather",
+                    path=spec.path,
+                    value=chosen.get(spec.path),
+                    allowed=spec.range_text,
+                    gathers=spec.kind == "gather",
                     help=spec.help,
                 )
                 for spec in rows
             ],
             **counts,
-        )  # fmt: skip
+        )
 
 
 def _words(spec: FieldSpec) -> str:

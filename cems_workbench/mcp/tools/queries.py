@@ -13,9 +13,9 @@ from cems_workbench.analysis.ranks import RESULTS, RankDelta, dropped, loss, ran
 from cems_workbench.analysis.what_if import Pair, Place
 from cems_workbench.analysis.what_if import what_if as edited_memory
 from cems_workbench.analysis.why import Rescue
-from cems_workbench.api import asking
-from cems_workbench.api.asking import Answer
+from cems_workbench.api import single_query
 from cems_workbench.api.results import noting
+from cems_workbench.api.single_query import Answer
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.mcp.arguments import (
@@ -33,7 +33,7 @@ from cems_workbench.mcp.arguments import (
     Project,
     QueryText,
 )
-from cems_workbench.mcp.replies import UNTRUSTED, Paged, Reply, Text, page, rounded, text_of
+from cems_workbench.mcp.responses import UNTRUSTED, Paged, Reply, Text, page, rounded, text_of
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
@@ -168,9 +168,17 @@ class QueryTools:
         self._served = served
 
     def search(
-        self, query: QueryText, config: ConfigName = "", changes: Changes = None, project: Project = "",
-        only_project: OnlyProject = False, as_of: AsOf = "", expand: Expand = None, limit: Limit = 10, offset: Offset = 0,
-    ) -> Searched:  # fmt: skip
+        self,
+        query: QueryText,
+        config: ConfigName = "",
+        changes: Changes = None,
+        project: Project = "",
+        only_project: OnlyProject = False,
+        as_of: AsOf = "",
+        expand: Expand = None,
+        limit: Limit = 10,
+        offset: Offset = 0,
+    ) -> Searched:
         """What the pipeline returns for a query: the results, then the candidates that it lost, each with the stage and the reason."""
         answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
         rows, counts = page(_in_order(answer.trace), offset, limit)
@@ -184,16 +192,24 @@ class QueryTools:
         )
 
     def why(
-        self, query: QueryText, memory_id: MemoryId, config: ConfigName = "", changes: Changes = None, project: Project = "",
-        only_project: OnlyProject = False, as_of: AsOf = "", expand: Expand = None,
+        self,
+        query: QueryText,
+        memory_id: MemoryId,
+        config: ConfigName = "",
+        changes: Changes = None,
+        project: Project = "",
+        only_project: OnlyProject = False,
+        as_of: AsOf = "",
+        expand: Expand = None,
         k: Annotated[
             int, Field(ge=0, le=10_000, description="It counts as missing below rank k; 0: the config's limit.")
         ] = 0,
-        limit: Limit = 5, offset: Offset = 0,
-    ) -> Explained:  # fmt: skip
+        limit: Limit = 5,
+        offset: Offset = 0,
+    ) -> Explained:
         """Why a memory is not among the results of a query: the stage that lost it, its way, and the smallest changes that bring it in."""
         answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
-        found = asking.why(answer, memory_id, store=self._served.store, k=k or None).why
+        found = single_query.why(answer, memory_id, store=self._served.store, k=k or None).why
         rows, counts = page(found.rescues, offset, limit)
         return Explained(
             memory_id=memory_id,
@@ -205,7 +221,11 @@ class QueryTools:
             verdict=found.verdict,
             way=[
                 WayStep(
-                    stage=step.stage, rank_before=step.rank_in, rank=step.rank, score=rounded(step.score), what=step.words
+                    stage=step.stage,
+                    rank_before=step.rank_in,
+                    rank=step.rank,
+                    score=rounded(step.score),
+                    what=step.words,
                 )
                 for step in found.path.steps
                 if step.words not in NOTHING_DONE
@@ -215,12 +235,21 @@ class QueryTools:
             nearest=found.nearest and _rescue(found.nearest),
             notes=notes,
             **counts,
-        )  # fmt: skip
+        )
 
     def what_if(
-        self, query: QueryText, changes: Changes, memory_id: FollowedId = "", config: ConfigName = "", project: Project = "",
-        only_project: OnlyProject = False, as_of: AsOf = "", expand: Expand = None, limit: Limit = 10, offset: Offset = 0,
-    ) -> Changed:  # fmt: skip
+        self,
+        query: QueryText,
+        changes: Changes,
+        memory_id: FollowedId = "",
+        config: ConfigName = "",
+        project: Project = "",
+        only_project: OnlyProject = False,
+        as_of: AsOf = "",
+        expand: Expand = None,
+        limit: Limit = 10,
+        offset: Offset = 0,
+    ) -> Changed:
         """What a query returns under changed parameters against the config as it is: who came, who moved, who left. Nothing is kept.
 
         Whether the change is good for other queries too is what compare says.
@@ -241,21 +270,34 @@ class QueryTools:
             said=[*([_followed(memory_id, after.trace, before.trace)] if memory_id else []), _counted(deltas.values())],
             results=[
                 RankMove(
-                    memory_id=key, rank=present[key].now, before=present[key].before, untrusted=text_of(memories[key], length=BRIEF)
+                    memory_id=key,
+                    rank=present[key].now,
+                    before=present[key].before,
+                    untrusted=text_of(memories[key], length=BRIEF),
                 )
                 for key in rows
             ],
-            left=[RankMove(memory_id=key, before=delta.before) for key, delta in deltas.items() if delta.move == "gone"],
+            left=[
+                RankMove(memory_id=key, before=delta.before) for key, delta in deltas.items() if delta.move == "gone"
+            ],
             notes=notes,
             **counts,
-        )  # fmt: skip
+        )
 
     def what_if_memory(
-        self, query: QueryText, memory_id: MemoryId,
-        content: Annotated[str, Field(max_length=MOST_TEXT, description="The text it would have; empty: its own.")] = "",
+        self,
+        query: QueryText,
+        memory_id: MemoryId,
+        content: Annotated[
+            str, Field(max_length=MOST_TEXT, description="The text it would have; empty: its own.")
+        ] = "",
         title: Annotated[str, Field(max_length=MOST_NAME, description="The title it would have; empty: its own.")] = "",
-        config: ConfigName = "", changes: Changes = None, project: Project = "", only_project: OnlyProject = False, as_of: AsOf = "",
-    ) -> Edited:  # fmt: skip
+        config: ConfigName = "",
+        changes: Changes = None,
+        project: Project = "",
+        only_project: OnlyProject = False,
+        as_of: AsOf = "",
+    ) -> Edited:
         """Where a memory would stand for a query if it were worded otherwise. Nothing is written: the memory stays as it is."""
         stored = self._served.store.memory(memory_id)
         edited = replace(stored, content=content or stored.content, title=title or stored.title)
@@ -277,16 +319,27 @@ class QueryTools:
         )
 
     def _asked(
-        self, query: str, config: str, changes: Mapping[str, Any] | None, project: str, only_project: bool, as_of: str,
+        self,
+        query: str,
+        config: str,
+        changes: Mapping[str, Any] | None,
+        project: str,
+        only_project: bool,
+        as_of: str,
         expand: Sequence[str] | None,
-    ) -> tuple[Answer, list[str]]:  # fmt: skip
+    ) -> tuple[Answer, list[str]]:
         """The answer to a query, and what it should be read with."""
         with noting() as said:
             chosen = _without_judge(self._served.config(config, changes))
-            answer = asking.search(
-                self._served.store, query, chosen, project=project or None, only_project=only_project, as_of=as_of or None,
+            answer = single_query.search(
+                self._served.store,
+                query,
+                chosen,
+                project=project or None,
+                only_project=only_project,
+                as_of=as_of or None,
                 expand=tuple(expand or ()),
-            )  # fmt: skip
+            )
         return answer, [*said, *answer.notes]
 
 

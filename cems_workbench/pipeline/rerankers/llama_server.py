@@ -11,9 +11,13 @@ def make(request: ScorerRequest) -> PairScorer:
     """The model that the server of the settings has loaded."""
     resources, config = request.resources, request.config
     return LlamaServerReranker(
-        resources.servers.llama_server_url, request.model, config.instruction, config.timeout_s, config.max_concurrent,
+        resources.servers.llama_server_url,
+        request.model,
+        config.instruction,
+        config.timeout_s,
+        config.max_concurrent,
         breaker=resources.breaker,
-    )  # fmt: skip
+    )
 
 
 RERANKER = Reranker("llama_server", "a yes/no reranker such as Qwen3-Reranker on a llama.cpp server", make)

@@ -15,9 +15,14 @@ def make(request: ScorerRequest) -> PairScorer:
     if model is None:
         raise ModelError("rerank.model: the backend ollama needs the name of a model that the server has")
     return OllamaReranker(
-        resources.servers.ollama_url, model, None, config.timeout_s, config.max_concurrent,
-        revision=revision(resources, model), breaker=resources.breaker,
-    )  # fmt: skip
+        resources.servers.ollama_url,
+        model,
+        None,
+        config.timeout_s,
+        config.max_concurrent,
+        revision=revision(resources, model),
+        breaker=resources.breaker,
+    )
 
 
 RERANKER = Reranker("ollama", "a model on an Ollama server that answers with a number", make)

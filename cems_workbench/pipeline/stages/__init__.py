@@ -38,8 +38,20 @@ __all__ = [
 ]
 
 STAGES: tuple[AnyStage, ...] = (
-    QUERY, EXPANSION, LISTS, THRESHOLD, FUSION, FILTER, RERANK, ADJUST, GAP, DEDUP, ABSTAIN, ASSEMBLY, JUDGE,
-)  # fmt: skip
+    QUERY,
+    EXPANSION,
+    LISTS,
+    THRESHOLD,
+    FUSION,
+    FILTER,
+    RERANK,
+    ADJUST,
+    GAP,
+    DEDUP,
+    ABSTAIN,
+    ASSEMBLY,
+    JUDGE,
+)
 """The stages of every trace. This is their only list: a stage that is added here is run, drawn, described and ablated."""
 
 BY_NAME: Mapping[str, AnyStage] = {stage.name: stage for stage in STAGES}

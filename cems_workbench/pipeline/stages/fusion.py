@@ -173,10 +173,19 @@ def find_hits(table: CandidateTable, lists: ListArrays, rrf: bool, dense: Bools)
     if len(cells):
         best[cells] = np.minimum.reduceat(rank, first)
     return Hits(
-        slot=q * source.shape[1] + i, cell=cell, rank=rank.astype(np.float64), score=lists.score[q, i, c], cells=cells, first=first,
-        top=np.flatnonzero(rank <= 3), alive=alive, queries=found, starts=starts, lists=member.sum(axis=1),
+        slot=q * source.shape[1] + i,
+        cell=cell,
+        rank=rank.astype(np.float64),
+        score=lists.score[q, i, c],
+        cells=cells,
+        first=first,
+        top=np.flatnonzero(rank <= 3),
+        alive=alive,
+        queries=found,
+        starts=starts,
+        lists=member.sum(axis=1),
         best_rank=best.reshape(table.shape),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,9 +203,13 @@ class Terms:
 
 
 def apply_fusion(
-    table: CandidateTable, lists: ListArrays, before: Ranking, config: FusionConfig, list_config: ListsConfig,
+    table: CandidateTable,
+    lists: ListArrays,
+    before: Ranking,
+    config: FusionConfig,
+    list_config: ListsConfig,
     variants: VariantWeights,
-) -> FusionArrays:  # fmt: skip
+) -> FusionArrays:
     """Fuse the lists into one ranking."""
     present = lists.present
     hits = _hits(table, lists, config, list_config)
@@ -389,9 +402,14 @@ def _raw(table: CandidateTable, hits: Hits, base: Floats, extra: _Extra, config:
 
 
 def _terms(
-    table: CandidateTable, lists: ListArrays, hits: Hits, weight: Floats, base: Floats, extra: _Extra,
+    table: CandidateTable,
+    lists: ListArrays,
+    hits: Hits,
+    weight: Floats,
+    base: Floats,
+    extra: _Extra,
     config: FusionConfig,
-) -> Terms:  # fmt: skip
+) -> Terms:
     """The terms as dense arrays, for the trace."""
     shape, width = lists.present.shape, table.shape[1]
     place = hits.slot * width + (hits.cell % width if width else hits.cell)
@@ -402,11 +420,15 @@ def _terms(
         bonus.reshape(-1)[place[hits.top]] = extra.bonus
     nothing = np.zeros(table.shape)
     return Terms(
-        member, rank, weight, bases, bonus,
+        member,
+        rank,
+        weight,
+        bases,
+        bonus,
         nothing if extra.best_rank is None else extra.best_rank,
         nothing if extra.importance is None else extra.importance,
         nothing + 1 if extra.boost is None else extra.boost,
-    )  # fmt: skip
+    )
 
 
 def _weights(table: CandidateTable, list_config: ListsConfig, variants: VariantWeights) -> Floats:

@@ -36,43 +36,164 @@ from cems_workbench.records import ENGLISH
 
 SIGNALS: dict[str, tuple[str, ...]] = {
     "preference": (
-        "recommend", "suggest", "advice", "resources", "tools", "accessories", "what should", "would you",
-        "based on my", "given my",
+        "recommend",
+        "suggest",
+        "advice",
+        "resources",
+        "tools",
+        "accessories",
+        "what should",
+        "would you",
+        "based on my",
+        "given my",
     ),
     "temporal": (
-        "first", "last", "before", "after", "when", "how many days", "how long", "earliest", "latest", "most recent",
+        "first",
+        "last",
+        "before",
+        "after",
+        "when",
+        "how many days",
+        "how long",
+        "earliest",
+        "latest",
+        "most recent",
         "happened first",
     ),
     "aggregation": (
-        "how many", "how much", "total", "combined", "all the times", "how often", "different", "various",
+        "how many",
+        "how much",
+        "total",
+        "combined",
+        "all the times",
+        "how often",
+        "different",
+        "various",
         "all the different",
     ),
-}  # fmt: skip
+}
 
 
 CEMS_SIGNALS: dict[str, tuple[str, ...]] = {
     "preference": (
-        "recommend", "suggest", "suggestion", "advice", "any recommendations", "any suggestions", "what would you", "what should",
-        "what could", "would you", "could you", "can you recommend", "resources", "tools", "accessories", "equipment", "publications",
-        "books", "articles", "tutorials", "complement", "go with", "pair with", "match with", "compatible", "work with",
-        "works well", "might like", "might enjoy", "might find interesting", "based on my", "given my", "considering my", "setup",
-        "workflow", "routine", "practice", "any tips", "tips for", "any ideas", "i've been feeling", "been feeling",
-        "i've been struggling", "been struggling", "i've been thinking about", "thinking about making", "i'm thinking of",
-        "thinking of inviting", "thinking of trying", "i was thinking of", "was thinking of trying", "what should i serve",
-        "should i serve", "i'm getting excited about", "activities that i can do", "show or movie", "movie for me", "i'm planning",
-        "i am planning", "planning a trip", "planning my", "any suggestions on what to", "do you think", "what do you think",
-        "i noticed", "i've noticed", "i've got some free time", "got some free time", "could there be a reason",
+        "recommend",
+        "suggest",
+        "suggestion",
+        "advice",
+        "any recommendations",
+        "any suggestions",
+        "what would you",
+        "what should",
+        "what could",
+        "would you",
+        "could you",
+        "can you recommend",
+        "resources",
+        "tools",
+        "accessories",
+        "equipment",
+        "publications",
+        "books",
+        "articles",
+        "tutorials",
+        "complement",
+        "go with",
+        "pair with",
+        "match with",
+        "compatible",
+        "work with",
+        "works well",
+        "might like",
+        "might enjoy",
+        "might find interesting",
+        "based on my",
+        "given my",
+        "considering my",
+        "setup",
+        "workflow",
+        "routine",
+        "practice",
+        "any tips",
+        "tips for",
+        "any ideas",
+        "i've been feeling",
+        "been feeling",
+        "i've been struggling",
+        "been struggling",
+        "i've been thinking about",
+        "thinking about making",
+        "i'm thinking of",
+        "thinking of inviting",
+        "thinking of trying",
+        "i was thinking of",
+        "was thinking of trying",
+        "what should i serve",
+        "should i serve",
+        "i'm getting excited about",
+        "activities that i can do",
+        "show or movie",
+        "movie for me",
+        "i'm planning",
+        "i am planning",
+        "planning a trip",
+        "planning my",
+        "any suggestions on what to",
+        "do you think",
+        "what do you think",
+        "i noticed",
+        "i've noticed",
+        "i've got some free time",
+        "got some free time",
+        "could there be a reason",
     ),
     "temporal": (
-        "first", "last", "before", "after", "when", "how many days", "how many weeks", "how many months", "how long", "earliest",
-        "latest", "most recent", "happened first", "happened last", "which came first", "start", "began", "ended", "finished",
+        "first",
+        "last",
+        "before",
+        "after",
+        "when",
+        "how many days",
+        "how many weeks",
+        "how many months",
+        "how long",
+        "earliest",
+        "latest",
+        "most recent",
+        "happened first",
+        "happened last",
+        "which came first",
+        "start",
+        "began",
+        "ended",
+        "finished",
     ),
     "aggregation": (
-        "how many", "how much", "number of", "count of", "total", "altogether", "in total", "combined", "sum of", "all the",
-        "all the times", "every time", "each time", "how often", "how frequently", "different", "various", "all the different",
-        "how many different", "throughout", "across all", "over the past", "in the past", "in the last",
+        "how many",
+        "how much",
+        "number of",
+        "count of",
+        "total",
+        "altogether",
+        "in total",
+        "combined",
+        "sum of",
+        "all the",
+        "all the times",
+        "every time",
+        "each time",
+        "how often",
+        "how frequently",
+        "different",
+        "various",
+        "all the different",
+        "how many different",
+        "throughout",
+        "across all",
+        "over the past",
+        "in the past",
+        "in the last",
     ),
-}  # fmt: skip
+}
 """What CEMS 0.9.3 runs with; the guide's lists are an excerpt of an earlier state."""
 
 
@@ -119,7 +240,7 @@ _ACE_STOPWORDS = """
     may might must can i you we they me my your working work up out with of from about wired
 """
 STOPWORDS = frozenset(_ACE_STOPWORDS.split())
-"""ACE's list. It is its own: what the lexical index leaves out (store/search/tokenizer.py) has no "working" and no "wired"."""
+"""ACE's list. It is its own: what the lexical index leaves out (store/search/lexical/tokenizer.py) has no "working" and no "wired"."""
 
 _SUFFIXES = (
     "py|pyi|ipynb|js|jsx|ts|tsx|mjs|java|kt|go|rs|c|h|cc|cpp|hpp|cs|rb|php|swift|sh|sql|json|"
@@ -281,17 +402,23 @@ def language_of(table: CandidateTable, q: int) -> str:
 def aggregations(table: CandidateTable, config: Detectors) -> Bools:
     """(Q) which queries ask for several memories at once."""
     return memoized(
-        table.memo, "aggregation", config,
-        lambda: np.array([is_aggregation(table.queries[q], config, language_of(table, q)) for q in range(table.shape[0])], dtype=bool),
-    )  # fmt: skip
+        table.memo,
+        "aggregation",
+        config,
+        lambda: np.array(
+            [is_aggregation(table.queries[q], config, language_of(table, q)) for q in range(table.shape[0])], dtype=bool
+        ),
+    )
 
 
 def no_candidates(table: CandidateTable) -> Ranking:
     """The ranking before anything was searched: nobody is in it."""
     return memoized(
-        table.memo, "nobody", None,
+        table.memo,
+        "nobody",
+        None,
         lambda: unranked(np.zeros(table.shape, dtype=bool), np.full(table.shape, np.nan)),
-    )  # fmt: skip
+    )
 
 
 def report_query(given: StageInput) -> StageArrays[StageRow, QueryFields]:

@@ -605,9 +605,16 @@ def overtaking(rows: Iterable[RerankRow], config: RerankConfig) -> Overtaking | 
         return None
     last = min(passed, key=lambda terms: (terms.unit, terms.rank))
     return Overtaking(
-        last.rank, last.weight, last.retrieval, last.unit, last.score,
-        first.weight, first.retrieval, first.unit, first.score,
-    )  # fmt: skip
+        last.rank,
+        last.weight,
+        last.retrieval,
+        last.unit,
+        last.score,
+        first.weight,
+        first.retrieval,
+        first.unit,
+        first.score,
+    )
 
 
 def _blended(rows: Iterable[RerankRow]) -> list[_Blended]:

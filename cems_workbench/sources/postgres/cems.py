@@ -57,9 +57,19 @@ PORTION = 5_000
 """Edges that are read at once."""
 NEEDED = {"memory_documents": ("id", "content"), "memory_chunks": ("document_id", "seq", "content", "embedding")}
 DOCUMENT = (
-    "title", "category", "source_ref", "user_id", "tags", "scope", "created_at", "updated_at", "last_shown_at", "shown_count",
-    "relevant_count", "noise_count",
-)  # fmt: skip
+    "title",
+    "category",
+    "source_ref",
+    "user_id",
+    "tags",
+    "scope",
+    "created_at",
+    "updated_at",
+    "last_shown_at",
+    "shown_count",
+    "relevant_count",
+    "noise_count",
+)
 """Columns that make a memory, as `cems_memory` takes them."""
 _PARTS = (
     "SELECT p.document_id, count(*) AS chunks, sum(p.change)::text AS changes, sum(p.size) AS bytes, count(p.has) AS vectors "
@@ -80,9 +90,10 @@ _WITHOUT: Mapping[str, str] = {
     "source_ref": "no memory has a project",
     "shown_count": "every memory counts as never shown",
     "last_shown_at": "ages count from the last change",
-    "relevant_count": "there is no feedback", "noise_count": "there is no feedback",
+    "relevant_count": "there is no feedback",
+    "noise_count": "there is no feedback",
     "content_tsv": "there is no full-text list, neither here nor in CEMS",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +176,17 @@ class CemsSource:
                 )
                 index = None
             return Probe(
-                kind="cems", engine=engine, memories=memories, vectors=found[0], dimension=self._dimension(reader, shape),
+                kind="cems",
+                engine=engine,
+                memories=memories,
+                vectors=found[0],
+                dimension=self._dimension(reader, shape),
                 index=index.definition if index else None,
                 lists=("vector", "ts_rank") if shape.full_text else ("vector",),
-                settings=catalog.settings(reader, index), missing=_missing(shape), notes=tuple(notes),
-            )  # fmt: skip
+                settings=catalog.settings(reader, index),
+                missing=_missing(shape),
+                notes=tuple(notes),
+            )
 
     @contextmanager
     def snapshot(self) -> Iterator[CemsSnapshot]:
@@ -267,10 +284,12 @@ def _users(reader: Reader, most: int) -> list[Row]:
 
 def _missing(shape: _Shape) -> tuple[str, ...]:
     said = [
-        f"memory_documents has no {name}: {follows}" if name not in shape.documents.columns
+        f"memory_documents has no {name}: {follows}"
+        if name not in shape.documents.columns
         else f"{name} of memory_documents may not be read: {follows}"
-        for name, follows in _WITHOUT.items() if name != "content_tsv" and not shape.has(name)
-    ]  # fmt: skip
+        for name, follows in _WITHOUT.items()
+        if name != "content_tsv" and not shape.has(name)
+    ]
     if not shape.full_text:
         said.append(f"memory_chunks has no content_tsv: {_WITHOUT['content_tsv']}")
     if shape.relations is None:
@@ -421,10 +440,21 @@ def _memory(id: str, content: str, *row: Any) -> Memory:
         row
     )
     return cems_memory(
-        id, content, said(title), said(category), said(source_ref), user_id, tuple(tag for tag in tags if tag is not None) if tags else (),
-        fields.choice({"scope": scope}, "scope", CEMS_SCOPES, "personal"), moment(created_at), moment(updated_at), moment(last_shown_at),
-        max(0, shown or 0), max(0, relevant or 0), max(0, noise or 0),
-    )  # fmt: skip
+        id,
+        content,
+        said(title),
+        said(category),
+        said(source_ref),
+        user_id,
+        tuple(tag for tag in tags if tag is not None) if tags else (),
+        fields.choice({"scope": scope}, "scope", CEMS_SCOPES, "personal"),
+        moment(created_at),
+        moment(updated_at),
+        moment(last_shown_at),
+        max(0, shown or 0),
+        max(0, relevant or 0),
+        max(0, noise or 0),
+    )
 
 
 def _placed(content: str, chunks: Sequence[tuple[int, str, Any]]) -> tuple[TakenChunk, ...]:

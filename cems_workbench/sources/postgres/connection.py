@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias
 
-from cems_workbench.deadline import cut_off
 from cems_workbench.errors import InputError, nearest
+from cems_workbench.platform.timeouts import cut_off
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
 
@@ -33,9 +33,24 @@ SILENCE_S = 15
 OWN_OPTIONS = ("user", "team", "table")
 """Options of an address that are ours; the others are libpq's."""
 LIBPQ_OPTIONS = (
-    "host", "hostaddr", "port", "service", "passfile", "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslnegotiation",
-    "channel_binding", "require_auth", "gssencmode", "krbsrvname", "target_session_attrs", "load_balance_hosts",
-)  # fmt: skip
+    "host",
+    "hostaddr",
+    "port",
+    "service",
+    "passfile",
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "sslcrl",
+    "sslnegotiation",
+    "channel_binding",
+    "require_auth",
+    "gssencmode",
+    "krbsrvname",
+    "target_session_attrs",
+    "load_balance_hosts",
+)
 BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _DENIED = re.compile(r"permission denied for (?:table|view|materialized view|relation|foreign table) (\S+)")
 _DENIED_SCHEMA = re.compile(r"permission denied for schema (\S+)")
@@ -160,8 +175,11 @@ class Database:
         arguments = self._arguments()
         try:
             return psycopg.connect(
-                **arguments, options="-c default_transaction_read_only=on -c TimeZone=UTC", autocommit=True, prepare_threshold=None
-            )  # fmt: skip
+                **arguments,
+                options="-c default_transaction_read_only=on -c TimeZone=UTC",
+                autocommit=True,
+                prepare_threshold=None,
+            )
         except psycopg.OperationalError as error:
             if "unsupported startup parameter" not in str(error):
                 raise
@@ -175,10 +193,14 @@ class Database:
         if address.secret is not None:
             given["password"] = address.secret.get_secret_value()
         return given | {
-            "application_name": "cems-workbench", "client_encoding": "utf8", "connect_timeout": CONNECT_S,
-            "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3,
+            "application_name": "cems-workbench",
+            "client_encoding": "utf8",
+            "connect_timeout": CONNECT_S,
+            "keepalives_idle": 15,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
             "tcp_user_timeout": round((self.timeout + SILENCE_S) * 1000),
-        }  # fmt: skip
+        }
 
 
 def _told(error: psycopg.Error, address: Address, timeout: float, lost: bool) -> str:

@@ -41,6 +41,14 @@ def layout(reader: Reader, table: Table) -> Layout:
         for field in BESIDE
     }
     return Layout(
-        "mem0", table, sql.Identifier("id"), id_type(reader, table, "id"), True, key("data"), table.columns["vector"],
-        "cosine", fields, user=key("user_id"),
-    )  # fmt: skip
+        "mem0",
+        table,
+        sql.Identifier("id"),
+        id_type(reader, table, "id"),
+        True,
+        key("data"),
+        table.columns["vector"],
+        "cosine",
+        fields,
+        user=key("user_id"),
+    )

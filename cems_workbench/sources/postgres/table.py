@@ -116,10 +116,16 @@ class TableSource:
                     "no index says which distance is meant: cosine is taken; `distance:` in a mapping says otherwise"
                 )
             return Probe(
-                kind=layout.kind, engine=engine, memories=memories, vectors=with_vector,
-                dimension=catalog.dimension(reader, layout.table, layout.vector), distance=distance,
-                index=index.definition if index else None, settings=catalog.settings(reader, index), notes=tuple(notes),
-            )  # fmt: skip
+                kind=layout.kind,
+                engine=engine,
+                memories=memories,
+                vectors=with_vector,
+                dimension=catalog.dimension(reader, layout.table, layout.vector),
+                distance=distance,
+                index=index.definition if index else None,
+                settings=catalog.settings(reader, index),
+                notes=tuple(notes),
+            )
 
     @contextmanager
     def snapshot(self) -> Iterator[TableSnapshot]:
@@ -153,9 +159,13 @@ class TableSource:
                 "SELECT {id}::text, {vector} {operator} %(vector)s::{type} AS distance FROM {table} WHERE {where} "
                 "ORDER BY distance LIMIT %(asked)s"
             ).format(
-                id=layout.id, vector=_vector(layout), operator=sql.SQL(catalog.OPERATORS[distance]), table=_from(layout),
-                type=sql.SQL("halfvec" if layout.vector.type == "halfvec" else "vector"), where=where,
-            )  # fmt: skip
+                id=layout.id,
+                vector=_vector(layout),
+                operator=sql.SQL(catalog.OPERATORS[distance]),
+                table=_from(layout),
+                type=sql.SQL("halfvec" if layout.vector.type == "halfvec" else "vector"),
+                where=where,
+            )
             started = time.perf_counter()
             rows = reader.rows(statement, {"vector": as_text(query.vector), "asked": asked, **values})
             seconds = time.perf_counter() - started
@@ -238,20 +248,27 @@ class TableSnapshot:
         head = sql.SQL("SELECT {id}::text, {marker}, {size} FROM {table} WHERE {where} AND {page}")
         if layout.table.has_blocks:
             query = head.format(
-                id=layout.id, size=size, table=_from(layout), where=self._where, marker=sql.SQL("xmin::text || ctid::text"),
+                id=layout.id,
+                size=size,
+                table=_from(layout),
+                where=self._where,
+                marker=sql.SQL("xmin::text || ctid::text"),
                 page=sql.SQL("ctid >= %(from)s::tid AND ctid < %(to)s::tid ORDER BY ctid"),
-            )  # fmt: skip
+            )
             for place in block_ranges(self._reader, layout.table.oid):
                 yield self._reader.rows(query, {**self._values, **place})
             return
         every = sql.SQL(", ").join([layout.text, _vector(layout), *layout.fields.values()])
         query = head.format(
-            id=layout.id, size=size, table=_from(layout), where=self._where,
+            id=layout.id,
+            size=size,
+            table=_from(layout),
+            where=self._where,
             marker=sql.SQL("to_hex(hashtextextended(ROW({})::text, 0))").format(every),
             page=sql.SQL("(%(last)s::text IS NULL OR {id} > %(last)s::{type}) ORDER BY {id} LIMIT %(most)s").format(
                 id=layout.id, type=sql.SQL(layout.id_type)
             ),
-        )  # fmt: skip
+        )
         last = None
         while rows := self._reader.rows(query, {**self._values, "last": last, "most": PAGE_ROWS}):
             yield rows
@@ -275,9 +292,11 @@ class TableSnapshot:
                     self._seen.add(row[0])
         width = 4 * (self._dimension or 0)
         return Page(
-            [row[0] for row in good], [f"{self._prefix}.{row[1]}" for row in good],
-            [(row[2] or 0) + width for row in good], problems,
-        )  # fmt: skip
+            [row[0] for row in good],
+            [f"{self._prefix}.{row[1]}" for row in good],
+            [(row[2] or 0) + width for row in good],
+            problems,
+        )
 
     def _read(self, ids: Sequence[str], markers: Sequence[str]) -> tuple[list[TakenMemory], list[RowProblem]]:
         from psycopg import sql
@@ -290,12 +309,16 @@ class TableSnapshot:
         )
         found = self._reader.rows(
             query.format(
-                id=layout.id, text=layout.text, named=named, table=_from(layout), where=self._where,
+                id=layout.id,
+                text=layout.text,
+                named=named,
+                table=_from(layout),
+                where=self._where,
                 type=sql.SQL(layout.id_type),
                 order=sql.SQL("ORDER BY ctid" if layout.table.has_blocks else ""),
             ),
             {**self._values, "ids": list(ids)},
-        )  # fmt: skip
+        )
         problems: list[RowProblem] = []
         rows: dict[str, tuple[Row, Any]] = {}
         for row, vector in zip(found, vectors([row[2] for row in found], layout.vector.type), strict=True):
@@ -355,11 +378,17 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
         raise InputError(f"mapping: vector: {vector.name} is of type {vector.type}, not vector or halfvec")
     given = {field: mapping[field] for field in BESIDE if field in mapping}
     return Layout(
-        "table", table, sql.Identifier(mapping["id"]), id_type(reader, table, mapping["id"]), _unique(reader, table, mapping["id"]),
-        sql.Identifier(mapping["text"]), vector, mapping.get("distance"),
+        "table",
+        table,
+        sql.Identifier(mapping["id"]),
+        id_type(reader, table, mapping["id"]),
+        _unique(reader, table, mapping["id"]),
+        sql.Identifier(mapping["text"]),
+        vector,
+        mapping.get("distance"),
         {field: _expression(table.columns[name]) for field, name in given.items()},
         user=sql.Identifier(given["author"]) if "author" in given else None,
-    )  # fmt: skip
+    )
 
 
 def guessed(reader: Reader, table: Table, plain: str) -> dict[str, str]:

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, cast
 from cems_workbench.errors import StoreError, StoreLockedError
 from cems_workbench.models.embedder_match import other_dimension, other_model
 from cems_workbench.models.protocol import Embedder
+from cems_workbench.platform.process_lock import Holder, Turn
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import chunks, language, memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
-from cems_workbench.store.given_vectors import GivenVectors
 from cems_workbench.store.meta import (
     content_identity,
     content_version,
@@ -37,31 +37,26 @@ from cems_workbench.store.meta import (
     read_meta,
     write_meta,
 )
+from cems_workbench.store.precomputed_embeddings import GivenVectors
 from cems_workbench.store.search import (
-    chroma,
-    embedded,
     entries,
-    lexical_refresh,
-    postgres_text,
-    tokenizer,
-    ts_rank_refresh,
-    vector_codes_refresh,
-    waiting,
 )
-from cems_workbench.store.search.chroma_home import ChromaHome
+from cems_workbench.store.search.directory.index_directory import Found, IndexHome, Manifest, discard, read_manifest
+from cems_workbench.store.search.directory.segment_directory import SegmentHome, segments_of
 from cems_workbench.store.search.entries import Place, key
-from cems_workbench.store.search.index_directory import Found, IndexHome, Manifest, discard, read_manifest
-from cems_workbench.store.search.kept_vectors import KeptVectors
-from cems_workbench.store.search.lexical_index import LexicalIndex
-from cems_workbench.store.search.segment_home import SegmentHome, segments_of
-from cems_workbench.store.search.ts_rank_index import TsRankIndex
-from cems_workbench.store.search.vector_codes import VectorCodes
-from cems_workbench.store.search.vector_index import EXACT_ROWS, VectorIndex
-from cems_workbench.store.search.vector_proof import VectorProof, prove
-from cems_workbench.store.search.vector_refresh import agree, refresh_vectors
-from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
-from cems_workbench.store.search.waiting import LEAST_MOVED, WaitingCollection
-from cems_workbench.turns import Holder, Turn
+from cems_workbench.store.search.lexical import lexical_refresh, tokenizer
+from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
+from cems_workbench.store.search.lexical.vocabulary import CurrentVocabulary, Vocabulary
+from cems_workbench.store.search.postgres import postgres_text, ts_rank_refresh
+from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+from cems_workbench.store.search.vectors import chroma, embedded, quantized_refresh, write_buffer
+from cems_workbench.store.search.vectors.chroma_directory import ChromaHome
+from cems_workbench.store.search.vectors.quantized_vectors import VectorCodes
+from cems_workbench.store.search.vectors.vector_cache import KeptVectors
+from cems_workbench.store.search.vectors.vector_check import VectorProof, prove
+from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS, VectorIndex
+from cems_workbench.store.search.vectors.vector_refresh import agree, refresh_vectors
+from cems_workbench.store.search.vectors.write_buffer import LEAST_MOVED, WaitingCollection
 
 if TYPE_CHECKING:
     import duckdb
@@ -235,8 +230,13 @@ class DerivedIndexes:
             chunked = embedded.chunks_of(cursor, key) if codes is None else {}
         kept = self._kept.setdefault(embedder.model_id, KeptVectors())
         vectors = VectorIndex(
-            collection, lambda where: self._passing(key, where), partial(kept.read, self._database), chunked, self._hidden, codes
-        )  # fmt: skip
+            collection,
+            lambda where: self._passing(key, where),
+            partial(kept.read, self._database),
+            chunked,
+            self._hidden,
+            codes,
+        )
         return Indexes(vectors, lexical)
 
     def _open_codes(self, embedder_id: str, collection_id: str) -> VectorCodes | None:
@@ -246,13 +246,13 @@ class DerivedIndexes:
         manifest = self._codes_found(embedder_id, collection_id).manifest
         if manifest is None or recorded.get("version") != manifest.content_version:
             return None
-        return vector_codes_refresh.open_codes(self._codes_home(embedder_id).path, segments_of(manifest))
+        return quantized_refresh.open_codes(self._codes_home(embedder_id).path, segments_of(manifest))
 
     def _codes_home(self, embedder_id: str) -> SegmentHome:
         """Where the codes of an embedder's vectors are."""
         name = self._collection_name(embedder_id).rpartition("-")[2]
         return self._codes_homes.setdefault(
-            embedder_id, SegmentHome(self._codes_path / name, vector_codes_refresh.VERSION)
+            embedder_id, SegmentHome(self._codes_path / name, quantized_refresh.VERSION)
         )
 
     def _codes_found(self, embedder_id: str, collection_id: str) -> Found:
@@ -260,7 +260,7 @@ class DerivedIndexes:
         with self._database.reading() as cursor:
             if embedded.count(cursor, collection_id) <= EXACT_ROWS:
                 return Found(None)
-            kind, known = vector_codes_refresh.kind(collection_id), partial(earlier_identity, cursor)
+            kind, known = quantized_refresh.kind(collection_id), partial(earlier_identity, cursor)
             home = self._codes_home(embedder_id)
             return home.found_of(content_version(cursor), content_identity(cursor), kind, known)
 
@@ -284,9 +284,12 @@ class DerivedIndexes:
             return self._full_text[1]
 
     def refresh(
-        self, embedder: Embedder, progress: Progress = silent, patience: float | None = None,
+        self,
+        embedder: Embedder,
+        progress: Progress = silent,
+        patience: float | None = None,
         given: GivenVectors | None = None,
-    ) -> RefreshReport:  # fmt: skip
+    ) -> RefreshReport:
         """Bring both to the content as it is now; durable in steps, so that a cancelled refresh is continued by the next.
 
         `given` are vectors that were made beforehand; they are taken in place of embedding, and InputError is raised for one that is not
@@ -367,7 +370,7 @@ class DerivedIndexes:
             recorded = read_meta(cursor, _KEY + embedder.model_id)
             if recorded is not None:
                 embedded.forget_all(cursor, json.loads(recorded)["collection"])
-                waiting.forget_all(cursor, json.loads(recorded)["collection"])
+                write_buffer.forget_all(cursor, json.loads(recorded)["collection"])
                 delete_meta(cursor, _KEY + embedder.model_id)
         try:
             self._vector_home.drop(name)
@@ -406,7 +409,7 @@ class DerivedIndexes:
                         embedded.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
                         proofs[name],
                         codes[name],
-                        waiting.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
+                        write_buffer.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
                     )
                     for name in wanted
                 ]
@@ -551,7 +554,7 @@ class DerivedIndexes:
         collection, notes = self._collection(embedder, known.get("collection"))
         if str(collection.id) != known.get("collection"):
             with self._database.transaction() as cursor:
-                waiting.forget_all(cursor, known.get("collection", ""))
+                write_buffer.forget_all(cursor, known.get("collection", ""))
             known = {"collection": str(collection.id), "version": None}
             self._record(embedder, known)
         elif proof.problem or (known["version"] is not None and not agree(self._database, collection)):
@@ -588,7 +591,7 @@ class DerivedIndexes:
         for manifest in [None] if before is None else [before, None]:
             with self._database.reading() as cursor:
                 changed = None if manifest is None else memories.changed_since(cursor, manifest.content_version)
-            made = vector_codes_refresh.update(
+            made = quantized_refresh.update(
                 home.path, segments_of(manifest), changed, self._database, collection, version, identity, progress
             )
             if made.rows == rows:
@@ -628,7 +631,7 @@ class DerivedIndexes:
     def waiting(self) -> int:
         """How many changes of vectors are not in Chroma's graph yet: searches compare each of them."""
         with self._database.reading() as cursor:
-            return sum(waiting.count(cursor, each["collection"]) for each in _recorded(cursor).values())
+            return sum(write_buffer.count(cursor, each["collection"]) for each in _recorded(cursor).values())
 
     def move(self, progress: Progress = silent, least: int = LEAST_MOVED) -> int:
         """Put what waits into Chroma's graph, which nobody has to wait for, if it is `least` changes or more; how many.
@@ -668,12 +671,12 @@ class DerivedIndexes:
         with self._alone(patience, wait=wait):
             with self._database.reading() as cursor:
                 known = {name: each["collection"] for name, each in _recorded(cursor).items()}
-                behind = [name for name, collection in known.items() if waiting.count(cursor, collection)]
+                behind = [name for name, collection in known.items() if write_buffer.count(cursor, collection)]
             for name in behind:
                 found = self._vector_home.find(self._collection_name(name))
                 if found is None or str(found.id) != known[name]:
                     continue  # lost, which the next refresh says
-                moved += waiting.move(self._database, found, MOVING_SECONDS, self._vector_home.use())
+                moved += write_buffer.move(self._database, found, MOVING_SECONDS, self._vector_home.use())
         return moved
 
     def _record(self, embedder: Embedder, value: dict[str, Any]) -> None:

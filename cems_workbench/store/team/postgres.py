@@ -24,11 +24,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from cems_workbench.deadline import cut_off
 from cems_workbench.errors import InputError, StoreError, WorkbenchError, one_line
+from cems_workbench.platform.process_lock import PATIENCE, TELL, tell
+from cems_workbench.platform.timeouts import cut_off
 from cems_workbench.store.claims import TableClaims
 from cems_workbench.store.team.session import AwayError, Row, counts
-from cems_workbench.turns import PATIENCE, TELL, tell
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -433,8 +433,12 @@ def _arguments(address: str) -> dict[str, Any]:
         raise wrong
     silence = round(1000 * (STATEMENT_S + SILENCE_S))
     limits = {
-        "connect_timeout": CONNECT_S, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": silence,
-    }  # fmt: skip
+        "connect_timeout": CONNECT_S,
+        "keepalives_idle": 15,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": silence,
+    }
     return {**limits, "application_name": "cems-workbench", **given, "client_encoding": "utf8"}
 
 

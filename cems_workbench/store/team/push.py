@@ -23,8 +23,18 @@ MAX_LINES = 20
 """Lines of one sort that are said; of more it is said how many."""
 _JUDGMENT = ("qid", "memory_id", "judge", "kind", "grade", "judged_at", "note", "source", "shown")
 _EVENT = (
-    "qid", "memory_id", "judge", "kind", "action", "recorded_at", "grade", "note", "source", "shown", "before",
-)  # fmt: skip
+    "qid",
+    "memory_id",
+    "judge",
+    "kind",
+    "action",
+    "recorded_at",
+    "grade",
+    "note",
+    "source",
+    "shown",
+    "before",
+)
 _SAME_EVENT = 6
 """The first columns of an event tell whether it is the same."""
 _DECISION = ("qid", "memory_id", "decided_by", "decided_at", "grade", "note")
@@ -194,9 +204,10 @@ def _push_events(source: Session, target: Session, strange: set[str], report: Pu
         return {row[:-1]: row[-1] for row in target.rows(f"SELECT {same}, id FROM label_events")}
 
     own = [
-        row for row in source.rows(f"SELECT {columns}, id, undoes FROM label_events ORDER BY recorded_at, id")
+        row
+        for row in source.rows(f"SELECT {columns}, id, undoes FROM label_events ORDER BY recorded_at, id")
         if row[0] not in strange
-    ]  # fmt: skip
+    ]
     there = ids()
     new = list({row[:_SAME_EVENT]: row for row in own if row[:_SAME_EVENT] not in there}.values())
     if new:
@@ -212,9 +223,15 @@ def _push_events(source: Session, target: Session, strange: set[str], report: Pu
 
 
 def _push_once(
-    source: Session, target: Session, table: str, columns: Sequence[str], same: int, what: str, strange: set[str],
+    source: Session,
+    target: Session,
+    table: str,
+    columns: Sequence[str],
+    same: int,
+    what: str,
+    strange: set[str],
     report: PushReport,
-) -> None:  # fmt: skip
+) -> None:
     """The rows of a table whose first `same` columns tell which they are; the first is the query."""
     own = source.rows(f"SELECT {', '.join(columns)} FROM {table} ORDER BY id")
     there = set(target.rows(f"SELECT {', '.join(columns[:same])} FROM {table}"))
@@ -266,9 +283,13 @@ def _push_looks(source: Session, target: Session, store_id: str, report: PushRep
     copied = there = 0
     for table, column in (("holdout_looks", "qid"), ("holdout_lookers", "who")):
         own = source.rows(f"SELECT set_name, {column}, looks, last_at FROM {table}")
-        known = dict(_pairs(target.rows(
-            "SELECT set_name, of, looks FROM pushed_looks WHERE store_id = ? AND kind = ?", [store_id, column]
-        )))  # fmt: skip
+        known = dict(
+            _pairs(
+                target.rows(
+                    "SELECT set_name, of, looks FROM pushed_looks WHERE store_id = ? AND kind = ?", [store_id, column]
+                )
+            )
+        )
         for name, of, looks, last_at in own:
             more = looks - known.get((name, of), 0)
             if more <= 0:
@@ -306,8 +327,10 @@ def _table(columns: Sequence[str], rows: Sequence[Row]) -> pa.Table:
     import pyarrow as pa
 
     kinds: Mapping[str, Callable[[], Any]] = {
-        **dict.fromkeys(_TIMES, lambda: pa.timestamp("us")), **dict.fromkeys(_NUMBERS, pa.int64), "answerable": pa.bool_,
-    }  # fmt: skip
+        **dict.fromkeys(_TIMES, lambda: pa.timestamp("us")),
+        **dict.fromkeys(_NUMBERS, pa.int64),
+        "answerable": pa.bool_,
+    }
     return pa.table(
         {name: pa.array([row[i] for row in rows], kinds.get(name, pa.string)()) for i, name in enumerate(columns)}
     )

@@ -27,9 +27,19 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 
 TABLES = (
-    "queries", "query_sets", "query_set_members", "judgments", "label_events", "adjudications", "label_queues",
-    "label_queue_pairs", "label_queue_rankings", "configs", "holdout_looks", "holdout_lookers",
-)  # fmt: skip
+    "queries",
+    "query_sets",
+    "query_set_members",
+    "judgments",
+    "label_events",
+    "adjudications",
+    "label_queues",
+    "label_queue_pairs",
+    "label_queue_rankings",
+    "configs",
+    "holdout_looks",
+    "holdout_lookers",
+)
 """The tables of a team."""
 
 

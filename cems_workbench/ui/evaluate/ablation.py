@@ -12,9 +12,9 @@ from cems_workbench.evaluation.ablation import ablations
 from cems_workbench.evaluation.comparison import compare, verdict
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
 from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.evaluation import EvaluatedConfig
-from cems_workbench.ui.evaluate import lacking
+from cems_workbench.ui.evaluate import missing_scores
 from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice, made_of
 from cems_workbench.ui.kit.charts import draw_chart
@@ -48,14 +48,16 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
     evaluated = by_name[name]
     rows = _evaluations(evaluated, kind)
     asked = [EvaluatedConfig(row.config.name, evaluated.labelled, row) for row in rows]
-    if lacking.draw("evaluate", lacking.of_evaluated(asked), resources, locked=choice.locked):
+    if missing_scores.draw("evaluate", missing_scores.of_evaluated(asked), resources, locked=choice.locked):
         st.rerun()
     measure = pick_measure(evaluated.evaluation.measures)
     st.caption(about)
     draw_chart(
-        figure(rows, measure), key="evaluate:ablate:figure", table=None,
+        figure(rows, measure),
+        key="evaluate:ablate:figure",
+        table=None,
         alt="Difference of each row from the first, of the chosen measure; the table below has the figures.",
-    )  # fmt: skip
+    )
     draw_table(
         _rows(rows, measure), key="evaluate:ablate:rows", most=len(rows), placeholder="–", columns=_columns(measure)
     )
@@ -89,11 +91,15 @@ def _rows(evaluations: Sequence[Evaluation], measure: Measure) -> list[dict[str,
         difference = differences[evaluation.config.name]
         rows.append(
             {
-                "row": _short(evaluation, base), "value": number(difference.value), "difference": number(difference.difference),
-                "p (Holm)": difference.p_holm, "wins": len(difference.wins), "losses": len(difference.losses),
+                "row": _short(evaluation, base),
+                "value": number(difference.value),
+                "difference": number(difference.difference),
+                "p (Holm)": difference.p_holm,
+                "wins": len(difference.wins),
+                "losses": len(difference.losses),
                 "verdict": verdict(difference),
             }
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -108,9 +114,12 @@ def _columns(measure: Measure) -> dict[str, Any]:
         "row": st.column_config.TextColumn("row", width=260),
         "value": value(str(measure), format="%.3f", width=84),
         "difference": value("difference", format="%+.3f", width=84, help="Against the first row"),
-        "p (Holm)": value("p (Holm)", format="%.4f", width=76, help="Paired randomisation test against the first row (Holm)"),
-        "wins": value("wins", width=56), "losses": value("losses", width=60),
-    }  # fmt: skip
+        "p (Holm)": value(
+            "p (Holm)", format="%.4f", width=76, help="Paired randomisation test against the first row (Holm)"
+        ),
+        "wins": value("wins", width=56),
+        "losses": value("losses", width=60),
+    }
 
 
 def figure(evaluations: Sequence[Evaluation], measure: Measure) -> Figure:
@@ -121,19 +130,37 @@ def figure(evaluations: Sequence[Evaluation], measure: Measure) -> Figure:
     values = [evaluation.mean(measure) - base.mean(measure) for evaluation in rest]
     bars = go.Figure()
     bars.add_bar(
-        x=values, y=list(range(len(rest))), orientation="h", marker={"color": [BETTER if value > 0 else WORSE for value in values]},
-        text=[f"{'▲' if value > 1e-9 else '▼' if value < -1e-9 else '='} {value:+.3f}" for value in values], textposition="outside",
-        cliponaxis=False, hovertext=[lines(tick(row.config.name, 60), f"{row.mean(measure):.4f}") for row in rest],
+        x=values,
+        y=list(range(len(rest))),
+        orientation="h",
+        marker={"color": [BETTER if value > 0 else WORSE for value in values]},
+        text=[f"{'▲' if value > 1e-9 else '▼' if value < -1e-9 else '='} {value:+.3f}" for value in values],
+        textposition="outside",
+        cliponaxis=False,
+        hovertext=[lines(tick(row.config.name, 60), f"{row.mean(measure):.4f}") for row in rest],
         hovertemplate=HOVERTEXT,
-    )  # fmt: skip
+    )
     widest = max([abs(value) for value in values] or [0.0]) * 1.35 or 0.05
     bars.update_layout(
-        height=58 + 27 * max(len(rest), 2), margin={"l": 8, "r": 24, "t": 6, "b": 44}, bargap=0.35, showlegend=False,
-        xaxis={"range": [-widest, widest], "fixedrange": True, "zerolinecolor": ZERO, "gridcolor": GRID,
-               "title": {"text": f"change of {tick(str(measure))} from {tick(base.config.name)}", "font": {"size": 12}}},
-        yaxis={
-            "autorange": "reversed", "automargin": True, "tickvals": list(range(len(rest))), "fixedrange": True, "showgrid": False,
-            "ticktext": [f"{tick(_short(row, base), 44)}  " for row in rest], "zeroline": False,
+        height=58 + 27 * max(len(rest), 2),
+        margin={"l": 8, "r": 24, "t": 6, "b": 44},
+        bargap=0.35,
+        showlegend=False,
+        xaxis={
+            "range": [-widest, widest],
+            "fixedrange": True,
+            "zerolinecolor": ZERO,
+            "gridcolor": GRID,
+            "title": {"text": f"change of {tick(str(measure))} from {tick(base.config.name)}", "font": {"size": 12}},
         },
-    )  # fmt: skip
+        yaxis={
+            "autorange": "reversed",
+            "automargin": True,
+            "tickvals": list(range(len(rest))),
+            "fixedrange": True,
+            "showgrid": False,
+            "ticktext": [f"{tick(_short(row, base), 44)}  " for row in rest],
+            "zeroline": False,
+        },
+    )
     return bars

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.runs.calibration import calibrations
-from cems_workbench.runs.evaluation import EvaluatedConfig
+from cems_workbench.jobs.calibration import calibrations
+from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.tuning.calibration import METHODS, Calibration
 from cems_workbench.ui.evaluate.state import Choice, made_of
 from cems_workbench.ui.kit.charts import draw_chart
@@ -40,9 +40,12 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     by_name = {evaluated.name: evaluated for evaluated in measured}
     name = left.selectbox("Config", list(by_name), key="evaluate:calibrate:config", persist_state="session")
     method = middle.selectbox(
-        "Method", METHODS, key="evaluate:calibrate:method", persist_state="session",
+        "Method",
+        METHODS,
+        key="evaluate:calibrate:method",
+        persist_state="session",
         help="logistic: one slope, for few queries. isotonic: any rising line, for many.",
-    )  # fmt: skip
+    )
     probability = right.slider(
         "Answer from a probability of",
         0.05,
@@ -55,9 +58,10 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     subject = by_name[name]
     least = choice.measures[0].grade
     group_by, found, without = made_of(
-        [subject], f"calibration {method} {probability}",
+        [subject],
+        f"calibration {method} {probability}",
         lambda: calibrations(subject.batch, subject.evaluation.config, least, None, method, probability),
-    )  # fmt: skip
+    )
     if not found:
         st.info(
             plain(f"Nothing to calibrate on: {next(iter(without.values()))}.")
@@ -72,12 +76,17 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     )
     number = st.column_config.NumberColumn
     draw_table(
-        calibration_rows(found), key="evaluate:calibrate:signals", most=len(found), placeholder="–",
+        calibration_rows(found),
+        key="evaluate:calibrate:signals",
+        most=len(found),
+        placeholder="–",
         columns={
-            column: number(column, format="%.0f" if column in ("answer", "none", "no value") else "%.4g", width=66, help=text)
+            column: number(
+                column, format="%.0f" if column in ("answer", "none", "no value") else "%.4g", width=66, help=text
+            )
             for column, text in HELP.items()
         },
-    )  # fmt: skip
+    )
     for line in without.values():
         st.caption(plain(f"Left out: {line}"))
     by_signal = {one.signal: one for one in found}
@@ -86,10 +95,11 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     )
     shown = by_signal.get(chosen or "", found[0])
     draw_chart(
-        reliability_figure(shown), key="evaluate:calibrate:reliability",
+        reliability_figure(shown),
+        key="evaluate:calibrate:reliability",
         alt=f"Share of queries with an answer against the mean probability of {shown.signal} in each bin, with 95 % intervals.",
         table=lambda: bin_rows(shown),
-    )  # fmt: skip
+    )
     if shown.setting:
         st.code(f"abstain:\n  {shown.signal}: {shown.setting.partition('=')[2]}", language="yaml")
     else:
@@ -102,23 +112,36 @@ def calibration_rows(found: Sequence[Calibration]) -> list[dict[str, Any]]:
     """A row a signal."""
     return [
         {
-            "signal": one.signal, "answer": one.answerable, "none": one.unanswerable, "no value": one.missing, "AUROC": one.auroc,
-            "Brier": one.brier, "base": one.base_brier, "ECE": one.ece,
-            "threshold": one.threshold if one.setting else None, "refused": one.refused, "wrongly": one.wrongly,
+            "signal": one.signal,
+            "answer": one.answerable,
+            "none": one.unanswerable,
+            "no value": one.missing,
+            "AUROC": one.auroc,
+            "Brier": one.brier,
+            "base": one.base_brier,
+            "ECE": one.ece,
+            "threshold": one.threshold if one.setting else None,
+            "refused": one.refused,
+            "wrongly": one.wrongly,
         }
         for one in found
-    ]  # fmt: skip
+    ]
 
 
 def bin_rows(one: Calibration) -> list[dict[str, Any]]:
     """A row a bin of the reliability diagram."""
     return [
         {
-            "from": each.low, "to": each.high, "queries": each.queries, "mean probability": each.predicted,
-            "with an answer": each.observed, "low": each.interval[0], "high": each.interval[1],
+            "from": each.low,
+            "to": each.high,
+            "queries": each.queries,
+            "mean probability": each.predicted,
+            "with an answer": each.observed,
+            "low": each.interval[0],
+            "high": each.interval[1],
         }
         for each in one.bins
-    ]  # fmt: skip
+    ]
 
 
 def reliability_figure(one: Calibration) -> Figure:
@@ -131,25 +154,48 @@ def reliability_figure(one: Calibration) -> Figure:
         x=[0, 1], y=[0, 1], mode="lines", line={"color": GREY, "dash": "dash", "width": 1}, hoverinfo="skip"
     )
     figure.add_scatter(
-        x=[each.predicted for each in one.bins], y=[each.observed for each in one.bins], mode="lines+markers",
+        x=[each.predicted for each in one.bins],
+        y=[each.observed for each in one.bins],
+        mode="lines+markers",
         line={"color": LIST_COLOURS[0], "width": 1},
         marker={"color": LIST_COLOURS[0], "size": [7 + 13 * (each.queries / most) ** 0.5 for each in one.bins]},
         error_y={
-            "type": "data", "symmetric": False, "color": GREY, "thickness": 1.5,
+            "type": "data",
+            "symmetric": False,
+            "color": GREY,
+            "thickness": 1.5,
             "array": [each.interval[1] - each.observed for each in one.bins],
             "arrayminus": [each.observed - each.interval[0] for each in one.bins],
         },
         hovertext=[
-            lines(f"{each.queries} queries, mean probability {each.predicted:.2f}", f"{each.observed:.0%} have an answer")
+            lines(
+                f"{each.queries} queries, mean probability {each.predicted:.2f}", f"{each.observed:.0%} have an answer"
+            )
             for each in one.bins
         ],
         hovertemplate=HOVERTEXT,
-    )  # fmt: skip
+    )
     figure.update_layout(
-        height=340, margin={"l": 8, "r": 16, "t": 12, "b": 8}, showlegend=False, hovermode="closest",
-        xaxis={"title": {"text": "mean probability"}, "range": [-0.02, 1.02], "gridcolor": GRID, "zeroline": False, "fixedrange": True,
-               "automargin": True},
-        yaxis={"title": {"text": "share with an answer"}, "range": [-0.02, 1.04], "gridcolor": GRID, "zeroline": False,
-               "fixedrange": True, "automargin": True, "tickformat": ".0%"},
-    )  # fmt: skip
+        height=340,
+        margin={"l": 8, "r": 16, "t": 12, "b": 8},
+        showlegend=False,
+        hovermode="closest",
+        xaxis={
+            "title": {"text": "mean probability"},
+            "range": [-0.02, 1.02],
+            "gridcolor": GRID,
+            "zeroline": False,
+            "fixedrange": True,
+            "automargin": True,
+        },
+        yaxis={
+            "title": {"text": "share with an answer"},
+            "range": [-0.02, 1.04],
+            "gridcolor": GRID,
+            "zeroline": False,
+            "fixedrange": True,
+            "automargin": True,
+            "tickformat": ".0%",
+        },
+    )
     return figure

@@ -12,18 +12,18 @@ import streamlit as st
 from cems_workbench.evaluation.batch import lacking_lines
 from cems_workbench.evaluation.comparison import Compared, Comparison, compare, verdict
 from cems_workbench.evaluation.evaluate import Figures, Summary, number
-from cems_workbench.evaluation.kept import KeptComparison
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.aurc import curve
+from cems_workbench.evaluation.saved_comparison import KeptComparison
+from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
-from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.state import Choice, made_of
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain, tick
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, lines
-from cems_workbench.ui.kit.heard import announce
 from cems_workbench.ui.kit.report import report_button
+from cems_workbench.ui.kit.screen_reader import announce
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.theme import LIST_COLOURS
@@ -59,12 +59,13 @@ def offer_report(measured: Sequence[EvaluatedConfig], judges: str | None) -> Non
     found, by = compared(measured), st.session_state.get("evaluate:measure")
     of = measured[0].labelled.evidence.header.query_set or "comparison"
     report_button(
-        "evaluate:report", f"{of}-{measured[-1].name}",
+        "evaluate:report",
+        f"{of}-{measured[-1].name}",
         lambda redact: comparison_report(
             found, [row.labelled for row in measured], datetime.now(UTC), by=by, redact=redact, judges=judges
         ),
         what="means and differences with their intervals, wins and losses by type, and the queries that lost most with both rankings. ",
-    )  # fmt: skip
+    )
 
 
 def _draw_risk(measured: Sequence[EvaluatedConfig]) -> None:
@@ -78,14 +79,15 @@ def _draw_risk(measured: Sequence[EvaluatedConfig]) -> None:
     )
     curves = {row.name: curve(row.evaluation.rankings.graded, k, row.evaluation.relevant_from) for row in measured}
     draw_chart(
-        risk_figure(curves), key="evaluate:risk",
+        risk_figure(curves),
+        key="evaluate:risk",
         alt="Share of the answered queries that are failed, by the share that is answered; a line for each config.",
         table=lambda: [
             {"config": name, "answered": float(x), "failed": float(y)}
             for name, (coverage, risk) in curves.items()
             for x, y in zip(coverage, risk, strict=True)
         ],
-    )  # fmt: skip
+    )
 
 
 def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
@@ -96,17 +98,26 @@ def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
     colours = cycle((BASELINE, *LIST_COLOURS[:-1]))
     for name, (coverage, risk) in curves.items():
         made.add_scatter(
-            x=coverage, y=risk, mode="lines", name=tick(name), 
+            x=coverage,
+            y=risk,
+            mode="lines",
+            name=tick(name),
             line={"shape": "hv", "width": 2, "color": next(colours)},
-            hovertext=[lines(tick(name), f"{x:.0%} answered", f"{y:.0%} of them failed") for x, y in zip(coverage, risk, strict=True)],
+            hovertext=[
+                lines(tick(name), f"{x:.0%} answered", f"{y:.0%} of them failed")
+                for x, y in zip(coverage, risk, strict=True)
+            ],
             hovertemplate=HOVERTEXT,
-        )  # fmt: skip
+        )
     axis = {"tickformat": ".0%", "fixedrange": True, "gridcolor": GRID, "zeroline": False}
     made.update_layout(
-        height=300, margin={"l": 8, "r": 16, "t": 12, "b": 40}, showlegend=len(curves) > 1,
-        legend={"orientation": "h", "y": 1.12}, xaxis={**axis, "title": "answered", "range": [0, 1.01]},
+        height=300,
+        margin={"l": 8, "r": 16, "t": 12, "b": 40},
+        showlegend=len(curves) > 1,
+        legend={"orientation": "h", "y": 1.12},
+        xaxis={**axis, "title": "answered", "range": [0, 1.01]},
         yaxis={**axis, "title": "of them failed", "rangemode": "tozero"},
-    )  # fmt: skip
+    )
     return made
 
 
@@ -114,26 +125,33 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[Compared]) -> Non
     """The table of means, the chart of one measure, and the differences of the others from the first, of a kept comparison too."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            f"{measured[0].relevance}. In brackets: 95 % confidence interval.", width="stretch",
+            f"{measured[0].relevance}. In brackets: 95 % confidence interval.",
+            width="stretch",
             help="The interval of the mean, by a bootstrap over queries.",
-        )  # fmt: skip
+        )
         unjudged = st.toggle(
-            "Show what unjudged results could change", key="evaluate:unjudged", persist_state="session",
+            "Show what unjudged results could change",
+            key="evaluate:unjudged",
+            persist_state="session",
             help="A further column for each measure: what the mean could be if every result that nobody judged were irrelevant, or "
             "relevant.",
-        )  # fmt: skip
+        )
     draw_table(
-        [_means(config, unjudged) for config in measured], key="evaluate:means",
-        placeholder="–", columns=_mean_columns(measured[0].measures),
-    )  # fmt: skip
+        [_means(config, unjudged) for config in measured],
+        key="evaluate:means",
+        placeholder="–",
+        columns=_mean_columns(measured[0].measures),
+    )
     for line in remarks(measured):
         st.caption(line)
     measure = pick_measure(measured[0].measures)
     announce(f"Mean {measure}: {_spoken(measured, measure)}")
     draw_chart(
-        figure(measured, measure), key="evaluate:figure", table=None,
+        figure(measured, measure),
+        key="evaluate:figure",
+        table=None,
         alt="Mean of the chosen measure per config with its 95 % confidence interval; the table above has the figures.",
-    )  # fmt: skip
+    )
     count = next(summary.queries for summary in measured[0].summaries if summary.measure == measure)
     st.caption(
         f"{measure}, mean over {count} queries. Dot and thick line: mean and 95 % confidence interval. "
@@ -207,9 +225,11 @@ def _mean_columns(measures: Sequence[Measure]) -> dict[str, Any]:
     }
     columns["config"] = st.column_config.TextColumn("config", width=150, pinned=True)
     columns["ms a query"] = column(
-        "ms a query", format="%.0f", width=78,
+        "ms a query",
+        format="%.0f",
+        width=78,
         help="What gathering a query took on average when it was gathered: search, expansion, reranker and judge.",
-    )  # fmt: skip
+    )
     columns["LLM calls"] = column("LLM calls", width=70, help="Language model calls, total for all queries")
     columns["reranked"] = column("reranked", width=70, help="Query-memory pairs that the reranker scores per query")
     return columns
@@ -235,21 +255,38 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
             hoverinfo="skip",
         )
         made.add_scatter(
-            x=[row.mean], y=[y], mode="markers+text", text=[f"  {row.mean:.3f}"], textposition="top center",
+            x=[row.mean],
+            y=[y],
+            mode="markers+text",
+            text=[f"  {row.mean:.3f}"],
+            textposition="top center",
             marker={"color": colour, "size": 11, "symbol": "circle" if y else "diamond"},
-            hovertext=[lines(tick(config.name), f"mean {row.mean:.4f}", f"95 % {row.low:.4f} to {row.high:.4f}",
-                             f"unjudged {row.worst:.4f} to {row.best:.4f}")],
+            hovertext=[
+                lines(
+                    tick(config.name),
+                    f"mean {row.mean:.4f}",
+                    f"95 % {row.low:.4f} to {row.high:.4f}",
+                    f"unjudged {row.worst:.4f} to {row.best:.4f}",
+                )
+            ],
             hovertemplate=HOVERTEXT,
-        )  # fmt: skip
+        )
     names = [f"{tick(config.name)}{'' if y else ' (baseline)'}  " for y, config in enumerate(measured)]
     made.update_layout(
-        height=60 + 46 * len(measured), margin={"l": 8, "r": 16, "t": 12, "b": 30}, showlegend=False,
+        height=60 + 46 * len(measured),
+        margin={"l": 8, "r": 16, "t": 12, "b": 30},
+        showlegend=False,
         xaxis={"range": [-0.02, 1.02], "fixedrange": True, "zeroline": False, "gridcolor": GRID},
         yaxis={
-            "range": [len(measured) - 0.5, -0.7], "automargin": True, "tickvals": list(range(len(measured))), "ticktext": names,
-            "fixedrange": True, "showgrid": False, "zeroline": False,
+            "range": [len(measured) - 0.5, -0.7],
+            "automargin": True,
+            "tickvals": list(range(len(measured))),
+            "ticktext": names,
+            "fixedrange": True,
+            "showgrid": False,
+            "zeroline": False,
         },
-    )  # fmt: skip
+    )
     return made
 
 
@@ -260,34 +297,58 @@ def differences(others: Sequence[Compared], baseline: str) -> None:
         for row in config.differences:
             rows.append(
                 {
-                    "config": config.name, "measure": str(row.measure), "baseline": number(row.baseline),
-                    "value": number(row.value), "difference": number(row.difference),
-                    "95 % interval": f"{row.low:+.3f} to {row.high:+.3f}", "p (Holm)": row.p_holm,
-                    "effect": number(row.effect), "verdict": verdict(row), "wins": len(row.wins),
-                    "losses": len(row.losses), "ties": row.ties, "overlap": number(config.overlap),
+                    "config": config.name,
+                    "measure": str(row.measure),
+                    "baseline": number(row.baseline),
+                    "value": number(row.value),
+                    "difference": number(row.difference),
+                    "95 % interval": f"{row.low:+.3f} to {row.high:+.3f}",
+                    "p (Holm)": row.p_holm,
+                    "effect": number(row.effect),
+                    "verdict": verdict(row),
+                    "wins": len(row.wins),
+                    "losses": len(row.losses),
+                    "ties": row.ties,
+                    "overlap": number(config.overlap),
                 }
-            )  # fmt: skip
+            )
     st.markdown(f"## Against the baseline, {plain(baseline)}")
     number_column, text = st.column_config.NumberColumn, st.column_config.TextColumn
     draw_table(
-        rows, key="evaluate:differences", placeholder="–", most=14,
+        rows,
+        key="evaluate:differences",
+        placeholder="–",
+        most=14,
         columns={
-            "config": text("config", width=140, pinned=True), "measure": text("measure", width=80),
-            "baseline": number_column("baseline", format="%.3f", width=70), "value": number_column("value", format="%.3f", width=60),
-            "difference": number_column("difference", format="%+.3f", width=78, help="Value minus baseline, mean over queries"),
-            "95 % interval": text("95 % interval", width=130, help="95 % interval of the difference, by a paired bootstrap over queries"),
+            "config": text("config", width=140, pinned=True),
+            "measure": text("measure", width=80),
+            "baseline": number_column("baseline", format="%.3f", width=70),
+            "value": number_column("value", format="%.3f", width=60),
+            "difference": number_column(
+                "difference", format="%+.3f", width=78, help="Value minus baseline, mean over queries"
+            ),
+            "95 % interval": text(
+                "95 % interval", width=130, help="95 % interval of the difference, by a paired bootstrap over queries"
+            ),
             "p (Holm)": number_column(
-                "p (Holm)", format="%.4f", width=72,
+                "p (Holm)",
+                format="%.4f",
+                width=72,
                 help="Two-sided paired randomisation test: how often chance alone would give so large a difference; corrected for "
                 "the number of rows of this table (Holm).",
             ),
             "effect": number_column(
-                "effect", format="%+.2f", width=62,
+                "effect",
+                format="%+.2f",
+                width=62,
                 help="Effect size: Cohen’s d, the mean difference in their standard deviations. About 0.2 is small, 0.8 large.",
             ),
             "verdict": text("verdict", width=92, help="better or worse where the corrected p is below 0.05"),
-            "wins": number_column("wins", width=52), "losses": number_column("losses", width=58),
+            "wins": number_column("wins", width=52),
+            "losses": number_column("losses", width=58),
             "ties": number_column("ties", width=50),
-            "overlap": number_column("overlap", format="%.2f", width=66, help="Rank-biased overlap with the baseline; 1: the same"),
+            "overlap": number_column(
+                "overlap", format="%.2f", width=66, help="Rank-biased overlap with the baseline; 1: the same"
+            ),
         },
-    )  # fmt: skip
+    )

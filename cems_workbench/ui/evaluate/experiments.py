@@ -11,18 +11,18 @@ import streamlit as st
 from cems_workbench.config import dump_config
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.comparison import Comparison
-from cems_workbench.evaluation.kept import read_comparison
 from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
+from cems_workbench.evaluation.saved_comparison import read_comparison
+from cems_workbench.jobs.evaluation import EvaluatedConfig
+from cems_workbench.jobs.timeline import MADE, made_with
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.evaluation import EvaluatedConfig
-from cems_workbench.runs.timeline import MADE, made_with
+from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.evaluate.compare import compared, draw_kept
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import csv_bytes, plain
 from cems_workbench.ui.kit.tables import pick_row
-from cems_workbench.writing import safe_stem
 
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
@@ -36,12 +36,17 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
         st.caption("No experiment is saved yet. Keep a comparison to save its config, its values and your note.")
         return
     picked = pick_row(
-        [_row(experiment) for experiment in experiments], key="evaluate:kept_table", placeholder="–", most=8,
-        columns={"nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Value of the saved config"),
-                       "hit@5": st.column_config.NumberColumn("hit@5", format="%.3f", help="Value of the saved config"),
-                       "note": st.column_config.TextColumn("note", width="large"),
-                       "evidence": st.column_config.TextColumn("evidence", help="Start of the hash of its evidence")},
-    )  # fmt: skip
+        [_row(experiment) for experiment in experiments],
+        key="evaluate:kept_table",
+        placeholder="–",
+        most=8,
+        columns={
+            "nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Value of the saved config"),
+            "hit@5": st.column_config.NumberColumn("hit@5", format="%.3f", help="Value of the saved config"),
+            "note": st.column_config.TextColumn("note", width="large"),
+            "evidence": st.column_config.TextColumn("evidence", help="Start of the hash of its evidence"),
+        },
+    )
     if picked is not None:
         _reopened(experiments[picked])
 
@@ -80,9 +85,13 @@ def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choi
     box = st.container(horizontal=True)
     name = safe_stem(choice.selection.query_set, "queries", 40)
     box.download_button(
-        "Report (Markdown)", lambda: markdown_report(comparison, choice.selection.query_set, _hash(measured)),
-        f"{name}.md", "text/markdown", key="evaluate:md", on_click="ignore",
-    )  # fmt: skip
+        "Report (Markdown)",
+        lambda: markdown_report(comparison, choice.selection.query_set, _hash(measured)),
+        f"{name}.md",
+        "text/markdown",
+        key="evaluate:md",
+        on_click="ignore",
+    )
     box.download_button(
         "Per query (CSV)",
         lambda: csv_bytes(*per_query_rows(comparison)),
@@ -92,13 +101,22 @@ def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choi
         on_click="ignore",
     )
     box.download_button(
-        "Everything (JSON)", lambda: _json(experiment_card(comparison, choice.selection.query_set, _hash(measured))),
-        f"{name}.json", "application/json", key="evaluate:json", on_click="ignore",
-    )  # fmt: skip
+        "Everything (JSON)",
+        lambda: _json(experiment_card(comparison, choice.selection.query_set, _hash(measured))),
+        f"{name}.json",
+        "application/json",
+        key="evaluate:json",
+        on_click="ignore",
+    )
     box.download_button(
-        "Run (TREC)", lambda: _run(measured[-1]), f"{name}.run", "text/plain", key="evaluate:run", on_click="ignore",
+        "Run (TREC)",
+        lambda: _run(measured[-1]),
+        f"{name}.run",
+        "text/plain",
+        key="evaluate:run",
+        on_click="ignore",
         help=f"The results of {plain(measured[-1].name)}, as trec_eval and ir-measures read them.",
-    )  # fmt: skip
+    )
 
 
 def _json(card: dict[str, Any]) -> str:
@@ -115,11 +133,16 @@ def _run(evaluated: EvaluatedConfig) -> str:
 def _row(experiment: ConfigRecord) -> dict[str, Any]:
     card = experiment.card or {}
     return {
-        "kept": experiment.id, "name": experiment.name, "when": experiment.saved_at.strftime("%Y-%m-%d %H:%M"),
+        "kept": experiment.id,
+        "name": experiment.name,
+        "when": experiment.saved_at.strftime("%Y-%m-%d %H:%M"),
         "query set": card.get("query_set"),
-        "nDCG@10": _mean(card, "nDCG@10"), "hit@5": _mean(card, "hit@5"), "baseline": card.get("baseline"),
-        "evidence": str(card.get("content_hash") or "")[:12], "note": experiment.why,
-    }  # fmt: skip
+        "nDCG@10": _mean(card, "nDCG@10"),
+        "hit@5": _mean(card, "hit@5"),
+        "baseline": card.get("baseline"),
+        "evidence": str(card.get("content_hash") or "")[:12],
+        "note": experiment.why,
+    }
 
 
 def _mean(card: Mapping[str, Any], measure: str) -> float | None:
@@ -142,8 +165,14 @@ def _reopened(experiment: ConfigRecord) -> None:
     option = f"{experiment.name} (kept {experiment.id})"
     left, right = st.columns(2)
     if option not in st.session_state.get("evaluate:configs", ()):
-        left.button("Measure it again", key="evaluate:again", icon=":material/replay:", on_click=_choose, args=(option,),
-                    help="Adds its config to those above.")  # fmt: skip
+        left.button(
+            "Measure it again",
+            key="evaluate:again",
+            icon=":material/replay:",
+            on_click=_choose,
+            args=(option,),
+            help="Adds its config to those above.",
+        )
     else:
         left.caption("Its config is among those above.")
     right.download_button(

@@ -17,18 +17,14 @@ import streamlit as st
 from cems_workbench.analysis.fidelity.causes import Lists
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
 from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE, Estimate
-from cems_workbench.characters import in_order
 from cems_workbench.config import PipelineConfig, field_spec
-from cems_workbench.config.words import shown
+from cems_workbench.config.value_text import shown
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.recorded_answers import Recording
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.progress import Progress
-from cems_workbench.records import Query, Returned
-from cems_workbench.runs.access import confined
-from cems_workbench.runs.fidelity import (
+from cems_workbench.jobs.access import confined
+from cems_workbench.jobs.fidelity import (
     BASE,
     Difference,
     FidelitySetting,
@@ -44,16 +40,20 @@ from cems_workbench.runs.fidelity import (
     selection_for,
     setting_for,
 )
-from cems_workbench.runs.gathering import discard_evidence, gather_evidence, pending_gathers, read_evidence
-from cems_workbench.runs.importing import upload
+from cems_workbench.jobs.gathering import discard_evidence, gather_evidence, pending_gathers, read_evidence
+from cems_workbench.jobs.importing import upload
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.platform.bidi import in_order
+from cems_workbench.progress import Progress
+from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.gather import under
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.job_cache import for_all_sessions
 from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered, searched_once
 from cems_workbench.ui.kit.progress import cancellable, progress_in
-from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.tables import draw_table, pick_row
 from cems_workbench.ui.kit.templates import render
@@ -112,18 +112,25 @@ def _recordings(resources: Resources) -> list[Recording]:
     sets = resources.store.recorded_answers.sets()
     kept = (
         st.multiselect(
-            "Query sets with recorded answers", list(sets), key=KEPT_SETS, persist_state="session",
-            format_func=lambda name: f"{in_order(name)} · {sets.get(name, 0):,} answers", placeholder="Choose a query set",
+            "Query sets with recorded answers",
+            list(sets),
+            key=KEPT_SETS,
+            persist_state="session",
+            format_func=lambda name: f"{in_order(name)} · {sets.get(name, 0):,} answers",
+            placeholder="Choose a query set",
             help="Logs of what was asked and answered, as the Memories page or `import` keeps them.",
         )
         if sets
         else []
-    )  # fmt: skip
+    )
     path_box, file_box = st.columns([3, 2])
     path = path_box.text_input(
-        "File of answers", key="evaluate:fidelity_path", placeholder="/…/answers.json", persist_state="session",
+        "File of answers",
+        key="evaluate:fidelity_path",
+        placeholder="/…/answers.json",
+        persist_state="session",
         help=f"On the machine that runs the app: in the folder of its store, or in one of CEMS_WORKBENCH_FOLDERS. {FORMS_HELP}",
-    ).strip()  # fmt: skip
+    ).strip()
     uploads = file_box.file_uploader(
         "Or upload files", FORMS, accept_multiple_files=True, key="evaluate:fidelity_files", help=FORMS_HELP
     )
@@ -167,13 +174,20 @@ def _configs(resources: Resources) -> tuple[list[tuple[str, PipelineConfig]], bo
     options = config_options(resources).configs
     boxes = st.columns([3, 2], vertical_alignment="bottom")
     names = boxes[0].multiselect(
-        "Configs", list(options), default=[BASE], key="evaluate:fidelity_configs", persist_state="session",
+        "Configs",
+        list(options),
+        default=[BASE],
+        key="evaluate:fidelity_configs",
+        persist_state="session",
         help="Each is compared with every file. cems_head is CEMS with its default settings.",
-    )  # fmt: skip
+    )
     lay_over = boxes[1].toggle(
-        "With the settings of the answers", value=True, key="evaluate:fidelity_settings", persist_state="session",
+        "With the settings of the answers",
+        value=True,
+        key="evaluate:fidelity_settings",
+        persist_state="session",
         help="Use the CEMS variables and the token budget that a file states; they override the config.",
-    )  # fmt: skip
+    )
     return [(name, options[name]) for name in names], not lay_over
 
 
@@ -190,19 +204,24 @@ def _asked(
     if silent and typed is None:
         return []
     return [
-        (setting_for(recording, config, as_chosen=as_chosen, name=f"{_short(recording)}, {name}"),
-         asked_queries(recording, known, query=typed))
+        (
+            setting_for(recording, config, as_chosen=as_chosen, name=f"{_short(recording)}, {name}"),
+            asked_queries(recording, known, query=typed),
+        )
         for recording in recordings
         for name, config in configs
-    ]  # fmt: skip
+    ]
 
 
 def _typed_query() -> str | None:
     """What was asked, where a single answer does not say; None while nothing is typed."""
     typed = st.text_input(
-        "What was asked", key="evaluate:fidelity_query", placeholder="the query, or the qid of one of this store",
-        help="These answers do not contain the query.", persist_state="session",
-    ).strip()  # fmt: skip
+        "What was asked",
+        key="evaluate:fidelity_query",
+        placeholder="the query, or the qid of one of this store",
+        help="These answers do not contain the query.",
+        persist_state="session",
+    ).strip()
     return typed or None
 
 
@@ -270,9 +289,12 @@ def _settings(measured: Sequence[MeasuredFidelity]) -> None:
     """A setting a row: how many queries are the same, and how far the others are."""
     text = st.column_config.TextColumn
     draw_table(
-        [_row(one) for one in measured], key="evaluate:fidelity_means", placeholder="–",
+        [_row(one) for one in measured],
+        key="evaluate:fidelity_means",
+        placeholder="–",
         columns={
-            "answers": text("answers", width=190, pinned=True), "queries": st.column_config.NumberColumn("queries", width=64),
+            "answers": text("answers", width=190, pinned=True),
+            "queries": st.column_config.NumberColumn("queries", width=64),
             "same order": text("same order", width=170, help=MEASURES["same_order"].capitalize()),
             "same set": text("same set", width=170, help=MEASURES["same_set"].capitalize()),
             "same first": text("same first", width=170, help=MEASURES["same_first"].capitalize()),
@@ -280,7 +302,7 @@ def _settings(measured: Sequence[MeasuredFidelity]) -> None:
             "RBO": text("RBO", width=140, help=MEASURES["rbo"].capitalize()),
             "scores": text("scores", width=150, help=MEASURES[SCORE_DIFFERENCE].capitalize()),
         },
-    )  # fmt: skip
+    )
     st.caption("In brackets the 95 % interval: a bootstrap over queries.")
     for one in measured:
         for line in (*one.setting.warnings, *(f"{qid} could not be searched: left out" for qid in one.not_gathered)):
@@ -332,9 +354,12 @@ def _queries(measured: MeasuredFidelity) -> None:
     if nothing:
         st.caption(f"{nothing} without a recorded result {'stands' if nothing == 1 else 'stand'} before the others.")
     picked = pick_row(
-        [_query_row(one) for one in differences], key="evaluate:fidelity_queries", most=14, placeholder="–",
+        [_query_row(one) for one in differences],
+        key="evaluate:fidelity_queries",
+        most=14,
+        placeholder="–",
         columns=_query_columns(),
-    )  # fmt: skip
+    )
     st.caption("A click on the box before a row opens its query in Inspect, with the recorded answer beside the trace.")
     if picked is not None:
         _open(measured, differences[picked])
@@ -376,24 +401,35 @@ CAUSES: Mapping[str, str] = {
 def _query_row(one: Difference) -> dict[str, Any]:
     parting = one.parting
     return {
-        "qid": one.query.qid, "query": one.query.query,
-        "parts at": parting.stage if parting else None, "memory": parting.memory_id if parting else None,
-        "cause": one.cause.kind, "RBO": one.query.rbo, "overlap": one.query.overlap, "top score": one.query.top_score,
-        "how": parting.reason if parting else one.how, "because": one.cause.text or None,
-    }  # fmt: skip
+        "qid": one.query.qid,
+        "query": one.query.query,
+        "parts at": parting.stage if parting else None,
+        "memory": parting.memory_id if parting else None,
+        "cause": one.cause.kind,
+        "RBO": one.query.rbo,
+        "overlap": one.query.overlap,
+        "top score": one.query.top_score,
+        "how": parting.reason if parting else one.how,
+        "because": one.cause.text or None,
+    }
 
 
 def _query_columns() -> dict[str, Any]:
     text, value = st.column_config.TextColumn, st.column_config.NumberColumn
     return {
-        "qid": text("qid", width=64), "query": text("query", width=230),
+        "qid": text("qid", width=64),
+        "query": text("query", width=230),
         "RBO": value("RBO", format="%.3f", width=64, help=MEASURES["rbo"].capitalize()),
         "overlap": value("overlap", format="%.2f", width=64, help="Jaccard overlap of the first ten"),
         "top score": value("top score", format="%.3f", width=70, help="The best recorded score"),
-        "parts at": text("parts at", width=84, help="The first stage after which the recorded order is no longer possible"),
+        "parts at": text(
+            "parts at", width=84, help="The first stage after which the recorded order is no longer possible"
+        ),
         "memory": text("memory", width=100, help="The recorded memory that shows the cause"),
-        "how": text("how", width=260), "cause": text("cause", width=116), "because": text("because", width=300),
-    }  # fmt: skip
+        "how": text("how", width=260),
+        "cause": text("cause", width=116),
+        "because": text("because", width=300),
+    }
 
 
 def _open(measured: MeasuredFidelity, difference: Difference) -> None:
@@ -423,18 +459,27 @@ def _explanations(measured: MeasuredFidelity) -> None:
         st.caption("No single parameter gives more queries the recorded order.")
         return
     draw_table(
-        [_explanation_row(now, one) for one in found[:MOST_EXPLANATIONS]], key="evaluate:fidelity_explanations", width=900,
+        [_explanation_row(now, one) for one in found[:MOST_EXPLANATIONS]],
+        key="evaluate:fidelity_explanations",
+        width=900,
         columns={
             "parameter": st.column_config.TextColumn("parameter", width=260),
-            "same order": st.column_config.TextColumn("same order", width=110, help="Queries with the recorded order: now → changed"),
-            "RBO": st.column_config.NumberColumn("RBO", format="%.3f", width=76, help="Mean over the first ten, with the change"),
+            "same order": st.column_config.TextColumn(
+                "same order", width=110, help="Queries with the recorded order: now → changed"
+            ),
+            "RBO": st.column_config.NumberColumn(
+                "RBO", format="%.3f", width=76, help="Mean over the first ten, with the change"
+            ),
         },
-    )  # fmt: skip
+    )
 
 
 def _explanation_row(now: SetAgreement, one: Explanation[SetAgreement]) -> dict[str, Any]:
     path, was, value = one.changes[0]
     return {
-        "parameter": f"{field_spec(path).label} ({path})", "is": shown(was), "would be": shown(value),
-        "same order": f"{now.same_order} → {one.agreement.same_order}", "RBO": one.agreement.rbo,
-    }  # fmt: skip
+        "parameter": f"{field_spec(path).label} ({path})",
+        "is": shown(was),
+        "would be": shown(value),
+        "same order": f"{now.same_order} → {one.agreement.same_order}",
+        "RBO": one.agreement.rbo,
+    }

@@ -10,13 +10,13 @@ from typing import IO
 import streamlit as st
 
 from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.jobs.access import confined
+from cems_workbench.jobs.gathering import not_of_this_store
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.access import confined
-from cems_workbench.runs.gathering import not_of_this_store
+from cems_workbench.platform.atomic_write import written_whole
 from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.state import OPENED_FILE, OpenedFile, page, read_file
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.writing import written_whole
 
 CHUNK = 1 << 20
 MEGABYTES = 2000
@@ -24,13 +24,23 @@ MEGABYTES = 2000
 
 def draw(resources: Resources) -> None:
     """A popover: a path or an upload, and what is wrong with it."""
-    popover = st.popover("Evidence file", icon=":material/folder_open:", key="evaluate:file", on_change="rerun",
-        help="Measure on a file made by the command gather, here or elsewhere; no model is asked")  # fmt: skip
+    popover = st.popover(
+        "Evidence file",
+        icon=":material/folder_open:",
+        key="evaluate:file",
+        on_change="rerun",
+        help="Measure on a file made by the command gather, here or elsewhere; no model is asked",
+    )
     if not popover.open:
         return
     with popover, st.container(width=420):
-        path = st.text_input("Path", key="evaluate:file_path", placeholder="/…/team.evidence", persist_state="session",
-                             help="Where the app runs: in the folder of its store, or one of CEMS_WORKBENCH_FOLDERS")  # fmt: skip
+        path = st.text_input(
+            "Path",
+            key="evaluate:file_path",
+            placeholder="/…/team.evidence",
+            persist_state="session",
+            help="Where the app runs: in the folder of its store, or one of CEMS_WORKBENCH_FOLDERS",
+        )
         upload = st.file_uploader("or upload it", key="evaluate:file_upload", max_upload_size=MEGABYTES)
         if st.button("Open the file", key="evaluate:file_open", disabled=not (path.strip() or upload)):
             _offer(path.strip(), upload, resources)
@@ -67,9 +77,15 @@ def _decide() -> None:
     st.warning(
         plain(f"{offered.name} is not taken for evidence of this store: {offered.reason}."), icon=":material/block:"
     )
-    st.button("Use it read-only", key="evaluate:file_use", type="primary", on_click=use, args=(offered,),
+    st.button(
+        "Use it read-only",
+        key="evaluate:file_use",
+        type="primary",
+        on_click=use,
+        args=(offered,),
         help="Configs are measured on what is in the file, with its own judgments. Nothing is added to it, and the store is "
-        "not asked.")  # fmt: skip
+        "not asked.",
+    )
 
 
 def use(file: OpenedFile) -> None:

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import streamlit as st
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.progress import Progress
-from cems_workbench.runs.evaluation import EvaluatedConfig
-from cems_workbench.runs.gathering import (
+from cems_workbench.jobs.evaluation import EvaluatedConfig
+from cems_workbench.jobs.gathering import (
     PendingGather,
     discard_evidence,
     gather_evidence,
     pending_gathers,
     seconds_left,
 )
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress
 from cems_workbench.ui.evaluate.state import Choice, page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import answered_line, not_gathered, searched_once

@@ -11,9 +11,9 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.log_sampling import LoggedQuery, Way, distinct, sampled
 from cems_workbench.formats import log_format, query_log, read
+from cems_workbench.jobs.importing import upload as saved
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError
-from cems_workbench.runs.importing import upload as saved
 from cems_workbench.ui.evaluate.state import LogSample, page
 from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import plain
@@ -26,21 +26,43 @@ SUFFIXES = ["jsonl", "json", "csv", "tsv"]
 
 def draw(resources: Resources) -> None:
     """A popover: the log, how to choose from it, and the name of the set."""
-    popover = st.popover("Queries of a log", icon=":material/history:", key="evaluate:log", on_change="rerun",
-        help="Make a query set from queries that were really asked")  # fmt: skip
+    popover = st.popover(
+        "Queries of a log",
+        icon=":material/history:",
+        key="evaluate:log",
+        on_change="rerun",
+        help="Make a query set from queries that were really asked",
+    )
     if not popover.open:
         return
     with popover, st.container(width=520):
-        upload = st.file_uploader("Log of queries", SUFFIXES, key="evaluate:log_file",
+        upload = st.file_uploader(
+            "Log of queries",
+            SUFFIXES,
+            key="evaluate:log_file",
             help="JSON lines or CSV with query, and where there are any time, project and results (memory ids, best first); "
-            "hook_events.jsonl of CEMS; retriever spans of OpenInference.")  # fmt: skip
-        way = st.segmented_control("Choose", list(WAYS), default="Most frequent", required=True, key="evaluate:log_way",
+            "hook_events.jsonl of CEMS; retriever spans of OpenInference.",
+        )
+        way = st.segmented_control(
+            "Choose",
+            list(WAYS),
+            default="Most frequent",
+            required=True,
+            key="evaluate:log_way",
             help="At random: a query has the chance its frequency gives it. Worst by the judge: those whose best result the "
-            "model judge scores lowest; a query that returned nothing counts as worst.")  # fmt: skip
+            "model judge scores lowest; a query that returned nothing counts as worst.",
+        )
         left, right = st.columns(2)
         size = left.number_input("How many", 1, 10_000, 100, key="evaluate:log_size")
-        seed = right.number_input("Seed", 0, 2**31 - 1, 0, key="evaluate:log_seed", disabled=way != "At random",
-            help="The same seed draws the same queries again")  # fmt: skip
+        seed = right.number_input(
+            "Seed",
+            0,
+            2**31 - 1,
+            0,
+            key="evaluate:log_seed",
+            disabled=way != "At random",
+            help="The same seed draws the same queries again",
+        )
         name = st.text_input("Query set", key="evaluate:log_name", max_chars=120, placeholder="bad queries of May")
         place = st.empty()
         pressed = st.button(
@@ -85,11 +107,19 @@ def _outcome() -> None:
         return
     st.success(plain(sample.line), icon=":material/check:")
     rows = [_row(query, sample.scores) for query in sample.chosen]
-    draw_table(rows, key="evaluate:log_rows", most=6, placeholder="–",
-        columns={"query": st.column_config.TextColumn("query", width="large"),
-                       "asked": st.column_config.NumberColumn("asked", help="How often it is in the log"),
-                       "judge": st.column_config.NumberColumn("judge", format="%.2f", help="The judge’s raw score of its best result")},
-    )  # fmt: skip
+    draw_table(
+        rows,
+        key="evaluate:log_rows",
+        most=6,
+        placeholder="–",
+        columns={
+            "query": st.column_config.TextColumn("query", width="large"),
+            "asked": st.column_config.NumberColumn("asked", help="How often it is in the log"),
+            "judge": st.column_config.NumberColumn(
+                "judge", format="%.2f", help="The judge’s raw score of its best result"
+            ),
+        },
+    )
     st.page_link("pages/label.py", label="Judge their results on the Label page", icon=":material/rule:")
     if sample.errors:
         _rejected(sample.errors)
@@ -106,7 +136,13 @@ def _row(logged: LoggedQuery, scores: Mapping[str, float]) -> dict[str, Any]:
 def _rejected(errors: Sequence[RowError]) -> None:
     st.caption(f":orange[⚠] {len(errors)} rows of the log were left out:")
     rows = [{"row": error.row, "field": error.field, "reason": error.reason} for error in errors]
-    draw_table(rows, key="evaluate:log_errors", most=6, placeholder="–",
-        columns={"row": st.column_config.NumberColumn("row", width=60),
-                       "reason": st.column_config.TextColumn("reason", width="large")},
-    )  # fmt: skip
+    draw_table(
+        rows,
+        key="evaluate:log_errors",
+        most=6,
+        placeholder="–",
+        columns={
+            "row": st.column_config.NumberColumn("row", width=60),
+            "reason": st.column_config.TextColumn("reason", width="large"),
+        },
+    )

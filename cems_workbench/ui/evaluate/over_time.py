@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from cems_workbench.jobs.timeline import Point, measures, points, query_sets
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.timeline import Point, measures, points, query_sets
 from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import tick
@@ -40,16 +40,23 @@ def draw(resources: Resources) -> None:
     measure = pick_measure(measures(records, query_set))
     found = points(records, query_set, measure)
     draw_chart(
-        figure(found, str(measure)), key="evaluate:over_time",
+        figure(found, str(measure)),
+        key="evaluate:over_time",
         alt=f"{measure} of each config at each time it was measured, with its 95 % confidence interval.",
         table=lambda: [
             {
-                "when": f"{point.when:%Y-%m-%d %H:%M}", "config": point.name, str(measure): point.mean, "from": point.low,
-                "to": point.high, "queries": point.queries, "changed since the last": _words(point), "note": point.note,
+                "when": f"{point.when:%Y-%m-%d %H:%M}",
+                "config": point.name,
+                str(measure): point.mean,
+                "from": point.low,
+                "to": point.high,
+                "queries": point.queries,
+                "changed since the last": _words(point),
+                "note": point.note,
             }
             for point in reversed(found)
         ],
-    )  # fmt: skip
+    )
     st.caption(
         "A ring marks a point where memories, embedder, config, judgments, queries or the workbench are not those of the point before; "
         "hover to see which.",
@@ -66,30 +73,46 @@ def figure(found: Sequence[Point], measure: str) -> Figure:
     for name, colour, symbol in zip(names, cycle(LIST_COLOURS), cycle(SYMBOLS), strict=False):
         own = [point for point in found if point.name == name]
         made.add_scatter(
-            x=[point.when for point in own], y=[point.mean for point in own], mode="lines+markers", name=tick(name),
+            x=[point.when for point in own],
+            y=[point.mean for point in own],
+            mode="lines+markers",
+            name=tick(name),
             line={"width": 2, "color": colour},
             marker={
-                "symbol": [f"{symbol}-open" if point.changed else symbol for point in own], "size": 9, "color": colour,
+                "symbol": [f"{symbol}-open" if point.changed else symbol for point in own],
+                "size": 9,
+                "color": colour,
                 "line": {"width": 2, "color": colour},
             },
             error_y={
-                "type": "data", "symmetric": False, "thickness": 1, "width": 3, "color": colour,
-                "array": [point.high - point.mean for point in own], "arrayminus": [point.mean - point.low for point in own],
+                "type": "data",
+                "symmetric": False,
+                "thickness": 1,
+                "width": 3,
+                "color": colour,
+                "array": [point.high - point.mean for point in own],
+                "arrayminus": [point.mean - point.low for point in own],
             },
             hovertext=[
                 lines(
-                    tick(name), f"{measure} {point.mean:.4f} ({point.low:.3f} to {point.high:.3f})", f"{point.queries} queries",
+                    tick(name),
+                    f"{measure} {point.mean:.4f} ({point.low:.3f} to {point.high:.3f})",
+                    f"{point.queries} queries",
                     f"changed: {_words(point)}",
                 )
                 for point in own
             ],
             hovertemplate=HOVERTEXT,
-        )  # fmt: skip
+        )
     axis = {"fixedrange": True, "gridcolor": GRID, "zeroline": False}
     made.update_layout(
-        height=340, margin={"l": 8, "r": 16, "t": 12, "b": 40}, showlegend=len(names) > 1,
-        legend={"orientation": "h", "y": 1.12}, xaxis={**axis, "title": "measured", "type": "date"}, yaxis={**axis, "title": measure},
-    )  # fmt: skip
+        height=340,
+        margin={"l": 8, "r": 16, "t": 12, "b": 40},
+        showlegend=len(names) > 1,
+        legend={"orientation": "h", "y": 1.12},
+        xaxis={**axis, "title": "measured", "type": "date"},
+        yaxis={**axis, "title": measure},
+    )
     return made
 
 

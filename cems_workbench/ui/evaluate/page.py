@@ -7,24 +7,24 @@ from collections.abc import Callable, Mapping, Sequence
 import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate import (
     ablation,
     calibrate,
-    choose,
     compare,
     experiments,
     fidelity,
     gather,
-    honest,
-    lacking,
+    missing_scores,
     over_time,
     queries,
+    relevance_sources,
     sample,
+    setup,
 )
 from cems_workbench.ui.evaluate.state import Choice, measured
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import shared_resources
 from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
@@ -33,7 +33,7 @@ VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], Non
     "Compare": lambda evaluated, choice, resources: compare.draw(evaluated, choice),
     "By type": lambda evaluated, choice, resources: queries.draw_types(evaluated),
     "By query": lambda evaluated, choice, resources: queries.draw_queries(evaluated, choice),
-    "Compare judges": lambda evaluated, choice, resources: honest.draw(evaluated),
+    "Compare judges": lambda evaluated, choice, resources: relevance_sources.draw(evaluated),
     "Calibrate": lambda evaluated, choice, resources: calibrate.draw(evaluated, choice),
     "Ablation": ablation.draw,
     "Experiments": experiments.draw,
@@ -43,20 +43,20 @@ JUDGED, RECORDED, BEFORE = "Judged queries", "Recorded answers", "Over time"
 """What configs are held against: judgments, what a real system returned, or what they reached before."""
 
 
-@handles.said_in_place
+@shared_resources.said_in_place
 def main() -> None:
     """Draw the page: against what is measured, the choice, what has to be gathered for it, and the chosen view."""
     begin_page("Evaluate")
-    resources = handles.opened()
+    resources = shared_resources.opened()
     if resources is None:
         return
     against = switch("Compare with", (JUDGED, RECORDED, BEFORE), "evaluate:against")
     if against != JUDGED:
         fidelity.draw(resources) if against == RECORDED else over_time.draw(resources)
-        handles.warm_up(resources)
+        shared_resources.warm_up(resources)
         return
-    choice = choose.choose(resources)
-    handles.warm_up(resources)
+    choice = setup.choose(resources)
+    shared_resources.warm_up(resources)
     if choice is None:
         return
     try:
@@ -79,6 +79,8 @@ def _views(evaluated: Sequence[EvaluatedConfig], choice: Choice, resources: Reso
         return
     view = switch("View", list(VIEWS), "evaluate:view")
     own = view == "Ablation"  # it says of each of its rows what that lacks
-    if not own and lacking.draw("evaluate", lacking.of_evaluated(evaluated), resources, locked=choice.locked):
+    if not own and missing_scores.draw(
+        "evaluate", missing_scores.of_evaluated(evaluated), resources, locked=choice.locked
+    ):
         st.rerun()
     VIEWS[view](evaluated, choice, resources)

@@ -11,9 +11,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.evaluation.comparison import SAME, surely_lower
 from cems_workbench.evaluation.evaluate import NO_TYPE, number
+from cems_workbench.jobs.evaluation import EvaluatedConfig
+from cems_workbench.jobs.gathering import request_for
 from cems_workbench.records import Query
-from cems_workbench.runs.evaluation import EvaluatedConfig
-from cems_workbench.runs.gathering import request_for
 from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice, made_of
 from cems_workbench.ui.inspect.state import open_in_inspect
@@ -86,9 +86,10 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     )
     queries = base.batch.queries
     places = [
-        int(q) for q in order
+        int(q)
+        for q in order
         if (not wanted or (queries[q].type or NO_TYPE) in wanted) and (not shown or OUTCOMES[outcome[q]] in shown)
-    ]  # fmt: skip
+    ]
     rows = []
     for q in places:
         beside = None if other is None else (other.name, float(after[q]), OUTCOMES[outcome[q]])
@@ -99,8 +100,12 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         st.caption("No query is left under these filters.")
         return
     picked = pick_row(
-        rows, key="evaluate:queries", most=14, placeholder="–", columns=_columns(base, other),
-    )  # fmt: skip
+        rows,
+        key="evaluate:queries",
+        most=14,
+        placeholder="–",
+        columns=_columns(base, other),
+    )
     if picked is not None:
         _open(queries[places[picked]], base, other)
     which = f"{plain((other or base).name)} on the sliders" + (
@@ -129,9 +134,11 @@ def _row(query: Query, base: str, before: float, other: tuple[str, float, str] |
 def _columns(base: EvaluatedConfig, other: EvaluatedConfig | None) -> dict[str, Any]:
     value, text = st.column_config.NumberColumn, st.column_config.TextColumn
     columns: dict[str, Any] = {
-        "qid": text("qid", width=64), "type": text("type", width=104), "query": text("query", width=250),
+        "qid": text("qid", width=64),
+        "type": text("type", width=104),
+        "query": text("query", width=250),
         base.name: value(base.name, format="%.3f", width=88, help="The baseline"),
-    }  # fmt: skip
+    }
     if other is not None:
         columns[other.name] = value(other.name, format="%.3f", width=88)
         columns["difference"] = value("difference", format="%+.3f", width=76)

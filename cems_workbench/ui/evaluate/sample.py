@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from cems_workbench.evaluation.kept import read_comparison
+from cems_workbench.evaluation.saved_comparison import read_comparison
+from cems_workbench.jobs.sample_figures import sample_figures
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.sample_figures import sample_figures
 from cems_workbench.ui.evaluate.compare import draw_kept
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.kit.panels import shipped_line
@@ -22,8 +22,12 @@ def draw(choice: Choice, resources: Resources) -> None:
     names = list(figures.measured.presets)
     st.markdown("## Presets on the sample set")
     shipped_line(
-        "evaluate", figures, "Gather measures the configs chosen above anew.", "Choose these presets", lambda: _choose(names)
-    )  # fmt: skip
+        "evaluate",
+        figures,
+        "Gather measures the configs chosen above anew.",
+        "Choose these presets",
+        lambda: _choose(names),
+    )
     draw_kept(read_comparison(figures.experiment.card or {}))
 
 

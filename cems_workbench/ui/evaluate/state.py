@@ -19,11 +19,9 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.log_sampling import LoggedQuery
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import RowError
-from cems_workbench.runs.caching import RecentCache
-from cems_workbench.runs.catalogue import Catalogue, catalogue
-from cems_workbench.runs.evaluation import (
+from cems_workbench.jobs.caching import RecentCache
+from cems_workbench.jobs.catalogue import Catalogue, catalogue
+from cems_workbench.jobs.evaluation import (
     EvaluatedConfig,
     LabelledEvidence,
     agreed,
@@ -31,10 +29,12 @@ from cems_workbench.runs.evaluation import (
     labelled_file,
     labelled_selection,
 )
-from cems_workbench.runs.gathering import QuerySelection
+from cems_workbench.jobs.gathering import QuerySelection
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import RowError
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.run_cache import for_all_sessions
+from cems_workbench.ui.kit.job_cache import for_all_sessions
 from cems_workbench.ui.kit.state import PageState
 
 EVALUATIONS_KEPT = 24

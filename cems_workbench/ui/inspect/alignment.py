@@ -84,10 +84,16 @@ def met_tokens(entries: Sequence[Mapping[str, Any]]) -> list[Met]:
         pieces = [joined(other["query"]) for other in entries[start:end]]
         tokens.append(
             Met(
-                "".join(pieces[: i - start]), pieces[i - start], "".join(pieces[i - start + 1 :]), entry["text"],
-                entry["cosine"], entry["idf"], entry["idf"] * entry["cosine"] / total if total > 0 else 0.0, entry["query"],
+                "".join(pieces[: i - start]),
+                pieces[i - start],
+                "".join(pieces[i - start + 1 :]),
+                entry["text"],
+                entry["cosine"],
+                entry["idf"],
+                entry["idf"] * entry["cosine"] / total if total > 0 else 0.0,
+                entry["query"],
             )
-        )  # fmt: skip
+        )
     return tokens
 
 
@@ -107,6 +113,11 @@ def alignment_html(tokens: Sequence[Met], raw: float | None, *, numbered: bool =
     `numbered` puts the place of each query token before it, as the tokens of a heat map refer to it.
     """
     return render(
-        "inspect/alignment.html", columns=COLUMNS, tokens=tokens, raw=raw, numbered=numbered,
-        idf=f"{sum(token.idf for token in tokens):.2f}", adds=f"{sum(token.adds for token in tokens):.4f}",
-    )  # fmt: skip
+        "inspect/alignment.html",
+        columns=COLUMNS,
+        tokens=tokens,
+        raw=raw,
+        numbered=numbered,
+        idf=f"{sum(token.idf for token in tokens):.2f}",
+        adds=f"{sum(token.adds for token in tokens):.4f}",
+    )

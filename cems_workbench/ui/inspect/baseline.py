@@ -16,9 +16,9 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import Against, RankDelta, loss
 from cems_workbench.config import PipelineConfig, difference, preset, preset_names
-from cems_workbench.config.words import shown
+from cems_workbench.config.value_text import shown
 from cems_workbench.pipeline import Evidence, Trace, replay
-from cems_workbench.pipeline.needs import ParameterNeed
+from cems_workbench.pipeline.missing_evidence import ParameterNeed
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Baseline, BaselineReplay
@@ -93,9 +93,12 @@ def draw_baseline() -> None:
     """A popover: pin the present config or a preset; while pinned, how the two configs differ, and the way back."""
     base = state.present().baseline
     box = st.popover(
-        "Baseline pinned" if base else "Baseline", icon=":material/keep:", key=f"inspect:baseline:{base is not None}", on_change="rerun",
+        "Baseline pinned" if base else "Baseline",
+        icon=":material/keep:",
+        key=f"inspect:baseline:{base is not None}",
+        on_change="rerun",
         help="Pin a config as the baseline; every rank then shows its difference from it.",
-    )  # fmt: skip
+    )
     if not box.open:
         return
     with box:
@@ -107,13 +110,22 @@ def draw_baseline() -> None:
 
 def _offer() -> None:
     st.button(
-        "Pin as baseline", key="inspect:pin", icon=":material/keep:", on_click=pin_present, type="primary", width="stretch",
+        "Pin as baseline",
+        key="inspect:pin",
+        icon=":material/keep:",
+        on_click=pin_present,
+        type="primary",
+        width="stretch",
         help="Pins the present config. Then move a slider: every rank shows how many places it gained or lost.",
-    )  # fmt: skip
+    )
     st.selectbox(
-        "Or pin a preset", preset_names(), index=None, key="inspect:pin_preset", placeholder="choose one",
+        "Or pin a preset",
+        preset_names(),
+        index=None,
+        key="inspect:pin_preset",
+        placeholder="choose one",
         on_change=_pin_chosen,
-    )  # fmt: skip
+    )
 
 
 def _pin_chosen() -> None:
@@ -129,21 +141,35 @@ def _compared(base: Baseline) -> None:
         text = st.column_config.TextColumn
         rows = [{"parameter": path, "baseline": shown(was), "now": shown(now)} for path, was, now in differing]
         draw_table(
-            rows, key="inspect:baseline_diff", width=520, most=9,
-            columns={name: text(name, width=wide) for name, wide in (("parameter", 220), ("baseline", 130), ("now", 130))},
-        )  # fmt: skip
+            rows,
+            key="inspect:baseline_diff",
+            width=520,
+            most=9,
+            columns={
+                name: text(name, width=wide) for name, wide in (("parameter", 220), ("baseline", 130), ("now", 130))
+            },
+        )
     else:
         st.caption("The config is the baseline’s. Move a slider, and ranks show how they differ.")
     buttons = st.container(horizontal=True)
     buttons.button("Unpin", key="inspect:unpin", icon=":material/keep_off:", on_click=state.unpin)
     buttons.button(
-        "Pin the present config", key="inspect:pin", icon=":material/keep:", on_click=pin_present, disabled=not differing,
+        "Pin the present config",
+        key="inspect:pin",
+        icon=":material/keep:",
+        on_click=pin_present,
+        disabled=not differing,
         help="What is set now becomes the baseline.",
-    )  # fmt: skip
+    )
     buttons.button(
-        "Back to the baseline", key="inspect:to_baseline", icon=":material/undo:", on_click=state.use_config, args=(base.config,),
-        disabled=not differing, help="Set every parameter to the baseline’s value.",
-    )  # fmt: skip
+        "Back to the baseline",
+        key="inspect:to_baseline",
+        icon=":material/undo:",
+        on_click=state.use_config,
+        args=(base.config,),
+        disabled=not differing,
+        help="Set every parameter to the baseline’s value.",
+    )
 
 
 COLUMN = "vs. baseline"

@@ -14,7 +14,7 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
-from cems_workbench.config.words import shown
+from cems_workbench.config.value_text import shown
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import History
@@ -60,8 +60,12 @@ class Control:
 
 
 def draw_controls(
-    config: PipelineConfig, base: PipelineConfig, generation: int, change: Change, inert: Mapping[str, str] = MappingProxyType({})
-) -> None:  # fmt: skip
+    config: PipelineConfig,
+    base: PipelineConfig,
+    generation: int,
+    change: Change,
+    inert: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """One expander per stage with its controls. A closed expander draws nothing, which keeps reruns quick.
 
     `base` is the preset: a control whose value differs from it is marked. `change` receives {path: value}. `inert` says by path why a
@@ -141,9 +145,12 @@ def _numbers(control: Control) -> None:
     optional = control.spec.optional
     text = " ".join(f"{value:g}" for value in control.value or ())
     st.text_input(
-        control.label, text, help=control.help, placeholder=control.spec.null if optional else None,
+        control.label,
+        text,
+        help=control.help,
+        placeholder=control.spec.null if optional else None,
         **control.on_change(lambda typed: None if optional and not typed.strip() else _read_numbers(typed)),
-    )  # fmt: skip
+    )
 
 
 def _read_numbers(text: str) -> list[Any]:
@@ -180,9 +187,15 @@ def _slider(control: Control, label: str, value: float, **arguments: Any) -> Non
     else:
         width = float(control.spec.step or 0.01)
         st.slider(
-            label, float(low), float(high), float(value), width, format=_format(width),
-            **control.on_change(lambda picked: round(picked, 10)), **arguments,
-        )  # fmt: skip
+            label,
+            float(low),
+            float(high),
+            float(value),
+            width,
+            format=_format(width),
+            **control.on_change(lambda picked: round(picked, 10)),
+            **arguments,
+        )
 
 
 def _format(step: float) -> str:
@@ -214,12 +227,15 @@ def _tiers(control: Control) -> None:
     names, days = [name for name, _ in control.value], [value for _, value in control.value]
     frame = pd.DataFrame({"category": pd.Series(names, dtype="object"), "days": pd.Series(days, dtype="float64")})
     edited = st.data_editor(
-        frame, key=control.key, num_rows="dynamic", hide_index=True,
+        frame,
+        key=control.key,
+        num_rows="dynamic",
+        hide_index=True,
         column_config={
             "category": st.column_config.TextColumn("Category"),
             "days": st.column_config.NumberColumn("Days", help="Half-life in days", min_value=0.1, max_value=36500.0),
         },
-    )  # fmt: skip
+    )
     rows = {str(name): float(days) for name, days in edited.dropna().to_numpy().tolist()}
     if tuple(rows.items()) != tuple(control.value):
         control.change({control.spec.path: rows})
@@ -238,9 +254,16 @@ def draw_changed() -> None:
         else "Reset to preset"
     )
     st.button(
-        count, key="inspect:reset", on_click=state.reset, disabled=not changed, icon=":material/restart_alt:", width="stretch",
-        help="Sets every parameter to the preset’s value." if changed else "Nothing to reset: every parameter has the preset’s value.",
-    )  # fmt: skip
+        count,
+        key="inspect:reset",
+        on_click=state.reset,
+        disabled=not changed,
+        icon=":material/restart_alt:",
+        width="stretch",
+        help="Sets every parameter to the preset’s value."
+        if changed
+        else "Nothing to reset: every parameter has the preset’s value.",
+    )
     _draw_history(state.present().history)
     with st.container(gap="xsmall"):
         for path, was, now in changed[:SHOWN]:
@@ -267,6 +290,12 @@ def _draw_history(history: History) -> None:
             ("redo", ":material/redo:", len(history.future), state.redo, "Alt+Shift+Z"),
         ):
             st.button(
-                name.capitalize(), key=f"inspect:{name}", on_click=act, disabled=not steps, icon=icon, shortcut=keys, width="stretch",
+                name.capitalize(),
+                key=f"inspect:{name}",
+                on_click=act,
+                disabled=not steps,
+                icon=icon,
+                shortcut=keys,
+                width="stretch",
                 help=f"{name.capitalize()} the last change of parameters or preset ({keys}). Steps: {steps}.",
-            )  # fmt: skip
+            )

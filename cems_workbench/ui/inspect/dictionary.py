@@ -16,9 +16,12 @@ from cems_workbench.ui.kit.escape import plain
 def draw_dictionary(resources: Resources) -> None:
     """A popover with the entries; a change is saved and the query is gathered again."""
     popover = st.popover(
-        "Expansion dictionary", icon=":material/menu_book:", key="inspect:dictionary", on_change="rerun",
+        "Expansion dictionary",
+        icon=":material/menu_book:",
+        key="inspect:dictionary",
+        on_change="rerun",
         help="Words of the query that are replaced by others, each as a further variant.",
-    )  # fmt: skip
+    )
     if not popover.open:
         return
     with popover:

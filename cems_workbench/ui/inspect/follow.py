@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.found_chunk import found_chunk
 from cems_workbench.analysis.ranks import loss, stage_words
-from cems_workbench.characters import in_order
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.pipeline.stages.result import StageRow
 from cems_workbench.pipeline.stages.stage import AnyStage
+from cems_workbench.platform.bidi import in_order
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.escape import excerpt
@@ -40,9 +40,14 @@ def draw(context: InspectContext) -> None:
     if context.followed is None:
         state.follow(None)
     st.selectbox(
-        "Follow a memory", [*ranked, *rest], index=None, key=state.FOLLOW, placeholder="Follow a memory through every stage",
-        label_visibility="collapsed", format_func=lambda memory_id: f"{in_order(memory_id)}  {_text(trace, memory_id, 90)}",
-    )  # fmt: skip
+        "Follow a memory",
+        [*ranked, *rest],
+        index=None,
+        key=state.FOLLOW,
+        placeholder="Follow a memory through every stage",
+        label_visibility="collapsed",
+        format_func=lambda memory_id: f"{in_order(memory_id)}  {_text(trace, memory_id, 90)}",
+    )
     if context.followed is not None:
         st.html(path_html(trace, context.followed, context.target))
 
@@ -57,9 +62,12 @@ def path_html(trace: Trace, memory_id: str, k: int | None = None) -> Markup:
         if row is not None
     ]
     return render(
-        "inspect/path.html", memory_id=memory_id, text=_text(trace, memory_id, 140), steps=steps,
+        "inspect/path.html",
+        memory_id=memory_id,
+        text=_text(trace, memory_id, 140),
+        steps=steps,
         found=found_chunk(trace, memory_id),
-    )  # fmt: skip
+    )
 
 
 def _step(trace: Trace, stage: AnyStage, row: StageRow, lost: bool) -> Step:

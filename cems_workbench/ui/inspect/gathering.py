@@ -18,10 +18,12 @@ import streamlit as st
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
+from cems_workbench.jobs.background_evidence import searches_here
+from cems_workbench.jobs.labelling import meant_query
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.needs import Need, ParameterNeed
+from cems_workbench.pipeline.missing_evidence import Need, ParameterNeed
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import (
     RERANKING,
@@ -35,11 +37,9 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.progress import Progress
 from cems_workbench.records import DEFAULT_SCALE
-from cems_workbench.runs.background_evidence import searches_here
-from cems_workbench.runs.labelling import meant_query
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.results import settling_html
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import shared_resources
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import cancellable, progress_in
 
@@ -103,7 +103,7 @@ def fetched_trace(
 
 def _found_at_once(resources: Resources) -> bool:
     """Are the lists there in some tenths of a second: by models and indexes that are loaded, of this process?"""
-    ready = handles.warmth().state == "ready" and isinstance(resources.embedder, TokenEmbedder)
+    ready = shared_resources.warmth().state == "ready" and isinstance(resources.embedder, TokenEmbedder)
     return ready and searches_here(state.present_config())
 
 
@@ -124,9 +124,13 @@ def judged_trace(trace: Trace, request: Request, resources: Resources) -> Trace:
     report = progress_in(place)
     try:
         judged = judge_missing(
-            trace.evidence, trace.config, resources, lambda _, done, total: report("judging", done, total),
-            switched_off=state.variants_off(request), trace=trace,
-        )  # fmt: skip
+            trace.evidence,
+            trace.config,
+            resources,
+            lambda _, done, total: report("judging", done, total),
+            switched_off=state.variants_off(request),
+            trace=trace,
+        )
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return trace
@@ -194,9 +198,12 @@ def _replayed(evidence: Evidence, request: Request) -> Trace:
 
 
 def _fetch(
-    request: Request, resources: Resources, present: Trace | None, progress: Progress,
+    request: Request,
+    resources: Resources,
+    present: Trace | None,
+    progress: Progress,
     paint: Callable[[Trace, tuple[int, int] | None], None],
-) -> Trace:  # fmt: skip
+) -> Trace:
     """The lists, unless only scores are missing; then the scores, those in the cache first.
 
     `paint` is given the ranking of new lists, that with the cached scores, and one after each batch that the reranker reads, with how many

@@ -16,13 +16,13 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.signals import SignalTable, signal_table
+from cems_workbench.jobs.background_evidence import BackgroundEvidence, begins_unasked
+from cems_workbench.jobs.evidence_memory import EvidenceMemory, Grades, MemoryKey, judged_queries
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.answered import answered
+from cems_workbench.pipeline.list_provenance import answered
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.abstain import switched_off
 from cems_workbench.records import Query
-from cems_workbench.runs.background_evidence import BackgroundEvidence, begins_unasked
-from cems_workbench.runs.evidence_memory import EvidenceMemory, Grades, MemoryKey, judged_queries
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
@@ -166,10 +166,12 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
         st.caption(f"The judged queries could not be searched in the background: {plain(last.problem)}")
     place = st.empty()
     pressed = place.button(
-        f"Measure on {len(queries)} judged queries", key=key, icon=":material/checklist:",
+        f"Measure on {len(queries)} judged queries",
+        key=key,
+        icon=":material/checklist:",
         help="Searches each judged query once, which takes a while; after that every change is replayed on all of them at once. "
         "Using any other control stops it; finished searches are kept.",
-    )  # fmt: skip
+    )
     if not pressed:
         return None
     place.empty()

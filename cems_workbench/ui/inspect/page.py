@@ -9,18 +9,18 @@ import streamlit as st
 
 from cems_workbench import formats
 from cems_workbench.analysis.ranks import nothing_returned
+from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import preset, preset_names
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.answered import answered_lists
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.idle_parameters import idle_parameters
+from cems_workbench.pipeline.list_provenance import answered_lists
 from cems_workbench.pipeline.request_effects import later_words, moment_effect, project_effect
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import BY_NAME
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
-from cems_workbench.shipped import SAMPLE_DATA
 from cems_workbench.ui.inspect import baseline, gathering, rows, state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
@@ -34,7 +34,7 @@ from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
 from cems_workbench.ui.inspect.strip import strip_html, warnings_html
 from cems_workbench.ui.inspect.transfer import draw_transfer
 from cems_workbench.ui.inspect.typos import draw_typos
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import shared_resources
 from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import answered_line, empty
@@ -55,12 +55,12 @@ BUDGET_HELP = (
 )
 
 
-@handles.said_in_place
+@shared_resources.said_in_place
 def main() -> None:
     """Draw the page: what was asked for first, then the controls, then the charts."""
     started = time.perf_counter()
     begin_page("Inspect", "inspect")
-    resources = handles.opened()
+    resources = shared_resources.opened()
     if resources is None:
         st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
         return
@@ -79,7 +79,7 @@ def main() -> None:
         _inspect(request, resources, started)
     with toolbar:
         _draw_toolbar(request, resources)
-    handles.warm_up(resources)
+    shared_resources.warm_up(resources)
 
 
 def _draw_sidebar(resources: Resources) -> None:

@@ -8,15 +8,15 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.analysis.fidelity.answer import Production
-from cems_workbench.characters import in_order
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
 from cems_workbench.formats.recorded_answers import Recording
+from cems_workbench.jobs.evidence_memory import judged_queries
+from cems_workbench.jobs.fidelity import KEPT, failing_first, nearness, productions_of
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.platform.bidi import in_order
 from cems_workbench.records import Query, RecordedAnswer
-from cems_workbench.runs.evidence_memory import judged_queries
-from cems_workbench.runs.fidelity import KEPT, failing_first, nearness, productions_of
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.labelled import evidence_memory, evidence_of
 from cems_workbench.ui.kit.escape import plain
@@ -43,9 +43,12 @@ def draw_picker(resources: Resources) -> None:
         return
     counted = [f"{judged} judged"] * bool(judged) + [f"{sum(recorded.values())} recorded"] * bool(recorded)
     popover = st.popover(
-        f"{' · '.join(counted)} queries", icon=":material/checklist:", key=PICKER, on_change="rerun",
+        f"{' · '.join(counted)} queries",
+        icon=":material/checklist:",
+        key=PICKER,
+        on_change="rerun",
         help="The queries of this store that people judged, or that a real system was asked, the failing ones first.",
-    )  # fmt: skip
+    )
     if popover.open:
         with popover:
             chosen = _chosen_set(judged, recorded)
@@ -61,10 +64,12 @@ def _chosen_set(judged: int, recorded: Mapping[str, int]) -> str:
     if not recorded:
         return JUDGED
     return st.selectbox(
-        "Queries", names, key=SET,
+        "Queries",
+        names,
+        key=SET,
         format_func=lambda name: f"{in_order(name)} · {recorded.get(name, 0)} recorded" if name else f"{judged} judged",
         help="Judged: by people. Recorded: a log of what a real system was asked and answered.",
-    )  # fmt: skip
+    )
 
 
 def _draw_judged(resources: Resources) -> None:
@@ -150,12 +155,17 @@ def _draw_recorded(name: str, resources: Resources) -> None:
         {
             "results": number("results", width=58, help="How many memories were returned"),
             "top score": number("top score", width=72, format="%.3f", help="The best recorded score"),
-            "RBO": number("RBO", width=50, format="%.2f", help="Rank-biased overlap with the results of the config as it is set now"),
+            "RBO": number(
+                "RBO",
+                width=50,
+                format="%.2f",
+                help="Rank-biased overlap with the results of the config as it is set now",
+            ),
             "query": text("query", width=236),
             "asked": st.column_config.DatetimeColumn("asked", width=120, format="YYYY-MM-DD HH:mm", help="UTC"),
             "project": text("project", width=80, help="The project it was asked in"),
         },
-    )  # fmt: skip
+    )
 
 
 def _nearness(
@@ -165,10 +175,12 @@ def _nearness(
     queries = [_query(answer) for answer in answers]
     place = st.empty()
     if not evidence_memory().has(queries, config, resources) and not place.button(
-        "Compare with this config", key=COMPARE, icon=":material/compare_arrows:",
+        "Compare with this config",
+        key=COMPARE,
+        icon=":material/compare_arrows:",
         help=f"Searches each of {len(queries)} queries once, and lists those whose answer differs most first. Any other control stops it, "
         "and what was searched is kept.",
-    ):  # fmt: skip
+    ):
         return {}
     place.empty()
     evidences = evidence_of(queries, config, resources)

@@ -79,13 +79,18 @@ def results_html(
         share = 100 * result.score / top if top > 0 else 0
         cards.append(
             Card(
-                result, memory.id == followed, f"{max(0.0, min(share, 100.0)):.1f}", move, moved,
+                result,
+                memory.id == followed,
+                f"{max(0.0, min(share, 100.0)):.1f}",
+                move,
+                moved,
                 _facts(memory, trace, result.tokens, grades.get(memory.id), found, read),
-                memory.title if memory.title and not memory.content.startswith(memory.title) else None, memory.content,
+                memory.title if memory.title and not memory.content.startswith(memory.title) else None,
+                memory.content,
                 len(memory.content) > LONG or memory.content.count("\n") >= 3,
                 _pieces(memory.content, found),
             )
-        )  # fmt: skip
+        )
     gone = Markup("") if against is None else gone_html(against)
     return render("inspect/results.html", cards=cards, compared=against is not None, gone=gone)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.labelling import TYPED, add_to_set, give_grade, meant_query, own_grade
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.labelling import TYPED, add_to_set, give_grade, meant_query, own_grade
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit import reviewer
@@ -40,17 +40,26 @@ def _choose(results: list[str], followed: str | None) -> None:
     st.session_state[CHOSEN] = followed if followed in ranks else None
     st.caption("Result", width="content")
     st.pills(
-        "Choose a result to follow, explain, grade or open", results, key=CHOSEN, format_func=ranks.__getitem__,
-        label_visibility="collapsed", on_change=lambda: state.follow(st.session_state[CHOSEN]), width="content",
-    )  # fmt: skip
+        "Choose a result to follow, explain, grade or open",
+        results,
+        key=CHOSEN,
+        format_func=ranks.__getitem__,
+        label_visibility="collapsed",
+        on_change=lambda: state.follow(st.session_state[CHOSEN]),
+        width="content",
+    )
 
 
 def _draw_actions(context: InspectContext, memory_id: str) -> None:
     st.code(memory_id, language=None, width="content")
     st.button(
-        "Why is it here?", key="inspect:row_why", icon=":material/help:", on_click=state.explain, args=(memory_id, state.WHY_TOOL),
+        "Why is it here?",
+        key="inspect:row_why",
+        icon=":material/help:",
+        on_click=state.explain,
+        args=(memory_id, state.WHY_TOOL),
         help="Opens the tool under What happened, and why: each stage, and the smallest change that moves it.",
-    )  # fmt: skip
+    )
     _draw_grades(context, memory_id)
     if st.button("Open in Memories", key="inspect:row_open", icon=":material/open_in_new:"):
         open_in_memories(memory_id)
@@ -69,10 +78,13 @@ def _draw_grades(context: InspectContext, memory_id: str) -> None:
     new = f" The query is not stored yet: its first grade adds it to the set “{TYPED}”." if query is None else ""
     for grade, meaning in scale.grades:
         st.button(
-            f"Grade {grade}", key=f"inspect:row_grade:{grade}", type="primary" if grade == own else "secondary", on_click=_grade,
+            f"Grade {grade}",
+            key=f"inspect:row_grade:{grade}",
+            type="primary" if grade == own else "secondary",
+            on_click=_grade,
             args=(context.request, memory_id, grade, who, context.resources),
             help=plain(f"{meaning}. Kept as a label of {who}, as on the Label page.{new}"),
-        )  # fmt: skip
+        )
 
 
 def _grade(request: Request, memory_id: str, grade: int, who: str, resources: Resources) -> None:
@@ -89,9 +101,12 @@ def _grade(request: Request, memory_id: str, grade: int, who: str, resources: Re
 def draw_add_to_set(request: Request, resources: Resources) -> None:
     """A popover that adds the query to a query set, one there is or a new one."""
     popover = st.popover(
-        "Add to a set", icon=":material/playlist_add:", key="inspect:add_to_set_popover", on_change="rerun",
+        "Add to a set",
+        icon=":material/playlist_add:",
+        key="inspect:add_to_set_popover",
+        on_change="rerun",
         help="Keeps this query, with its project and date, in a query set, so that it is labelled and measured.",
-    )  # fmt: skip
+    )
     if not popover.open:
         return
     with popover:

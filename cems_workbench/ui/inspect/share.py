@@ -26,11 +26,11 @@ import streamlit as st
 from cems_workbench.config import PipelineConfig, difference, nested, preset, preset_names
 from cems_workbench.config.forms.reading import salvaged
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.parsing import json_values
 from cems_workbench.pipeline import Evidence, bundle_from
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.redact import redacted
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.platform.parsing import json_values
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Link, Setting
@@ -250,9 +250,12 @@ def _save(request: Request, resources: Resources) -> None:
 def draw_share(resources: Resources, request: Request, evidence: Evidence | None) -> None:
     """A popover with the link, the command, and the evidence."""
     popover = st.popover(
-        "Share", icon=":material/share:", key="inspect:share", on_change="rerun",
+        "Share",
+        icon=":material/share:",
+        key="inspect:share",
+        on_change="rerun",
         help="A link to this page, the command that does the same, and the evidence",
-    )  # fmt: skip
+    )
     if not popover.open:
         return
     with popover:
@@ -262,9 +265,13 @@ def draw_share(resources: Resources, request: Request, evidence: Evidence | None
             help="Does what the page shows, with the same numbers. One process holds a store: close the app first, or copy the store.",
         )
         command = search_command(
-            request, state.present_preset(), state.present_config(), as_of=evidence.as_of if evidence else None,
-            off=state.variants_off(request), store=resources.store.path,
-        )  # fmt: skip
+            request,
+            state.present_preset(),
+            state.present_config(),
+            as_of=evidence.as_of if evidence else None,
+            off=state.variants_off(request),
+            store=resources.store.path,
+        )
         st.code(command, language=None, wrap_lines=True)
         if evidence is not None:
             _bundle(evidence)
@@ -296,15 +303,21 @@ def _bundle(evidence: Evidence) -> None:
         help="Everything that was gathered for this query. `replay` computes the same numbers from it on any machine.",
     )
     without = st.toggle(
-        "Without the texts", key="inspect:redact",
+        "Without the texts",
+        key="inspect:redact",
         help="Words, names and ids are replaced by others of the same length; every number of the replay stays. Kept: dates, counts, "
         "categories, scores, model names, and the words of the query that a detector looks for.",
-    )  # fmt: skip
+    )
     name = "redacted" if without else _slug(evidence.query)
     st.download_button(
-        "Download", lambda: json.dumps(bundle_from(redacted(evidence) if without else evidence), ensure_ascii=False),
-        f"evidence-{name}.json", "application/json", key="inspect:bundle", icon=":material/download:", on_click="ignore",
-    )  # fmt: skip
+        "Download",
+        lambda: json.dumps(bundle_from(redacted(evidence) if without else evidence), ensure_ascii=False),
+        f"evidence-{name}.json",
+        "application/json",
+        key="inspect:bundle",
+        icon=":material/download:",
+        on_click="ignore",
+    )
 
 
 def _slug(text: str) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 
 import streamlit as st
 
+from cems_workbench.builtin import default_preset
 from cems_workbench.config import PipelineConfig, difference, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, Trace
@@ -30,7 +31,6 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import TRY_AGAIN
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
-from cems_workbench.shipped import default_preset
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.state import PageState
 

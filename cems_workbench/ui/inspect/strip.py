@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.needs import ParameterNeed
+from cems_workbench.pipeline.missing_evidence import ParameterNeed
 from cems_workbench.pipeline.stages import EXPANSION, JUDGE, QUERY, STAGES
 from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.ui.kit.templates import render

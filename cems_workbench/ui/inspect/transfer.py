@@ -15,10 +15,10 @@ from cems_workbench.config import (
     import_config,
 )
 from cems_workbench.config.evidence_card import CardReference, cited, parse_card, reference
-from cems_workbench.config.words import shown
+from cems_workbench.config.value_text import shown
 from cems_workbench.errors import InputError
+from cems_workbench.jobs.exporting import exported
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.exporting import exported
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table

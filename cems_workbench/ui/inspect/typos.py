@@ -16,9 +16,12 @@ SHOWN = 40
 def draw_typos(resources: Resources) -> None:
     """A popover with the pairs, a button to forget each, and one to forget all; the query is searched again then."""
     popover = st.popover(
-        "Typos", icon=":material/spellcheck:", key="inspect:typos", on_change="rerun",
+        "Typos",
+        icon=":material/spellcheck:",
+        key="inspect:typos",
+        on_change="rerun",
         help="Corrections used in searches; the same typo uses them first next time.",
-    )  # fmt: skip
+    )
     if not popover.open:
         return
     with popover:
@@ -38,9 +41,14 @@ def draw_typos(resources: Resources) -> None:
         if len(pairs) > SHOWN:
             st.caption(f"and {len(pairs) - SHOWN} older ones")
         st.button(
-            "Forget all learned", key="inspect:typos_forget_all", icon=":material/delete_sweep:", disabled=not learned,
-            on_click=_forget_all, args=(resources,), help="Refused pairs stay refused.",
-        )  # fmt: skip
+            "Forget all learned",
+            key="inspect:typos_forget_all",
+            icon=":material/delete_sweep:",
+            disabled=not learned,
+            on_click=_forget_all,
+            args=(resources,),
+            help="Refused pairs stay refused.",
+        )
 
 
 def pair_html(pair: LearnedPair) -> Markup:
@@ -52,9 +60,12 @@ def _draw_pair(pair: LearnedPair, resources: Resources) -> None:
     text, button = st.columns([4, 2], vertical_alignment="center")
     text.html(pair_html(pair))
     button.button(
-        "Forget", key=f"inspect:typo:{pair.typo}:{pair.correction}", on_click=_forget, width="stretch",
+        "Forget",
+        key=f"inspect:typo:{pair.typo}:{pair.correction}",
+        on_click=_forget,
+        width="stretch",
         args=(resources, pair.typo, pair.correction),
-    )  # fmt: skip
+    )
 
 
 def _forget(resources: Resources, typo: str, correction: str) -> None:

@@ -39,9 +39,14 @@ def draw_switches(context: InspectContext) -> None:
     for i, variant in enumerate(variants):
         switch, text = st.columns([1, 9], vertical_alignment="center")
         switch.toggle(
-            f"variant {i}", i not in context.variants_off, key=f"inspect:variant:{hash(request)}:{i}", label_visibility="collapsed",
-            disabled=i == 0, on_change=_switch, args=(request, i, len(variants)),
-        )  # fmt: skip
+            f"variant {i}",
+            i not in context.variants_off,
+            key=f"inspect:variant:{hash(request)}:{i}",
+            label_visibility="collapsed",
+            disabled=i == 0,
+            on_change=_switch,
+            args=(request, i, len(variants)),
+        )
         text.html(render("inspect/variant.html", variant=variant))
 
 
@@ -67,10 +72,12 @@ def draw_shares(trace: Trace) -> None:
         key="inspect:queries",
         columns={
             "query": text("query", width=210, pinned=True, help="Its number is that in the names of its lists"),
-            "found": st.column_config.NumberColumn("found", width=56, help="Candidates that its lists still hold after the threshold"),
+            "found": st.column_config.NumberColumn(
+                "found", width=56, help="Candidates that its lists still hold after the threshold"
+            ),
             **candidates,
         },
-    )  # fmt: skip
+    )
 
 
 def shares_table(trace: Trace) -> pd.DataFrame:
@@ -83,10 +90,9 @@ def shares_table(trace: Trace) -> pd.DataFrame:
     rows = []
     for i, variant in enumerate(trace.evidence.variants):
         cells = [
-            "" if i not in shares.by_variant
-            else f"{'◆ ' if shares.decisive == i else ''}{shares.by_variant[i]:.4f}"
+            "" if i not in shares.by_variant else f"{'◆ ' if shares.decisive == i else ''}{shares.by_variant[i]:.4f}"
             for shares in shown
-        ]  # fmt: skip
+        ]
         holding = sum(i in shares.by_variant for shares in every)
         rows.append([f"{i}  {' '.join(variant.text.split())}", holding, *cells])
     if any(shares.other for shares in shown):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.ui.kit.figures import NO_TOOLBAR
-from cems_workbench.ui.kit.heard import named
+from cems_workbench.ui.kit.screen_reader import named
 from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:

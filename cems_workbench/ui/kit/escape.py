@@ -7,8 +7,8 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-from cems_workbench.characters import in_order
 from cems_workbench.formats.base.cells import guarded
+from cems_workbench.platform.bidi import in_order
 
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _LINK = re.compile(r"(://|\bwww(?=\.)|@(?=[-\w]+\.))")

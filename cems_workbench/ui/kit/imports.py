@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cems_workbench.runs.importing import FileImport
+from cems_workbench.jobs.importing import FileImport
 from cems_workbench.ui.kit.escape import csv_bytes
 
 KINDS = ("memories", "relations", "queries", "answers", "judgments")

@@ -9,10 +9,10 @@ from markupsafe import Markup
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.sample_figures import SampleFigures
 from cems_workbench.pipeline.request_effects import moment_effect, project_effect, several_effects
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.progress import Progress
-from cems_workbench.runs.sample_figures import SampleFigures
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import cancellable, duration
 from cems_workbench.ui.kit.templates import draw, render
@@ -37,9 +37,13 @@ def answered_line(key: str, text: str, ask_again: Callable[[], None] | None) -> 
         st.caption(plain(text), width="content")
         if ask_again is not None:
             st.button(
-                "Ask again", key=f"{key}:ask_again", type="tertiary", icon=":material/refresh:", on_click=ask_again,
+                "Ask again",
+                key=f"{key}:ask_again",
+                type="tertiary",
+                icon=":material/refresh:",
+                on_click=ask_again,
                 help="The running system may answer differently now. Discards its earlier answers and gathers these lists again.",
-            )  # fmt: skip
+            )
 
 
 def shipped_line(page: str, figures: SampleFigures, anew: str, choose: str, on_click: Callable[[], None]) -> None:
@@ -70,10 +74,14 @@ def not_gathered(page: str, message: str, gather: Callable[[Progress], None], *,
     `message` is Markdown. `begun` says that a gather was broken off, which this one goes on with. An error is one line on the page.
     """
     return offered(
-        f"{page}:gather", message, "Resume" if begun else "Gather", gather,
-        icon=":material/pause_circle:" if begun else ":material/hourglass_empty:", cancel=f"{page}:cancel",
+        f"{page}:gather",
+        message,
+        "Resume" if begun else "Gather",
+        gather,
+        icon=":material/pause_circle:" if begun else ":material/hourglass_empty:",
+        cancel=f"{page}:cancel",
         kept="What was gathered is kept; gathering can be resumed.",
-    )  # fmt: skip
+    )
 
 
 def searched_once(total: int, left: float | None, configs: Iterable[PipelineConfig], word: str = "in all") -> str:
@@ -91,9 +99,17 @@ def searched_once(total: int, left: float | None, configs: Iterable[PipelineConf
 
 
 def offered(
-    key: str, message: str, label: str, work: Callable[[Progress], None], *, icon: str, kept: str, cancel: str = "",
-    warn: bool = False, help: str | None = None,
-) -> bool:  # fmt: skip
+    key: str,
+    message: str,
+    label: str,
+    work: Callable[[Progress], None],
+    *,
+    icon: str,
+    kept: str,
+    cancel: str = "",
+    warn: bool = False,
+    help: str | None = None,
+) -> bool:
     """A message with a button that does what it says is missing, with progress and Cancel; True when that is done.
 
     `message` is Markdown; `kept` says what a cancel leaves. An error is one line on the page.

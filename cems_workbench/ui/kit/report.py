@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from cems_workbench.writing import safe_stem
+from cems_workbench.platform.atomic_write import safe_stem
 
 NAME_MOST = 60
 
@@ -27,10 +27,18 @@ def report_button(key: str, name: str, write: Callable[[bool], str], *, texts: b
             f"One HTML file for people who do not run the app: {what}It opens from disk without a network, and prints."
         )
         redact = texts and st.toggle(
-            "Leave texts out", key=f"{key}:redact", persist_state="session",
+            "Leave texts out",
+            key=f"{key}:redact",
+            persist_state="session",
             help="Queries, titles and contents; ids and figures stay.",
-        )  # fmt: skip
+        )
         st.download_button(
-            "Download HTML", lambda: write(redact), f"{file}.html", "text/html", key=f"{key}:html", on_click="ignore",
-            icon=":material/download:", type="primary",
-        )  # fmt: skip
+            "Download HTML",
+            lambda: write(redact),
+            f"{file}.html",
+            "text/html",
+            key=f"{key}:html",
+            on_click="ignore",
+            icon=":material/download:",
+            type="primary",
+        )

@@ -11,8 +11,8 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.runs import access
-from cems_workbench.runs.access import DOES, Role
+from cems_workbench.jobs import access
+from cems_workbench.jobs.access import DOES, Role
 from cems_workbench.settings import Settings
 from cems_workbench.ui.kit.escape import plain
 
@@ -75,9 +75,13 @@ def ask() -> None:
     """Who is signed in, with a way out; the way in; or, where there is no sign-in, a box for a name."""
     if not sign_in_configured():
         st.text_input(
-            "Your name", key=NAME, persist_state="session", max_chars=120, placeholder="kept with every label",
+            "Your name",
+            key=NAME,
+            persist_state="session",
+            max_chars=120,
+            placeholder="kept with every label",
             help="So that each reviewer’s labels stay apart. Where sign-in is configured, the signed-in name is used.",
-        )  # fmt: skip
+        )
         return
     who = signed_in()
     if who is not None:
@@ -88,9 +92,14 @@ def ask() -> None:
     for provider in _providers():
         words = "Sign in" if provider is None else f"Sign in with {plain(provider)}"
         st.button(
-            words, key=f"reviewer:sign_in:{provider or ''}", icon=":material/login:", on_click=st.login, width="stretch",
-            args=() if provider is None else (provider,), help="Labels carry the name you sign in with.",
-        )  # fmt: skip
+            words,
+            key=f"reviewer:sign_in:{provider or ''}",
+            icon=":material/login:",
+            on_click=st.login,
+            width="stretch",
+            args=() if provider is None else (provider,),
+            help="Labels carry the name you sign in with.",
+        )
 
 
 def _user() -> dict[str, Any]:

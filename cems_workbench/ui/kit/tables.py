@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import streamlit as st
 
-from cems_workbench.characters import REPLACEMENT, TURNS, in_order
+from cems_workbench.platform.bidi import REPLACEMENT, TURNS, in_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,9 +21,14 @@ ROW = 30
 
 
 def draw_table(
-    rows: Rows, *, key: str | None = None, most: int | None = None, columns: Mapping[str, Any] | None = None,
-    placeholder: str = "", **options: Any,
-) -> Any:  # fmt: skip
+    rows: Rows,
+    *,
+    key: str | None = None,
+    most: int | None = None,
+    columns: Mapping[str, Any] | None = None,
+    placeholder: str = "",
+    **options: Any,
+) -> Any:
     """A table with a row for each of `rows`, and what `st.dataframe` returns. An Arrow table goes there without pandas.
 
     It scrolls past `most` rows; where that is None, where Streamlit lets it. `columns` are column configs, `placeholder` stands in cells

@@ -15,7 +15,7 @@ import streamlit as st
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from cems_workbench.characters import in_order
+from cems_workbench.platform.bidi import in_order
 from cems_workbench.ui.kit.escape import excerpt
 from cems_workbench.ui.kit.tables import short_id
 

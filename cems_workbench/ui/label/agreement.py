@@ -7,7 +7,6 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.characters import in_order
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.adjudication import Rule, adjudicate
 from cems_workbench.evaluation.labelling.agreement import (
@@ -27,6 +26,7 @@ from cems_workbench.evaluation.labelling.agreement import (
 )
 from cems_workbench.formats.base.judgments import of_memories
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.platform.bidi import in_order
 from cems_workbench.records import Judgment, Query
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.reviewer import reviewer

@@ -14,10 +14,10 @@ from markupsafe import Markup
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueProgress
+from cems_workbench.jobs.background_priority import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ENGLISH, GradeScale, Memory
-from cems_workbench.runs.giving_way import FOREGROUND
-from cems_workbench.store.search.tokenizer import stop_words
+from cems_workbench.store.search.lexical.tokenizer import stop_words
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.label import state
@@ -140,9 +140,12 @@ def _grades(scale: GradeScale, resources: Resources, reviewer: str, turn: int) -
     for column, (grade, meaning) in zip(columns, scale.grades, strict=True):
         name, rest = name_of(meaning)
         column.button(
-            f"**{grade}** {plain(name)}", key=f"label:grade:{grade}:{turn}", width="stretch",
-            on_click=state.label, args=(resources, reviewer, turn, grade),
-        )  # fmt: skip
+            f"**{grade}** {plain(name)}",
+            key=f"label:grade:{grade}:{turn}",
+            width="stretch",
+            on_click=state.label,
+            args=(resources, reviewer, turn, grade),
+        )
         column.caption(plain(rest))
 
 
@@ -156,25 +159,37 @@ def _others(card: Card | None, queue: LabelQueue, resources: Resources, reviewer
     """The buttons that give no grade, the note, and the help."""
     box, shown = st.container(horizontal=True, vertical_alignment="center"), state.present()
     box.button(
-        _with_key("Undo", "U"), key="label:undo", icon=":material/undo:", on_click=state.undo,
+        _with_key("Undo", "U"),
+        key="label:undo",
+        icon=":material/undo:",
+        on_click=state.undo,
         args=(resources, queue, reviewer),
-    )  # fmt: skip
+    )
     if card is not None:
         answer = (resources, reviewer, shown.turn)
         box.button(
-            _with_key("Skip", "S"), key=f"label:skip:{shown.turn}", icon=":material/skip_next:", on_click=state.skip,
+            _with_key("Skip", "S"),
+            key=f"label:skip:{shown.turn}",
+            icon=":material/skip_next:",
+            on_click=state.skip,
             args=answer,
-        )  # fmt: skip
+        )
         box.button(
-            _with_key("Query is unclear", "Q"), key=f"label:unclear:{shown.turn}", icon=":material/help_center:",
-            on_click=state.unclear, args=answer,
+            _with_key("Query is unclear", "Q"),
+            key=f"label:unclear:{shown.turn}",
+            icon=":material/help_center:",
+            on_click=state.unclear,
+            args=answer,
             help="It is not clear what the query asks for: all its cards are set aside for you.",
-        )  # fmt: skip
+        )
         box.button(
-            _with_key("Nothing answers this", "X"), key=f"label:nothing:{shown.turn}", icon=":material/block:",
-            on_click=state.nothing, args=answer,
+            _with_key("Nothing answers this", "X"),
+            key=f"label:nothing:{shown.turn}",
+            icon=":material/block:",
+            on_click=state.nothing,
+            args=answer,
             help="Nothing in the store answers the query. Kept with what you looked at for it; its other cards are set aside for you.",
-        )  # fmt: skip
+        )
         box.button(
             _with_key("Note", "N"), key="label:open_note", icon=":material/edit_note:", on_click=state.toggle_note
         )

@@ -7,12 +7,12 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.characters import in_order
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.judge_calibration import Difference, GradedScore, differences
 from cems_workbench.evaluation.labelling.pooling import Pair
 from cems_workbench.evaluation.labelling.prejudging import PairScores
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.platform.bidi import in_order
 from cems_workbench.records import JudgeScale, Judgment, Query
 from cems_workbench.store import LabelEvent
 from cems_workbench.ui.kit.escape import excerpt, plain
@@ -45,14 +45,18 @@ def draw(
         return
     queries = {query.qid: query for query in resources.store.queries.read()}
     picked = pick_row(
-        _rows(shown, marks, queries, resources), key="label:differences", most=8,
+        _rows(shown, marks, queries, resources),
+        key="label:differences",
+        most=8,
         columns={
-            "people": st.column_config.NumberColumn("people", width=64, help="Their grade; the median where several graded"),
+            "people": st.column_config.NumberColumn(
+                "people", width=64, help="Their grade; the median where several graded"
+            ),
             "judge": st.column_config.TextColumn("judge", width=112, help="The band of the judge’s score"),
             "score": st.column_config.NumberColumn("score", width=72, format="%.3g"),
             "judge wrong": st.column_config.TextColumn("judge wrong", width=96, help="Who marked it so"),
         },
-    )  # fmt: skip
+    )
     if problem := state.present().difference_problem:
         st.error(plain(problem), icon=":material/block:")
     if picked is None:
@@ -94,8 +98,12 @@ def _rows(
 
 
 def _in_full(
-    difference: Difference, scores: PairScores, marks: Sequence[LabelEvent], queries: Mapping[str, Query], resources: Resources,
-) -> None:  # fmt: skip
+    difference: Difference,
+    scores: PairScores,
+    marks: Sequence[LabelEvent],
+    queries: Mapping[str, Query],
+    resources: Resources,
+) -> None:
     """A pair in full with who said what, and what can be done about it."""
     qid, memory_id = difference.scored.pair
     query, memory = queries.get(qid), resources.store.memories.get(memory_id)
@@ -116,15 +124,21 @@ def _in_full(
     shown = {"query": query.query, "blind": False, "judge": scores.judge, "score": score}
     for grade, meaning in resources.store.query_sets.scale_of(qid).grades:
         box.button(
-            f"**{grade}** {plain(name_of(meaning)[0])}", key=f"label:differ:{grade}", help=plain(meaning), on_click=_label,
+            f"**{grade}** {plain(name_of(meaning)[0])}",
+            key=f"label:differ:{grade}",
+            help=plain(meaning),
+            on_click=_label,
             args=(resources, Judgment(qid, memory_id, grade, name), shown),
-        )  # fmt: skip
+        )
     mine = next((mark for mark in marks if mark.judge == name), None)
     box.button(
-        "Take “judge wrong” back" if mine else "Judge is wrong", key="label:differ:wrong", icon=":material/gavel:",
-        on_click=_mark, args=(resources, (qid, memory_id), name, scores.judge, mine),
+        "Take “judge wrong” back" if mine else "Judge is wrong",
+        key="label:differ:wrong",
+        icon=":material/gavel:",
+        on_click=_mark,
+        args=(resources, (qid, memory_id), name, scores.judge, mine),
         help="Kept with your name and the judge’s; no grade changes.",
-    )  # fmt: skip
+    )
 
 
 def threshold_text(value: float) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from cems_workbench.characters import in_order
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.adjudication import Chosen, Rule, choose_judgments
 from cems_workbench.formats import FORMATS, Written, cems_feedback, judgment_writers, write_judgments
+from cems_workbench.jobs.importing import FileImport, import_files
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.importing import FileImport, import_files
+from cems_workbench.platform.bidi import in_order
 from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.imports import counts_table, error_rows, errors_csv, notes
@@ -61,18 +61,22 @@ def draw(resources: Resources) -> None:
 
 def _import(resources: Resources) -> None:
     files = st.file_uploader(
-        "Files with judgments", accept_multiple_files=True, key=f"label:files:{state.present().uploads}",
+        "Files with judgments",
+        accept_multiple_files=True,
+        key=f"label:files:{state.present().uploads}",
         help="Judgments name queries and memories that are in the store; queries may come along. A label that was given here is never "
         "replaced; what an earlier import said is, with a note.",
-    )  # fmt: skip
+    )
     whose = None if reviewer.may("operator") else reviewer.reviewer()
     if whose is not None:
         st.caption(f"Only your own labels are taken, those of {plain(whose)}; an operator brings those of others.")
     kind, button, _ = st.columns([2, 1, 2], vertical_alignment="bottom")
     chosen = kind.selectbox(
-        "Format", [AUTO, *judgment_writers()], key="label:files:format",
+        "Format",
+        [AUTO, *judgment_writers()],
+        key="label:files:format",
         help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in judgment_writers()),
-    )  # fmt: skip
+    )
     pressed = button.button("Import", key="label:files:import", type="primary", disabled=not files, width="stretch")
     if pressed and files:
         reviewer.require("reviewer")
@@ -105,9 +109,15 @@ def _report(imports: Sequence[FileImport]) -> None:
     title, button = st.columns([4, 1], vertical_alignment="bottom")
     title.caption(f"{len(errors):,} rows left out" + (f", the first {SHOWN} shown" if len(errors) > SHOWN else ""))
     button.download_button(
-        "Download as CSV", errors_csv(imports), "left-out-judgments.csv", "text/csv", key="label:files:errors", on_click="ignore",
-        icon=":material/download:", width="stretch",
-    )  # fmt: skip
+        "Download as CSV",
+        errors_csv(imports),
+        "left-out-judgments.csv",
+        "text/csv",
+        key="label:files:errors",
+        on_click="ignore",
+        icon=":material/download:",
+        width="stretch",
+    )
     rows = [{"file": name, "row": row, "field": field, "reason": why} for name, row, field, why in errors[:SHOWN]]
     draw_table(rows, key="label:files:left", most=8)
 
@@ -123,9 +133,11 @@ def _choose(resources: Resources) -> _Choice | None:
     judge = boxes[2].selectbox("Judge", [ANYBODY, *names], key="label:out:judge")
     rule = RULES[boxes[3].selectbox("Grades", list(RULES), key="label:out:rule", help=RULE_HELP)]
     form = boxes[4].selectbox(
-        "Format", list(judgment_writers()), key="label:out:form",
+        "Format",
+        list(judgment_writers()),
+        key="label:out:form",
         help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in judgment_writers()),
-    )  # fmt: skip
+    )
     queries = {query.qid: query for query in resources.store.queries.read()}
     qids = set(queries) if query_set == ALL else {query.qid for query in resources.store.query_sets.queries(query_set)}
     try:
@@ -145,14 +157,25 @@ def _export(choice: _Choice, resources: Resources) -> None:
     )
     suffix = FORMATS[choice.form].suffixes[0]
     download.download_button(
-        "Download", written.text.encode(), f"{choice.form}{suffix}", key="label:out:get", on_click="ignore", type="primary",
-        icon=":material/download:", width="stretch", disabled=not written.rows,
-    )  # fmt: skip
+        "Download",
+        written.text.encode(),
+        f"{choice.form}{suffix}",
+        key="label:out:get",
+        on_click="ignore",
+        type="primary",
+        icon=":material/download:",
+        width="stretch",
+        disabled=not written.rows,
+    )
     feedback = cems_feedback.feedback_of(choice.chosen.judgments)
     if feedback_box.button(
-        "Count as feedback", key="label:out:feedback", icon=":material/thumbs_up_down:", width="stretch", help=FEEDBACK,
+        "Count as feedback",
+        key="label:out:feedback",
+        icon=":material/thumbs_up_down:",
+        width="stretch",
+        help=FEEDBACK,
         disabled=not feedback or not reviewer.may("operator"),
-    ):  # fmt: skip
+    ):
         reviewer.require("operator")
         changed = resources.store.memories.count_feedback(cems_feedback.counts(feedback))
         st.success(

@@ -90,9 +90,14 @@ def _choose(resources: Resources) -> tuple[Grades, int]:
     sets = [ALL, *sorted(query_set.name for query_set in resources.store.query_sets.latest())]
     name = left.selectbox("Labels of people for", sets, key="label:judge:set", persist_state="session")
     relevant_from = right.number_input(
-        "Relevant from grade", 1, 10, 2, key="label:judge:from", persist_state="session",
+        "Relevant from grade",
+        1,
+        10,
+        2,
+        key="label:judge:from",
+        persist_state="session",
         help="The lowest grade that counts as relevant when a person’s grade is compared with the judge’s yes or no.",
-    )  # fmt: skip
+    )
     grades = agreed_grades(resources.store.judgments.read(kind="human"), "human")
     if name != ALL:
         qids = {query.qid for query in resources.store.query_sets.queries(name)}
@@ -158,11 +163,15 @@ def _numbers(comparison: Comparison, config: PipelineConfig) -> None:
     _kappa(best, f"Best: above {threshold_text(calibration.threshold)} ({between})", calibration.kappa, BEST)
     same = config.judge.threshold == calibration.threshold
     act.button(
-        "Threshold is applied" if same else f"Apply threshold {threshold_text(calibration.threshold)}", key="label:judge:apply",
-        disabled=same, icon=":material/check:" if same else ":material/tune:", width="stretch", on_click=inspect_state.apply,
+        "Threshold is applied" if same else f"Apply threshold {threshold_text(calibration.threshold)}",
+        key="label:judge:apply",
+        disabled=same,
+        icon=":material/check:" if same else ":material/tune:",
+        width="stretch",
+        on_click=inspect_state.apply,
         args=({"judge.threshold": calibration.threshold},),
         help="Sets judge.threshold in Inspect, where it can be undone, and wherever “as set in Inspect” is chosen. The bands stay.",
-    )  # fmt: skip
+    )
 
 
 def _kappa(place: DeltaGenerator, name: str, kappa: Estimate, help: str) -> None:
@@ -183,25 +192,34 @@ def _charts(comparison: Comparison, config: PipelineConfig) -> None:
         st.markdown("## Agreement by threshold", help=BEST)
         calibration = comparison.calibration
         draw_chart(
-            agreement_figure(calibration, scale.threshold), key="label:judge:kappa", alt="Kappa at every threshold.",
+            agreement_figure(calibration, scale.threshold),
+            key="label:judge:kappa",
+            alt="Kappa at every threshold.",
             table=lambda: [
                 {"threshold": float(threshold), "kappa": float(kappa)}
                 for threshold, kappa in zip(calibration.thresholds, calibration.kappas, strict=True)
             ],
-        )  # fmt: skip
+        )
     with right:
         probability, own = probabilities(comparison.pairs)
         bins = reliability(probability, [pair.grade >= comparison.relevant_from for pair in comparison.pairs])
         error = calibration_error(bins)
         st.markdown("## Reliability" + ("" if error is None else f" · calibration error {error:.2f}"), help=RELIABLE)
         draw_chart(
-            reliability_figure(bins, own), key="label:judge:reliability",
+            reliability_figure(bins, own),
+            key="label:judge:reliability",
             alt="Share that people call relevant against the judge's probability, in bins.",
             table=lambda: [
-                {"probability": each.probability, "relevant": each.share, "from": each.low, "to": each.high, "pairs": each.pairs}
+                {
+                    "probability": each.probability,
+                    "relevant": each.share,
+                    "from": each.low,
+                    "to": each.high,
+                    "pairs": each.pairs,
+                }
                 for each in bins
             ],
-        )  # fmt: skip
+        )
 
 
 def confusion_html(confusion: Mapping[int, Sequence[int]], meanings: Mapping[int, str]) -> Markup:
@@ -220,9 +238,13 @@ def agreement_figure(calibration: Calibration, present: float) -> Figure:
 
     figure = go.Figure()
     figure.add_scatter(
-        x=calibration.thresholds, y=calibration.kappas, mode="lines", line={"color": BLUE, "width": 2, "shape": "hv"},
-        name="kappa", hovertemplate=hover("above %{x:.4g} is relevant", "kappa %{y:.3f}"),
-    )  # fmt: skip
+        x=calibration.thresholds,
+        y=calibration.kappas,
+        mode="lines",
+        line={"color": BLUE, "width": 2, "shape": "hv"},
+        name="kappa",
+        hovertemplate=hover("above %{x:.4g} is relevant", "kappa %{y:.3f}"),
+    )
     low, high = _span(calibration, present)
     if calibration.threshold is not None and calibration.low is not None and calibration.high is not None:
         figure.add_vrect(x0=calibration.low, x1=calibration.high, fillcolor=BLUE, opacity=0.13, line_width=0)
@@ -232,8 +254,9 @@ def agreement_figure(calibration: Calibration, present: float) -> Figure:
     figure.add_vline(x=present, line={"color": ORANGE, "width": 2, "dash": "dot"})
     figure.add_annotation(_annotation(f"now {present:.3g}", present, low, high, row=1))
     figure.update_layout(
-        **_layout("threshold of the judge’s score", "Cohen’s kappa"), xaxis_range=[low, high],
-    )  # fmt: skip
+        **_layout("threshold of the judge’s score", "Cohen’s kappa"),
+        xaxis_range=[low, high],
+    )
     figure.update_yaxes(rangemode="tozero")
     return figure
 
@@ -249,9 +272,16 @@ def _annotation(text: str, x: float, low: float, high: float, row: int) -> dict[
     """A name over its line, turned inwards near an edge; two rows, so that neighbours do not meet."""
     side = "left" if x < low + 0.15 * (high - low) else "right" if x > high - 0.15 * (high - low) else "center"
     return {
-        "text": text, "x": x, "xanchor": side, "yref": "paper", "y": 1.0, "yanchor": "bottom", "yshift": 15 * row,
-        "showarrow": False, "font": {"size": 12},
-    }  # fmt: skip
+        "text": text,
+        "x": x,
+        "xanchor": side,
+        "yref": "paper",
+        "y": 1.0,
+        "yanchor": "bottom",
+        "yshift": 15 * row,
+        "showarrow": False,
+        "font": {"size": 12},
+    }
 
 
 def reliability_figure(bins: Sequence[Bin], own: bool) -> Figure:
@@ -266,17 +296,24 @@ def reliability_figure(bins: Sequence[Bin], own: bool) -> Figure:
         x=[0, 1], y=[0, 1], mode="lines", line={"color": GREY, "width": 1, "dash": "dash"}, hoverinfo="skip"
     )
     figure.add_scatter(
-        x=[pairs.probability for pairs in bins], y=[pairs.share for pairs in bins], mode="lines+markers",
-        line={"color": BLUE, "width": 1}, marker={"color": BLUE, "size": 9},
+        x=[pairs.probability for pairs in bins],
+        y=[pairs.share for pairs in bins],
+        mode="lines+markers",
+        line={"color": BLUE, "width": 1},
+        marker={"color": BLUE, "size": 9},
         error_y={
-            "type": "data", "array": [pairs.high - pairs.share for pairs in bins],
-            "arrayminus": [pairs.share - pairs.low for pairs in bins], "color": BLUE, "thickness": 1.2, "width": 4,
+            "type": "data",
+            "array": [pairs.high - pairs.share for pairs in bins],
+            "arrayminus": [pairs.share - pairs.low for pairs in bins],
+            "color": BLUE,
+            "thickness": 1.2,
+            "width": 4,
         },
         customdata=[[pairs.low, pairs.high, pairs.pairs] for pairs in bins],
         hovertemplate=hover(
             "judge %{x:.2f}, people %{y:.2f} (%{customdata[0]:.2f} to %{customdata[1]:.2f})", "%{customdata[2]} pairs"
         ),
-    )  # fmt: skip
+    )
     figure.update_layout(
         **_layout(f"probability by the judge ({'its score' if own else 'sigmoid of its score'})", "share relevant")
     )
@@ -287,9 +324,16 @@ def reliability_figure(bins: Sequence[Bin], own: bool) -> Figure:
 
 def _layout(across: str, up: str) -> dict[str, Any]:
     return {
-        "height": HEIGHT, "margin": {"l": 8, "r": 16, "t": 40, "b": 40}, "showlegend": False, "hovermode": "closest",
+        "height": HEIGHT,
+        "margin": {"l": 8, "r": 16, "t": 40, "b": 40},
+        "showlegend": False,
+        "hovermode": "closest",
         "xaxis": {"title": {"text": across}, "gridcolor": GRID, "zeroline": False, "fixedrange": True},
         "yaxis": {
-            "title": {"text": up}, "gridcolor": GRID, "zeroline": False, "fixedrange": True, "automargin": True,
+            "title": {"text": up},
+            "gridcolor": GRID,
+            "zeroline": False,
+            "fixedrange": True,
+            "automargin": True,
         },
-    }  # fmt: skip
+    }

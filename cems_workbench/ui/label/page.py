@@ -6,7 +6,7 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.kit import handles, reviewer
+from cems_workbench.ui.kit import reviewer, shared_resources
 from cems_workbench.ui.kit.assets import begin_page, write_script
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
@@ -49,11 +49,11 @@ VIEWS = {
 }
 
 
-@handles.said_in_place
+@shared_resources.said_in_place
 def main() -> None:
     """Draw the page."""
     begin_page("Label", "label")
-    resources = handles.opened()
+    resources = shared_resources.opened()
     if resources is None:
         return
     view = switch("View", list(VIEWS), state.VIEW)

@@ -12,15 +12,15 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.characters import in_order
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.pooling import Strategy, coverage, mean_judged
 from cems_workbench.evaluation.labelling.prejudging import PairScores, prelabel
 from cems_workbench.evaluation.labelling.queue import LabelQueue
+from cems_workbench.jobs.gathering import QuerySelection, judged_selection
+from cems_workbench.jobs.labelling import QueuePlan, assemble
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import JUDGE
-from cems_workbench.runs.gathering import QuerySelection, judged_selection
-from cems_workbench.runs.labelling import QueuePlan, assemble
+from cems_workbench.platform.bidi import in_order
 from cems_workbench.store import QueueRecord
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.inspect import state as inspect_state
@@ -62,10 +62,13 @@ def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) ->
     name: str | None = None
     if queues:
         name = left.selectbox(
-            "Queue", list(queues), key=state.QUEUE, persist_state="session",
+            "Queue",
+            list(queues),
+            key=state.QUEUE,
+            persist_state="session",
             format_func=lambda name: _title(queues[name]),
             help="A ready-made queue was made by the app when the store had none; New queue makes one of your own configs.",
-        )  # fmt: skip
+        )
     else:
         ready.draw(resources)
     box = right.popover("New queue", icon=":material/add:", width="stretch", key=state.NEW_QUEUE, on_change="rerun")
@@ -106,11 +109,13 @@ def _offer_unjudged(resources: Resources) -> None:
     if comparison is None or comparison.query_set not in sets:
         return
     pressed = st.button(
-        f"Queue what is not judged of {', '.join(plain(name) for name in comparison.configs)}", key="label:unjudged",
-        icon=":material/playlist_add:", type="tertiary",
+        f"Queue what is not judged of {', '.join(plain(name) for name in comparison.configs)}",
+        key="label:unjudged",
+        icon=":material/playlist_add:",
+        type="tertiary",
         help=f"The comparison on the Evaluate page: the first {UNJUDGED_DEPTH} results of these configs for the judged queries of "
         f"{plain(comparison.query_set)} that no person has judged.",
-    )  # fmt: skip
+    )
     if not pressed:
         return
     options = config_options(resources).configs
@@ -134,9 +139,12 @@ def _form(resources: Resources) -> QueuePlan | None:
         format_func=lambda name: f"{in_order(name)} · {sets[name].size} queries",
     )
     configs = st.multiselect(
-        "Configs", list(options), default=[name for name in ("cems", "recollection") if name in options], key="label:new:configs",
+        "Configs",
+        list(options),
+        default=[name for name in ("cems", "recollection") if name in options],
+        key="label:new:configs",
         help="The queue holds every result that any of them ranks within the depth.",
-    )  # fmt: skip
+    )
     say_effects({config: options[config] for config in configs})
     depth = st.number_input(
         "Depth", 1, 100, 10, key="label:new:depth", help="Results of each config and query that are pooled."
@@ -195,19 +203,26 @@ def _about(queue: LabelQueue) -> None:
         progress = queue.progress(reviewer, snapshot)
         rows.append(
             {
-                "reviewer": reviewer, "graded": progress.graded, "skipped": progress.skipped,
-                "unclear queries": progress.unclear, "left": progress.left, "seconds a card": progress.seconds_per_label,
+                "reviewer": reviewer,
+                "graded": progress.graded,
+                "skipped": progress.skipped,
+                "unclear queries": progress.unclear,
+                "left": progress.left,
+                "seconds a card": progress.seconds_per_label,
             }
-        )  # fmt: skip
+        )
     draw_table(
-        rows, key="label:reviewers", placeholder="–", most=8,
+        rows,
+        key="label:reviewers",
+        placeholder="–",
+        most=8,
         columns={
             "left": st.column_config.NumberColumn("left", help="Pairs this reviewer could still be dealt"),
             "seconds a card": st.column_config.NumberColumn(
                 "seconds a card", format="%.1f", help="The median over the latest labels, pauses left out"
             ),
         },
-    )  # fmt: skip
+    )
 
 
 def _coverage(queue: LabelQueue, resources: Resources) -> None:
@@ -267,9 +282,15 @@ def _prelabel(queue: LabelQueue, resources: Resources) -> None:
     )
     off = JUDGE.is_off(inspect_state.present_config())
     pressed = button.button(
-        f"Judge {len(pairs):,} pairs", key="label:prelabel", icon=":material/gavel:", width="stretch", disabled=off,
-        help="The judge is off in Inspect; choose one under Judge." if off else "Can be cancelled; finished judgments are kept.",
-    )  # fmt: skip
+        f"Judge {len(pairs):,} pairs",
+        key="label:prelabel",
+        icon=":material/gavel:",
+        width="stretch",
+        disabled=off,
+        help="The judge is off in Inspect; choose one under Judge."
+        if off
+        else "Can be cancelled; finished judgments are kept.",
+    )
     if pressed:
         with cancellable("label:cancel:prelabel") as progress:
             scores = prelabel(queue.pairs, inspect_state.present_config(), resources, progress)

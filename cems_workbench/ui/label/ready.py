@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
+from cems_workbench.jobs.ready_queue import BackgroundQueue, ready_plan
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.ready_queue import BackgroundQueue, ready_plan
 from cems_workbench.ui.kit import panels
 
 EVERY = 0.5

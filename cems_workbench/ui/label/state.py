@@ -14,9 +14,9 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.judge_calibration import Calibration, GradedScore
 from cems_workbench.evaluation.labelling.prejudging import PairScores
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueSnapshot
+from cems_workbench.jobs.importing import FileImport
+from cems_workbench.jobs.labelling import give_grade, give_no_answer
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.importing import FileImport
-from cems_workbench.runs.labelling import give_grade, give_no_answer
 from cems_workbench.ui.kit.reviewer import require
 from cems_workbench.ui.kit.state import PageState
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
+from cems_workbench.jobs.team_status import team_status
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.team_status import team_status
 from cems_workbench.ui.kit.escape import plain
 
 LOOK_AGAIN = 60

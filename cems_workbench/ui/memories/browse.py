@@ -38,8 +38,18 @@ SORTS: dict[str, tuple[Sort, bool]] = {
     "By id": ("id", False),
 }
 COLUMNS = (
-    "id", "memory", "created", "category", "project", "session", "accessed", "accesses", "priority", "pinned", "importance",
-)  # fmt: skip
+    "id",
+    "memory",
+    "created",
+    "category",
+    "project",
+    "session",
+    "accessed",
+    "accesses",
+    "priority",
+    "pinned",
+    "importance",
+)
 FILTERS = ("text", "categories", "projects", "sessions", "importance", "pinned", "created")
 
 
@@ -77,9 +87,13 @@ def filters(facets: Facets) -> Selection:
     common: dict[str, Any] = {"on_change": _first_page, "persist_state": "session"}
     search, order = st.columns([4, 1], vertical_alignment="bottom")
     text = search.text_input(
-        "Search", key="memories:find:text", placeholder="words, exactly as written", icon=":material/search:",
-        help="Finds this very text, in upper or lower case, in id, title, content and tags.", **common,
-    )  # fmt: skip
+        "Search",
+        key="memories:find:text",
+        placeholder="words, exactly as written",
+        icon=":material/search:",
+        help="Finds this very text, in upper or lower case, in id, title, content and tags.",
+        **common,
+    )
     sort = order.selectbox(
         "Order",
         list(SORTS),
@@ -95,13 +109,21 @@ def filters(facets: Facets) -> Selection:
         boxes[1], "Project", "projects", facets.projects, f"Memories of these projects; {NONE} has no project.", common
     )
     sessions = _several(
-        boxes[2], "Session", "sessions", facets.sessions,
-        "Memories written in these sessions. The most frequent are offered; any other may be typed.", common,
-    )  # fmt: skip
+        boxes[2],
+        "Session",
+        "sessions",
+        facets.sessions,
+        "Memories written in these sessions. The most frequent are offered; any other may be typed.",
+        common,
+    )
     importance = boxes[3].multiselect(
-        "Importance", list(reversed(IMPORTANCE)), key="memories:find:importance", placeholder="any",
-        help="Memories of this importance.", **common,
-    )  # fmt: skip
+        "Importance",
+        list(reversed(IMPORTANCE)),
+        key="memories:find:importance",
+        placeholder="any",
+        help="Memories of this importance.",
+        **common,
+    )
     pinned = boxes[4].selectbox(
         "Pinned",
         ["pinned", "not pinned"],
@@ -112,9 +134,15 @@ def filters(facets: Facets) -> Selection:
         **common,
     )
     days = boxes[5].date_input(
-        "Created", value=[], min_value=date(1970, 1, 1), max_value=date(2100, 12, 31), key="memories:find:created", format="YYYY-MM-DD",
-        help="First and last day of creation (UTC), both included.", **common,
-    )  # fmt: skip
+        "Created",
+        value=[],
+        min_value=date(1970, 1, 1),
+        max_value=date(2100, 12, 31),
+        key="memories:find:created",
+        format="YYYY-MM-DD",
+        help="First and last day of creation (UTC), both included.",
+        **common,
+    )
     span = tuple(days) if isinstance(days, tuple) else (days,)
     column, descending = SORTS[sort]
     return Selection(
@@ -168,9 +196,13 @@ def _summary(matching: int, total: int, number: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="memories:summary"):
         st.html(templates.render("memories/hint.html", text=counted + shown), width="content")
         st.button(
-            "Clear filters", key="memories:clear", on_click=clear_filters, disabled=matching == total, type="tertiary",
+            "Clear filters",
+            key="memories:clear",
+            on_click=clear_filters,
+            disabled=matching == total,
+            type="tertiary",
             help="Show all memories again.",
-        )  # fmt: skip
+        )
     if not matching:
         panels.empty("No memory matches", "Use fewer words, or clear the filters.")
 
@@ -248,7 +280,10 @@ def _empty(resources: Resources, place: DeltaGenerator) -> None:
     panels.empty("This store has no memories yet", "Import your own from a file, or begin with the sample.")
     with st.container(horizontal=True):
         st.button(
-            "Import files", key="memories:go-import", type="primary", help="Choose files with memories, queries or judgments.",
+            "Import files",
+            key="memories:go-import",
+            type="primary",
+            help="Choose files with memories, queries or judgments.",
             on_click=lambda: st.session_state.update({state.VIEW: "Import"}),
-        )  # fmt: skip
+        )
         importing.offer_sample(resources, place, "browse")

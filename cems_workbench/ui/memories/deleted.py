@@ -32,10 +32,15 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
     shown = f" The latest {SHOWN:,} are shown." if total > len(deleted) else ""
     text.caption(f"{total:,} deleted. Select the rows to restore.{shown}")
     button.button(
-        f"Restore {len(marked)}" if marked else "Restore", key="memories:restore", on_click=state.restore,
-        args=(resources, *marked), disabled=not marked, icon=":material/undo:", width="stretch",
+        f"Restore {len(marked)}" if marked else "Restore",
+        key="memories:restore",
+        on_click=state.restore,
+        args=(resources, *marked),
+        disabled=not marked,
+        icon=":material/undo:",
+        width="stretch",
         help="Bring the marked memories back as they were.",
-    )  # fmt: skip
+    )
     rows = [
         {
             "id": entry.memory.id,
@@ -47,7 +52,11 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
         for entry in deleted
     ]
     draw_table(
-        rows, key=key, on_select="rerun", selection_mode="multi-row", most=14,
+        rows,
+        key=key,
+        on_select="rerun",
+        selection_mode="multi-row",
+        most=14,
         columns={
             "id": st.column_config.TextColumn("id", width=84, pinned=True, help=FIELDS["id"]),
             "deleted": st.column_config.TextColumn("deleted", width=124, help="When it was deleted, UTC"),
@@ -55,7 +64,7 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
             "category": st.column_config.TextColumn("category", width=96, help=FIELDS["category"]),
             "project": st.column_config.TextColumn("project", width=90, help=FIELDS["project"]),
         },
-    )  # fmt: skip
+    )
 
 
 def _rows(key: str) -> Sequence[int]:

@@ -34,19 +34,32 @@ def draw(resources: Resources, memory_id: str | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="memories:title"):
         templates.draw("memories/title.html", id=memory.id, title=memory.title)
         st.button(
-            "Edit", key="memories:edit", on_click=state.edit, args=(True,), icon=":material/edit:",
+            "Edit",
+            key="memories:edit",
+            on_click=state.edit,
+            args=(True,),
+            icon=":material/edit:",
             disabled=shown.editing or not reviewer.may("operator"),
             help="Change the text or the facts of this memory.",
-        )  # fmt: skip
+        )
         st.button(
-            "Delete", key="memories:delete", on_click=state.delete, args=(resources, memory.id), icon=":material/delete:",
+            "Delete",
+            key="memories:delete",
+            on_click=state.delete,
+            args=(resources, memory.id),
+            icon=":material/delete:",
             disabled=not reviewer.may("operator"),
             help="Hide it from every search. It can be restored at any time.",
-        )  # fmt: skip
+        )
         st.button(
-            "Close", key="memories:close", on_click=state.select, args=(None,), type="tertiary", icon=":material/close:",
+            "Close",
+            key="memories:close",
+            on_click=state.select,
+            args=(None,),
+            type="tertiary",
+            icon=":material/close:",
             help="Back to the table alone.",
-        )  # fmt: skip
+        )
     # The form asks for more room than a text, whose lines are read best when they are not long.
     left, right = st.columns([3, 2] if shown.editing else 2, gap="medium")
     with left:
@@ -204,13 +217,20 @@ def undo_bar(resources: Resources) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="memories:undo"):
         st.html(templates.render("memories/undo.html", id=memory_id), width="content")
         st.button(
-            "Undo", key="memories:undo:button", on_click=state.restore, args=(resources, memory_id), icon=":material/undo:",
+            "Undo",
+            key="memories:undo:button",
+            on_click=state.restore,
+            args=(resources, memory_id),
+            icon=":material/undo:",
             help="Bring this memory back as it was.",
-        )  # fmt: skip
+        )
         st.button(
-            "Dismiss", key="memories:undo:dismiss", on_click=state.dismiss_undo, type="tertiary",
+            "Dismiss",
+            key="memories:undo:dismiss",
+            on_click=state.dismiss_undo,
+            type="tertiary",
             help="Hide this line. The memory stays under Deleted.",
-        )  # fmt: skip
+        )
 
 
 def problem_line() -> None:

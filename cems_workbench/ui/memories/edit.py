@@ -52,9 +52,13 @@ def draw(resources: Resources, memory: Memory) -> None:
         left.text_input("Session", key=keys["session"], help="The conversation it was written in.")
         right.selectbox("Scope", ["personal", "shared"], key=keys["scope"], help="Who may find it.")
         st.multiselect(
-            "Tags", values["tags"], key=keys["tags"], accept_new_options=True, placeholder="type a tag",
+            "Tags",
+            values["tags"],
+            key=keys["tags"],
+            accept_new_options=True,
+            placeholder="type a tag",
             help="Words to find it by in this page. Type one and press Enter.",
-        )  # fmt: skip
+        )
         left, right = st.columns(2)
         left.number_input(
             "Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help="1 to 2: a factor of the score in searches."
@@ -68,9 +72,13 @@ def draw(resources: Resources, memory: Memory) -> None:
             st.error(plain(problem), icon=":material/block:")
         with st.container(horizontal=True):
             st.form_submit_button(
-                "Save", type="primary", key="memories:save", on_click=_save, args=(resources, memory, keys),
+                "Save",
+                type="primary",
+                key="memories:save",
+                on_click=_save,
+                args=(resources, memory, keys),
                 help="Keep the changes; the search indexes follow.",
-            )  # fmt: skip
+            )
             st.form_submit_button(
                 "Cancel",
                 key="memories:edit:cancel",

@@ -9,11 +9,11 @@ from typing import IO
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.formats import FORMATS
+from cems_workbench.jobs.importing import FileImport, import_files
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import CJK, LANGUAGES, NO_LANGUAGE
-from cems_workbench.runs.importing import FileImport, import_files
-from cems_workbench.shipped import SAMPLE_DATA
 from cems_workbench.store import language
 from cems_workbench.ui.kit import reviewer, templates
 from cems_workbench.ui.kit.escape import plain
@@ -48,9 +48,13 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         + "\n".join(f"- `{reader.name}`: {plain(reader.description)}" for reader in FORMATS.values()),
     )
     start = button.button(
-        "Import", key="memories:import", type="primary", disabled=not files, width="stretch",
+        "Import",
+        key="memories:import",
+        type="primary",
+        disabled=not files,
+        width="stretch",
         help="Import the files above. Rows that cannot be used are listed; all others are kept.",
-    )  # fmt: skip
+    )
     spoken = language.AUTO if resources.store.memories.count() else _language(resources.store.language)
     if start and files:
         _run([(file.name, file) for file in files], resources, place, "auto" if chosen == AUTO else chosen, spoken)
@@ -94,9 +98,12 @@ def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
 
 
 def _run(
-    files: Iterable[tuple[str, IO[bytes]]], resources: Resources, place: DeltaGenerator, format: str,
+    files: Iterable[tuple[str, IO[bytes]]],
+    resources: Resources,
+    place: DeltaGenerator,
+    format: str,
     spoken: str = language.AUTO,
-) -> None:  # fmt: skip
+) -> None:
     reviewer.require("operator")
     state.update(imports=(), deleted=None)
     resources.store.language.choose(spoken)
@@ -122,7 +129,9 @@ def _report(imports: tuple[FileImport, ...]) -> None:
     if rows:
         number = st.column_config.NumberColumn
         draw_table(
-            rows, key="memories:counts", most=len(rows),
+            rows,
+            key="memories:counts",
+            most=len(rows),
             columns={
                 "file": st.column_config.TextColumn("file", width="medium"),
                 "rows": st.column_config.TextColumn("rows", width="small", help="What the rows of the file are"),
@@ -131,7 +140,7 @@ def _report(imports: tuple[FileImport, ...]) -> None:
                 "unchanged": number("unchanged", help="Already here, the same"),
                 "left out": number("left out", help="Rows of the file that could not be used; listed below"),
             },
-        )  # fmt: skip
+        )
     for note in notes(imports):
         st.caption(plain(note))
     errors = error_rows(imports)
@@ -145,16 +154,25 @@ def _errors(imports: tuple[FileImport, ...], errors: list[tuple[str, int, str, s
     if len(errors) > SHOWN_ERRORS:
         title.caption(f"The first {SHOWN_ERRORS:,} are shown; the CSV has all of them.")
     button.download_button(
-        "Download as CSV", errors_csv(imports), "left-out-rows.csv", "text/csv", key="memories:errors:csv",
-        on_click="ignore", icon=":material/download:", width="stretch", help="Every row that was left out, and why.",
-    )  # fmt: skip
+        "Download as CSV",
+        errors_csv(imports),
+        "left-out-rows.csv",
+        "text/csv",
+        key="memories:errors:csv",
+        on_click="ignore",
+        icon=":material/download:",
+        width="stretch",
+        help="Every row that was left out, and why.",
+    )
     shown = [dict(zip(ERROR_COLUMNS, row, strict=True)) for row in errors[:SHOWN_ERRORS]]
     draw_table(
-        shown, key="memories:errors", most=12,
+        shown,
+        key="memories:errors",
+        most=12,
         columns={
             "file": st.column_config.TextColumn("file", width="medium"),
             "row": st.column_config.NumberColumn("row", width=64, format="%d", help="Line or record number, from 1"),
             "field": st.column_config.TextColumn("field", width="small", help="The field that is wrong"),
             "reason": st.column_config.TextColumn("reason", width="large", help="Why the row cannot be used"),
         },
-    )  # fmt: skip
+    )

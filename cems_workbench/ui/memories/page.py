@@ -6,7 +6,7 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.kit import handles, reviewer, templates
+from cems_workbench.ui.kit import reviewer, shared_resources, templates
 from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
@@ -32,11 +32,11 @@ def header(resources: Resources) -> None:
     templates.draw("memories/head.html", count=words, path=resources.store.path)
 
 
-@handles.said_in_place
+@shared_resources.said_in_place
 def main() -> None:
     """Draw the page."""
     begin_page("Memories", "memories")
-    resources = handles.opened()
+    resources = shared_resources.opened()
     if resources is None:
         store.folder(None)
         return
@@ -53,4 +53,4 @@ def main() -> None:
         state.bring_up_to_date(resources, progress)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
-    handles.warm_up(resources)
+    shared_resources.warm_up(resources)

@@ -12,9 +12,7 @@ from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import InputError, WorkbenchError
-from cems_workbench.models.embedder import TokenEmbedder
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.connecting import (
+from cems_workbench.jobs.connecting import (
     Connected,
     Place,
     SnapshotReport,
@@ -25,7 +23,9 @@ from cems_workbench.runs.connecting import (
     places,
     read_mapping,
 )
-from cems_workbench.runs.source_status import SourceStatus, ask_sources, snapshot_line
+from cems_workbench.jobs.source_status import SourceStatus, ask_sources, snapshot_line
+from cems_workbench.models.embedder import TokenEmbedder
+from cems_workbench.pipeline.resources import Resources
 from cems_workbench.settings import Settings
 from cems_workbench.sources.source import Probe
 from cems_workbench.store.sources import SourceRecord
@@ -39,11 +39,23 @@ ADDRESS, PASSWORD, MAPPING, EMBEDDER, RATE = (
 )
 READ_ONLY = "Only read: nothing is ever written to the source, and nothing is embedded."
 FORMS = (
-    ("PostgreSQL", "postgresql://USER@HOST:5432/DATABASE", "CEMS’s tables, a table of mem0, or any table with a text and a vector column"),
-    ("Chroma", "chroma://HOST:8000/COLLECTION", "a collection on a Chroma server; chroma:/FOLDER/COLLECTION in a folder"),
-    ("Qdrant", "qdrant://HOST:6333/COLLECTION", "a collection on a Qdrant server; qdrant:/FOLDER/COLLECTION in a folder"),
+    (
+        "PostgreSQL",
+        "postgresql://USER@HOST:5432/DATABASE",
+        "CEMS’s tables, a table of mem0, or any table with a text and a vector column",
+    ),
+    (
+        "Chroma",
+        "chroma://HOST:8000/COLLECTION",
+        "a collection on a Chroma server; chroma:/FOLDER/COLLECTION in a folder",
+    ),
+    (
+        "Qdrant",
+        "qdrant://HOST:6333/COLLECTION",
+        "a collection on a Qdrant server; qdrant:/FOLDER/COLLECTION in a folder",
+    ),
     ("Any", "env:NAME", "the address in an environment variable, such as env:DATABASE_URL"),
-)  # fmt: skip
+)
 """What an address looks like: the system, the form, what it is."""
 SHOWN_PROBLEMS = 1_000
 
@@ -68,40 +80,64 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
     st.markdown("## Connect a running system", help=f"{READ_ONLY} The role needs the right to read and no other.")
     box, password = st.columns([3, 1])
     box.text_input(
-        "Address", key=ADDRESS, placeholder="postgresql://reader@db.example/cems",
+        "Address",
+        key=ADDRESS,
+        placeholder="postgresql://reader@db.example/cems",
         help="PostgreSQL, Chroma or Qdrant, or `env:NAME` for an address that stands in a variable. `?user=ID` takes what one user sees.",
-    )  # fmt: skip
+    )
     password.text_input(
-        "Password or key", key=PASSWORD, type="password", autocomplete="off",
+        "Password or key",
+        key=PASSWORD,
+        type="password",
+        autocomplete="off",
         help="Kept in memory until the app ends, and nowhere else. Empty: that of the environment (PGPASSWORD, CHROMA_API_KEY, "
         "QDRANT_API_KEY) or of .pgpass.",
-    )  # fmt: skip
+    )
     with st.expander("Embedder, rate, and a table of your own", key="memories:source:more"):
         st.text_input(
-            "Embedder that made its vectors", key=EMBEDDER, placeholder=f"{Settings().embedder}, if it makes the same vectors",
+            "Embedder that made its vectors",
+            key=EMBEDDER,
+            placeholder=f"{Settings().embedder}, if it makes the same vectors",
             help="A path, hub id, `ollama:MODEL`, or `openai:MODEL` on an OpenAI-compatible server. Left empty, the one that is set is "
             "taken when it makes 20 of the stored vectors again.",
-        )  # fmt: skip
+        )
         st.number_input(
-            "Rows a second, at most", min_value=1, value=None, step=100, key=RATE, placeholder="as they come",
+            "Rows a second, at most",
+            min_value=1,
+            value=None,
+            step=100,
+            key=RATE,
+            placeholder="as they come",
             help="For a system that is busy: no more chunks, or memories without any, are read a second on average. Also for Take what "
             "changed.",
-        )  # fmt: skip
+        )
         st.text_area(
-            "Mapping", key=MAPPING, height=120, placeholder="table: public.notes\nid: note_id\ntext: body\nvector: embedding",
+            "Mapping",
+            key=MAPPING,
+            height=120,
+            placeholder="table: public.notes\nid: note_id\ntext: body\nvector: embedding",
             help="YAML that says which columns of which table are id, text and vector; only for a table that is neither CEMS’s nor "
             "mem0’s. docs/sources.md has the other fields.",
-        )  # fmt: skip
+        )
     with st.container(horizontal=True, vertical_alignment="center"):
         typed = bool(st.session_state[ADDRESS].strip())
         looking = st.button(
-            "Look", key="memories:source:look", on_click=_keep_secret, args=(resources,), disabled=not typed,
+            "Look",
+            key="memories:source:look",
+            on_click=_keep_secret,
+            args=(resources,),
+            disabled=not typed,
             help="Report what is there: engine, counts, index, settings and what is missing. Nothing is taken.",
-        )  # fmt: skip
+        )
         taking = st.button(
-            "Take memories", key="memories:source:take", type="primary", on_click=_keep_secret, args=(resources,), disabled=not typed,
+            "Take memories",
+            key="memories:source:take",
+            type="primary",
+            on_click=_keep_secret,
+            args=(resources,),
+            disabled=not typed,
             help="Take memories, chunks, vectors and relations into this store. What was taken before is only read where it changed.",
-        )  # fmt: skip
+        )
         st.caption(READ_ONLY)
     if not looking and not taking:
         return
@@ -187,7 +223,9 @@ def _draw_connected(found: Connected) -> None:
     rows = [row for report, _ in found.sources for row in report.counts]
     number = st.column_config.NumberColumn
     draw_table(
-        rows, key="memories:source:counts", most=len(rows),
+        rows,
+        key="memories:source:counts",
+        most=len(rows),
         columns={
             "rows": st.column_config.TextColumn("rows", width="small", help="What was taken"),
             "added": number("added", help="New in this store"),
@@ -195,7 +233,7 @@ def _draw_connected(found: Connected) -> None:
             "unchanged": number("unchanged", help="Already here as they are there; not read again"),
             "deleted": number("deleted", help="Gone there, and so deleted here"),
         },
-    )  # fmt: skip
+    )
     for report, said in found.sources:
         read, *notes = report.lines
         templates.draw("memories/source_said.html", lines=[read, *([said] if said else []), *notes])
@@ -214,22 +252,28 @@ def _problems(report: SnapshotReport) -> None:
         st.caption(f"The first {len(report.problems):,} are listed.")
     draw_table(
         [{"memory": each.memory_id, "field": each.field, "reason": each.reason} for each in report.problems],
-        key="memories:source:problems", most=12,
+        key="memories:source:problems",
+        most=12,
         columns={
             "memory": st.column_config.TextColumn("memory", width="medium", help="Its id there"),
             "field": st.column_config.TextColumn("field", width="small"),
-            "reason": st.column_config.TextColumn("reason", width="large", help="Why it was not taken, or what of it was not"),
+            "reason": st.column_config.TextColumn(
+                "reason", width="large", help="Why it was not taken, or what of it was not"
+            ),
         },
-    )  # fmt: skip
+    )
 
 
 def _cards(resources: Resources, place: DeltaGenerator) -> None:
     title, again = st.columns([5, 1], vertical_alignment="bottom")
     title.markdown("## Sources of this store")
     again.button(
-        "Ask again", key="memories:source:ask", on_click=forget_answers, width="stretch",
+        "Ask again",
+        key="memories:source:ask",
+        on_click=forget_answers,
+        width="stretch",
         help="Ask each source again whether it answers and how many memories it holds.",
-    )  # fmt: skip
+    )
     now = datetime.now(UTC)
     for status in asked(resources, place):
         with st.container(border=True, key=f"memories:source:card:{status.record.id}"):
@@ -285,14 +329,18 @@ def _card_buttons(resources: Resources, record: SourceRecord, place: DeltaGenera
     key = f"memories:source:{record.id}"
     with st.container(horizontal=True, vertical_alignment="center"):
         taking = st.button(
-            "Take what changed" if record.complete else "Resume", key=f"{key}:take", icon=":material/sync:",
+            "Take what changed" if record.complete else "Resume",
+            key=f"{key}:take",
+            icon=":material/sync:",
             help="Read what is new or changed there, and delete here what is gone there.",
-        )  # fmt: skip
+        )
         with st.popover("Name its embedder", key=f"{key}:naming", help="Say which embedder made its vectors."):
             named = st.text_input(
-                "Embedder that made its vectors", record.embedder or "", key=f"{key}:embedder",
+                "Embedder that made its vectors",
+                record.embedder or "",
+                key=f"{key}:embedder",
                 help="A path, hub id, `ollama:MODEL` or `openai:MODEL`. It is compared with 20 of the stored vectors.",
-            ).strip()  # fmt: skip
+            ).strip()
             naming = st.button("Compare and use it", key=f"{key}:name", disabled=not named)
         with st.popover("Forget", key=f"{key}:forgetting", help="Delete what was taken of it from this store."):
             st.caption(f"Deletes its {record.memories:,} memories from this store. The source itself is not touched.")

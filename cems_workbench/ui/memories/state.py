@@ -14,12 +14,12 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.near_duplicates import NearDuplicates
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.connecting import Connected
+from cems_workbench.jobs.importing import FileImport
+from cems_workbench.jobs.source_status import SourceStatus
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory
-from cems_workbench.runs.connecting import Connected
-from cems_workbench.runs.importing import FileImport
-from cems_workbench.runs.source_status import SourceStatus
 from cems_workbench.sources.source import Probe
 from cems_workbench.store import Duplicates, Statistics
 from cems_workbench.ui.inspect import state as inspect_state

@@ -64,17 +64,23 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         bars,
     )
     _chart(
-        right, "Projects", "Memories of each project; (none) belongs to no project.",
-        first_and_rest(statistics.projects, "(none)"), bars,
-    )  # fmt: skip
+        right,
+        "Projects",
+        "Memories of each project; (none) belongs to no project.",
+        first_and_rest(statistics.projects, "(none)"),
+        bars,
+    )
     undated = f" Without a date, and not shown: {statistics.undated:,}." if statistics.undated else ""
     left, right = st.columns(2, gap="large")
     months = [(f"{month:%Y-%m}", count) for month, count in statistics.months]
     _chart(left, "Created", f"Memories by the month they were created in.{undated}", months, columns)
     _chart(
-        right, "Length", f"Characters of the content; half have at most {statistics.median_length:,}.",
-        statistics.lengths, bars,
-    )  # fmt: skip
+        right,
+        "Length",
+        f"Characters of the content; half have at most {statistics.median_length:,}.",
+        statistics.lengths,
+        bars,
+    )
     left, right = st.columns(2, gap="large")
     _chart(
         left,
@@ -126,9 +132,11 @@ def _chart(
         st.markdown(f"## {title}")
         st.caption(caption)
         draw_chart(
-            figure(counts), key=f"memories:chart:{title}", alt=caption,
+            figure(counts),
+            key=f"memories:chart:{title}",
+            alt=caption,
             table=lambda: [{title.lower(): name, "memories": count} for name, count in counts],
-        )  # fmt: skip
+        )
 
 
 def _exact(groups: list[Duplicates], total: int) -> None:
@@ -160,13 +168,20 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
     st.markdown("## Near duplicates")
     slider, button = st.columns([4, 1], vertical_alignment="bottom", gap="medium")
     threshold = slider.slider(
-        "Similarity from", 0.80, 1.0, NEAR_COSINE, 0.01, key="memories:near:threshold",
+        "Similarity from",
+        0.80,
+        1.0,
+        NEAR_COSINE,
+        0.01,
+        key="memories:near:threshold",
         help=f"{COSINE} Lower finds more pairs.",
-    )  # fmt: skip
+    )
     asked = button.button(
-        "Compare", key="memories:near:button", width="stretch",
+        "Compare",
+        key="memories:near:button",
+        width="stretch",
         help=f"Compares every memory with every other, the newest {MOST_MEMORIES:,} of a larger store.",
-    )  # fmt: skip
+    )
     key = (resources.store.content_version, resources.embedder.line, threshold)
     compared = state.present().compared
     if asked or (compared is not None and compared.key != key):
@@ -224,17 +239,31 @@ def bars(counts: Sequence[tuple[str, int]]) -> Figure:
     values = [count for _, count in counts]
     figure = go.Figure()
     figure.add_bar(
-        y=places, x=values, orientation="h", marker={"color": COLOUR}, text=[f"{value:,}" for value in values],
-        textposition="outside", cliponaxis=False, **_hover(counts),
-    )  # fmt: skip
+        y=places,
+        x=values,
+        orientation="h",
+        marker={"color": COLOUR},
+        text=[f"{value:,}" for value in values],
+        textposition="outside",
+        cliponaxis=False,
+        **_hover(counts),
+    )
     figure.update_layout(
-        height=BAR * max(len(counts), 2) + 16, margin={"l": 8, "r": 44, "t": 4, "b": 4}, bargap=0.34, showlegend=False,
+        height=BAR * max(len(counts), 2) + 16,
+        margin={"l": 8, "r": 44, "t": 4, "b": 4},
+        bargap=0.34,
+        showlegend=False,
         xaxis={"visible": False, "range": [0, max([*values, 1]) * 1.04], "fixedrange": True},
         yaxis={
-            "autorange": "reversed", "automargin": True, "tickvals": places, "showgrid": False, "fixedrange": True,
-            "ticktext": [f"{tick(name)}  " for name, _ in counts], "tickfont": {"size": 12},
+            "autorange": "reversed",
+            "automargin": True,
+            "tickvals": places,
+            "showgrid": False,
+            "fixedrange": True,
+            "ticktext": [f"{tick(name)}  " for name, _ in counts],
+            "tickfont": {"size": 12},
         },
-    )  # fmt: skip
+    )
     return figure
 
 
@@ -247,16 +276,29 @@ def columns(counts: Sequence[tuple[str, int]], ticks: int = 8) -> Figure:
     figure = go.Figure()
     figure.add_bar(x=places, y=[count for _, count in counts], marker={"color": COLOUR}, **_hover(counts))
     figure.update_layout(
-        height=COLUMN_HEIGHT, margin={"l": 8, "r": 8, "t": 8, "b": 8}, bargap=0.18, showlegend=False,
+        height=COLUMN_HEIGHT,
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        bargap=0.18,
+        showlegend=False,
         xaxis={
-            "tickvals": places[::every], "ticktext": [tick(name) for name, _ in counts][::every], "automargin": True,
-            "tickfont": {"size": 11}, "showgrid": False, "fixedrange": True,
+            "tickvals": places[::every],
+            "ticktext": [tick(name) for name, _ in counts][::every],
+            "automargin": True,
+            "tickfont": {"size": 11},
+            "showgrid": False,
+            "fixedrange": True,
         },
         yaxis={
-            "nticks": 4, "tickformat": ",d", "rangemode": "tozero", "gridcolor": FAINT, "automargin": True,
-            "tickfont": {"size": 11}, "fixedrange": True, "zeroline": False,
+            "nticks": 4,
+            "tickformat": ",d",
+            "rangemode": "tozero",
+            "gridcolor": FAINT,
+            "automargin": True,
+            "tickfont": {"size": 11},
+            "fixedrange": True,
+            "zeroline": False,
         },
-    )  # fmt: skip
+    )
     return figure
 
 

@@ -11,12 +11,12 @@ from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, WorkbenchError
+from cems_workbench.jobs.diagnosis import source_checks
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import LANGUAGES, ChunkRule
-from cems_workbench.runs.diagnosis import source_checks
 from cems_workbench.store import IndexState, RefreshReport
 from cems_workbench.store.chunks import ChunkStatistics
-from cems_workbench.ui.kit import handles, reviewer, templates
+from cems_workbench.ui.kit import reviewer, shared_resources, templates
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.memories import sources, state
 from cems_workbench.ui.memories.importing import language_name
@@ -72,17 +72,27 @@ def folder(present: Path | None) -> None:
         templates.draw("memories/open_folder.html", path=present.resolve())
     box, open_button, create_button = st.columns([6, 1, 1], vertical_alignment="bottom")
     box.text_input(
-        "Another folder", key="memories:folder", placeholder="/path/to/a/store",
+        "Another folder",
+        key="memories:folder",
+        placeholder="/path/to/a/store",
         help="A folder on the machine that runs this app, where its store is or in one of CEMS_WORKBENCH_FOLDERS.",
-    )  # fmt: skip
+    )
     open_button.button(
-        "Open", key="memories:folder:open", on_click=_switch, args=(False,), width="stretch",
+        "Open",
+        key="memories:folder:open",
+        on_click=_switch,
+        args=(False,),
+        width="stretch",
         help="Close the present store and work with the one in this folder.",
-    )  # fmt: skip
+    )
     create_button.button(
-        "Create", key="memories:folder:create", on_click=_switch, args=(True,), width="stretch",
+        "Create",
+        key="memories:folder:create",
+        on_click=_switch,
+        args=(True,),
+        width="stretch",
         help="Make an empty store in this folder, which may not exist yet, and work with it.",
-    )  # fmt: skip
+    )
     if problem := state.present().folder_problem:
         st.error(plain(problem), icon=":material/block:")
 
@@ -92,7 +102,7 @@ def _switch(create: bool) -> None:
     typed = st.session_state.get("memories:folder", "").strip()
     try:
         reviewer.require("operator")
-        opened = handles.switch(typed, create=create)
+        opened = shared_resources.switch(typed, create=create)
     except WorkbenchError as error:
         state.update(folder_problem=str(error))
         return
@@ -140,14 +150,18 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     _language(resources)
     with st.container(horizontal=True, vertical_alignment="center"):
         refresh = st.button(
-            "Bring up to date", key="memories:refresh", disabled=all(index.fresh for index in states),
+            "Bring up to date",
+            key="memories:refresh",
+            disabled=all(index.fresh for index in states),
             help="Add the latest changes. After a change of the embedding model every memory is embedded; the vectors of the "
             "former one stay.",
-        )  # fmt: skip
+        )
         rebuild = st.button(
-            "Rebuild", key="memories:rebuild", icon=":material/refresh:",
+            "Rebuild",
+            key="memories:rebuild",
+            icon=":material/refresh:",
             help="Delete both indexes and build them again. Every memory is embedded again.",
-        )  # fmt: skip
+        )
         if message := state.present().index_message:
             st.caption(message)
     if refresh or rebuild:
@@ -169,14 +183,22 @@ def _language(resources: Resources) -> None:
     box, button, _ = st.columns([2, 2, 4], vertical_alignment="bottom")
     key = f"memories:language:{spoken.language}"
     chosen = box.selectbox(
-        "Another language", LANGUAGES, LANGUAGES.index(spoken.language), key=key, format_func=language_name,
+        "Another language",
+        LANGUAGES,
+        LANGUAGES.index(spoken.language),
+        key=key,
+        format_func=language_name,
         help="Memories, labels and vectors stay; only the index of words is built anew.",
-    )  # fmt: skip
+    )
     button.button(
-        "Change language", key="memories:language:change", disabled=chosen == spoken.language, width="stretch",
-        on_click=_speak, args=(resources, key),
+        "Change language",
+        key="memories:language:change",
+        disabled=chosen == spoken.language,
+        width="stretch",
+        on_click=_speak,
+        args=(resources, key),
         help="Search by words in this language from now on, and build its index anew.",
-    )  # fmt: skip
+    )
 
 
 def _speak(resources: Resources, key: str) -> None:

@@ -7,7 +7,7 @@ import streamlit as st
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import measures_help, offered_measures
-from cems_workbench.runs.tuning import PlannedSearch, SearchSettings, TuningData, plan_search
+from cems_workbench.jobs.tuning import PlannedSearch, SearchSettings, TuningData, plan_search
 from cems_workbench.tuning.folds import GROUP_WORDS, GROUPINGS, groups_of, natural_grouping
 from cems_workbench.tuning.objective import RERANKED, Goal, Guard, parse_goal, parse_guard
 from cems_workbench.tuning.space import SearchSpace
@@ -24,22 +24,31 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
     """Objectives and guards; None while one of them cannot be read, which is said in place."""
     left, right = st.columns(2, vertical_alignment="bottom")
     wanted = left.multiselect(
-        "Optimise", offered_measures(per_query=True), default=["nDCG@10"], key="tune:objectives", accept_new_options=True,
-        persist_state="session", max_selections=3,
+        "Optimise",
+        offered_measures(per_query=True),
+        default=["nDCG@10"],
+        key="tune:objectives",
+        accept_new_options=True,
+        persist_state="session",
+        max_selections=3,
         help="The first decides. With a second one the search maps the Pareto front: the configs that gain nothing in one "
         "without losing in another. What measures harm, such as noise, is made small. " + measures_help(),
-    )  # fmt: skip
+    )
     types = sorted({kind for kind in data.batch.types if kind})
     noise = NOISE if data.batch.without_answer(data.relevant_from).any() else ()
     offered = [*GUARDED, *noise, *(f"{kind}:{measure}" for measure in GUARDED[:1] for kind in types)]
     words = {text: _guard_words(text) for text in offered}
     texts = right.multiselect(
-        "Must not get worse", offered, key="tune:guards", accept_new_options=True, persist_state="session",
+        "Must not get worse",
+        offered,
+        key="tune:guards",
+        accept_new_options=True,
+        persist_state="session",
         format_func=lambda text: words.get(text, text),  # one that was typed is sent back as it is shown
         placeholder="no guard",
         help="A config that is worse here than the baseline is never proposed. For one type of question: `temporal:hit@5`; with a "
         "tolerance: `temporal:hit@5-0.01`; with a bound in place of the baseline: `noise@5<=0.2`, `nDCG@10>=0.5`.",
-    )  # fmt: skip
+    )
     fewer = _fewer_reranked(space)
     if not wanted:
         st.info("Choose a measure to maximise.")
@@ -68,9 +77,11 @@ def _fewer_reranked(space: SearchSpace) -> bool:
     if not any(axis.path in ("rerank.input_limit", "rerank.score_span") for axis in space.axes):
         return False
     return st.toggle(
-        "Fewer candidates to the reranker", key="tune:fewer", persist_state="session",
+        "Fewer candidates to the reranker",
+        key="tune:fewer",
+        persist_state="session",
         help="A further objective: each candidate sent to the reranker costs a model call.",
-    )  # fmt: skip
+    )
 
 
 def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch | None:
@@ -98,26 +109,55 @@ def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
     widths = [3, 1.5, *([1.7] if can_seal else []), 1.7, 1.5]
     boxes = iter(st.columns(widths, vertical_alignment="bottom"))
     by = next(boxes).selectbox(
-        "Never split", GROUPINGS, natural, key="tune:group_by", persist_state="session",
+        "Never split",
+        GROUPINGS,
+        natural,
+        key="tune:group_by",
+        persist_state="session",
         format_func=lambda grouping: f"{GROUP_WORDS[grouping]} · {counts[grouping]}",
         help="Queries of one group stay together: on what is searched, on a fold, or sealed. Split, they would leak.",
-    )  # fmt: skip
+    )
     folds = next(boxes).number_input(
-        "Folds", 2, 20, 5, key="tune:folds", persist_state="session",
+        "Folds",
+        2,
+        20,
+        5,
+        key="tune:folds",
+        persist_state="session",
         help="The queries are split into this many parts; each is scored with the config chosen on the others.",
-    )  # fmt: skip
+    )
     sealed = 0.0
     if can_seal:
         sealed = next(boxes).number_input(
-            "Sealed share", 0.0, 0.8, 0.2, 0.05, key="tune:sealed", persist_state="session", format="%.2f",
+            "Sealed share",
+            0.0,
+            0.8,
+            0.2,
+            0.05,
+            key="tune:sealed",
+            persist_state="session",
+            format="%.2f",
             help="The share of the queries that no search sees. It is scored once, when you open it.",
-        )  # fmt: skip
+        )
     trials = next(boxes).number_input(
-        "Configs", 10, 20_000, 200, 50, key="tune:trials", persist_state="session", help="Maximum number of configs to try.",
-    )  # fmt: skip
+        "Configs",
+        10,
+        20_000,
+        200,
+        50,
+        key="tune:trials",
+        persist_state="session",
+        help="Maximum number of configs to try.",
+    )
     seed = next(boxes).number_input(
-        "Seed", 0, 2**31 - 1, 0, key="tune:seed", persist_state="session", help="The same seed gives the same result.",
-    )  # fmt: skip
+        "Seed",
+        0,
+        2**31 - 1,
+        0,
+        key="tune:seed",
+        persist_state="session",
+        help="The same seed gives the same result.",
+    )
     return SearchSettings(by, int(folds), float(sealed), int(trials), int(seed))
 
 

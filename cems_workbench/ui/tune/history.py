@@ -8,8 +8,8 @@ import streamlit as st
 
 from cems_workbench.config import difference, export_config, file_name
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.config_history import evidence_warning, kept_card, restored_config
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.config_history import evidence_warning, kept_card, restored_config
 from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.transfer import diff_table, draw_import
@@ -34,15 +34,24 @@ def draw(resources: Resources) -> None:
 
 def _table(records: list[ConfigRecord], resources: Resources) -> None:
     picked = pick_row(
-        [_row(record, resources) for record in records], key="tune:history", placeholder="–", most=8,
+        [_row(record, resources) for record in records],
+        key="tune:history",
+        placeholder="–",
+        most=8,
         columns={
-            "name": st.column_config.TextColumn("name", width=150), "when": st.column_config.TextColumn("when", width=116),
-            "who": st.column_config.TextColumn("who", width=80), "from": st.column_config.TextColumn("from", width=80),
-            "measured": st.column_config.TextColumn("measured", width=160, help="On the evidence card, the last of its measurements"),
-            "store": st.column_config.TextColumn("store", width=66, help="Whether it was measured on this store as it is now"),
+            "name": st.column_config.TextColumn("name", width=150),
+            "when": st.column_config.TextColumn("when", width=116),
+            "who": st.column_config.TextColumn("who", width=80),
+            "from": st.column_config.TextColumn("from", width=80),
+            "measured": st.column_config.TextColumn(
+                "measured", width=160, help="On the evidence card, the last of its measurements"
+            ),
+            "store": st.column_config.TextColumn(
+                "store", width=66, help="Whether it was measured on this store as it is now"
+            ),
             "why": st.column_config.TextColumn("why", width=200),
         },
-    )  # fmt: skip
+    )
     saved = page.get().saved_id
     chosen = records[picked] if picked is not None else next((record for record in records if record.id == saved), None)
     if chosen is None:
@@ -58,10 +67,14 @@ def _row(record: ConfigRecord, resources: Resources) -> dict[str, Any]:
     if card is not None:
         matches = "changed" if evidence_warning(card, resources.store) else "same"
     return {
-        "name": record.name, "when": record.saved_at.strftime("%Y-%m-%d %H:%M"), "who": record.author, "from": record.base,
+        "name": record.name,
+        "when": record.saved_at.strftime("%Y-%m-%d %H:%M"),
+        "who": record.author,
+        "from": record.base,
         "measured": None if last is None else f"{last.metric} {last.baseline:.3f} → {last.tuned:.3f}",
-        "store": matches, "why": record.why,
-    }  # fmt: skip
+        "store": matches,
+        "why": record.why,
+    }
 
 
 def _opened(record: ConfigRecord, resources: Resources) -> None:
@@ -77,10 +90,24 @@ def _opened(record: ConfigRecord, resources: Resources) -> None:
         st.warning(plain(warning), icon=":material/history:")
     changed = difference(state.present_config(), config)
     with st.container(horizontal=True):
-        st.button("Restore to the sliders", key="tune:restore", type="primary", icon=":material/settings_backup_restore:",
-                  on_click=state.use_config, args=(config,), disabled=not changed)  # fmt: skip
-        st.download_button("YAML", export_config(config, "yaml", card), file_name(config, "yaml"), "text/yaml", key="tune:kept_yaml",
-                           on_click="ignore", icon=":material/download:")  # fmt: skip
+        st.button(
+            "Restore to the sliders",
+            key="tune:restore",
+            type="primary",
+            icon=":material/settings_backup_restore:",
+            on_click=state.use_config,
+            args=(config,),
+            disabled=not changed,
+        )
+        st.download_button(
+            "YAML",
+            export_config(config, "yaml", card),
+            file_name(config, "yaml"),
+            "text/yaml",
+            key="tune:kept_yaml",
+            on_click="ignore",
+            icon=":material/download:",
+        )
         _reword(record, resources)
     if changed:
         diff_table(state.present_config(), config, "tune:kept_diff")

@@ -9,9 +9,9 @@ import numpy as np
 import streamlit as st
 
 from cems_workbench.config import field_specs
-from cems_workbench.config.words import shown
+from cems_workbench.config.value_text import shown
+from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.progress import Progress
-from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.tuning.learned import Curve, Importance, Surface, importance, response_curve, response_surface
 from cems_workbench.tuning.space import Axis
 from cems_workbench.ui.kit.charts import draw_chart
@@ -41,10 +41,13 @@ def draw(result: SearchResult) -> None:
         st.caption("Too few configs were tried, or all of them reached the same: no share can be computed.")
     else:
         draw_chart(
-            importance_figure(shares, names), key="tune:importance",
+            importance_figure(shares, names),
+            key="tune:importance",
             alt="Share of the variance that each parameter explains alone.",
-            table=lambda: [{"parameter": names.get(path, path), "share": f"{share:.1%}"} for path, share in shares.shares],
-        )  # fmt: skip
+            table=lambda: [
+                {"parameter": names.get(path, path), "share": f"{share:.1%}"} for path, share in shares.shares
+            ],
+        )
         st.caption(_importance_words(shares), help=_IMPORTANCE_HELP)
     ranked = [path for path, _ in shares.shares] if shares is not None else list(names)
     _curve(result, ranked, names, measure)
@@ -75,17 +78,30 @@ def importance_figure(shares: Importance, names: dict[str, str]) -> Figure:
     made = go.Figure()
     values = [share for _, share in shares.shares]
     made.add_bar(
-        x=values, y=list(range(len(values))), orientation="h", marker={"color": BLUE}, text=[f"{value:.0%}" for value in values],
-        textposition="outside", cliponaxis=False, hoverinfo="skip",
-    )  # fmt: skip
+        x=values,
+        y=list(range(len(values))),
+        orientation="h",
+        marker={"color": BLUE},
+        text=[f"{value:.0%}" for value in values],
+        textposition="outside",
+        cliponaxis=False,
+        hoverinfo="skip",
+    )
     made.update_layout(
-        height=24 + 30 * max(len(values), 2), margin={"l": 8, "r": 40, "t": 4, "b": 4}, bargap=0.42, showlegend=False,
+        height=24 + 30 * max(len(values), 2),
+        margin={"l": 8, "r": 40, "t": 4, "b": 4},
+        bargap=0.42,
+        showlegend=False,
         xaxis={"range": [0, max(max(values), 0.05) * 1.12], "visible": False, "fixedrange": True},
         yaxis={
-            "autorange": "reversed", "automargin": True, "fixedrange": True, "showgrid": False, "tickvals": list(range(len(values))),
+            "autorange": "reversed",
+            "automargin": True,
+            "fixedrange": True,
+            "showgrid": False,
+            "tickvals": list(range(len(values))),
             "ticktext": [f"{tick(names.get(path, path), 44)}  " for path, _ in shares.shares],
         },
-    )  # fmt: skip
+    )
     return made
 
 
@@ -93,16 +109,22 @@ def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measu
     st.markdown("## Effect of one parameter")
     called = _called(names)
     path = st.selectbox(
-        "Parameter", ranked, key="tune:curve_path", format_func=called, persist_state="session",
+        "Parameter",
+        ranked,
+        key="tune:curve_path",
+        format_func=called,
+        persist_state="session",
         label_visibility="collapsed",
-    )  # fmt: skip
+    )
     curve = _computed(
         ("curve", path), lambda progress: response_curve(result.tuned, result.planned.score, path, progress=progress)
     )
     draw_chart(
-        curve_figure(curve, result, names[path], measure), key="tune:response",
-        alt=f"{measure} at values of {path}, the rest as proposed.", table=lambda: curve_rows(curve, names[path], measure),
-    )  # fmt: skip
+        curve_figure(curve, result, names[path], measure),
+        key="tune:response",
+        alt=f"{measure} at values of {path}, the rest as proposed.",
+        table=lambda: curve_rows(curve, names[path], measure),
+    )
     st.caption(
         "Everything else as proposed, on the queries searched on; each point is replayed. The band is one standard error of the "
         "difference to the proposal: values whose band reaches the dotted line are not told from it."
@@ -140,9 +162,11 @@ def _surface(result: SearchResult, ranked: list[str], names: dict[str, str], mea
         lambda progress: response_surface(result.tuned, result.planned.score, pair, progress=progress),
     )
     draw_chart(
-        surface_figure(surface, names, measure), key="tune:surface", table=lambda: surface_rows(surface, names, measure),
+        surface_figure(surface, names, measure),
+        key="tune:surface",
+        table=lambda: surface_rows(surface, names, measure),
         alt=f"{measure} over {first} and {second}, the rest as proposed.",
-    )  # fmt: skip
+    )
     st.caption("Brighter is better; the ring is the proposal. A cell without colour breaks a constraint.")
 
 
@@ -162,24 +186,38 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
         made.add_scatter(x=x, y=high, mode="lines", line={"width": 0}, hoverinfo="skip")
         made.add_scatter(x=x, y=low, mode="lines", line={"width": 0}, fill="tonexty", fillcolor=BAND, hoverinfo="skip")
     made.add_scatter(
-        x=x, y=curve.mean, mode="lines+markers" if numeric else "markers", line={"color": BLUE, "width": 2},
+        x=x,
+        y=curve.mean,
+        mode="lines+markers" if numeric else "markers",
+        line={"color": BLUE, "width": 2},
         marker={"size": 6 if numeric else 11, "color": BLUE},
         error_y=None if numeric else {"array": curve.difference_error, "color": BLUE, "thickness": 1.5},
         customdata=np.stack([curve.difference, curve.difference_error], axis=1),
         hovertemplate=hover(
-            f"{tick(name, 60)} %{{x}}", f"{measure} %{{y:.4f}}",
+            f"{tick(name, 60)} %{{x}}",
+            f"{measure} %{{y:.4f}}",
             "against the proposal %{customdata[0]:+.4f} ± %{customdata[1]:.4f}",
         ),
-    )  # fmt: skip
+    )
     made.add_hline(y=float(curve.mean[curve.own]), line={"color": GREY, "width": 1, "dash": "dot"})
     ring = {"size": 16, "symbol": "circle-open", "color": ORANGE, "line": {"width": 3}}
     made.add_scatter(x=[x[curve.own]], y=[curve.mean[curve.own]], mode="markers", marker=ring, hoverinfo="skip")
     if was in curve.values or numeric:
         at = was if numeric else shown(was)
-        made.add_vline(x=x.index(at) if not numeric else at, line={"color": GREY, "width": 1.5, "dash": "dash"},
-                       annotation_text="baseline", annotation_position="top left", annotation_font_size=12)  # fmt: skip
-    made.update_layout(height=300, margin={"l": 8, "r": 16, "t": 22, "b": 8}, showlegend=False,
-                       xaxis=_titled(tick(name, 60), axis), yaxis={**_titled(measure), "tickformat": ".3f"})  # fmt: skip
+        made.add_vline(
+            x=x.index(at) if not numeric else at,
+            line={"color": GREY, "width": 1.5, "dash": "dash"},
+            annotation_text="baseline",
+            annotation_position="top left",
+            annotation_font_size=12,
+        )
+    made.update_layout(
+        height=300,
+        margin={"l": 8, "r": 16, "t": 22, "b": 8},
+        showlegend=False,
+        xaxis=_titled(tick(name, 60), axis),
+        yaxis={**_titled(measure), "tickformat": ".3f"},
+    )
     return made
 
 
@@ -187,11 +225,13 @@ def curve_rows(curve: Curve, name: str, measure: str) -> list[dict[str, Any]]:
     """A row a value of the parameter, with what the curve shows there."""
     return [
         {
-            name: shown(value), measure: float(curve.mean[i]), "against the proposal": float(curve.difference[i]),
+            name: shown(value),
+            measure: float(curve.mean[i]),
+            "against the proposal": float(curve.difference[i]),
             "standard error": float(curve.difference_error[i]),
         }
         for i, value in enumerate(curve.values)
-    ]  # fmt: skip
+    ]
 
 
 def surface_rows(surface: Surface, names: dict[str, str], measure: str) -> list[dict[str, Any]]:
@@ -199,21 +239,27 @@ def surface_rows(surface: Surface, names: dict[str, str], measure: str) -> list[
     (across, up), (first, second) = surface.values, surface.paths
     return [
         {
-            names[first]: shown(a), names[second]: shown(b), measure: float(surface.mean[i, j]),
+            names[first]: shown(a),
+            names[second]: shown(b),
+            measure: float(surface.mean[i, j]),
             "standard error": float(surface.error[i, j]),
         }
         for i, a in enumerate(across)
         for j, b in enumerate(up)
-    ]  # fmt: skip
+    ]
 
 
 def _titled(text: str, axis: Axis | None = None) -> dict[str, Any]:
     unit = next((spec.unit for spec in field_specs() if axis is not None and spec.path == axis.path), None)
     kind = {"type": "category"} if axis is not None and axis.choices else {}
     return {
-        "title": {"text": f"{text} ({unit})" if unit else text}, "gridcolor": GRID, "zeroline": False, "fixedrange": True,
-        "automargin": True, **kind,
-    }  # fmt: skip
+        "title": {"text": f"{text} ({unit})" if unit else text},
+        "gridcolor": GRID,
+        "zeroline": False,
+        "fixedrange": True,
+        "automargin": True,
+        **kind,
+    }
 
 
 def surface_figure(surface: Surface, names: dict[str, str], measure: str) -> Figure:
@@ -234,19 +280,28 @@ def surface_figure(surface: Surface, names: dict[str, str], measure: str) -> Fig
         for j, b in enumerate(up)
     ]
     made.add_heatmap(
-        x=list(range(len(across))), y=list(range(len(up))), z=surface.mean.T, colorscale="Cividis", xgap=1, ygap=1,
-        hovertext=texts, hovertemplate=HOVERTEXT,
+        x=list(range(len(across))),
+        y=list(range(len(up))),
+        z=surface.mean.T,
+        colorscale="Cividis",
+        xgap=1,
+        ygap=1,
+        hovertext=texts,
+        hovertemplate=HOVERTEXT,
         colorbar={"title": {"text": measure, "side": "right"}, "thickness": 12, "tickformat": ".3f", "outlinewidth": 0},
-    )  # fmt: skip
+    )
     at = {"x": [surface.own[0]], "y": [surface.own[1]], "mode": "markers", "hoverinfo": "skip", "showlegend": False}
     for size, colour, width in ((19, "#000000", 2), (16, "#FFFFFF", 2.5)):
         made.add_scatter(
             **at, marker={"symbol": "circle-open", "size": size, "color": colour, "line": {"width": width}}
         )
     made.update_layout(
-        height=420, margin={"l": 8, "r": 8, "t": 8, "b": 8}, plot_bgcolor="rgba(0,0,0,0)",
-        xaxis=_places(names[surface.paths[0]], across), yaxis=_places(names[surface.paths[1]], up),
-    )  # fmt: skip
+        height=420,
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        plot_bgcolor="rgba(0,0,0,0)",
+        xaxis=_places(names[surface.paths[0]], across),
+        yaxis=_places(names[surface.paths[1]], up),
+    )
     return made
 
 
@@ -254,6 +309,12 @@ def _places(name: str, values: tuple[Any, ...]) -> dict[str, Any]:
     every = max(1, (len(values) + 7) // 8) if len(values) > 8 else 1
     places = list(range(0, len(values), every))
     return {
-        "title": {"text": tick(name, 60)}, "tickvals": places, "ticktext": [tick(shown(values[i])) for i in places],
-        "showgrid": False, "zeroline": False, "fixedrange": True, "automargin": True, "range": [-0.5, len(values) - 0.5],
-    }  # fmt: skip
+        "title": {"text": tick(name, 60)},
+        "tickvals": places,
+        "ticktext": [tick(shown(values[i])) for i in places],
+        "showgrid": False,
+        "zeroline": False,
+        "fixedrange": True,
+        "automargin": True,
+        "range": [-0.5, len(values) - 0.5],
+    }

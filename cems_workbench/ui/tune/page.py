@@ -7,24 +7,36 @@ from collections.abc import Callable, Mapping
 import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.tuning.unlabelled import CHOSEN_SO
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import shared_resources
 from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import empty
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.templates import render
-from cems_workbench.ui.tune import choose, goal, history, learned, queries, result, run, sample, space, take, unlabelled
+from cems_workbench.ui.tune import (
+    export,
+    goal,
+    history,
+    learned,
+    queries,
+    result,
+    run,
+    sample,
+    setup,
+    space,
+    unlabelled,
+)
 from cems_workbench.ui.tune.state import VIEW, outdated, page, set_view
 
 
 def set_up(resources: Resources) -> None:
     """What is searched on, what may change, what is better, how it is measured; and the start."""
-    data = choose.choose(resources)
+    data = setup.choose(resources)
     if data is None:
-        if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != choose.WITHOUT:
+        if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != setup.WITHOUT:
             sample.draw(resources, st.session_state["tune:set"])
         return
     if data.stands_in:
@@ -66,16 +78,16 @@ VIEWS: Mapping[str, Callable[[Resources], None]] = {
     "Result": of_result(result.draw, sample.draw),
     "What it learned": of_result(lambda searched, _: learned.draw(searched)),
     "By query": of_result(lambda searched, _: queries.draw(searched)),
-    "Take it away": of_result(take.draw),
+    "Take it away": of_result(export.draw),
     "History": history.draw,
 }
 
 
-@handles.said_in_place
+@shared_resources.said_in_place
 def main() -> None:
     """Draw the page: the search at work, or the chosen view."""
     begin_page("Tune", "tune")
-    resources = handles.opened()
+    resources = shared_resources.opened()
     if resources is None:
         return
     set_view()
@@ -85,4 +97,4 @@ def main() -> None:
             VIEWS[view](resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
-    handles.warm_up(resources)
+    shared_resources.warm_up(resources)

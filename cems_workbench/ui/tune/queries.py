@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.evaluation.evaluate import NO_TYPE
-from cems_workbench.runs.gathering import request_for
-from cems_workbench.runs.tuning import SearchResult
+from cems_workbench.jobs.gathering import request_for
+from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.charts import draw_chart
@@ -38,9 +38,11 @@ def draw(result: SearchResult) -> None:
     changed = [change for change in changes if change.outcome != "same"]
     if changed:
         draw_chart(
-            figure(changed, measure), key="tune:wins", table=None,
+            figure(changed, measure),
+            key="tune:wins",
+            table=None,
             alt=f"Difference in {measure} of every query that changed, the greatest gain first; the table below has the figures.",
-        )  # fmt: skip
+        )
     _types(changes)
     _table(result, changes, measure)
 
@@ -55,17 +57,27 @@ def figure(changes: Sequence[QueryChange], measure: str) -> Figure:
 
     made = go.Figure()
     made.add_bar(
-        x=list(range(len(changes))), y=[change.difference for change in changes],
+        x=list(range(len(changes))),
+        y=[change.difference for change in changes],
         marker={"color": [COLOURS[change.outcome] for change in changes]},
         hovertext=[f"{measure} {change.baseline:.3f} → {change.proposal:.3f}" for change in changes],
         hovertemplate=HOVERTEXT,
-    )  # fmt: skip
+    )
     made.update_layout(
-        height=190, margin={"l": 8, "r": 8, "t": 6, "b": 6}, bargap=0.15 if len(changes) < 120 else 0, showlegend=False,
+        height=190,
+        margin={"l": 8, "r": 8, "t": 6, "b": 6},
+        bargap=0.15 if len(changes) < 120 else 0,
+        showlegend=False,
         xaxis={"visible": False, "fixedrange": True, "range": [-1, max(len(changes), 12)]},
-        yaxis={"title": {"text": f"Δ {measure}"}, "fixedrange": True, "zerolinecolor": "rgba(128,128,128,0.6)",
-               "gridcolor": GRID, "automargin": True, "tickformat": "+.2f"},
-    )  # fmt: skip
+        yaxis={
+            "title": {"text": f"Δ {measure}"},
+            "fixedrange": True,
+            "zerolinecolor": "rgba(128,128,128,0.6)",
+            "gridcolor": GRID,
+            "automargin": True,
+            "tickformat": "+.2f",
+        },
+    )
     return made
 
 
@@ -74,32 +86,53 @@ def _types(changes: Sequence[QueryChange]) -> None:
     if len(kinds) < 2:
         return
     rows = [
-        {"type": kind or NO_TYPE, "queries": counts.won + counts.lost + counts.same, "difference": counts.difference,
-         "won": counts.won, "lost": counts.lost, "falls": "▼" if counts.difference < 0 else ""}
+        {
+            "type": kind or NO_TYPE,
+            "queries": counts.won + counts.lost + counts.same,
+            "difference": counts.difference,
+            "won": counts.won,
+            "lost": counts.lost,
+            "falls": "▼" if counts.difference < 0 else "",
+        }
         for kind, counts in kinds.items()
-    ]  # fmt: skip
+    ]
     draw_table(
-        rows, key="tune:types", width="content",
+        rows,
+        key="tune:types",
+        width="content",
         columns={
-            "type": st.column_config.TextColumn("type", width=170), "queries": st.column_config.NumberColumn("queries", width=70),
+            "type": st.column_config.TextColumn("type", width=170),
+            "queries": st.column_config.NumberColumn("queries", width=70),
             "difference": st.column_config.NumberColumn("difference", format="%+.3f", width=90),
-            "won": st.column_config.NumberColumn("won", width=60), "lost": st.column_config.NumberColumn("lost", width=60),
-            "falls": st.column_config.TextColumn("falls", width=60, help="The mean of this type is below the baseline’s"),
+            "won": st.column_config.NumberColumn("won", width=60),
+            "lost": st.column_config.NumberColumn("lost", width=60),
+            "falls": st.column_config.TextColumn(
+                "falls", width=60, help="The mean of this type is below the baseline’s"
+            ),
         },
-    )  # fmt: skip
+    )
 
 
 def _table(result: SearchResult, changes: Sequence[QueryChange], measure: str) -> None:
-    wanted = st.pills("Show", list(SIGNS.values()), selection_mode="multi", key="tune:outcomes", label_visibility="collapsed",
-                      persist_state="session")  # fmt: skip
+    wanted = st.pills(
+        "Show",
+        list(SIGNS.values()),
+        selection_mode="multi",
+        key="tune:outcomes",
+        label_visibility="collapsed",
+        persist_state="session",
+    )
     listed = [change for change in changes if not wanted or SIGNS[change.outcome] in wanted]
     if not listed:
         st.caption("No query is left under this filter.")
         return
     picked = pick_row(
-        [_row(change, measure) for change in listed], key="tune:queries", most=12, placeholder="–",
+        [_row(change, measure) for change in listed],
+        key="tune:queries",
+        most=12,
+        placeholder="–",
         columns=_columns(measure),
-    )  # fmt: skip
+    )
     if picked is not None:
         _offer(result, listed[picked])
     else:
@@ -110,18 +143,27 @@ def _table(result: SearchResult, changes: Sequence[QueryChange], measure: str) -
 
 def _row(change: QueryChange, measure: str) -> dict[str, Any]:
     return {
-        "qid": change.qid, "type": change.type, "query": change.query, "baseline": change.baseline, measure: change.proposal,
-        "difference": change.difference, "outcome": SIGNS[change.outcome],
-    }  # fmt: skip
+        "qid": change.qid,
+        "type": change.type,
+        "query": change.query,
+        "baseline": change.baseline,
+        measure: change.proposal,
+        "difference": change.difference,
+        "outcome": SIGNS[change.outcome],
+    }
 
 
 def _columns(measure: str) -> dict[str, Any]:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     return {
-        "qid": text("qid", width=70), "type": text("type", width=95), "query": text("query", width=330),
-        "baseline": number("baseline", format="%.3f", width=70), measure: number("proposal", format="%.3f", width=75),
-        "difference": number("difference", format="%+.3f", width=80), "outcome": text("outcome", width=68),
-    }  # fmt: skip
+        "qid": text("qid", width=70),
+        "type": text("type", width=95),
+        "query": text("query", width=330),
+        "baseline": number("baseline", format="%.3f", width=70),
+        measure: number("proposal", format="%.3f", width=75),
+        "difference": number("difference", format="%+.3f", width=80),
+        "outcome": text("outcome", width=68),
+    }
 
 
 def _offer(result: SearchResult, change: QueryChange) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.config.words import shown
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.scoring import Lacking, read_again
-from cems_workbench.runs.tuned import (
+from cems_workbench.config.value_text import shown
+from cems_workbench.jobs.scoring import Lacking, read_again
+from cems_workbench.jobs.tuning import SearchResult, guard_lines, looks_at, open_holdout, searched_anew
+from cems_workbench.jobs.tuning_summary import (
     COST,
     GainRow,
     about_lines,
@@ -28,18 +28,18 @@ from cems_workbench.runs.tuned import (
     stable_words,
     verdict,
 )
-from cems_workbench.runs.tuning import SearchResult, guard_lines, looks_at, open_holdout, searched_anew
+from cems_workbench.pipeline.resources import Resources
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.stability import Region
 from cems_workbench.tuning.tune import proposed
-from cems_workbench.ui.evaluate import lacking
+from cems_workbench.ui.evaluate import missing_scores
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GRID, hover
-from cems_workbench.ui.kit.heard import announce
 from cems_workbench.ui.kit.reviewer import may, reviewer
+from cems_workbench.ui.kit.screen_reader import announce
 from cems_workbench.ui.kit.tables import pick_row
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.kit.theme import LIST_COLOURS
@@ -101,7 +101,7 @@ def _lacking(result: SearchResult, resources: Resources) -> None:
     planned = result.planned
     evidence, qids = planned.data.evidence, planned.data.batch.qids
     rows = [Lacking(config.name, config, evidence, needs, qids) for config, needs in result.needs]
-    if lacking.draw("tune", rows, resources, label="Score and search again"):
+    if missing_scores.draw("tune", rows, resources, label="Score and search again"):
         start(searched_anew(planned, read_again(evidence)))
         st.rerun()
 
@@ -115,8 +115,15 @@ def verdict_html(result: SearchResult) -> Markup:
 def _go_on(result: SearchResult) -> None:
     left, right = st.columns([4, 1], vertical_alignment="center")
     left.info("Stopped early. Configs already tried are kept; resuming skips them.", icon=":material/pause:")
-    right.button("Resume", key="tune:go_on", icon=":material/play_arrow:", type="primary", width="stretch",
-                 on_click=start, args=(result.planned,))  # fmt: skip
+    right.button(
+        "Resume",
+        key="tune:go_on",
+        icon=":material/play_arrow:",
+        type="primary",
+        width="stretch",
+        on_click=start,
+        args=(result.planned,),
+    )
 
 
 # What the proposal is worth on each part of the queries
@@ -162,11 +169,14 @@ def gains_html(rows: Sequence[GainRow], measure: str) -> Markup:
     edge = widest * 1.08 or 1.0
     cells = [
         {
-            "name": row.name, "about": row.about, "absent": row.absent, "fair": row.fair,
+            "name": row.name,
+            "about": row.about,
+            "absent": row.absent,
+            "fair": row.fair,
             "cells": None if row.gain is None else _gain_cells(row.gain, edge),
         }
         for row in rows
-    ]  # fmt: skip
+    ]
     return render("tune/gains.html", columns=columns, rows=cells)
 
 
@@ -174,9 +184,17 @@ def _gain_cells(gain: Gain, edge: float) -> _GainCells:
     """`edge` is the difference at either end of the scale, whose middle is 0."""
     left, right, middle = (50 + 50 * value / edge for value in (gain.low, gain.high, gain.difference))
     return _GainCells(
-        gain.queries, f"{gain.baseline:.3f}", f"{gain.tuned:.3f}", f"{gain.difference:+.3f}", f"{gain.low:+.3f} to {gain.high:+.3f}",
-        f"{left:.2f}", f"{right - left:.2f}", f"{middle:.2f}", f"{gain.p:.4f}", verdict(gain),
-    )  # fmt: skip
+        gain.queries,
+        f"{gain.baseline:.3f}",
+        f"{gain.tuned:.3f}",
+        f"{gain.difference:+.3f}",
+        f"{gain.low:+.3f} to {gain.high:+.3f}",
+        f"{left:.2f}",
+        f"{right - left:.2f}",
+        f"{middle:.2f}",
+        f"{gain.p:.4f}",
+        verdict(gain),
+    )
 
 
 def _holdout(result: SearchResult, resources: Resources) -> None:
@@ -231,9 +249,11 @@ def _front(result: SearchResult) -> None:
             st.segmented_control("Against", names[1:], default=names[1], required=True, key="tune:against") or names[1]
         )
     draw_chart(
-        front_figure(result, second), key="tune:pareto", table=lambda: _tried(result, names),
+        front_figure(result, second),
+        key="tune:pareto",
+        table=lambda: _tried(result, names),
         alt=f"Every config tried, {names[0]} against {names[second]}; those of the front joined by a line.",
-    )  # fmt: skip
+    )
     _front_table(result, names)
 
 
@@ -287,9 +307,14 @@ def front_figure(result: SearchResult, second: int) -> Figure:
 
     def dots(rows: list[int], name: str, marker: dict[str, Any], mode: str = "markers", **more: Any) -> None:
         made.add_scatter(
-            x=x[rows], y=y[rows], mode=mode, name=name, marker=marker,
-            hovertemplate=hover(name, f"{names[second]} %{{x:.4g}}", f"{names[0]} %{{y:.4f}}"), **more,
-        )  # fmt: skip
+            x=x[rows],
+            y=y[rows],
+            mode=mode,
+            name=name,
+            marker=marker,
+            hovertemplate=hover(name, f"{names[second]} %{{x:.4g}}", f"{names[0]} %{{y:.4f}}"),
+            **more,
+        )
 
     usable = [i for i, trial in enumerate(search.trials) if trial.usable]
     dots(usable, "tried", {"color": TRIED, "size": 5, "opacity": 0.55})
@@ -308,11 +333,25 @@ def front_figure(result: SearchResult, second: int) -> Figure:
     proposal = next(i for i, trial in enumerate(search.trials) if trial is result.tuned.proposal)
     dots([proposal], "proposal", {"color": LIST_COLOURS[1], "size": 17, "symbol": "circle-open", "line": {"width": 3}})
     made.update_layout(
-        height=360, margin={"l": 8, "r": 16, "t": 8, "b": 8}, hovermode="closest",
+        height=360,
+        margin={"l": 8, "r": 16, "t": 8, "b": 8},
+        hovermode="closest",
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
-        xaxis={"title": {"text": names[second]}, "gridcolor": GRID, "zeroline": False, "fixedrange": True, "automargin": True},
-        yaxis={"title": {"text": names[0]}, "gridcolor": GRID, "zeroline": False, "fixedrange": True, "automargin": True},
-    )  # fmt: skip
+        xaxis={
+            "title": {"text": names[second]},
+            "gridcolor": GRID,
+            "zeroline": False,
+            "fixedrange": True,
+            "automargin": True,
+        },
+        yaxis={
+            "title": {"text": names[0]},
+            "gridcolor": GRID,
+            "zeroline": False,
+            "fixedrange": True,
+            "automargin": True,
+        },
+    )
     return made
 
 
@@ -363,6 +402,9 @@ def _axis_row(axis: Axis, name: str, was: Any, now: Any, region: Region | None) 
         left, right = at(region.low), at(region.high)
         stable_at = (f"{left:.2f}", f"{max(right - left, 0.8):.2f}")
     return replace(
-        row, range=f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}", stable_at=stable_at,
-        baseline_at=None if was is None else f"{at(was):.2f}", proposal_at=None if now is None else f"{at(now):.2f}",
-    )  # fmt: skip
+        row,
+        range=f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}",
+        stable_at=stable_at,
+        baseline_at=None if was is None else f"{at(was):.2f}",
+        proposal_at=None if now is None else f"{at(now):.2f}",
+    )

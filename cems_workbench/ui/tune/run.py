@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.runs.background_search import STABILITY, BackgroundSearch
-from cems_workbench.runs.tuning import SEARCH, PlannedSearch
+from cems_workbench.jobs.background_search import STABILITY, BackgroundSearch
+from cems_workbench.jobs.tuning import SEARCH, PlannedSearch
 from cems_workbench.settings import settings_for
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
@@ -34,9 +34,15 @@ def draw_start(planned: PlannedSearch) -> None:
     """What will be done, and the button."""
     left, right = st.columns([1, 3], vertical_alignment="center")
     left.button(
-        "Start the search", key="tune:start", type="primary", icon=":material/play_arrow:", width="stretch", on_click=start,
-        args=(planned,), help="It runs beside the page and can be stopped; what was tried is kept, and goes on from there.",
-    )  # fmt: skip
+        "Start the search",
+        key="tune:start",
+        type="primary",
+        icon=":material/play_arrow:",
+        width="stretch",
+        on_click=start,
+        args=(planned,),
+        help="It runs beside the page and can be stopped; what was tried is kept, and goes on from there.",
+    )
     right.caption(effort(planned))
     problem = page.get().problem
     if problem:
@@ -71,17 +77,23 @@ def _watched(at_work: BackgroundSearch) -> None:
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.progress(min(1.0, now.done / max(1, now.total)), text=_words(at_work))
     right.button(
-        "Stopping…" if at_work.stopping else "Stop", key="tune:stop", icon=":material/stop:", width="stretch",
-        on_click=at_work.stop, disabled=at_work.stopping, help="What was tried is kept.",
-    )  # fmt: skip
+        "Stopping…" if at_work.stopping else "Stop",
+        key="tune:stop",
+        icon=":material/stop:",
+        width="stretch",
+        on_click=at_work.stop,
+        disabled=at_work.stopping,
+        help="What was tried is kept.",
+    )
     if len(at_work.best) > 1:
         measure = str(at_work.planned.plan.goal.objectives[0])
         best = list(at_work.best)
         draw_chart(
-            curve_figure(best, measure, at_work.planned.plan.trials + 1), key="tune:curve",
+            curve_figure(best, measure, at_work.planned.plan.trials + 1),
+            key="tune:curve",
             alt=f"Best {measure} so far after each config.",
             table=lambda: [{"configs tried": tried, f"best {measure}": value} for tried, value in enumerate(best)],
-        )  # fmt: skip
+        )
         gained = at_work.best[-1] - at_work.best[0]
         st.caption(
             f"Best {measure} so far {at_work.best[-1]:.4f}, {gained:+.4f} against the baseline, on the queries searched on. The "
@@ -118,16 +130,38 @@ def curve_figure(curve: list[float], measure: str, total: int) -> Figure:
 
     made = go.Figure()
     made.add_scatter(
-        x=list(range(len(curve))), y=curve, mode="lines", line={"color": LIST_COLOURS[0], "width": 2.5, "shape": "hv"},
+        x=list(range(len(curve))),
+        y=curve,
+        mode="lines",
+        line={"color": LIST_COLOURS[0], "width": 2.5, "shape": "hv"},
         hovertemplate=hover("after %{x} configs", f"{measure} %{{y:.4f}}"),
-    )  # fmt: skip
-    made.add_hline(y=curve[0], line={"color": "#7B848D", "width": 1, "dash": "dash"}, annotation_text="baseline",
-                   annotation_position="bottom right", annotation_font_size=12)  # fmt: skip
+    )
+    made.add_hline(
+        y=curve[0],
+        line={"color": "#7B848D", "width": 1, "dash": "dash"},
+        annotation_text="baseline",
+        annotation_position="bottom right",
+        annotation_font_size=12,
+    )
     made.update_layout(
-        height=230, margin={"l": 8, "r": 16, "t": 10, "b": 8}, showlegend=False, uirevision="curve",
-        xaxis={"title": {"text": "configs tried"}, "range": [0, max(total - 1, len(curve))], "fixedrange": True, "zeroline": False,
-               "showgrid": False},
-        yaxis={"title": {"text": measure}, "fixedrange": True, "zeroline": False, "gridcolor": GRID,
-               "automargin": True, "tickformat": ".3f"},
-    )  # fmt: skip
+        height=230,
+        margin={"l": 8, "r": 16, "t": 10, "b": 8},
+        showlegend=False,
+        uirevision="curve",
+        xaxis={
+            "title": {"text": "configs tried"},
+            "range": [0, max(total - 1, len(curve))],
+            "fixedrange": True,
+            "zeroline": False,
+            "showgrid": False,
+        },
+        yaxis={
+            "title": {"text": measure},
+            "fixedrange": True,
+            "zeroline": False,
+            "gridcolor": GRID,
+            "automargin": True,
+            "tickformat": ".3f",
+        },
+    )
     return made

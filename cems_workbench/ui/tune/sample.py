@@ -5,11 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from cems_workbench.config import EvidenceCard, PipelineConfig, preset
+from cems_workbench.jobs.catalogue import named
+from cems_workbench.jobs.config_history import restored_config
+from cems_workbench.jobs.sample_figures import SampleFigures, sample_figures
+from cems_workbench.jobs.tuning_summary import CROSS_VALIDATED, GainRow, headline_of
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.catalogue import named
-from cems_workbench.runs.config_history import restored_config
-from cems_workbench.runs.sample_figures import SampleFigures, sample_figures
-from cems_workbench.runs.tuned import CROSS_VALIDATED, GainRow, headline_of
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.ui.inspect.transfer import diff_table
 from cems_workbench.ui.kit.panels import shipped_line

@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
-from cems_workbench.config.words import shown
+from cems_workbench.config.value_text import shown
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
@@ -78,9 +78,14 @@ def draw(baseline: PipelineConfig, gathered: PipelineConfig, starts: tuple[str, 
         st.session_state[PATHS] = list(spaces["Weights and fusion"])
     _suggestions(spaces)
     paths = st.multiselect(
-        "Parameters to search", list(named), key=PATHS, format_func=named.__getitem__,
-        label_visibility="collapsed", placeholder="Type to find a parameter", persist_state="session",
-    )  # fmt: skip
+        "Parameters to search",
+        list(named),
+        key=PATHS,
+        format_func=named.__getitem__,
+        label_visibility="collapsed",
+        placeholder="Type to find a parameter",
+        persist_state="session",
+    )
     if not paths:
         st.info("Choose at least one parameter to search.", icon=":material/tune:")
         return None
@@ -103,9 +108,13 @@ def _suggestions(spaces: dict[str, tuple[str, ...]]) -> None:
         st.caption("Start from", width="content")
         for name, paths in spaces.items():
             st.button(
-                name, key=f"tune:space:{name}", on_click=_choose, args=(paths,), type="tertiary",
+                name,
+                key=f"tune:space:{name}",
+                on_click=_choose,
+                args=(paths,),
+                type="tertiary",
                 help=f"Search {len(paths)} parameters: {', '.join(f'`{path}`' for path in paths)}",
-            )  # fmt: skip
+            )
 
 
 def _choose(paths: Sequence[str]) -> None:
@@ -165,9 +174,15 @@ def value_at(config: PipelineConfig, path: str) -> Any:
 
 def _choices(whole: Axis, box: DeltaGenerator) -> Axis:
     chosen = box.pills(
-        whole.path, whole.choices, selection_mode="multi", default=whole.choices, key=f"tune:choices:{whole.path}",
-        format_func=shown, label_visibility="collapsed", persist_state="session",
-    )  # fmt: skip
+        whole.path,
+        whole.choices,
+        selection_mode="multi",
+        default=whole.choices,
+        key=f"tune:choices:{whole.path}",
+        format_func=shown,
+        label_visibility="collapsed",
+        persist_state="session",
+    )
     if not chosen:
         raise InputError(f"{whole.path}: choose at least one value")
     return Axis(whole.path, choices=tuple(value for value in whole.choices if value in chosen))
@@ -182,10 +197,15 @@ def _range(whole: Axis, box: DeltaGenerator) -> Axis:
     ):
         numbers.append(
             place.number_input(
-                f"{whole.path} {part}", value=kind(start), step=kind(whole.step), format=form, label_visibility="collapsed",
-                key=f"tune:{part}:{whole.path}", persist_state="session",
+                f"{whole.path} {part}",
+                value=kind(start),
+                step=kind(whole.step),
+                format=form,
+                label_visibility="collapsed",
+                key=f"tune:{part}:{whole.path}",
+                persist_state="session",
             )
-        )  # fmt: skip
+        )
     low, high, step = numbers
     axis = parse_axis(f"{whole.path}={low!r}:{high!r}:{step!r}")
     if _kind(whole.path) == "growth" and high > whole.high:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from cems_workbench.jobs.caching import RecentCache
+from cems_workbench.jobs.tuning import ScoredQueries, SearchResult, TuningData, scored_queries
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.caching import RecentCache
-from cems_workbench.runs.tuning import ScoredQueries, SearchResult, TuningData, scored_queries
 from cems_workbench.tuning.objective import Scored
 from cems_workbench.ui.kit.state import PageState
 
 if TYPE_CHECKING:
-    from cems_workbench.runs.background_search import BackgroundSearch
+    from cems_workbench.jobs.background_search import BackgroundSearch
 
 VIEW = "tune:view"
 SCORERS_KEPT = 3

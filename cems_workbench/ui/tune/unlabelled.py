@@ -8,20 +8,20 @@ from dataclasses import asdict
 import streamlit as st
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.jobs.diagnosis import cannot_rerank
+from cems_workbench.jobs.evaluation import LabelledEvidence, agreed, labelled
+from cems_workbench.jobs.gathering import QuerySelection
+from cems_workbench.jobs.tuning import SearchResult, SearchSettings, TuningData
+from cems_workbench.jobs.unlabelled import by_judgments, gather_to_stand_in, store_data, trust_in_lists, with_stand_in
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress
-from cems_workbench.runs.diagnosis import cannot_rerank
-from cems_workbench.runs.evaluation import LabelledEvidence, agreed, labelled
-from cems_workbench.runs.gathering import QuerySelection
-from cems_workbench.runs.tuning import SearchResult, SearchSettings, TuningData
-from cems_workbench.runs.unlabelled import by_judgments, gather_to_stand_in, store_data, trust_in_lists, with_stand_in
 from cems_workbench.settings import Settings
-from cems_workbench.tuning.search import Trial, Watch
-from cems_workbench.ui.evaluate.lacking import server_answers
+from cems_workbench.tuning.optimizer import Trial, Watch
+from cems_workbench.ui.evaluate.missing_scores import server_answers
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.job_cache import for_all_sessions
 from cems_workbench.ui.kit.panels import offered
-from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.tune.state import page
 
@@ -57,9 +57,13 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
         gather_to_stand_in(config, selection, resources, progress)
 
     if offered(
-        "tune:stand_in", message, "Gather and read", gather, icon=":material/label_off:",
+        "tune:stand_in",
+        message,
+        "Gather and read",
+        gather,
+        icon=":material/label_off:",
         kept="What was gathered and read is kept; it can be resumed.",
-    ):  # fmt: skip
+    ):
         st.rerun()
     return None
 
@@ -82,24 +86,33 @@ def draw_lists(data: TuningData) -> None:
     shown = ("source", "queries", "agreement", "interval", "read", "shared", "lead")
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     draw_table(
-        [{name: row[name] for name in shown} for row in rows], key="tune:trust", width="content", placeholder="–",
+        [{name: row[name] for name in shown} for row in rows],
+        key="tune:trust",
+        width="content",
+        placeholder="–",
         columns={
             "source": text("list", width=110),
             "queries": number("queries", width=70, help="In which it found anything"),
             "agreement": number(
-                "agreement", format="%.3f", width=90,
+                "agreement",
+                format="%.3f",
+                width=90,
                 help="nDCG@10 of the list alone, by what the reranker puts first: its first three have grades 3, 2 and 1",
             ),
             "interval": text("95 % interval", width=120, help="Of the agreement, by bootstrap over queries"),
             "read": number("read", format="%d %%", width=70, help="Share of its first ten that the reranker read"),
-            "shared": number("shared", format="%d %%", width=70, help="Share of its first ten that another list has among its own"),
+            "shared": number(
+                "shared", format="%d %%", width=70, help="Share of its first ten that another list has among its own"
+            ),
             "lead": number(
-                "lead", format="%.2f", width=70,
+                "lead",
+                format="%.2f",
+                width=70,
                 help="How far its first score stands before the second, by the fall from first to tenth. Shown, not used: on three "
                 "judged sets it did not say which list is the better one.",
             ),
         },
-    )  # fmt: skip
+    )
     st.caption(
         "The search weighs the lists by agreement alone. A list can agree and still be wrong where the reranker is."
     )
@@ -139,9 +152,14 @@ def offer_judgments(result: SearchResult, resources: Resources) -> None:
         "much of what a search with judgments gains."
     )
     if offered(
-        "tune:by_judgments", message, "Hold against them", compare, icon=":material/balance:",
-        kept="What was tried is kept.", help="A search for the same with judgments is run beside it. A fifth of them stays sealed.",
-    ):  # fmt: skip
+        "tune:by_judgments",
+        message,
+        "Hold against them",
+        compare,
+        icon=":material/balance:",
+        kept="What was tried is kept.",
+        help="A search for the same with judgments is run beside it. A fifth of them stays sealed.",
+    ):
         st.rerun()
 
 

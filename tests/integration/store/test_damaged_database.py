@@ -11,7 +11,7 @@ from benchmarks import faults
 from cems_workbench.errors import StoreError
 from cems_workbench.records import Judgment, Memory, Query
 from cems_workbench.store import Store
-from cems_workbench.store.rescue import rescue
+from cems_workbench.store.recovery import rescue
 from tests.small_store import parsed
 
 

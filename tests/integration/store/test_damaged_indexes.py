@@ -15,9 +15,10 @@ from chromadb.api.rust import RustBindingsAPI
 
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
-from cems_workbench.store.search import chroma, chroma_home, entries
-from cems_workbench.store.search.index_directory import checksum, checksums
-from cems_workbench.store.search.vector_proof import VectorProof, prove
+from cems_workbench.store.search import entries
+from cems_workbench.store.search.directory.index_directory import checksum, checksums
+from cems_workbench.store.search.vectors import chroma, chroma_directory
+from cems_workbench.store.search.vectors.vector_check import VectorProof, prove
 from tests.thoroughly import first_of
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -193,7 +194,7 @@ def test_indexes_that_vanish_while_the_store_is_open_are_noticed(indexed, embedd
 
 
 def test_a_sealed_chroma_is_opened_without_a_look_by_another_process(indexed, embedder, monkeypatch):
-    monkeypatch.setattr(chroma_home, "run_apart", lambda *_, **__: pytest.fail("looked at by another process"))
+    monkeypatch.setattr(chroma_directory, "run_apart", lambda *_, **__: pytest.fail("looked at by another process"))
     assert repaired(indexed[0], embedder) == ([], indexed[1], ())
 
 
@@ -221,13 +222,13 @@ def test_a_process_that_ends_without_closing_its_store_leaves_it_sealed(indexed)
     )
     ended = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["False"]
-    assert (path / chroma_home.SEAL).exists()
+    assert (path / chroma_directory.SEAL).exists()
 
 
 def test_of_files_that_nobody_wrote_the_seal_is_not_reckoned_again(indexed, embedder, monkeypatch):
     """Chroma leaves the large files of a large store as they are; it writes those of a small one anew, so another stands for them."""
     reckoned: list[str] = []
-    monkeypatch.setattr(chroma_home, "checksum", lambda path: reckoned.append(path.name) or checksum(path))
+    monkeypatch.setattr(chroma_directory, "checksum", lambda path: reckoned.append(path.name) or checksum(path))
     large = indexed[0] / "chroma" / "large.bin"
     for written in (b"new", None, b"other"):
         reckoned.clear()
@@ -236,7 +237,7 @@ def test_of_files_that_nobody_wrote_the_seal_is_not_reckoned_again(indexed, embe
             if written is not None:
                 large.write_bytes(written)
         assert ("large.bin" in reckoned) == (written is not None), reckoned
-        assert json.loads((indexed[0] / chroma_home.SEAL).read_text()) == checksums(indexed[0] / "chroma")
+        assert json.loads((indexed[0] / chroma_directory.SEAL).read_text()) == checksums(indexed[0] / "chroma")
 
 
 def test_what_another_process_writes_while_the_vectors_are_proven_is_no_damage(indexed, embedder, rows, monkeypatch):

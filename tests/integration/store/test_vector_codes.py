@@ -9,7 +9,8 @@ import pytest
 
 from cems_workbench.records import Memory
 from cems_workbench.store import ANY, Filter
-from cems_workbench.store.search import indexes, vector_codes, vector_codes_refresh, vector_index
+from cems_workbench.store.search import indexes
+from cems_workbench.store.search.vectors import quantized_refresh, quantized_vectors, vector_index
 
 COUNT = 300
 FILTERS = (Filter("rare", True), Filter("p1", True), Filter(scope="shared"), Filter("p1", True, "shared"))
@@ -57,13 +58,13 @@ def passes(each, where):
 
 @pytest.mark.parametrize("taken", [0.0, 1.0], ids=("read where they lie", "copied"))
 def test_a_filtered_search_is_the_exact_one(filled, embedder, monkeypatch, taken):
-    monkeypatch.setattr(vector_codes, "TAKEN", taken)
+    monkeypatch.setattr(quantized_vectors, "TAKEN", taken)
     agrees(filled, embedder, (*FILTERS, ANY, *FILTERS))
     assert filled.indexes.open(embedder).vectors.search(np.ones(16), 5, Filter("nobody", True)) == []
 
 
 def test_no_more_rows_are_copied_than_there_are(filled, embedder, monkeypatch):
-    monkeypatch.setattr(vector_codes, "TAKEN", 1.0)
+    monkeypatch.setattr(quantized_vectors, "TAKEN", 1.0)
     codes = filled.indexes.open(embedder).vectors._codes
     for where in (Filter(scope="shared"), Filter(scope="personal"), *FILTERS):
         codes.candidates(np.ones(16, np.float32), 5, where)
@@ -76,9 +77,9 @@ def test_after_edits_moves_deletions_and_new_memories_it_still_is_and_nothing_ol
     filled, embedder, rows, monkeypatch
 ):
     written = []
-    encoded = vector_codes.encoded
+    encoded = quantized_vectors.encoded
     counted = lambda vectors: (written.append(len(vectors)), encoded(vectors))[1]  # noqa: E731
-    monkeypatch.setattr(vector_codes_refresh, "encoded", counted)
+    monkeypatch.setattr(quantized_refresh, "encoded", counted)
     for step in range(6):
         some = filled.memories.read()[f"m{step:04}"]
         filled.memories.update(replace(some, content=f"edited {step}", project="rare"))

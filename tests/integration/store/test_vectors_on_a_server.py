@@ -13,8 +13,8 @@ import chroma_server
 import numpy as np
 import pytest
 
-from cems_workbench import chroma_http
 from cems_workbench.errors import StoreError
+from cems_workbench.platform import chroma_http
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
 from cems_workbench.store.search import indexes

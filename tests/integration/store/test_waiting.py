@@ -11,7 +11,8 @@ import pytest
 from cems_workbench.errors import StoreError
 from cems_workbench.records import Memory
 from cems_workbench.store import ANY, Filter, Store
-from cems_workbench.store.search import embedded, indexes, kept_vectors, vector_index, waiting
+from cems_workbench.store.search import indexes
+from cems_workbench.store.search.vectors import embedded, vector_cache, vector_index, write_buffer
 
 COUNT = 300
 FILTERS = (ANY, Filter("p1", True), Filter(scope="shared"))
@@ -19,7 +20,7 @@ FILTERS = (ANY, Filter("p1", True), Filter(scope="shared"))
 
 @pytest.fixture(autouse=True, params=[100, 1_000], ids=["by the graph and the codes", "exactly"])
 def few_are_many(monkeypatch, request):
-    monkeypatch.setattr(waiting, "LEAST_ROWS", 100)
+    monkeypatch.setattr(write_buffer, "LEAST_ROWS", 100)
     for module in (indexes, vector_index):
         monkeypatch.setattr(module, "EXACT_ROWS", request.param)
 
@@ -116,7 +117,7 @@ def test_what_is_broken_off_is_moved_again(filled, embedder, rows, monkeypatch, 
         raise StoreError("broken off")
 
     with monkeypatch.context() as patch:
-        patch.setattr(*((waiting.chroma, "read_vectors") if where == "before" else (embedded, "adopt")), broken)
+        patch.setattr(*((write_buffer.chroma, "read_vectors") if where == "before" else (embedded, "adopt")), broken)
         with pytest.raises(StoreError, match="broken off"):
             filled.indexes.move(least=1)
     assert filled.indexes.waiting() == there
@@ -131,7 +132,7 @@ def test_what_is_broken_off_is_moved_again(filled, embedder, rows, monkeypatch, 
 def test_more_than_can_wait_makes_way_for_what_comes(filled, embedder, rows, monkeypatch):
     change(filled, rows, 1)
     filled.indexes.refresh(embedder)
-    monkeypatch.setattr(waiting, "MOST", 8)
+    monkeypatch.setattr(write_buffer, "MOST", 8)
     change(filled, rows, 2)
     filled.indexes.refresh(embedder)
     assert filled.indexes.waiting() == 0
@@ -140,7 +141,7 @@ def test_more_than_can_wait_makes_way_for_what_comes(filled, embedder, rows, mon
 
 def test_it_is_moved_beside_the_rest_when_there_is_enough(filled, embedder, rows, monkeypatch):
     monkeypatch.setattr(indexes, "BEFORE_MOVING", 0.0)
-    monkeypatch.setattr(waiting, "AT_ONCE", 2)
+    monkeypatch.setattr(write_buffer, "AT_ONCE", 2)
     monkeypatch.setattr(indexes, "MOVING_SECONDS", 0.0)
     monkeypatch.setattr(indexes, "LEAST_MOVED", 9)
     change(filled, rows, 1)
@@ -156,11 +157,11 @@ def test_it_is_moved_beside_the_rest_when_there_is_enough(filled, embedder, rows
 def test_of_a_store_that_is_searched_exactly_only_what_changed_is_read_again(filled, embedder, rows, monkeypatch):
     monkeypatch.setattr(vector_index, "EXACT_ROWS", 1_000)
     (query,) = embedder.encode(["query"])
-    read = kept_vectors.chroma.read_vectors
+    read = vector_cache.chroma.read_vectors
     for seed, number in enumerate((COUNT, 3, 3)):
         vectors, asked = filled.indexes.open(embedder).vectors, []
         with monkeypatch.context() as patch:
-            patch.setattr(kept_vectors.chroma, "read_vectors", lambda of, keys: (asked.extend(keys), read(of, keys))[1])  # noqa: B023
+            patch.setattr(vector_cache.chroma, "read_vectors", lambda of, keys: (asked.extend(keys), read(of, keys))[1])  # noqa: B023
             vectors.search(query, 5)
         assert len(asked) == number, "at first all, then what was edited and what is new"
         agrees(filled, embedder)

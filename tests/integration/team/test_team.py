@@ -12,12 +12,12 @@ import duckdb
 import psycopg
 import pytest
 
-from cems_workbench import turns
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue
+from cems_workbench.jobs.team_status import team_status
+from cems_workbench.platform import process_lock
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
-from cems_workbench.runs.team_status import team_status
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.store.claims import CLAIM_SECONDS
@@ -57,9 +57,11 @@ def test_the_tables_of_a_team_are_those_of_a_store(prepared: str, server: Server
             "SELECT table_name, column_name, data_type, is_nullable FROM duckdb_columns() WHERE table_name IN (SELECT unnest(?))",
             [list(TABLES)],
         ).fetchall()
-        keys = dict(own.execute(
-            "SELECT table_name, constraint_column_names FROM duckdb_constraints() WHERE constraint_type = 'PRIMARY KEY'"
-        ).fetchall())  # fmt: skip
+        keys = dict(
+            own.execute(
+                "SELECT table_name, constraint_column_names FROM duckdb_constraints() WHERE constraint_type = 'PRIMARY KEY'"
+            ).fetchall()
+        )
     with server.connect("team") as connection:
         there = connection.execute(
             "SELECT table_name, column_name, data_type, is_nullable = 'YES' FROM information_schema.columns "
@@ -114,10 +116,13 @@ def test_queries_and_judgments_of_an_import_go_to_the_team_and_the_rest_stays(tw
     first, second = two
     report = second.add(
         ParsedInput(
-            "more.jsonl", "t", memories=(Memory("x", "new"),), queries=(Query("s", "where?"),),
+            "more.jsonl",
+            "t",
+            memories=(Memory("x", "new"),),
+            queries=(Query("s", "where?"),),
             judgments=(Judgment("s", "x", 3, "Bo"), Judgment("s", "nowhere", 1, "Bo")),
         )
-    )  # fmt: skip
+    )
     assert (report.memories.added, report.queries.added, report.judgments.added) == (1, 1, 1)
     assert [error.reason for error in report.errors] == ["no memory 'nowhere' in the store; import it first"]
     assert {query.qid for query in first.queries.read()} == {"q", "r", "s"}
@@ -149,7 +154,7 @@ def test_a_label_given_while_the_database_is_away_is_stored_once_it_is_back(two,
     first, _ = two
     told: list[str] = []
     with away(server) as back:
-        monkeypatch.setattr(turns, "_telling", lambda line: (told.append(line), back.set()))
+        monkeypatch.setattr(process_lock, "_telling", lambda line: (told.append(line), back.set()))
         label(first, "m0", 2)
         assert first.labels.undo("Ann") is not None
         label(first, "m1", 1)
@@ -304,10 +309,15 @@ def test_a_push_copies_what_a_store_has_and_again_copies_nothing(team: str, tmp_
         assert team_status(store) and store.judgments.read() == []
         first = {row.what: (row.copied, row.there, row.left) for row in store.push().rows}
         assert first == {
-            "queries": (2, 0, 0), "query sets": (1, 0, 0), "judgments": (1, 0, 0), "steps of labels' history": (5, 0, 0),
-            "decisions": (1, 0, 0), "labelling queues": (1, 0, 0), "configs and experiments": (1, 0, 0),
+            "queries": (2, 0, 0),
+            "query sets": (1, 0, 0),
+            "judgments": (1, 0, 0),
+            "steps of labels' history": (5, 0, 0),
+            "decisions": (1, 0, 0),
+            "labelling queues": (1, 0, 0),
+            "configs and experiments": (1, 0, 0),
             "counts of looks at hold-outs": (2, 0, 0),
-        }  # fmt: skip
+        }
         assert team_status(store) == [] and said(store) == {("q", "m0", "Ann"): 3}
         before = dict(store.team.state().counts)
         again = store.push()

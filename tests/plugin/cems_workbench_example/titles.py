@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cems_workbench.pipeline.searches import ListSearch, SearchRequest
+from cems_workbench.pipeline.retrievers import ListSearch, SearchRequest
 
 
 def search(request: SearchRequest) -> Sequence[tuple[str, float]]:

@@ -7,18 +7,27 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.effective_weights import Effect, effective_weights
+from cems_workbench.analysis.component_effects import Effect, effective_weights
 from cems_workbench.analysis.weight_map import grid, weight_map
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import Memory, Relation
 
 OFF: dict[str, Any] = {
-    "fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0, "fusion.normalize": "none",
-    "fusion.score_blend": 0.0, "filter.min_score": None, "adjust.priority": False, "adjust.time_decay.mode": "none",
-    "adjust.project.enabled": False, "adjust.clamp": False, "adjust.pinned_factor": 1.0, "assembly.max_tokens": None,
-    "assembly.strategy": "greedy", "variants.original_weight": 1.0,
-}  # fmt: skip
+    "fusion.top_rank_bonus.rank1": 0.0,
+    "fusion.top_rank_bonus.rank2_3": 0.0,
+    "fusion.normalize": "none",
+    "fusion.score_blend": 0.0,
+    "filter.min_score": None,
+    "adjust.priority": False,
+    "adjust.time_decay.mode": "none",
+    "adjust.project.enabled": False,
+    "adjust.clamp": False,
+    "adjust.pinned_factor": 1.0,
+    "assembly.max_tokens": None,
+    "assembly.strategy": "greedy",
+    "variants.original_weight": 1.0,
+}
 VECTOR, LEXICAL = "abcd", "bcad"
 
 
@@ -26,12 +35,14 @@ def evidence(vector: str = VECTOR, lexical: str = LEXICAL) -> Evidence:
     memories = {key: Memory(id=key, content="text", priority=1.0 + (key == "d")) for key in vector + lexical}
     lists = [("vector", vector), ("lexical", lexical)]
     return Evidence(
-        query="q", memories=memories, variants=(Variant("q"),),
+        query="q",
+        memories=memories,
+        variants=(Variant("q"),),
         lists=tuple(
             RankedList(f"{source}:0", source, 0, tuple(Hit(key, 9.0 - i) for i, key in enumerate(ids)))  # type: ignore[arg-type]
             for source, ids in lists
         ),
-    )  # fmt: skip
+    )
 
 
 def config(**values: Any) -> PipelineConfig:
@@ -104,12 +115,14 @@ def test_a_nested_list_is_left_out_by_variant_and_what_is_made_with_it_stays() -
     """
     lists = [("vector:0", "ab"), ("ts_rank:0", "b"), ("vector:1", "ca"), ("ts_rank:1", "a")]
     subject = Evidence(
-        query="q", memories={key: Memory(id=key, content="text") for key in "abc"}, variants=(Variant("q"), Variant("r", "expansion")),
+        query="q",
+        memories={key: Memory(id=key, content="text") for key in "abc"},
+        variants=(Variant("q"), Variant("r", "expansion")),
         lists=tuple(
             RankedList(name, name[:-2], int(name[-1]), tuple(Hit(key, 9.0 - i) for i, key in enumerate(ids)))
             for name, ids in lists
         ),
-    )  # fmt: skip
+    )
     on = {f"lists.{name}.enabled": name in ("hybrid", "ts_rank") for name in ("vector", "lexical", "hybrid", "ts_rank")}
     found = by_name(effective_weights(subject, with_values(config(variants__expansion_weight=1.0), on)))
     assert list(found) == ["hybrid:0", "ts_rank:0", "hybrid:1", "ts_rank:1"]
@@ -125,9 +138,10 @@ def test_a_nested_list_is_left_out_by_variant_and_what_is_made_with_it_stays() -
 def test_the_lists_of_relations_are_one_part() -> None:
     """C is led to by two edges, so that it stands in two lists; together they are what relations give."""
     subject = replace(
-        evidence("ab", "ab"), relations=(Relation("a", "c", "similar", 0.9), Relation("b", "c", "similar", 0.8)),
+        evidence("ab", "ab"),
+        relations=(Relation("a", "c", "similar", 0.9), Relation("b", "c", "similar", 0.8)),
         memories={key: Memory(id=key, content="text") for key in "abc"},
-    )  # fmt: skip
+    )
     on = {"lists.relations.enabled": True, "lists.relations.mode": "each"}
     found = by_name(effective_weights(subject, with_values(config(), on)))
     assert found["relations"].part.lists == ("relations", "relations:2")

@@ -7,7 +7,7 @@ import pytest
 
 from cems_workbench.analysis.engine_check import cause, compared, limiting
 from cems_workbench.analysis.index_check import ExactRanking
-from cems_workbench.pipeline.engine import LiveList
+from cems_workbench.pipeline.live_engine import LiveList
 from cems_workbench.sources.source import Probe, Setting
 
 EXACT = ExactRanking(tuple("abcdef"), np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4]))

@@ -26,14 +26,23 @@ from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, r
 from cems_workbench.records import Memory
 
 PLAIN = {
-    "filter.min_score": None, "adjust.time_decay.mode": "none", "fusion.top_rank_bonus.rank1": 0.0,
-    "fusion.top_rank_bonus.rank2_3": 0.0, "assembly.limit": 3, "judge.backend": "none",
-}  # fmt: skip
+    "filter.min_score": None,
+    "adjust.time_decay.mode": "none",
+    "fusion.top_rank_bonus.rank1": 0.0,
+    "fusion.top_rank_bonus.rank2_3": 0.0,
+    "assembly.limit": 3,
+    "judge.backend": "none",
+}
 CONFIG = with_values(PipelineConfig(), PLAIN)
 TEXTS = {
-    "a": "Anna lives in the house by the lake.", "b": "Bert  lives\nin the town.", "c": "The same words twice, and more of them.",
-    "d": "The same words twice, and more of them here.", "e": "Emil.", "f": "Frieda.", "z": "in the store, never found",
-}  # fmt: skip
+    "a": "Anna lives in the house by the lake.",
+    "b": "Bert  lives\nin the town.",
+    "c": "The same words twice, and more of them.",
+    "d": "The same words twice, and more of them here.",
+    "e": "Emil.",
+    "f": "Frieda.",
+    "z": "in the store, never found",
+}
 
 
 def find(ids: Iterable[str] | None) -> Mapping[str, Memory]:

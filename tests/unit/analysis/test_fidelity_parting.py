@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from cems_workbench.analysis.fidelity.causes import cause_of
+from cems_workbench.analysis.fidelity.divergence import Parting, parting
 from cems_workbench.analysis.fidelity.measures import QueryFidelity
-from cems_workbench.analysis.fidelity.parting import Parting, parting
 from cems_workbench.pipeline import Trace
 from cems_workbench.records import Relation
 from tests.unit.pipeline.cases import evidence, trace
@@ -61,8 +61,10 @@ def test_an_order_that_a_later_stage_puts_right_is_none_of_a_stages_business() -
     made = trace(evidence(VECTOR, memories=heavy), {"adjust.priority": True})
     assert parting(made, ("c", "a", "b")) is None
     assert parted("cab", trace(evidence(VECTOR, memories=heavy), {"adjust.priority": True, "assembly.limit": 2})) == (
-        "assembly", "b", "lost",
-    )  # fmt: skip
+        "assembly",
+        "b",
+        "lost",
+    )
 
 
 def test_what_we_alone_return_is_named_where_nothing_else_parts() -> None:
@@ -104,9 +106,11 @@ def test_lexical_scores_of_the_recording_that_are_not_ours_are_the_cause() -> No
 
 
 RELATED = {
-    "lists.relations.enabled": True, "lists.relations.mode": "each", "lists.relations.weight": 1.0,
+    "lists.relations.enabled": True,
+    "lists.relations.mode": "each",
+    "lists.relations.weight": 1.0,
     "lists.vector.depth": 1,
-}  # fmt: skip
+}
 
 
 def test_edges_of_equal_similarity_are_the_cause_when_their_other_order_gives_the_recorded_one() -> None:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from cems_workbench.analysis.text_evidence import idf, lexical_evidence, matches
 from cems_workbench.progress import silent
 from cems_workbench.records import Memory, indexed_text
-from cems_workbench.store.search import lexical_refresh
+from cems_workbench.store.search.directory.segment_directory import segments_of
 from cems_workbench.store.search.entries import Document
-from cems_workbench.store.search.lexical_index import LexicalIndex
-from cems_workbench.store.search.segment_home import segments_of
-from cems_workbench.store.search.tokenizer import tokenize
+from cems_workbench.store.search.lexical import lexical_refresh
+from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
+from cems_workbench.store.search.lexical.tokenizer import tokenize
 
 FOX, DOG, BIRD = Memory("a", "red fox"), Memory("b", "red red dog jumps"), Memory("c", "bird of the blue", title="Sky")
 

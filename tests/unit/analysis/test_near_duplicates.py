@@ -17,8 +17,10 @@ def test_near_pairs_are_those_a_full_comparison_finds(monkeypatch):
     cosines = vectors @ vectors.T
     expected = sorted(
         (-float(cosines[i, j]), ids[i], ids[j])
-        for i in range(40) for j in range(i + 1, 40) if cosines[i, j] >= 0.8 and contents[i] != contents[j]
-    )  # fmt: skip
+        for i in range(40)
+        for j in range(i + 1, 40)
+        if cosines[i, j] >= 0.8 and contents[i] != contents[j]
+    )
     found = near_pairs(ids, vectors, contents, 0.8, 10)
     assert found.total == len(expected) > 10
     assert [pair[:2] for pair in found.pairs] == [(a, b) for _, a, b in expected[:10]]

@@ -42,8 +42,11 @@ def test_the_results_beside_the_baselines() -> None:
     assert [row.memory_id for row in before().results] == ["c", "a", "b"]
     assert [row.memory_id for row in now().results] == ["d", "c", "a"]
     assert rank_deltas(now(), before(), "assembly") == {
-        "d": RankDelta(1, None), "c": RankDelta(2, 1), "a": RankDelta(3, 2), "b": RankDelta(None, 3),
-    }  # fmt: skip
+        "d": RankDelta(1, None),
+        "c": RankDelta(2, 1),
+        "a": RankDelta(3, 2),
+        "b": RankDelta(None, 3),
+    }
 
 
 def test_each_stage_is_compared_with_the_same_stage() -> None:

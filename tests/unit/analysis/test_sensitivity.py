@@ -16,10 +16,18 @@ from cems_workbench.records import Memory
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 BARE: dict[str, Any] = {
-    "fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0, "fusion.normalize": "none",
-    "fusion.score_blend": 0.0, "filter.min_score": None, "adjust.priority": False, "adjust.time_decay.mode": "none",
-    "adjust.project.enabled": False, "adjust.clamp": False, "variants.original_weight": 1.0, "assembly.strategy": "greedy",
-}  # fmt: skip
+    "fusion.top_rank_bonus.rank1": 0.0,
+    "fusion.top_rank_bonus.rank2_3": 0.0,
+    "fusion.normalize": "none",
+    "fusion.score_blend": 0.0,
+    "filter.min_score": None,
+    "adjust.priority": False,
+    "adjust.time_decay.mode": "none",
+    "adjust.project.enabled": False,
+    "adjust.clamp": False,
+    "variants.original_weight": 1.0,
+    "assembly.strategy": "greedy",
+}
 
 
 def evidence(lists: dict[str, list[tuple[str, float]]], ages: dict[str, float] | None = None, **extra: Any) -> Evidence:
@@ -127,8 +135,12 @@ def test_a_token_budget_has_a_breakpoint_where_one_more_memory_fits() -> None:
 
 def test_a_similarity_has_a_breakpoint_at_the_cosine_of_two_neighbours() -> None:
     vectors = {"a": [1.0, 0.0], "b": [0.6, 0.8], "c": [0.0, 1.0]}  # cosines 0.6, 0.8 and 0
-    found = sweep(evidence({"vector": [("a", 0.9), ("b", 0.8), ("c", 0.7)]}, embeddings=vectors),
-                  config(dedup__enabled=True), "dedup.similarity", 3)  # fmt: skip
+    found = sweep(
+        evidence({"vector": [("a", 0.9), ("b", 0.8), ("c", 0.7)]}, embeddings=vectors),
+        config(dedup__enabled=True),
+        "dedup.similarity",
+        3,
+    )
     assert found.method == "solved"
     assert [one.results for one in found.segments] == [("a", "c"), ("a", "b"), ("a", "b", "c")]
     assert [point.value for point in found.breakpoints] == pytest.approx([0.6, 0.8], abs=1e-8)

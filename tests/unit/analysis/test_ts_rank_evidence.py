@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cems_workbench.analysis.ts_rank_evidence import lexeme_matches, rank_evidence
-from cems_workbench.store.search.ts_rank_index import TsRankIndex
+from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 EMPTY = TsRankIndex(None)
 ONCE = 0.1 / 1.64493406685
@@ -15,8 +15,10 @@ TWICE = 0.1 * (1 + 1 / 4) / 1.64493406685
 def test_each_lexeme_gives_its_gain_over_the_number_asked_for() -> None:
     found = rank_evidence(EMPTY, "which foxes jumped the moon", {None: "A fox and another fox: they jump."})
     assert [(one.lexeme, one.words, one.count) for one in found.lexemes] == [
-        ("fox", ("foxes",), 2), ("jump", ("jumped",), 1), ("moon", ("moon",), 0),
-    ]  # fmt: skip
+        ("fox", ("foxes",), 2),
+        ("jump", ("jumped",), 1),
+        ("moon", ("moon",), 0),
+    ]
     assert [one.part for one in found.lexemes] == pytest.approx([TWICE / 3, ONCE / 3, 0.0])
     assert found.score == pytest.approx((TWICE + ONCE) / 3)
     assert found.share(found.lexemes[0]) == pytest.approx(1.25 / 2.25)
@@ -47,5 +49,7 @@ def test_marks_are_the_words_that_give_the_lexemes() -> None:
     text = "The foxes, a fox's den; HBR-4417!"
     found = lexeme_matches(text, ["fox", "hbr"])
     assert [(text[match.start : match.end], match.terms) for match in found] == [
-        ("foxes", ("fox",)), ("fox's", ("fox",)), ("HBR-4417", ("hbr",)),
-    ]  # fmt: skip
+        ("foxes", ("fox",)),
+        ("fox's", ("fox",)),
+        ("HBR-4417", ("hbr",)),
+    ]

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from cems_workbench.analysis.why import LabelledSet
-from cems_workbench.analysis.why.disturbance import disturbance, kendall, rbo
+from cems_workbench.analysis.why.side_effects import disturbance, kendall, rbo
 from tests.unit.pipeline.cases import configured, evidence
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from cems_workbench.analysis.why import LabelledSet, Rescue, Why, explain, require_known
-from cems_workbench.analysis.why.linear import cells
-from cems_workbench.analysis.why.rescue import (
+from cems_workbench.analysis.why.counterfactual import (
     bisected,
     interval_words,
     kept_words,
@@ -19,6 +18,7 @@ from cems_workbench.analysis.why.rescue import (
     single_rescues,
     with_scores,
 )
+from cems_workbench.analysis.why.linear import cells
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.cli.why import print_why
 from cems_workbench.config import PipelineConfig, field_spec

@@ -10,10 +10,18 @@ from cems_workbench.errors import InputError
 
 CARD = EvidenceCard(
     baseline="cems",
-    measured=(Measured(metric="nDCG@10", split="hold-out", queries=9, baseline=0.4, tuned=0.5, low=0.0, high=0.2, p=0.03),),
-    split="5 folds", looks=1, trials=20, seed=0, corpus_hash="5277dcbd4f74/12", evidence_hash="fd114efd1b58b344",
-    versions={"cems-workbench": "0.1.0"}, date="2026-11-22",
-)  # fmt: skip
+    measured=(
+        Measured(metric="nDCG@10", split="hold-out", queries=9, baseline=0.4, tuned=0.5, low=0.0, high=0.2, p=0.03),
+    ),
+    split="5 folds",
+    looks=1,
+    trials=20,
+    seed=0,
+    corpus_hash="5277dcbd4f74/12",
+    evidence_hash="fd114efd1b58b344",
+    versions={"cems-workbench": "0.1.0"},
+    date="2026-11-22",
+)
 HERE = CardReference("5277dcbd4f74", 12, "fd114efd1b58b344", "2026-11-22")
 
 

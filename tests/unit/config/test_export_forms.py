@@ -43,12 +43,25 @@ CARD = EvidenceCard(
     date="2026-11-22",
 )
 DESIGN_NAMES = [
-    "HYBRID_VECTOR_WEIGHT", "RELEVANCE_THRESHOLD", "SCORE_GAP_RATIO", "MAX_CANDIDATES_PER_QUERY",
-    "STRONG_SIGNAL_THRESHOLD", "STRONG_SIGNAL_GAP", "RRF_ORIGINAL_WEIGHT", "RRF_EXPANSION_WEIGHT",
-    "RRF_DECOMPOSITION_WEIGHT", "RRF_TOP_RANK_BONUS_R1", "RRF_TOP_RANK_BONUS_R23", "ENABLE_LEXICAL_IN_INFERENCE",
-    "ENABLE_QUERY_SYNTHESIS", "ENABLE_QUERY_DECOMPOSITION", "MAX_DECOMPOSED_QUERIES", "ENABLE_PROJECT_PENALTY",
-    "PROJECT_BOOST_FACTOR", "PROJECT_PENALTY_FACTOR",
-]  # fmt: skip
+    "HYBRID_VECTOR_WEIGHT",
+    "RELEVANCE_THRESHOLD",
+    "SCORE_GAP_RATIO",
+    "MAX_CANDIDATES_PER_QUERY",
+    "STRONG_SIGNAL_THRESHOLD",
+    "STRONG_SIGNAL_GAP",
+    "RRF_ORIGINAL_WEIGHT",
+    "RRF_EXPANSION_WEIGHT",
+    "RRF_DECOMPOSITION_WEIGHT",
+    "RRF_TOP_RANK_BONUS_R1",
+    "RRF_TOP_RANK_BONUS_R23",
+    "ENABLE_LEXICAL_IN_INFERENCE",
+    "ENABLE_QUERY_SYNTHESIS",
+    "ENABLE_QUERY_DECOMPOSITION",
+    "MAX_DECOMPOSED_QUERIES",
+    "ENABLE_PROJECT_PENALTY",
+    "PROJECT_BOOST_FACTOR",
+    "PROJECT_PENALTY_FACTOR",
+]
 
 
 class CEMSConfig(BaseSettings):
@@ -81,12 +94,19 @@ def tuned() -> PipelineConfig:
     return with_values(
         preset("cems_head").config,
         {
-            "lists.hybrid.vector_weight": 0.75, "filter.min_score": 0.31, "gap.ratio": 0.4,
-            "lists.hybrid.depth": 90, "variants.original_weight": 2.25, "fusion.top_rank_bonus.rank1": 0.0,
-            "lists.ts_rank.enabled": False, "expansion.backend": "llm", "adjust.project.enabled": False,
-            "adjust.project.same": 1.5, "rerank.input_limit": 25,
+            "lists.hybrid.vector_weight": 0.75,
+            "filter.min_score": 0.31,
+            "gap.ratio": 0.4,
+            "lists.hybrid.depth": 90,
+            "variants.original_weight": 2.25,
+            "fusion.top_rank_bonus.rank1": 0.0,
+            "lists.ts_rank.enabled": False,
+            "expansion.backend": "llm",
+            "adjust.project.enabled": False,
+            "adjust.project.same": 1.5,
+            "rerank.input_limit": 25,
         },
-    )  # fmt: skip
+    )
 
 
 def test_the_env_of_cems_has_every_variable_that_cems_reads(tuned: PipelineConfig) -> None:
@@ -195,7 +215,7 @@ TOML_MISTAKES = {
     'null = ["name.x"]\nname = "n"': "not a parameter",
     'null = "filter"': "expected a list",
     "[fusion": "not readable as TOML",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "message"), TOML_MISTAKES.items())
@@ -211,7 +231,7 @@ PYTHON_MISTAKES = {
     "config_from({'fusion': {'k': -1}})": "fusion.k: -1 is not allowed",
     "x = 1": "found 0",
     "config_from({": "line 1: not readable as Python",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "message"), PYTHON_MISTAKES.items())

@@ -49,8 +49,16 @@ def test_wrapped_lines_are_one_paragraph() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "null"), (True, "true"), (0.5, "0.5"), (60.0, "60"), (("a", 1), "[a, 1]"), ({"a": None}, "{a: null}"), ({}, "{}")],
-)  # fmt: skip
+    [
+        (None, "null"),
+        (True, "true"),
+        (0.5, "0.5"),
+        (60.0, "60"),
+        (("a", 1), "[a, 1]"),
+        ({"a": None}, "{a: null}"),
+        ({}, "{}"),
+    ],
+)
 def test_values_are_shown_as_in_the_file(value: object, text: str) -> None:
     assert shown(value) == text
 

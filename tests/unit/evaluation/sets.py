@@ -15,10 +15,14 @@ NOW = datetime(2026, 9, 1, tzinfo=UTC)
 AS_LISTED = with_values(
     PipelineConfig(),
     {
-        "name": "as_listed", "adjust.priority": False, "adjust.time_decay.mode": "none", "filter.min_score": None,
-        "judge.backend": "auto", "lists.lexical.enabled": False,
+        "name": "as_listed",
+        "adjust.priority": False,
+        "adjust.time_decay.mode": "none",
+        "filter.min_score": None,
+        "judge.backend": "auto",
+        "lists.lexical.enabled": False,
     },
-)  # fmt: skip
+)
 OTHER_WAY = with_values(AS_LISTED, {"name": "other_way", "lists.lexical.enabled": True, "lists.vector.enabled": False})
 IDS = "abcdefgh"
 
@@ -50,9 +54,14 @@ QUERIES = [
     Query("q6", "six"),
 ]
 JUDGMENTS = [
-    Judgment("q1", "a", 3), Judgment("q1", "h", 0), Judgment("q2", "g", 2), Judgment("q3", "b", 1), Judgment("q4", "a", 1),
-    Judgment("q5", "c", 0), Judgment("q1", "a", 0, "m", "model"),
-]  # fmt: skip
+    Judgment("q1", "a", 3),
+    Judgment("q1", "h", 0),
+    Judgment("q2", "g", 2),
+    Judgment("q3", "b", 1),
+    Judgment("q4", "a", 1),
+    Judgment("q5", "c", 0),
+    Judgment("q1", "a", 0, "m", "model"),
+]
 """q5 has nothing relevant, q6 no judgment; q4 has no results."""
 
 

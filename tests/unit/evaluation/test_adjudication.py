@@ -12,10 +12,14 @@ from cems_workbench.records import Judgment
 from cems_workbench.store import Decision
 
 LABELS = [
-    Judgment("q", "a", 2, "Ann"), Judgment("q", "a", 2, "Bo"),
-    Judgment("q", "b", 3, "Ann"), Judgment("q", "b", 3, "Bo"), Judgment("q", "b", 0, "Cy"),
-    Judgment("q", "c", 1, "Ann"), Judgment("q", "c", 2, "Bo"),
-]  # fmt: skip
+    Judgment("q", "a", 2, "Ann"),
+    Judgment("q", "a", 2, "Bo"),
+    Judgment("q", "b", 3, "Ann"),
+    Judgment("q", "b", 3, "Bo"),
+    Judgment("q", "b", 0, "Cy"),
+    Judgment("q", "c", 1, "Ann"),
+    Judgment("q", "c", 2, "Bo"),
+]
 
 
 def grades(rule, decisions=()):
@@ -48,8 +52,10 @@ def test_a_persons_decision_stands_above_every_rule_and_above_agreement():
 def test_verdicts_become_one_judgment_per_pair_and_open_ones_none():
     verdicts = adjudicate(LABELS, "majority", [decided("c", 1)])
     assert settled(verdicts) == [
-        Judgment("q", "a", 2, "agreed"), Judgment("q", "b", 3, "majority"), Judgment("q", "c", 1, "Dee"),
-    ]  # fmt: skip
+        Judgment("q", "a", 2, "agreed"),
+        Judgment("q", "b", 3, "majority"),
+        Judgment("q", "c", 1, "Dee"),
+    ]
     assert verdicts[2] == Verdict("q", "c", 1, "decided", {"Ann": 1, "Bo": 2}, "Dee")
     assert settled(adjudicate(LABELS, "decided")) == [Judgment("q", "a", 2, "agreed")]
 

@@ -140,9 +140,13 @@ def test_agreement_by_type_of_query():
 
 def test_disagreements_stand_widest_first():
     judgments = [
-        Judgment("q", "m", 3, "Ann"), Judgment("q", "m", 3, "Bo"), Judgment("q", "n", 1, "Ann"),
-        Judgment("q", "n", 2, "Bo"), Judgment("p", "m", 0, "Ann"), Judgment("p", "m", 3, "Bo"),
-    ]  # fmt: skip
+        Judgment("q", "m", 3, "Ann"),
+        Judgment("q", "m", 3, "Bo"),
+        Judgment("q", "n", 1, "Ann"),
+        Judgment("q", "n", 2, "Bo"),
+        Judgment("p", "m", 0, "Ann"),
+        Judgment("p", "m", 3, "Bo"),
+    ]
     assert agreement.disagreements(judgments) == [
         Disagreement("p", "m", {"Ann": 0, "Bo": 3}, 3),
         Disagreement("q", "n", {"Ann": 1, "Bo": 2}, 1),
@@ -164,6 +168,8 @@ def test_a_kappa_is_read_by_landis_and_koch_and_so_are_the_ends_of_its_interval(
 
 def test_an_alpha_is_read_by_krippendorff() -> None:
     assert [alpha_reading(Estimate(value, None, None, 9)) for value in (0.5, 0.667, 0.8)] == [
-        "unreliable", "tentative", "reliable",
-    ]  # fmt: skip
+        "unreliable",
+        "tentative",
+        "reliable",
+    ]
     assert str(Estimate(0.5, 0.4, 0.6, 9)) == "0.50 (95 % interval 0.40 to 0.60)"

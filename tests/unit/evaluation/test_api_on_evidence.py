@@ -110,9 +110,14 @@ def test_what_a_team_asserts_fails_with_a_line_each(loaded: cw.LoadedEvidence) -
 def test_a_search_for_a_better_config(loaded: cw.LoadedEvidence, tmp_path: Path) -> None:
     seen: list[str] = []
     report = cw.tune(
-        loaded, AS_LISTED, space=["assembly.limit=1|5|10"], folds=2, holdout=0.0, trials=3,
+        loaded,
+        AS_LISTED,
+        space=["assembly.limit=1|5|10"],
+        folds=2,
+        holdout=0.0,
+        trials=3,
         progress=lambda label, done, total: seen.append(label),
-    )  # fmt: skip
+    )
     assert seen[0] == "search" and report.title.startswith("as_listed: 2 configs tried for nDCG@10")
     assert not report.better and report.config == AS_LISTED and report.changes == {}
     assert report.validation is not None and report.validation.queries == 4

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from cems_workbench.cli.main import commands
 from cems_workbench.config import dump_config, with_values
 from cems_workbench.evaluation.evidence_file import EvidenceFile, Header
+from cems_workbench.jobs.ci_files import HOOKS, WORKFLOW
 from cems_workbench.records import Judgment, Query
-from cems_workbench.runs.ci_files import HOOKS, WORKFLOW
 from tests.conftest import ROOT
 
 EVIDENCE, CONFIG = "search/twelve queries.evidence", "search/config.yaml"
@@ -86,9 +86,11 @@ def run_step(step: dict[str, object], folder: Path, tmp_path: Path) -> int:
     command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m cems_workbench "$@"\n')
     command.chmod(0o755)
     environment = os.environ | {
-        "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "BASE": "main",
+        "PATH": f"{command.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "BASE": "main",
         "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
-    }  # fmt: skip
+    }
     shell = ["bash", "-eo", "pipefail", "-c", str(step["run"])]
     return subprocess.run(shell, cwd=folder, env=environment, check=False, capture_output=True).returncode
 
@@ -114,8 +116,9 @@ def test_the_steps_of_the_workflow_fail_on_a_sure_loss_and_say_which(repository:
     assert "✗ fails" in page and "lists.vector.enabled: True → False" in page
     cases = XML.parse(repository / "memory-retrieval.xml").getroot().findall("testcase")
     assert [(case.get("name"), case.find("failure") is not None) for case in cases] == [
-        ("hit@1>=0.1", True), ("nDCG@10 p<0.01", True),
-    ]  # fmt: skip
+        ("hit@1>=0.1", True),
+        ("nDCG@10 p<0.01", True),
+    ]
     change(repository, {"fusion.k": 30})
     assert run_step(held, repository, tmp_path) == 0
 

@@ -18,11 +18,11 @@ from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, read_evidence_file
 from cems_workbench.evaluation.grades import agreed_grades
-from cems_workbench.evaluation.honest import Agreement, honest_view
 from cems_workbench.evaluation.metrics import parse_measure, parse_measures
+from cems_workbench.evaluation.relevance_sources import Agreement, honest_view
 from cems_workbench.evaluation.report import markdown_report
+from cems_workbench.jobs.evaluation import agreed, labelled
 from cems_workbench.pipeline import ModelScore
-from cems_workbench.runs.evaluation import agreed, labelled
 from cems_workbench.ui.evaluate.compare import remarks as page_remarks
 
 MEASURES = parse_measures("hit@1 hit@5 MRR")
@@ -196,10 +196,20 @@ def test_each_stage_that_is_on_is_switched_off_once() -> None:
     assert [one.name for one in found] == [
         f"cems without {part}"
         for part in (
-            "vector list", "lexical list", "top-rank bonus", "score blend", "filter", "priority", "time decay", "pinned",
-            "project", "clamp", "token budget", "MMR",
+            "vector list",
+            "lexical list",
+            "top-rank bonus",
+            "score blend",
+            "filter",
+            "priority",
+            "time decay",
+            "pinned",
+            "project",
+            "clamp",
+            "token budget",
+            "MMR",
         )
-    ]  # fmt: skip
+    ]
     assert all(one != config for one in found)
     only_vector = with_values(config, {"lists.lexical.enabled": False})
     assert not any("vector list" in one.name for one in without_each_stage(only_vector))

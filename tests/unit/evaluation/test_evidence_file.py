@@ -237,9 +237,12 @@ def test_chunks_edges_and_tokens_come_back(tmp_path: Path) -> None:
     chunks = {"a": (Chunk("a", 0, "text", 0), Chunk("a", 1, "of a", None))}
     lists = (RankedList("vector:0", "vector", 0, (Hit("a", 0.9, 1), Hit("b", 0.8), Hit("a", 0.7, 0), Hit("c", 0.6))),)
     full = replace(
-        evidence("first"), lists=lists, chunks=chunks, relations=(Relation("a", "b", "similar", 0.5), Relation("b", "c")),
+        evidence("first"),
+        lists=lists,
+        chunks=chunks,
+        relations=(Relation("a", "b", "similar", 0.5), Relation("b", "c")),
         tokens={"a": (3, 1, 2), "b": (3,), "c": (3,)},
-    )  # fmt: skip
+    )
     write(tmp_path / "e", {"q1": full})
     back = read_evidence_file(tmp_path / "e").evidences["q1"]
     assert (back.lists, back.chunks, back.relations, back.tokens) == (lists, chunks, full.relations, full.tokens)

@@ -26,18 +26,20 @@ from cems_workbench.evaluation.evidence_file import EvidenceFile, Header, read_e
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.stream_evaluation import evaluate_stream
+from cems_workbench.jobs import evaluation
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, bundle_from
 from cems_workbench.records import WHOLE_STORE, Chunk, Judgment, Memory, Query, Relation
-from cems_workbench.runs import evaluation
 
 MEASURES = parse_measures(
     "hit@1 hit@5 recall@5 P@3 MRR nDCG@10 AP Judged@10 noise@5 answered refused AUROC AUPRC AURC@5 AUROC(by=vector)"
 )
 IDS = [f"m{i:02d}" for i in range(30)]
 MEMORIES = {
-    key: Memory(key, f"text of {key}", created_at=NOW, tags=("x",) if i % 3 else (), project="org/repo" if i % 4 else None)
+    key: Memory(
+        key, f"text of {key}", created_at=NOW, tags=("x",) if i % 3 else (), project="org/repo" if i % 4 else None
+    )
     for i, key in enumerate(IDS)
-}  # fmt: skip
+}
 CHUNKS = {key: (Chunk(key, 0, f"first of {key}", 0), Chunk(key, 1, f"second of {key}", 9)) for key in IDS[:6]}
 VECTORS = {key: np.array([i, 1.0, i % 5], dtype=np.float32) for i, key in enumerate(IDS[:20])}
 
@@ -50,25 +52,36 @@ def found(query: str, rng: random.Random) -> Evidence:
     every = sorted({*vector, *lexical, "m00", "m01"})
     raw = {key: ModelScore(rng.gauss(0, 3), f"text of {key}") for key in every if rng.random() < 0.6}
     return Evidence(
-        query=query, memories={key: MEMORIES[key] for key in every}, variants=(Variant(query),), as_of=NOW,
+        query=query,
+        memories={key: MEMORIES[key] for key in every},
+        variants=(Variant(query),),
+        as_of=NOW,
         lists=(RankedList("vector:0", "vector", 0, hits), RankedList("lexical:0", "lexical", 0, words)),
-        model_scores={"cross_encoder": raw}, relations=(Relation("m00", "m01", "similar", 0.5),),
+        model_scores={"cross_encoder": raw},
+        relations=(Relation("m00", "m01", "similar", 0.5),),
         chunks={key: CHUNKS[key] for key in every if key in CHUNKS},
         embeddings={key: VECTORS[key] for key in every if key in VECTORS},
         notes={"gathered": {"lists.vector.depth": 150}, "llm": {"calls": 2, "cached": 1}, "models": {}},
-    )  # fmt: skip
+    )
 
 
 RNG = random.Random(7)
 QUERIES = [
-    Query(f"q{RNG.randrange(10**6):06d}", f"query {i}", type=("a", "b", None)[i % 3], answerable=False if i % 11 == 0 else None)
+    Query(
+        f"q{RNG.randrange(10**6):06d}",
+        f"query {i}",
+        type=("a", "b", None)[i % 3],
+        answerable=False if i % 11 == 0 else None,
+    )
     for i in range(60)
-]  # fmt: skip
+]
 EVIDENCE = {query.qid: found(query.query, RNG) for query in QUERIES[:57]}
 JUDGMENTS = [
     Judgment(query.qid, key, RNG.choice([0, 1, 1, 2]), *RNG.choice([("anna", "human"), ("m", "model")]))
-    for i, query in enumerate(QUERIES) if i % 11 and i % 9 for key in RNG.sample(IDS, 3)
-]  # fmt: skip
+    for i, query in enumerate(QUERIES)
+    if i % 11 and i % 9
+    for key in RNG.sample(IDS, 3)
+]
 JUDGMENTS += [
     Judgment(QUERIES[1].qid, "m03", 3, "ben"),
     Judgment(QUERIES[1].qid, "m03", 1, "cleo"),

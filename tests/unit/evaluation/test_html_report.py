@@ -19,12 +19,12 @@ from cems_workbench.config import dump_config
 from cems_workbench.evaluation.comparison import Comparison, compare
 from cems_workbench.evaluation.evidence_file import EvidenceFile, Header, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.jobs.evaluation import LabelledEvidence, evaluate_configs, labelled_file
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.report.comparison import comparison_report
 from cems_workbench.report.figures import number, scale_of, signed
 from cems_workbench.report.investigation import investigation_report
-from cems_workbench.runs.evaluation import LabelledEvidence, evaluate_configs, labelled_file
 
 MOMENT = datetime(2026, 11, 24, 12, tzinfo=UTC)
 HOSTILE = "</style></title><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7 * 7 }} \u202egnp.exe"
@@ -72,10 +72,15 @@ def test_every_figure_is_that_of_the_comparison(tmp_path: Path) -> None:
     for one in comparison.compared[0].differences:
         assert one.losses
         assert [
-            str(one.measure), number(one.baseline), number(one.value), signed(one.difference),
-            f"{signed(one.low)} to {signed(one.high)}", number(one.p_holm), number(one.effect, ".2f"),
+            str(one.measure),
+            number(one.baseline),
+            number(one.value),
+            signed(one.difference),
+            f"{signed(one.low)} to {signed(one.high)}",
+            number(one.p_holm),
+            number(one.effect, ".2f"),
             f"{len(one.wins)} / {len(one.losses)} / {one.ties}",
-        ] in [row[:8] for row in cells]  # fmt: skip
+        ] in [row[:8] for row in cells]
     for m, measure in enumerate(comparison.evaluations[0].measures):
         summaries = [evaluation.summaries[m] for evaluation in comparison.evaluations]
         said = [f"{number(row.mean)} ({number(row.low)} to {number(row.high)})" for row in summaries]

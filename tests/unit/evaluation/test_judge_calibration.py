@@ -141,5 +141,7 @@ def test_scores_within_zero_and_one_are_probabilities_and_others_logits() -> Non
 def test_the_widest_difference_comes_first_and_agreement_is_none() -> None:
     found = differences(scored((3, 3.0), (2, -0.5), (3, -4.0), (0, 0.5), (0, -9.0)), SCALE, relevant_from=2)
     assert [(one.scored.grade, one.band, one.steps) for one in found] == [
-        (3, "irrelevant", 3), (0, "relevant", 2), (2, "weak", 1),
-    ]  # fmt: skip
+        (3, "irrelevant", 3),
+        (0, "relevant", 2),
+        (2, "weak", 1),
+    ]

@@ -25,16 +25,24 @@ def entry(query, moment=None, results=(), project=None):
 
 
 LOG = [
-    entry("Deploy  now", DAY[0], ("m",)), entry("deploy now", DAY[3], ("n",)), entry("deploy now", DAY[1]),
-    entry("who?", DAY[2]), entry("who?", None, ("x",)), entry("who?", None, project="p"), entry("rare", DAY[5]),
-]  # fmt: skip
+    entry("Deploy  now", DAY[0], ("m",)),
+    entry("deploy now", DAY[3], ("n",)),
+    entry("deploy now", DAY[1]),
+    entry("who?", DAY[2]),
+    entry("who?", None, ("x",)),
+    entry("who?", None, project="p"),
+    entry("rare", DAY[5]),
+]
 
 
 def test_a_query_is_taken_once_in_the_words_and_with_the_results_of_its_latest_entry():
     found = distinct(LOG)
     assert [(one.query.query, one.query.project, one.times, one.query.as_of) for one in found] == [
-        ("deploy now", None, 3, DAY[3]), ("who?", None, 2, DAY[2]), ("rare", None, 1, DAY[5]), ("who?", "p", 1, None),
-    ]  # fmt: skip
+        ("deploy now", None, 3, DAY[3]),
+        ("who?", None, 2, DAY[2]),
+        ("rare", None, 1, DAY[5]),
+        ("who?", "p", 1, None),
+    ]
     assert found[0].results == ("n",)
     assert len({one.query.qid for one in found}) == 4
 

@@ -76,8 +76,10 @@ def test_names_of_measures(text: str, expected: Measure) -> None:
 
 def test_the_lowest_relevant_grade_can_be_set_for_all() -> None:
     assert [str(measure) for measure in parse_measures("hit@5, nDCG@10 P(rel=3)@3", 2)] == [
-        "hit(rel=2)@5", "nDCG@10", "P(rel=3)@3",
-    ]  # fmt: skip
+        "hit(rel=2)@5",
+        "nDCG@10",
+        "P(rel=3)@3",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from cems_workbench.evaluation.comparison import surely_lower
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import read_evidence_file, replace_relevant_from
 from cems_workbench.evaluation.grades import query_statuses
-from cems_workbench.evaluation.honest import honest_view
 from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.evaluation.relevance_sources import honest_view
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Query
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.scorer import BatchScorer, measurable
@@ -51,9 +51,10 @@ def test_four_screens_have_one_hit_rate_one_ndcg_and_one_denominator(config, gra
     assert {summary.queries for summary in said.summaries} == {counted}
 
     inspect = LabelledSet(
-        dict(zip(BATCH.qids, BATCH.evidences, strict=True)), dict(zip(BATCH.qids, BATCH.grades, strict=True)),
+        dict(zip(BATCH.qids, BATCH.evidences, strict=True)),
+        dict(zip(BATCH.qids, BATCH.grades, strict=True)),
         dict.fromkeys(BATCH.qids, grade),
-    )  # fmt: skip
+    )
     assert inspect.means(config, 5) == pytest.approx((said.mean(hit), said.mean(ndcg)))
     assert inspect.relevance == said.relevance
 

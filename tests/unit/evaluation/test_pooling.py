@@ -68,8 +68,12 @@ def test_a_shuffle_depends_on_the_seed_and_not_on_the_order_it_gets():
 def test_uncertain_first_is_nearest_to_the_threshold_and_unscored_last():
     scores = {("q", "m"): 0.9, ("q", "n"): 0.45, ("q", "o"): math.nan, ("q", "p"): 0.3}
     assert ids(uncertain_first(pool(RANKINGS, 3), scores, 0.5)) == [
-        ("q", "n"), ("q", "p"), ("q", "m"), ("r", "m"), ("q", "o"),
-    ]  # fmt: skip
+        ("q", "n"),
+        ("q", "p"),
+        ("q", "m"),
+        ("r", "m"),
+        ("q", "o"),
+    ]
 
 
 def test_what_people_judged_leaves_the_pool_and_what_a_model_judged_stays():

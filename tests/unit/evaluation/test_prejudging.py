@@ -12,12 +12,12 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError, ModelError
 from cems_workbench.evaluation.labelling import prejudging
 from cems_workbench.evaluation.labelling.prejudging import prelabel, score_pairs
+from cems_workbench.jobs.factory import servers
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline.rerankers import ScorerRequest
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import GradeScale, JudgeScale, Judgment, Memory, ParsedInput, Query
-from cems_workbench.runs.opening import servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 
@@ -78,8 +78,10 @@ def test_prelabels_are_the_models_by_band_and_beside_a_persons(resources: Resour
     prelabel(PAIRS, PipelineConfig(), resources)
     kept = resources.store.judgments.read(kind="model")
     assert [(one.qid, one.memory_id, one.grade, one.judge) for one in kept] == [
-        ("q", "m0", 0, "lengthy"), ("q", "m3", 3, "lengthy"), ("r", "m1", 2, "lengthy"),
-    ]  # fmt: skip
+        ("q", "m0", 0, "lengthy"),
+        ("q", "m3", 3, "lengthy"),
+        ("r", "m1", 2, "lengthy"),
+    ]
     assert kept[1].note == "score 31"
     assert [one.grade for one in resources.store.judgments.read(kind="human")] == [0]
 

@@ -81,13 +81,23 @@ def test_nothing_found_is_missed() -> None:
 
 def test_failing_queries_come_first_then_by_qid() -> None:
     grades: dict[str, dict[str, int]] = {
-        "q1": {"a": 3}, "q2": {}, "q3": {"a": 2, "b": 3}, "q4": {"absent": 2}, "q5": {"a": 3}, "q0": {"h": 3},
-    }  # fmt: skip
+        "q1": {"a": 3},
+        "q2": {},
+        "q3": {"a": 2, "b": 3},
+        "q4": {"absent": 2},
+        "q5": {"a": 3},
+        "q0": {"h": 3},
+    }
     queries = [Query(qid, "q") for qid in grades]
     rows = query_statuses(queries, [evidence() for _ in queries], grades, RANKED_AS_LISTED, dict.fromkeys(grades, 1))
     assert [(row.query.qid, row.status) for row in rows] == [
-        ("q0", "missed"), ("q4", "missed"), ("q3", "low"), ("q1", "found"), ("q5", "found"), ("q2", "none known"),
-    ]  # fmt: skip
+        ("q0", "missed"),
+        ("q4", "missed"),
+        ("q3", "low"),
+        ("q1", "found"),
+        ("q5", "found"),
+        ("q2", "none known"),
+    ]
 
 
 def test_a_query_without_judgments_of_its_own_has_none_known() -> None:

@@ -43,13 +43,23 @@ def test_the_fields_of_a_document(write):
     parsed = read(write("x.jsonl", DOCUMENT))
     assert parsed.memories == (
         Memory(
-            id="d1", content="words", title="T", category="decision", project="harbor/api", author=USER, tags=("a",),
+            id="d1",
+            content="words",
+            title="T",
+            category="decision",
+            project="harbor/api",
+            author=USER,
+            tags=("a",),
             created_at=datetime(2024, 5, 8, 13, 56, 0, 123450, tzinfo=UTC),
             last_accessed=datetime(2024, 5, 10, tzinfo=UTC),
-            access_count=4, relevant_count=2, noise_count=1, scope="shared",
-            source_ref="project:harbor/api:src/app.py", updated_at=datetime(2024, 5, 9, tzinfo=UTC),
+            access_count=4,
+            relevant_count=2,
+            noise_count=1,
+            scope="shared",
+            source_ref="project:harbor/api:src/app.py",
+            updated_at=datetime(2024, 5, 9, tzinfo=UTC),
         ),
-    )  # fmt: skip
+    )
     assert (parsed.format, parsed.errors, parsed.notes) == ("cems-export", (), ())
 
 

@@ -126,9 +126,15 @@ def test_a_deleted_turn_of_a_haystack_leaves_the_others_their_ids(tmp_path):
         at = SAID + timedelta(seconds=place)
         name = f"q/s/{place}"
         return Memory(
-            name, f"user: {place}", project="longmemeval/q", session="q/s", author="user", created_at=at,
-            last_accessed=at, source_ref=f"longmemeval:{name}",
-        )  # fmt: skip
+            name,
+            f"user: {place}",
+            project="longmemeval/q",
+            session="q/s",
+            author="user",
+            created_at=at,
+            last_accessed=at,
+            source_ref=f"longmemeval:{name}",
+        )
 
     memories, query = (said(2), said(4)), Query("q", "what?", "longmemeval/q", SAID, "multi-session")
     label = Judgment("q", "q/s/4", 1)

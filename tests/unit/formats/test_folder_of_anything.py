@@ -33,11 +33,14 @@ def test_what_is_no_regular_file_costs_itself_alone(tmp_path: Path, monkeypatch:
     assert [memory.id for memory in parsed[0].memories] == ["a"]
     said = {str(error).removeprefix(f"{tmp_path}/") for one in parsed for error in one.errors}
     assert said == {
-        "pipe.jsonl: is a pipe; only regular files are read", "linked_pipe.jsonl: is a pipe; only regular files are read",
-        "zero.jsonl: is a device; only regular files are read", "s.jsonl: is a socket; only regular files are read",
-        "broken.jsonl: does not exist", "huge.jsonl: has 3,000 MB; at most 500 MB are read; split it",
+        "pipe.jsonl: is a pipe; only regular files are read",
+        "linked_pipe.jsonl: is a pipe; only regular files are read",
+        "zero.jsonl: is a device; only regular files are read",
+        "s.jsonl: is a socket; only regular files are read",
+        "broken.jsonl: does not exist",
+        "huge.jsonl: has 3,000 MB; at most 500 MB are read; split it",
         "caf?.jsonl: its name is not UTF-8; rename it",
-    }  # fmt: skip
+    }
     assert any("cut.json" in note and "is not JSON" in note for note in parsed[0].notes)
 
 

@@ -47,9 +47,12 @@ def test_a_quepid_book_has_a_column_per_judge(write):
     parsed = read(write("book.csv", "query,docid,Ann B.,Bo", "who?,m1,3,0", "who?,m2,,1", "who?,m3,x,2", "who?,m1,2,0"))
     assert parsed.format == "quepid-book"
     assert [(one.memory_id, one.judge, one.grade) for one in parsed.judgments] == [
-        ("m1", "Ann B.", 3), ("m1", "Bo", 0), ("m2", "Bo", 1), ("m3", "Bo", 2),
+        ("m1", "Ann B.", 3),
+        ("m1", "Bo", 0),
+        ("m2", "Bo", 1),
+        ("m3", "Bo", 2),
         ("m1", "Ann B.", 2),
-    ]  # fmt: skip
+    ]
     assert len({one.qid for one in parsed.judgments}) == 1
     assert problems(parsed) == [
         (4, "Ann B.", "must be a whole number, found 'x'"),

@@ -29,10 +29,16 @@ def retrieval(query: str = "how do I deploy the api?", /, **changes: Any) -> dic
     )
     count = len(details) if isinstance(details, list) else 0
     event = {
-        "ts": "2026-03-01T13:00:00+0100", "event": "MemoryRetrieval", "session_id": "0123456789ab", "query": query,
-        "result_count": count, "avg_score": 0.8, "top_score": 0.9, "details": details,
+        "ts": "2026-03-01T13:00:00+0100",
+        "event": "MemoryRetrieval",
+        "session_id": "0123456789ab",
+        "query": query,
+        "result_count": count,
+        "avg_score": 0.8,
+        "top_score": 0.9,
+        "details": details,
         "verbose": "/home/me/.claude/hooks/logs/verbose/0123456789ab.jsonl",
-    }  # fmt: skip
+    }
     return event | changes
 
 
@@ -88,9 +94,17 @@ class TestHookEvents:
 
     def test_a_bad_row_is_one_line_and_the_good_ones_stay(self, tmp_path: Path) -> None:
         path = lines(
-            tmp_path / "a.jsonl", retrieval(), retrieval(query=" "), retrieval(details="none"), retrieval(ts="noon"), "{",
-            retrieval("which port is it?", details=[{"id": "abc12345", "score": "x"}, {"score": 1.0}, {"id": "a\x00b", "score": 1.0}]),
-        )  # fmt: skip
+            tmp_path / "a.jsonl",
+            retrieval(),
+            retrieval(query=" "),
+            retrieval(details="none"),
+            retrieval(ts="noon"),
+            "{",
+            retrieval(
+                "which port is it?",
+                details=[{"id": "abc12345", "score": "x"}, {"score": 1.0}, {"id": "a\x00b", "score": 1.0}],
+            ),
+        )
         parsed = read(path)
         assert said(parsed) == [
             ":2: query: is empty",
@@ -110,14 +124,20 @@ class TestHookEvents:
         parsed = read(
             lines(
                 tmp_path / "a.jsonl",
-                retrieval("first question of all", details=shown), noise,
+                retrieval("first question of all", details=shown),
+                noise,
                 noise,  # of nothing that was shown since
-                retrieval("second question of all", details=shown), event("UserPromptSubmit", prompt_len=3), noise,
-                retrieval("third question of all", details=shown), noise | {"noise_count": 1},
-                retrieval("fourth question of all", details=shown), noise | {"all_noise": False, "noise_count": 1, "relevant_count": 1},
-                retrieval("fifth question of all", details=shown), noise | other,
+                retrieval("second question of all", details=shown),
+                event("UserPromptSubmit", prompt_len=3),
+                noise,
+                retrieval("third question of all", details=shown),
+                noise | {"noise_count": 1},
+                retrieval("fourth question of all", details=shown),
+                noise | {"all_noise": False, "noise_count": 1, "relevant_count": 1},
+                retrieval("fifth question of all", details=shown),
+                noise | other,
             )
-        )  # fmt: skip
+        )
         first = parsed.queries[0].qid
         assert [(one.qid, one.memory_id, one.grade, one.judge, one.kind) for one in parsed.judgments] == [
             (first, "aaaaaaaa", 0, "cems", "model"),
@@ -140,17 +160,21 @@ def flattened(query: str = "which port?", **changes: Any) -> dict[str, Any]:
         attributes |= {f"{head}.id": key, f"{head}.content": content, f"{head}.score": score, f"{head}.metadata": "{}"}
     attributes |= changes.pop("attributes", {})
     return {
-        "name": "retrieve", "context": {"trace_id": "t", "span_id": "s"}, "start_time": "2026-03-01T12:00:00.000000Z",
-        "status_code": "OK", "attributes": attributes,
-    } | changes  # fmt: skip
+        "name": "retrieve",
+        "context": {"trace_id": "t", "span_id": "s"},
+        "start_time": "2026-03-01T12:00:00.000000Z",
+        "status_code": "OK",
+        "attributes": attributes,
+    } | changes
 
 
 def nested() -> dict[str, Any]:
     documents = [{"document": {"id": key, "content": text, "score": score}} for key, text, score in DOCUMENTS]
     attributes = {
-        "openinference": {"span": {"kind": "RETRIEVER"}}, "input": {"value": "which port?"},
+        "openinference": {"span": {"kind": "RETRIEVER"}},
+        "input": {"value": "which port?"},
         "retrieval": {"documents": documents},
-    }  # fmt: skip
+    }
     return flattened() | {"attributes": attributes}
 
 
@@ -160,10 +184,14 @@ def columns() -> dict[str, Any]:
         {"document.id": key, "document.content": text, "document.score": score} for key, text, score in DOCUMENTS
     ]
     return {
-        "name": "retrieve", "span_kind": "RETRIEVER", "start_time": "2026-03-01T12:00:00+00:00", "status_code": "OK",
-        "attributes.openinference.span.kind": "RETRIEVER", "attributes.input.value": "which port?",
+        "name": "retrieve",
+        "span_kind": "RETRIEVER",
+        "start_time": "2026-03-01T12:00:00+00:00",
+        "status_code": "OK",
+        "attributes.openinference.span.kind": "RETRIEVER",
+        "attributes.input.value": "which port?",
         "attributes.retrieval.documents": documents,
-    }  # fmt: skip
+    }
 
 
 def any_value(value: Any) -> dict[str, Any]:
@@ -174,11 +202,14 @@ def otlp(*spans: dict[str, Any]) -> dict[str, Any]:
     """An export of OTLP."""
     exported = [
         {
-            "name": span["name"], "startTimeUnixNano": "1772366400000000000", "kind": 1, "status": {"code": 1},
+            "name": span["name"],
+            "startTimeUnixNano": "1772366400000000000",
+            "kind": 1,
+            "status": {"code": 1},
             "attributes": [{"key": key, "value": any_value(value)} for key, value in span["attributes"].items()],
         }
         for span in spans
-    ]  # fmt: skip
+    ]
     return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": exported}]}]}
 
 
@@ -237,8 +268,12 @@ class TestQueryLog:
     def test_json_lines_with_bad_rows_reported(self, tmp_path: Path) -> None:
         path = lines(
             tmp_path / "log.jsonl",
-            {"time": "2026-01-01T10:00:00Z", "query": "a", "results": ["m", {"id": "n"}, {"memory_id": "o", "score": 1}, "m"],
-             "project": "p"},
+            {
+                "time": "2026-01-01T10:00:00Z",
+                "query": "a",
+                "results": ["m", {"id": "n"}, {"memory_id": "o", "score": 1}, "m"],
+                "project": "p",
+            },
             {"timestamp": "2026-01-02", "q": "b", "results": []},
             {"query": " ", "results": []},
             {"query": "c", "results": [None, "x"]},
@@ -246,7 +281,7 @@ class TestQueryLog:
             {"query": "e", "results": ["x"], "scores": [1, 2]},
             {"qid": "7", "query": "f", "results": "x"},
             {"qid": "7", "query": "f", "results": []},
-        )  # fmt: skip
+        )
         assert detect(path) == "query-log"
         parsed = read(path)
         assert [(answer.query, answer.project, rows(answer)) for answer in parsed.answers] == [
@@ -257,8 +292,9 @@ class TestQueryLog:
         ]
         assert parsed.answers[3].qid == "7"
         assert [query.as_of for query in parsed.queries[:2]] == [
-            datetime(2026, 1, 1, 10, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC),
-        ]  # fmt: skip
+            datetime(2026, 1, 1, 10, tzinfo=UTC),
+            datetime(2026, 1, 2, tzinfo=UTC),
+        ]
         assert said(parsed) == [
             ":1: results[3]: 'm' stands already in row 1",
             ":3: query: is empty",
@@ -277,8 +313,9 @@ class TestQueryLog:
         assert detect(path) == "query-log"
         parsed = read(path)
         assert [(answer.query, rows(answer)) for answer in parsed.answers] == [
-            ("a, b", [("m", 2.0), ("n", 1.0)]), ("c", [("m", 0.5), ("n", 0.25)]),
-        ]  # fmt: skip
+            ("a, b", [("m", 2.0), ("n", 1.0)]),
+            ("c", [("m", 0.5), ("n", 0.25)]),
+        ]
         assert [(error.row, error.field) for error in parsed.errors] == [(4, "time"), (5, "results")]
         path.write_text("time;query\n2026-01-01;a, b\n")
         assert [answer.query for answer in read(path, "query-log").answers] == ["a, b"]

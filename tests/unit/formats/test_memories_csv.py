@@ -32,10 +32,26 @@ def test_all_columns_in_any_order(write):
     parsed = read(path)
     assert parsed.memories == (
         Memory(
-            "m1", "<b>a, b</b>", "T", "c", "p", "s", "a", ("x", "y"), 1.5, True, "high",
-            datetime(2024, 5, 8, 11, 56, tzinfo=UTC), datetime(2024, 5, 9, tzinfo=UTC), 3, 2, 0, "shared", "r",
+            "m1",
+            "<b>a, b</b>",
+            "T",
+            "c",
+            "p",
+            "s",
+            "a",
+            ("x", "y"),
+            1.5,
+            True,
+            "high",
+            datetime(2024, 5, 8, 11, 56, tzinfo=UTC),
+            datetime(2024, 5, 9, tzinfo=UTC),
+            3,
+            2,
+            0,
+            "shared",
+            "r",
         ),
-    )  # fmt: skip
+    )
     assert (parsed.errors, parsed.notes, parsed.format) == ((), (), "memories-csv")
 
 

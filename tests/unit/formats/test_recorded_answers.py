@@ -30,8 +30,10 @@ def test_a_recording_has_its_settings_its_moment_and_whole_answers() -> None:
         recorded(config=settings, max_tokens=1200, answered_at="2026-11-22T15:01:13+01:00", cems="0.9.3"), "a.json"
     )
     assert dict(recording.settings) == {
-        "hybrid_vector_weight": "0.7", "enable_lexical_in_inference": "false", "max_candidates_per_query": "40",
-    }  # fmt: skip
+        "hybrid_vector_weight": "0.7",
+        "enable_lexical_in_inference": "false",
+        "max_candidates_per_query": "40",
+    }
     assert (recording.max_tokens, recording.whole, recording.form) == (1200, True, "recording")
     assert recording.answered_at == datetime(2026, 11, 22, 14, 1, 13, tzinfo=UTC)
     (answer,) = recording.answers
@@ -104,17 +106,27 @@ GOOD = {"qid": "q1", "query": "q", "results": ["a"]}
         ("x", "a.json:2: must be an answer, found 'x'"),
         ({"query": "q", "results": []}, "a.json:2: qid: must be a text, found null"),
         ({"qid": "q2", "query": 0.5, "results": []}, "a.json:2: query: must be a text, found 0.5"),
-        ({"qid": "q2", "query": "q", "project": ["p"], "results": []}, "a.json:2: project: must be a text, found a list"),
+        (
+            {"qid": "q2", "query": "q", "project": ["p"], "results": []},
+            "a.json:2: project: must be a text, found a list",
+        ),
         ({"qid": "q2", "query": "q"}, "a.json:2: results: must be a list of results, found null"),
-        ({"qid": "q2", "results": [{"score": 1}]}, "a.json:2: results[0]: has neither an id (memory_id, id, document_id, …) nor a content"),
-        ({"qid": "q2", "results": ["a", {"id": "b", "score": "high"}]},
-         "a.json:2: results[1].score: must be a finite number, found 'high'; it has no score"),
+        (
+            {"qid": "q2", "results": [{"score": 1}]},
+            "a.json:2: results[0]: has neither an id (memory_id, id, document_id, …) nor a content",
+        ),
+        (
+            {"qid": "q2", "results": ["a", {"id": "b", "score": "high"}]},
+            "a.json:2: results[1].score: must be a finite number, found 'high'; it has no score",
+        ),
         ({"qid": "q2", "results": ["a", "b", "a"]}, "a.json:2: results[2]: 'a' stands already in row 1"),
         ({"qid": "q1", "query": "q", "results": []}, "a.json:2: qid: 'q1' stands already in row 1"),
-        ({"qid": "q2", "results": [], "lists": {"lexical": [[["a", "x"]]]}},
-         "a.json:2: lists: must be lists of [id, score] by the name of their source"),
+        (
+            {"qid": "q2", "results": [], "lists": {"lexical": [[["a", "x"]]]}},
+            "a.json:2: lists: must be lists of [id, score] by the name of their source",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_row_that_cannot_be_used_is_named_by_row_and_field(answer: Any, line: str) -> None:
     recording = parse_recording(recorded(answers=[GOOD, answer]), "a.json")
     assert [str(error) for error in recording.errors] == [line]

@@ -39,9 +39,16 @@ def test_a_search_response_is_read_under_the_names_it_may_have(document: object)
 
 @pytest.mark.parametrize(
     "text",
-    ["a 0.5\nb 0.25", "a,0.5\nb,0.25\n", "memory_id,score\r\na,0.5\r\nb,0.25", "a\t0.5\n\nb\t0.25", '"a", 0.5\n"b", 0.25',
-     '{"id": "a", "score": 0.5}\n{"id": "b", "score": 0.25}', "\ufeffid score\na 0.5\nb 0.25"],
-)  # fmt: skip
+    [
+        "a 0.5\nb 0.25",
+        "a,0.5\nb,0.25\n",
+        "memory_id,score\r\na,0.5\r\nb,0.25",
+        "a\t0.5\n\nb\t0.25",
+        '"a", 0.5\n"b", 0.25',
+        '{"id": "a", "score": 0.5}\n{"id": "b", "score": 0.25}',
+        "\ufeffid score\na 0.5\nb 0.25",
+    ],
+)
 def test_a_list_of_ids_and_scores_is_read(text: str) -> None:
     assert read(text) == [("a", 0.5), ("b", 0.25)]
 
@@ -70,19 +77,36 @@ def test_a_row_without_an_id_has_its_text() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[{"id": "a"}, 3.5, {"score": 1}]', ["response:2: must be an object or an id, found",
-                                              "response:3: has neither an id (memory_id, id, document_id, …) nor a content"]),
-        ('[{"id": "a", "score": "high"}]', ["response:1: score: must be a finite number, found 'high'; it has no score"]),
-        ("a 0.5\nb,nan\nc,1,2\n,4", ["response:2: score: must be a finite number, found 'nan'",
-                                   "response:3: must be an id, or an id and a score, found 'c,1,2'",
-                                   "response:4: must be an id, or an id and a score, found ',4'"]),
-        ("q Q0 a 1 0.5 x\nq Q0 b 2 high x\nq Q0 c 3 0.1 x\nhello there\nq Q0 a 4 0 x",
-         ["response:2: score: must be a finite number, found 'high'",
-          "response:4: must have the 6 columns qid Q0 docno rank score tag, found 2",
-          "response:5: 'a' stands already in row 1"]),
+        (
+            '[{"id": "a"}, 3.5, {"score": 1}]',
+            [
+                "response:2: must be an object or an id, found",
+                "response:3: has neither an id (memory_id, id, document_id, …) nor a content",
+            ],
+        ),
+        (
+            '[{"id": "a", "score": "high"}]',
+            ["response:1: score: must be a finite number, found 'high'; it has no score"],
+        ),
+        (
+            "a 0.5\nb,nan\nc,1,2\n,4",
+            [
+                "response:2: score: must be a finite number, found 'nan'",
+                "response:3: must be an id, or an id and a score, found 'c,1,2'",
+                "response:4: must be an id, or an id and a score, found ',4'",
+            ],
+        ),
+        (
+            "q Q0 a 1 0.5 x\nq Q0 b 2 high x\nq Q0 c 3 0.1 x\nhello there\nq Q0 a 4 0 x",
+            [
+                "response:2: score: must be a finite number, found 'high'",
+                "response:4: must have the 6 columns qid Q0 docno rank score tag, found 2",
+                "response:5: 'a' stands already in row 1",
+            ],
+        ),
         ("a\nb\na", ["response:3: 'a' stands already in row 1"]),
     ],
-)  # fmt: skip
+)
 def test_a_bad_row_is_one_line_and_the_others_stay(text: str, said: list[str]) -> None:
     response = parse_response(text)
     assert response.returned[0].memory_id == "a"
@@ -95,10 +119,15 @@ def test_a_bad_row_is_one_line_and_the_others_stay(text: str, said: list[str]) -
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it is empty"), ("  \n", "it is empty"), ('{"answer": 42}', "has no list of results"), ("[1.5]", "no row of it can be used"),
-        ('{"results": [', "is not JSON"), ("[" * 100_000, "nested too deeply"), ("[]", "no row of it can be used"),
+        ("", "it is empty"),
+        ("  \n", "it is empty"),
+        ('{"answer": 42}', "has no list of results"),
+        ("[1.5]", "no row of it can be used"),
+        ('{"results": [', "is not JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ("[]", "no row of it can be used"),
     ],
-)  # fmt: skip
+)
 def test_a_response_with_nothing_in_it_is_one_clear_line(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said) as error:
         parse_response(text, "file.json")
@@ -106,11 +135,14 @@ def test_a_response_with_nothing_in_it_is_one_clear_line(text: str, said: str) -
     assert str(error.value).startswith("file.json")
 
 
-@given(st.text(max_size=200) | st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner),
-    max_leaves=20,
-).map(json.dumps))  # fmt: skip
+@given(
+    st.text(max_size=200)
+    | st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner),
+        max_leaves=20,
+    ).map(json.dumps)
+)
 def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
     try:
         response = parse_response(text)

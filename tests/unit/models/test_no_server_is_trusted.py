@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from model_server import HANG, HTML, SLAM, TRUNCATED, ModelServer, Reply, no_sleep, sent, serving
 
-from cems_workbench import replies
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.models import http
 from cems_workbench.models.chat import OllamaChat, OpenAiChat
@@ -18,10 +17,11 @@ from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.ollama import OllamaEmbedder, OllamaReranker, installed
 from cems_workbench.models.openai_embedder import OpenAiEmbedder
 from cems_workbench.models.servers import chroma_heartbeat
+from cems_workbench.platform import http_limits
 from cems_workbench.records import Query
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.cems_api import CemsApi
-from cems_workbench.sources.opening import open_source
+from cems_workbench.sources.connect import open_source
 
 KEY = "sk-secret-90210"
 SECRET_TEXT = "where the spare key lies"
@@ -84,7 +84,7 @@ FAULTS = {
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "REPLY_BYTES", 1_000_000)
-    monkeypatch.setattr(replies, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(http_limits, "MOST_BYTES", 1_000_000)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -61,13 +61,26 @@ def test_a_reply_that_is_a_number_is_the_score(reply: str, value: float) -> None
 @pytest.mark.parametrize(
     ("reply", "cause"),
     [
-        ("", "empty reply"), (" \n\t", "empty reply"),
-        ("NaN", "not finite"), ("-inf", "not finite"), ("Infinity", "not finite"), ("1e999", "not finite"),
-        ("yes", "not a number"), ("8/10", "not a number"), ("8 out of 10 maybe", "not a number"), ("7 7", "not a number"),
-        ("Score: 7", "not a number"), ("7,5", "not a number"), ("1_0", "not a number"), ("٧", "not a number"),
-        ("0x10", "not a number"), ("<html>", "not a number"), ("7\x00", "not a number"), ("--7", "not a number"),
+        ("", "empty reply"),
+        (" \n\t", "empty reply"),
+        ("NaN", "not finite"),
+        ("-inf", "not finite"),
+        ("Infinity", "not finite"),
+        ("1e999", "not finite"),
+        ("yes", "not a number"),
+        ("8/10", "not a number"),
+        ("8 out of 10 maybe", "not a number"),
+        ("7 7", "not a number"),
+        ("Score: 7", "not a number"),
+        ("7,5", "not a number"),
+        ("1_0", "not a number"),
+        ("٧", "not a number"),
+        ("0x10", "not a number"),
+        ("<html>", "not a number"),
+        ("7\x00", "not a number"),
+        ("--7", "not a number"),
     ],
-)  # fmt: skip
+)
 def test_any_other_reply_names_its_cause(reply: str, cause: str) -> None:
     with pytest.raises(ModelError) as caught:
         number(reply)

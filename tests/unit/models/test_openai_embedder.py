@@ -80,8 +80,10 @@ class TestVectors:
             worded.remember(["b", "c"])
             asked = server.bodies("/v1/embeddings")
         assert [(body["model"], body["input"]) for body in asked] == [
-            ("mini", ["passage: a text"]), ("mini-query", ["query: a query"]), ("mini-query", ["query: b", "query: c"]),
-        ]  # fmt: skip
+            ("mini", ["passage: a text"]),
+            ("mini-query", ["query: a query"]),
+            ("mini-query", ["query: b", "query: c"]),
+        ]
         assert (
             worded.model_id == "openai:mini@3 (texts after 'passage: ', queries after 'query: ', queries by mini-query)"
         )

@@ -184,9 +184,12 @@ def test_what_cannot_be_used_is_a_model_error(ask: Callable[[Any], Any], chat: A
 
 
 QUESTIONS: list[Callable[[str], Question[Any]]] = [
-    prompts.understanding, prompts.expansion, prompts.hypothesis, prompts.decomposition,
+    prompts.understanding,
+    prompts.expansion,
+    prompts.hypothesis,
+    prompts.decomposition,
     lambda text: prompts.correction(text, "word"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("make", QUESTIONS)

@@ -49,8 +49,11 @@ def test_a_list_is_cut_to_what_is_wanted() -> None:
 
 def test_a_term_keeps_the_quotes_and_numbers_within_it() -> None:
     assert lines('- the "dark" theme\n- 3 days before\n- 2024. was good\n- don\'t', 9) == [
-        'the "dark" theme', "3 days before", "2024. was good", "don't",
-    ]  # fmt: skip
+        'the "dark" theme',
+        "3 days before",
+        "2024. was good",
+        "don't",
+    ]
 
 
 NOTHING = [
@@ -142,12 +145,24 @@ def test_a_reply_without_fields_is_a_model_error(reply: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "answer"),
     [
-        ("yes", True), ("No.", False), ("**Yes**", True), (' "no" ', False), ("YES\n", True), ("```\nno\n```", False),
-        ("Yes, no doubt about it.", True), ("No, yes is wrong.", False), ("The answer is yes.", True), ("true", True),
-        ('{"answer": "yes"}', True), ('{"misspelling": false}', False), ('["no"]', False), ('{"answer": 1}', True),
-        ("<think>no?</think>yes", True), ('{"reason": "a typo", "answer": "yes"}', True),
+        ("yes", True),
+        ("No.", False),
+        ("**Yes**", True),
+        (' "no" ', False),
+        ("YES\n", True),
+        ("```\nno\n```", False),
+        ("Yes, no doubt about it.", True),
+        ("No, yes is wrong.", False),
+        ("The answer is yes.", True),
+        ("true", True),
+        ('{"answer": "yes"}', True),
+        ('{"misspelling": false}', False),
+        ('["no"]', False),
+        ('{"answer": 1}', True),
+        ("<think>no?</think>yes", True),
+        ('{"reason": "a typo", "answer": "yes"}', True),
     ],
-)  # fmt: skip
+)
 def test_a_decision_is_read(reply: str, answer: bool) -> None:
     assert decision(reply) is answer
 
@@ -166,9 +181,41 @@ def test_what_says_neither_is_neither(value: Any) -> None:
 
 
 PIECES = st.sampled_from(
-    ["1. ", "- ", "* ", "**", '"', "'", "```", "json", "\n", "{", "}", "[", "]", ":", ",", "yes", "no", "true", "complexity",
-     "simple", "reasoning", "<think>", "</think>", "memory:", "sorry", "“", "”", "7", "NaN", "\ud800", "\x00", " "]
-)  # fmt: skip
+    [
+        "1. ",
+        "- ",
+        "* ",
+        "**",
+        '"',
+        "'",
+        "```",
+        "json",
+        "\n",
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        "yes",
+        "no",
+        "true",
+        "complexity",
+        "simple",
+        "reasoning",
+        "<think>",
+        "</think>",
+        "memory:",
+        "sorry",
+        "“",
+        "”",
+        "7",
+        "NaN",
+        "\ud800",
+        "\x00",
+        " ",
+    ]
+)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),

@@ -15,19 +15,24 @@ from cems_workbench.analysis.sensitivity.exact import LEVELS
 from cems_workbench.analysis.sensitivity.replays import Turned
 from cems_workbench.config import field_spec, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, replay
-from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.scoring import judge_texts
 from cems_workbench.pipeline.stages import ABSTAIN
 from cems_workbench.pipeline.stages.abstain import SIGNALS, asking_all, switched_off
+from cems_workbench.pipeline.tabulate import encode
 
 VECTOR = {"a": 0.44, "b": 0.40, "c": 0.31, "d": 0.30, "e": 0.20, "f": 0.10}
 LEXICAL = {"c": 7.5, "a": 3.0, "x": 1.0}
 JUDGED = {"a": ModelScore(-9.0, "text a"), "c": ModelScore(-4.0, "text c"), "f": ModelScore(3.0, "text f")}
 ASKED: dict[str, Any] = {
-    "fusion.method": "score_max", "rerank.backend": "cross_encoder", "rerank.model": "oracle", "rerank.combine": "replace",
-    "rerank.raw_scale": "sigmoid", "judge.backend": "auto", "assembly.limit": 3,
-}  # fmt: skip
+    "fusion.method": "score_max",
+    "rerank.backend": "cross_encoder",
+    "rerank.model": "oracle",
+    "rerank.combine": "replace",
+    "rerank.raw_scale": "sigmoid",
+    "judge.backend": "auto",
+    "assembly.limit": 3,
+}
 """By the reranker's scores b, a, c, d, ...: b, a and c are what would be returned."""
 
 
@@ -48,9 +53,13 @@ def test_every_signal_is_what_is_worked_out_by_hand() -> None:
     """First hits 0.44 and 7.5; of b, a, c the reranker's best is 2 and the judge's -4 (f, with 3, would not be returned);
     sigmoid(2) - sigmoid(1); of a, b, c, d, e the lexical list has a and c."""
     assert values(subject(), ASKED) == {
-        "vector": 0.44, "lexical": 7.5, "reranker": 2.0, "judge": -4.0, "margin": pytest.approx(0.8807971 - 0.7310586, abs=1e-7),
+        "vector": 0.44,
+        "lexical": 7.5,
+        "reranker": 2.0,
+        "judge": -4.0,
+        "margin": pytest.approx(0.8807971 - 0.7310586, abs=1e-7),
         "agreement": pytest.approx(2 / 5),
-    }  # fmt: skip
+    }
     assert values(subject(), {**ASKED, "abstain.agreement_k": 3})["agreement"] == pytest.approx(2 / 3)
     assert values(subject(), {**ASKED, "abstain.agreement_k": 3, "lists.lexical.depth": 1})[
         "agreement"
@@ -64,8 +73,10 @@ def test_only_the_lists_of_the_query_as_it_was_asked_count_and_no_cut_hides_thei
         variants=(Variant("query"), Variant("guess", "hyde")),
     )
     assert {key: values(two, {})[key] for key in ("vector", "lexical", "agreement")} == {
-        "vector": 0.3, "lexical": 0.0, "agreement": None,
-    }  # fmt: skip
+        "vector": 0.3,
+        "lexical": 0.0,
+        "agreement": None,
+    }
     assert values(two, {"threshold.mode": "fixed", "threshold.fixed": 0.5})["vector"] == 0.3
     assert values(two, {})["margin"] == 0.0  # one place each
     assert values(evidence({"vector": {"a": 0.3}}), {"fusion.single_list": "bypass"})["margin"] == 0.3
@@ -163,11 +174,14 @@ THRESHOLDS = st.fixed_dictionaries(
 
 @settings(max_examples=40)
 @given(
-    lists=st.fixed_dictionaries({
-        name: st.dictionaries(st.sampled_from("abcdef"), NUMBERS, max_size=6) for name in ("vector", "lexical")
-    }),
-    low=THRESHOLDS, raised=st.sampled_from(sorted(SIGNALS)), by=st.floats(0, 3), rule=st.sampled_from(["any", "all"]),
-)  # fmt: skip
+    lists=st.fixed_dictionaries(
+        {name: st.dictionaries(st.sampled_from("abcdef"), NUMBERS, max_size=6) for name in ("vector", "lexical")}
+    ),
+    low=THRESHOLDS,
+    raised=st.sampled_from(sorted(SIGNALS)),
+    by=st.floats(0, 3),
+    rule=st.sampled_from(["any", "all"]),
+)
 def test_raising_a_threshold_never_returns_more_and_off_is_the_ranking_as_it_was(
     lists: dict[str, dict[str, float]], low: dict[str, float], raised: str, by: float, rule: str
 ) -> None:

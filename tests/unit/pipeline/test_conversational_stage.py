@@ -100,11 +100,28 @@ def test_how_a_query_shows_code(query: str, kind: str) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "and/or", "he/she/they", "open 24/7", "on 12/05/2024.", "version 1.2.3", "the file(s)", "e.g. this", "U.S. law",
-        "MacDonald", "my iPhone", "PostgreSQL and GitHub", "Node.js", "[note] this", "well-known", "C++ or C#", "it's $50",
-        "wait... what", "select from these", "rock'n'roll", "8:30",
+        "and/or",
+        "he/she/they",
+        "open 24/7",
+        "on 12/05/2024.",
+        "version 1.2.3",
+        "the file(s)",
+        "e.g. this",
+        "U.S. law",
+        "MacDonald",
+        "my iPhone",
+        "PostgreSQL and GitHub",
+        "Node.js",
+        "[note] this",
+        "well-known",
+        "C++ or C#",
+        "it's $50",
+        "wait... what",
+        "select from these",
+        "rock'n'roll",
+        "8:30",
     ],
-)  # fmt: skip
+)
 def test_what_is_only_written_like_code_is_none(query: str) -> None:
     assert kinds(query) == set()
 

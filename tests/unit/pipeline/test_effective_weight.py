@@ -23,9 +23,19 @@ BANDS = (Band(max_rank=2, retrieval=0.75), Band(max_rank=None, retrieval=0.4))
 
 def row(rank: int, weight: float | None, retrieval: float | None, unit: float | None, score: float = 0.0) -> RerankRow:
     return RerankRow(
-        f"m{rank}", rank, rank, 0.0, score, kept=True, reason=None, rank_before=rank, retrieval_weight=weight,
-        retrieval_score=retrieval, unit=unit, outcome="scored",
-    )  # fmt: skip
+        f"m{rank}",
+        rank,
+        rank,
+        0.0,
+        score,
+        kept=True,
+        reason=None,
+        rank_before=rank,
+        retrieval_weight=weight,
+        retrieval_score=retrieval,
+        unit=unit,
+        outcome="scored",
+    )
 
 
 def test_spread_of_each_side_is_its_standard_deviation_times_its_weight() -> None:

@@ -32,9 +32,14 @@ def hits(*documents: tuple[str, float]) -> list[tuple[Memory, float]]:
 
 
 def expanded(
-    backend: Any, query: str = "zebra", *, typed: Sequence[str] = (), found: Sequence[tuple[Memory, float]] = (),
-    max_expansions: int = 3, dictionary: dict[str, str] | None = None,
-) -> tuple[list[str], list[str]]:  # fmt: skip
+    backend: Any,
+    query: str = "zebra",
+    *,
+    typed: Sequence[str] = (),
+    found: Sequence[tuple[Memory, float]] = (),
+    max_expansions: int = 3,
+    dictionary: dict[str, str] | None = None,
+) -> tuple[list[str], list[str]]:
     config = ExpansionConfig(backend=backend, max_expansions=max_expansions)
     variants, said = expansions(query, config, typed, SHIPPED if dictionary is None else dictionary, found)
     assert {variant.kind for variant in variants} <= {"expansion"}
@@ -138,9 +143,19 @@ def test_an_empty_file_is_an_empty_dictionary(tmp_path: Path, content: str) -> N
 
 @pytest.mark.parametrize(
     "content",
-    [b"a: [1", b"- a\n- b\n", b"just text", b"a: 1\n", b"1: a\n", b"a: [x]\n", b"yes: a\n", b"a: \xff\xfe\n", b"a: \x00",
-     b"!!python/object/apply:os.system ['true']"],
-)  # fmt: skip
+    [
+        b"a: [1",
+        b"- a\n- b\n",
+        b"just text",
+        b"a: 1\n",
+        b"1: a\n",
+        b"a: [x]\n",
+        b"yes: a\n",
+        b"a: \xff\xfe\n",
+        b"a: \x00",
+        b"!!python/object/apply:os.system ['true']",
+    ],
+)
 def test_a_broken_file_is_refused_with_its_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "expansions.yaml"
     path.write_bytes(content)

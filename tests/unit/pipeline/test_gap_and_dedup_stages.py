@@ -54,8 +54,11 @@ def test_a_duplicate_of_a_dropped_memory_is_kept_when_it_differs_from_the_kept()
 def test_ranks_close_after_dropping() -> None:
     embeddings = {"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [0.0, 1.0], "d": [0.5, 0.5]}
     assert column(stage("dedup", evidence({"vector": LIST}, embeddings=embeddings), DEDUP), "rank_out") == {
-        "a": 1, "c": 2, "d": 3, "b": None,
-    }  # fmt: skip
+        "a": 1,
+        "c": 2,
+        "d": 3,
+        "b": None,
+    }
 
 
 def test_a_memory_without_embedding_is_kept_with_a_warning() -> None:

@@ -96,12 +96,14 @@ def test_what_a_hybrid_list_leaves_out_is_told_its_place_there() -> None:
     alone = {"lists__ts_rank__enabled": False}
     # in the order L, B, C, A by their best chunks, of which L/0 is the last
     assert reasons(replay(evidence(), config(lists__hybrid__depth=2, **alone))) == {
-        "C": "hybrid:0: rank 3 is past the depth 2", "A": "hybrid:0: rank 4 is past the depth 2",
-    }  # fmt: skip
+        "C": "hybrid:0: rank 3 is past the depth 2",
+        "A": "hybrid:0: rank 4 is past the depth 2",
+    }
     pooled = config(lists__hybrid__depth=4, lists__hybrid__pool_factor=0.5, **alone)
     assert reasons(replay(evidence(), pooled)) == {
-        "C": "hybrid:0: its chunk is 3rd, past the pool of 2", "A": "hybrid:0: its chunk is 4th, past the pool of 2",
-    }  # fmt: skip
+        "C": "hybrid:0: its chunk is 3rd, past the pool of 2",
+        "A": "hybrid:0: its chunk is 4th, past the pool of 2",
+    }
     shallow = config(lists__hybrid__depth=2, lists__hybrid__inner_factor=1.0, **alone)
     assert reasons(replay(evidence(), shallow)) == {
         "A": "hybrid:0: rank 3 is past the depth 2",
@@ -120,8 +122,10 @@ def test_a_seed_past_the_depth_of_the_hybrid_list_is_none() -> None:
 def test_an_index_that_returns_few_rows_leaves_the_rest_to_the_words() -> None:
     found = hybrid(replay(evidence(), config(lists__hybrid__index_rows=1)))
     assert {key: score for key, (_, score, _) in found.items()} == {
-        "L": pytest.approx(L2), "B": pytest.approx(0.6 / 61), "C": pytest.approx(0.6 / 63),
-    }  # fmt: skip
+        "L": pytest.approx(L2),
+        "B": pytest.approx(0.6 / 61),
+        "C": pytest.approx(0.6 / 63),
+    }
 
 
 def test_aggregation_queries_go_deeper() -> None:
@@ -136,8 +140,10 @@ def test_ts_rank_keeps_the_order_it_was_given_and_reads_so_many_chunks() -> None
         row.memory_id: entry for row in trace.stage("lists").rows for entry in row.lists if entry.list == "ts_rank:0"
     }
     assert [(key, listed[key].rank, listed[key].kept) for key in ("B", "L", "C")] == [
-        ("B", 1, True), ("L", 2, True), ("C", 3, False),
-    ]  # fmt: skip
+        ("B", 1, True),
+        ("L", 2, True),
+        ("C", 3, False),
+    ]
     assert listed["L"].chunk == 2 and listed["L"].normalized == pytest.approx(0.04 / 0.06)
 
 
@@ -179,9 +185,11 @@ def test_the_text_counted_is_the_one_that_scored_best() -> None:
 
 def test_what_a_relation_found_is_as_old_as_its_update_and_has_no_feedback() -> None:
     old = replace(
-        memory("C", relevant_count=9, noise_count=1), created_at=NOW - timedelta(days=120), last_accessed=NOW,
+        memory("C", relevant_count=9, noise_count=1),
+        created_at=NOW - timedelta(days=120),
+        last_accessed=NOW,
         updated_at=NOW - timedelta(days=60),
-    )  # fmt: skip
+    )
     given = evidence(relations=(Relation("L", "C", "similar", 1.0),), C=old)
     decay = {"adjust__time_decay__mode": "hyperbolic"}
     related = replay(given, config(lists__relations__enabled=True, **decay)).stage("adjust").by_id["C"]

@@ -83,8 +83,14 @@ def test_bands_of_the_ace_document() -> None:
     """> −8 highly relevant, −8…−10 relevant, −10…−12 weak, < −12 irrelevant; relevant when > −10."""
     judge = judged({"a": -7.9, "b": -8.0, "c": -9.9, "d": -10.0, "e": -11.9, "f": -12.0, "g": -20.0}).stage("judge")
     assert column(judge, "band") == {
-        "a": "highly relevant", "b": "relevant", "c": "relevant", "d": "weak", "e": "weak", "f": "irrelevant", "g": "irrelevant",
-    }  # fmt: skip
+        "a": "highly relevant",
+        "b": "relevant",
+        "c": "relevant",
+        "d": "weak",
+        "e": "weak",
+        "f": "irrelevant",
+        "g": "irrelevant",
+    }
     assert [key for key, relevant in column(judge, "relevant").items() if relevant] == ["a", "b", "c"]
 
 
@@ -96,9 +102,12 @@ def test_threshold_and_bands_that_are_null_are_the_judges_own() -> None:
     assert column(judge, "band") == {"a": "highly relevant", "b": "relevant", "c": "weak", "d": "irrelevant"}
     assert column(judge, "relevant") == {"a": True, "b": True, "c": False, "d": False}
     assert judge.fields.to_json() == {
-        "backend": "auto", "model": "ms-marco", "threshold": 1.0, "bands": [3.0, 1.0, -1.0],
+        "backend": "auto",
+        "model": "ms-marco",
+        "threshold": 1.0,
+        "bands": [3.0, 1.0, -1.0],
         "label": "cross-encoder of mine",
-    }  # fmt: skip
+    }
 
 
 def test_those_of_the_config_win_each_for_itself() -> None:

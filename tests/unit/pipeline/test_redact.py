@@ -14,7 +14,7 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, load_config, preset, preset_names, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, bundle_from, read_bundle, replay
-from cems_workbench.pipeline.answered import answered_by
+from cems_workbench.pipeline.list_provenance import answered_by
 from cems_workbench.pipeline.redact import Pseudonyms, redacted
 from cems_workbench.pipeline.stages.query import SIGNALS
 from cems_workbench.records import Memory
@@ -25,10 +25,18 @@ CASES = sorted(GOLDEN.iterdir()) if GOLDEN.is_dir() else []
 KEY = b"a key for tests"
 
 ANNA = Memory(
-    "note-anna-1", "Anna visits her doctor Klein on Tuesday, in Zürich. İzmir is for later.", "Doctor Klein", "health",
-    "acme/clinic", "monday-call", "anna", ("doctor", "zürich"), source_ref="project:acme/clinic", relevant_count=3,
+    "note-anna-1",
+    "Anna visits her doctor Klein on Tuesday, in Zürich. İzmir is for later.",
+    "Doctor Klein",
+    "health",
+    "acme/clinic",
+    "monday-call",
+    "anna",
+    ("doctor", "zürich"),
+    source_ref="project:acme/clinic",
+    relevant_count=3,
     created_at=datetime(2026, 1, 5, tzinfo=UTC),
-)  # fmt: skip
+)
 BERT = replace(
     ANNA, id="note-bert", content="The doctor Klein moved; доктор Кляйн.", project="acme/clinic2", session=None
 )
@@ -49,19 +57,26 @@ def evidence(**changes: Any) -> Evidence:
         ),
         as_of=datetime(2026, 9, 1, tzinfo=UTC),
         project="acme/clinic",
-        model_scores={"cross_encoder": {
-            ANNA.id: ModelScore(2.0, "Anna visits her doctor", detail={"seconds": 0.5, "alignment": [["doctor"]]}),
-            BERT.id: ModelScore(None, None, "not a number: “Klein is the doctor”"),
-        }},
+        model_scores={
+            "cross_encoder": {
+                ANNA.id: ModelScore(2.0, "Anna visits her doctor", detail={"seconds": 0.5, "alignment": [["doctor"]]}),
+                BERT.id: ModelScore(None, None, "not a number: “Klein is the doctor”"),
+            }
+        },
         embeddings={ANNA.id: [1.0, 0.0, 0.5], BERT.id: [0.9, 0.1, 0.5], CARL.id: [0.0, 2.0, 0.0]},
         notes={
-            "query": {"route": "hybrid", "route_reason": "complex, reasoning", "searched": QUERY, "terms": ["elasticsearch"]},
+            "query": {
+                "route": "hybrid",
+                "route_reason": "complex, reasoning",
+                "searched": QUERY,
+                "terms": ["elasticsearch"],
+            },
             "expansion": {"backend": "manual", "manual": ["physicians Klein"], "probe": {"top": 4.0}},
             "warnings": {"expansion": ["1 expansions of “physicians” were found"]},
             "gathered": {"lists.vector.depth": 150, "rerank.query": "physicians in Zürich"},
             "somebody else’s": "Klein",
         },
-    )  # fmt: skip
+    )
     return replace(base, **changes)
 
 
@@ -135,9 +150,11 @@ def test_notes_keep_what_replay_reads_and_lose_what_it_does_not_know() -> None:
 
 def test_of_a_running_system_its_kind_and_the_moment_stay_and_its_name_goes() -> None:
     note = {
-        "source": "acme_prod", "kind": "qdrant", "at": "2026-09-01T12:04:09+00:00",
+        "source": "acme_prod",
+        "kind": "qdrant",
+        "at": "2026-09-01T12:04:09+00:00",
         "lists": {"vector:0": {"asked": 600, "returned": 40, "unknown": 0, "seconds": 0.01}},
-    }  # fmt: skip
+    }
     whole = evidence()
     whole = replace(whole, notes=whole.notes | {"engine": note})
     assert answered_by(whole, "vector:0") == "as answered by acme_prod at 2026-09-01 12:04 UTC"

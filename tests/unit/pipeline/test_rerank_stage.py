@@ -93,8 +93,10 @@ def test_a_rank_past_every_band_takes_the_last_band() -> None:
     bands = [{"max_rank": 1, "retrieval": 0.9}, {"max_rank": 2, "retrieval": 0.3}]
     subject = evidence({"vector": falling(3)}, model=dict.fromkeys(falling(3), 0.5))
     assert column(stage("rerank", subject, {**IDENTITY, "rerank.bands": bands}), "retrieval_weight") == {
-        "m01": 0.9, "m02": 0.3, "m03": 0.3,
-    }  # fmt: skip
+        "m01": 0.9,
+        "m02": 0.3,
+        "m03": 0.3,
+    }
 
 
 def test_replace_is_the_reranker_alone() -> None:
@@ -130,8 +132,10 @@ def test_a_failed_score_is_neutral_and_flagged(failure: ModelScore) -> None:
 def test_causes_are_what_the_errors_begin_with_and_the_panel_counts_the_same() -> None:
     scores = {
         "m01": ModelScore(None, error="bad reply: not JSON (text/html): the nanny of the finance team timed out"),
-        "m02": ModelScore(None, error="timeout: no reply within 30 s"), "m03": ModelScore(math.nan), "m04": ModelScore(None),
-    }  # fmt: skip
+        "m02": ModelScore(None, error="timeout: no reply within 30 s"),
+        "m03": ModelScore(math.nan),
+        "m04": ModelScore(None),
+    }
     health = stage("rerank", evidence({"vector": falling(4)}, model=scores), REPLACE).fields.health
     assert health.causes == {"bad reply": 1, "timeout": 1, "not finite": 1, "no score": 1}
     assert account(scores.values()).causes == health.causes
@@ -202,8 +206,12 @@ def test_what_was_never_scored_follows_below_before_the_tail_and_is_needed() -> 
     rerank = result.stage("rerank")
     assert kept(rerank) == ["m02", "m03", "m01", "m04", "m05"]
     assert column(rerank, "outcome") == {
-        "m02": "scored", "m03": "scored", "m01": "not_scored", "m04": "not_scored", "m05": "tail",
-    }  # fmt: skip
+        "m02": "scored",
+        "m03": "scored",
+        "m01": "not_scored",
+        "m04": "not_scored",
+        "m05": "tail",
+    }
     assert rerank.by_id["m01"].score == pytest.approx(0.6, rel=1e-12)
     assert rerank.by_id["m05"].score == pytest.approx(0.6 * 61 / 65, rel=1e-12)
     assert not any(column(rerank, "flagged").values())

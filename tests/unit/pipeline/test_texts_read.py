@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.jobs.factory import servers
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline import replay, scoring
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import Chunk, Memory, ParsedInput
-from cems_workbench.runs.opening import servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.store.caches import ScoreCache
@@ -82,14 +82,19 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
             config = with_values(
                 PipelineConfig(),
                 {
-                    "rerank.backend": "cross_encoder", "rerank.model": "one", "rerank.skip_if_few": False, "judge.backend": "cross_encoder",
+                    "rerank.backend": "cross_encoder",
+                    "rerank.model": "one",
+                    "rerank.skip_if_few": False,
+                    "judge.backend": "cross_encoder",
                     "rerank.chunk_selection": drawn.choice(["seed_overlap", "term_overlap", "head", "passages"]),
                     "rerank.passages": drawn.choice([1, 2, None]),
-                    "rerank.reads": drawn.choice(["memory", "chunk"]), "rerank.chunk_chars": drawn.choice([60, 300]),
+                    "rerank.reads": drawn.choice(["memory", "chunk"]),
+                    "rerank.chunk_chars": drawn.choice([60, 300]),
                     "rerank.question_before": drawn.choice([True, False]),
-                    "judge.max_chars": drawn.choice([None, None, 40]), "filter.min_score": None,
+                    "judge.max_chars": drawn.choice([None, None, 40]),
+                    "filter.min_score": None,
                 },
-            )  # fmt: skip
+            )
             readers.clear()
             found = scoring.score_missing(some_evidence(turn), config, resources)
             found = scoring.judge_missing(found, config, resources)

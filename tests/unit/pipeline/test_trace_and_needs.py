@@ -12,13 +12,25 @@ from cases import configured, evidence, falling, trace
 from cems_workbench.config import PipelineConfig, preset
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.needs import gather_parameters
+from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.stages import STAGES
 from cems_workbench.records import Chunk, Query
 
 SPEC_ORDER = [
-    "query", "expansion", "lists", "threshold", "fusion", "filter", "rerank", "adjust", "gap", "dedup", "abstain", "assembly", "judge",
-]  # fmt: skip
+    "query",
+    "expansion",
+    "lists",
+    "threshold",
+    "fusion",
+    "filter",
+    "rerank",
+    "adjust",
+    "gap",
+    "dedup",
+    "abstain",
+    "assembly",
+    "judge",
+]
 
 
 def gathered(config: PipelineConfig, **fields: Any) -> Evidence:
@@ -118,9 +130,15 @@ def test_what_deepens_a_list_is_needed_by_the_depth_it_comes_to() -> None:
 
 @pytest.mark.parametrize(
     ("path", "value"),
-    [("query.mode", "vector"), ("query.scope", "shared"), ("expansion.backend", "manual"), ("lists.pool.mode", "recent_access"),
-     ("lists.relations.seeds", 9), ("expansion.skip_on_strong_signal.threshold", 0.5)],
-)  # fmt: skip
+    [
+        ("query.mode", "vector"),
+        ("query.scope", "shared"),
+        ("expansion.backend", "manual"),
+        ("lists.pool.mode", "recent_access"),
+        ("lists.relations.seeds", 9),
+        ("expansion.skip_on_strong_signal.threshold", 0.5),
+    ],
+)
 def test_a_gather_parameter_that_differs_is_needed(path: str, value: Any) -> None:
     subject = gathered(configured())
     assert missing(subject, {path: value}) == {path: (configured().get(path), value)}

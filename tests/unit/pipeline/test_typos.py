@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cems_workbench.config.sections.understanding import TypoCorrection
 from cems_workbench.pipeline.typos import CorrectedQuery, Correction, correct
 from cems_workbench.store import LearnedPair, Vocabulary
-from cems_workbench.store.search.tokenizer import terms_of
+from cems_workbench.store.search.lexical.tokenizer import terms_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STORE = Vocabulary({"python": 3, "deployment": 9, "decision": 2, "server": 5, "servers": 1, "kitchen": 1})
@@ -66,10 +66,26 @@ def test_the_best_candidate_is_unambiguous(words: dict[str, int], result: str) -
 @pytest.mark.parametrize(
     "query",
     [
-        "python server", "PYTHON", "pythn", "Pythoon2", "pyhton3", "PYHTON", "pyhTon", "my_pyhton", "`pyhton`", "src/pyhton/x",
-        "pyhton.py", "pyhton()", "well-pyhton", "pyhton's", "12345678", "", "  ", "pyhtoń\u0301",
+        "python server",
+        "PYTHON",
+        "pythn",
+        "Pythoon2",
+        "pyhton3",
+        "PYHTON",
+        "pyhTon",
+        "my_pyhton",
+        "`pyhton`",
+        "src/pyhton/x",
+        "pyhton.py",
+        "pyhton()",
+        "well-pyhton",
+        "pyhton's",
+        "12345678",
+        "",
+        "  ",
+        "pyhtoń\u0301",
     ],
-)  # fmt: skip
+)
 def test_what_is_left_alone(query: str) -> None:
     words = {"python": 3, "server": 5} if query != "pythn" else {"pythons": 1}
     assert corrected(query, words) == query

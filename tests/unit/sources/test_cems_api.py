@@ -21,13 +21,27 @@ from cems_workbench.sources.source import SourceError
 KEY = "cems_ak_nobody-shows-this"
 QUERIES = [Query("q1", "where are the keys", "org/repo"), Query("q2", "what is slow")]
 REPLY = {
-    "success": True, "count": 2, "mode": "vector", "tokens_used": 12, "queries_used": ["where are the keys"], "total_candidates": 7,
-    "filtered_count": 3, "intent": {"primary_intent": "lookup", "complexity": "simple"},
+    "success": True,
+    "count": 2,
+    "mode": "vector",
+    "tokens_used": 12,
+    "queries_used": ["where are the keys"],
+    "total_candidates": 7,
+    "filtered_count": 3,
+    "intent": {"primary_intent": "lookup", "complexity": "simple"},
     "results": [
-        {"memory_id": "b", "content": "in the safe", "score": 0.9, "scope": "personal", "tags": [], "truncated": True, "full_length": 900},
+        {
+            "memory_id": "b",
+            "content": "in the safe",
+            "score": 0.9,
+            "scope": "personal",
+            "tags": [],
+            "truncated": True,
+            "full_length": 900,
+        },
         {"memory_id": "a", "content": "lost", "score": 0.5, "scope": "shared", "category": "notes"},
     ],
-}  # fmt: skip
+}
 
 
 class Server:
@@ -120,9 +134,18 @@ def test_what_is_asked_is_the_query_its_project_and_the_options(server, api) -> 
     list(api("?limit=5&max_tokens=900&mode=hybrid&raw=true&enable_graph=false").answers(QUERIES))
     assert server.paths == ["/api/memory/search"] * 2 and server.keys == [f"Bearer {KEY}"] * 2
     assert server.asked[0] == {
-        "query": "where are the keys", "project": "org/repo", "limit": 5, "max_tokens": 900, "scope": "both", "mode": "hybrid", "raw": True,
-        "enable_graph": False, "enable_query_synthesis": False, "enable_hyde": False, "enable_decomposition": True,
-    }  # fmt: skip
+        "query": "where are the keys",
+        "project": "org/repo",
+        "limit": 5,
+        "max_tokens": 900,
+        "scope": "both",
+        "mode": "hybrid",
+        "raw": True,
+        "enable_graph": False,
+        "enable_query_synthesis": False,
+        "enable_hyde": False,
+        "enable_decomposition": True,
+    }
     assert "project" not in server.asked[1]
 
 
@@ -150,9 +173,21 @@ def test_a_failure_that_passes_is_waited_for(server, api, status) -> None:
 @pytest.mark.parametrize(
     ("status", "headers", "body", "asked", "line"),
     [
-        (401, {}, json.dumps({"error": f"Invalid API key {KEY}"}), 1, "the key in CEMS_API_KEY is refused: Invalid API key …"),
+        (
+            401,
+            {},
+            json.dumps({"error": f"Invalid API key {KEY}"}),
+            1,
+            "the key in CEMS_API_KEY is refused: Invalid API key …",
+        ),
         (403, {}, '{"error": "User account is deactivated"}', 1, "is refused: User account is deactivated"),
-        (429, {"Retry-After": "3600"}, "", 1, "asked too often (HTTP 429: no further words); lower per_second; it wants 3600 s"),
+        (
+            429,
+            {"Retry-After": "3600"},
+            "",
+            1,
+            "asked too often (HTTP 429: no further words); lower per_second; it wants 3600 s",
+        ),
         (429, {}, "", 12, "asked too often (HTTP 429: no further words); lower per_second; 3 queries in a row failed"),
         (500, {}, '{"error": "Internal\\nserver error"}', 12, "HTTP 500: Internal server error; 3 queries in a row"),
         (404, {}, "<html>", 1, "HTTP 404 at /api/memory/search: is a CEMS server there?"),
@@ -162,7 +197,7 @@ def test_a_failure_that_passes_is_waited_for(server, api, status) -> None:
         (200, {}, '{"results": {}}', 3, "its answer has no list of results, found results an object"),
         (200, {}, '{"success": false}', 3, "its answer has no list of results, found results null"),
     ],
-)  # fmt: skip
+)
 def test_what_goes_wrong_is_one_line_without_the_key(server, api, status, headers, body, asked, line) -> None:
     server.replies = [(status, headers, body)]
     with pytest.raises(SourceError) as error:
@@ -251,6 +286,14 @@ def test_without_a_key_nothing_is_asked() -> None:
 
 def test_options_have_the_defaults_of_cems() -> None:
     assert SearchOptions().body(Query("q", "text")) == {
-        "query": "text", "limit": 1000, "max_tokens": 4000, "scope": "both", "mode": "vector", "raw": False, "enable_graph": True,
-        "enable_query_synthesis": False, "enable_hyde": False, "enable_decomposition": True,
-    }  # fmt: skip
+        "query": "text",
+        "limit": 1000,
+        "max_tokens": 4000,
+        "scope": "both",
+        "mode": "vector",
+        "raw": False,
+        "enable_graph": True,
+        "enable_query_synthesis": False,
+        "enable_hyde": False,
+        "enable_decomposition": True,
+    }

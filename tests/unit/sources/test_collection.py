@@ -10,7 +10,7 @@ import pytest
 from cems_workbench.errors import InputError
 from cems_workbench.sources import collection
 from cems_workbench.sources.address import parse
-from cems_workbench.sources.opening import open_source
+from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import SourceError
 
 ADDRESS = parse("chroma:/somewhere/notes", {})

@@ -25,8 +25,18 @@ def test_every_field_of_a_memory_has_names() -> None:
         ("author", ["7", 7, Decimal(7)], "7"),
         ("session", [uuid.UUID(int=1), str(uuid.UUID(int=1))], str(uuid.UUID(int=1))),
         ("tags", [["a", None, " b ", ""], "a; b", "a,b", '["a", "b"]'], ("a", "b")),
-        ("created_at", [MORNING, MORNING.replace(tzinfo=None), MORNING.astimezone(timezone(timedelta(hours=2))),
-                        MORNING.isoformat(), MORNING.timestamp(), MORNING.timestamp() * 1000], MORNING),
+        (
+            "created_at",
+            [
+                MORNING,
+                MORNING.replace(tzinfo=None),
+                MORNING.astimezone(timezone(timedelta(hours=2))),
+                MORNING.isoformat(),
+                MORNING.timestamp(),
+                MORNING.timestamp() * 1000,
+            ],
+            MORNING,
+        ),
         ("updated_at", [date(2024, 1, 2), "2024-01-02"], datetime(2024, 1, 2, tzinfo=UTC)),
         ("access_count", [3, 3.0, "3", Decimal(3)], 3),
         ("priority", [1.5, "1.5", Decimal("1.5")], 1.5),
@@ -37,7 +47,7 @@ def test_every_field_of_a_memory_has_names() -> None:
         ("title", [None, "", "  "], None),
         ("importance", [None, " "], "normal"),
     ],
-)  # fmt: skip
+)
 def test_the_forms_of_a_value_are_read_alike(field, values, read) -> None:
     for value in values:
         memory, problems = memory_of("1", "text", {field: value})

@@ -20,8 +20,24 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-FIELDS = st.sampled_from(["data", "title", "tags", "created_at", "priority", "pinned", "scope", "metadata", "document_id", "chunk_index",
-                          "_node_content", "shown_count", "source", "importance"])  # fmt: skip
+FIELDS = st.sampled_from(
+    [
+        "data",
+        "title",
+        "tags",
+        "created_at",
+        "priority",
+        "pinned",
+        "scope",
+        "metadata",
+        "document_id",
+        "chunk_index",
+        "_node_content",
+        "shown_count",
+        "source",
+        "importance",
+    ]
+)
 NODE = json.dumps({"text": "", "text_resource": {"text": "of a node"}})
 
 
@@ -71,10 +87,19 @@ def test_a_mapping_that_does_not_fit_is_one_line(mapping, line) -> None:
 
 def test_fields_are_known_by_their_names() -> None:
     payload = {
-        "user_id": "ann", "run_id": 7, "memory_type": "fact", "labels": "a; b, c", "metadata": {"title": "T", "visibility": "team"},
-        "createdAt": 1_700_000_000_000, "last_modified": "2026-01-02", "shown_count": 3, "source_ref": "project:org/repo#x",
-        "importance": "high", "pinned": True, "priority": 1.5,
-    }  # fmt: skip
+        "user_id": "ann",
+        "run_id": 7,
+        "memory_type": "fact",
+        "labels": "a; b, c",
+        "metadata": {"title": "T", "visibility": "team"},
+        "createdAt": 1_700_000_000_000,
+        "last_modified": "2026-01-02",
+        "shown_count": 3,
+        "source_ref": "project:org/repo#x",
+        "importance": "high",
+        "pinned": True,
+        "priority": 1.5,
+    }
     memory, problems = memory_of("1", "text", payload, ANY)
     assert problems == []
     assert (memory.author, memory.session, memory.category, memory.tags) == ("ann", "7", "fact", ("a", "b", "c"))

@@ -16,16 +16,41 @@ from cems_workbench.sources.address import name_of, parse, without_place
 @pytest.mark.parametrize(
     ("text", "kind", "plain", "host", "port", "user", "path", "options"),
     [
-        ("postgresql://me@db:5433/cems?user=1&sslmode=require", "postgresql",
-         "postgresql://me@db:5433/cems?user=1&sslmode=require", "db", 5433, "me", "cems", {"user": "1", "sslmode": "require"}),
-        ("postgres:///cems?host=/run/pg", "postgresql", "postgres:///cems?host=%2Frun%2Fpg", "", None, "", "cems",
-         {"host": "/run/pg"}),
-        ("chroma://localhost:8000/my%20notes", "chroma", "chroma://localhost:8000/my%20notes", "localhost", 8000, "", "my notes", {}),
+        (
+            "postgresql://me@db:5433/cems?user=1&sslmode=require",
+            "postgresql",
+            "postgresql://me@db:5433/cems?user=1&sslmode=require",
+            "db",
+            5433,
+            "me",
+            "cems",
+            {"user": "1", "sslmode": "require"},
+        ),
+        (
+            "postgres:///cems?host=/run/pg",
+            "postgresql",
+            "postgres:///cems?host=%2Frun%2Fpg",
+            "",
+            None,
+            "",
+            "cems",
+            {"host": "/run/pg"},
+        ),
+        (
+            "chroma://localhost:8000/my%20notes",
+            "chroma",
+            "chroma://localhost:8000/my%20notes",
+            "localhost",
+            8000,
+            "",
+            "my notes",
+            {},
+        ),
         ("chroma:/var/chroma/notes", "chroma", "chroma:/var/chroma/notes", "", None, "", "/var/chroma/notes", {}),
         ("qdrant://[::1]:6333/c", "qdrant", "qdrant://[::1]:6333/c", "::1", 6333, "", "c", {}),
         ("https://cems.example", "cems", "https://cems.example", "cems.example", None, "", "", {}),
     ],
-)  # fmt: skip
+)
 def test_an_address_is_taken_apart(text, kind, plain, host, port, user, path, options) -> None:
     found = parse(text, {})
     assert (found.kind, found.plain, found.host, found.port) == (kind, plain, host, port)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from cems_workbench.store.search import embedded
 from cems_workbench.store.search.entries import Entry
+from cems_workbench.store.search.vectors import embedded
 
 
 @pytest.mark.parametrize("key", ["", ", PRIMARY KEY (collection, memory_id, seq)"])

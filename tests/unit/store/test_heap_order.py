@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.store.search import postgres_heap
-from cems_workbench.store.search.postgres_heap import (
+from cems_workbench.store.search.postgres import postgres_heap
+from cems_workbench.store.search.postgres.postgres_heap import (
     DocumentRow,
     HeapRow,
     heap_order,
@@ -20,7 +20,7 @@ from cems_workbench.store.search.postgres_heap import (
     text_array_bytes,
     tsvector_bytes,
 )
-from cems_workbench.store.search.postgres_text import lexemes
+from cems_workbench.store.search.postgres.postgres_text import lexemes
 
 SAMPLE = Path(__file__).resolve().parents[3] / "sample_data"
 
@@ -131,11 +131,32 @@ def test_too_many_rows_keep_the_order_of_insertion(monkeypatch: pytest.MonkeyPat
 def test_sample_lies_as_it_did_in_the_recorded_server() -> None:
     """With MiniLM's vectors of 384; all other memories lie in the order of the file."""
     behind = {
-        "m012": "m005", "m047": "m021", "m048": "m026", "m049": "m030", "m134": "m041", "m157": "m054", "m174": "m058", "m190": "m064",
-        "m230": "m074", "m231": "m230", "m232": "m078", "m233": "m232", "m255": "m105", "m256": "m255", "m275": "m118", "m276": "m125",
-        "m283": "m152", "m337": "m156", "m434": "m161", "m257": "m243", "m274": "m254", "m338": "m298", "m353": "m325", "m412": "m393",
+        "m012": "m005",
+        "m047": "m021",
+        "m048": "m026",
+        "m049": "m030",
+        "m134": "m041",
+        "m157": "m054",
+        "m174": "m058",
+        "m190": "m064",
+        "m230": "m074",
+        "m231": "m230",
+        "m232": "m078",
+        "m233": "m232",
+        "m255": "m105",
+        "m256": "m255",
+        "m275": "m118",
+        "m276": "m125",
+        "m283": "m152",
+        "m337": "m156",
+        "m434": "m161",
+        "m257": "m243",
+        "m274": "m254",
+        "m338": "m298",
+        "m353": "m325",
+        "m412": "m393",
         "m413": "m403",
-    }  # fmt: skip
+    }
     memories = sample()
     order = heap_order([HeapRow(memory["content"], 384, lexemes(memory["content"])) for memory in memories.values()])
     assert [list(memories)[index] for index in order] == with_moved(memories, behind)
@@ -143,8 +164,15 @@ def test_sample_lies_as_it_did_in_the_recorded_server() -> None:
 
 def test_documents_of_the_sample_lie_as_in_a_real_server() -> None:
     behind = {
-        "m061": "m035", "m062": "m061", "m063": "m046", "m108": "m093", "m217": "m200", "m340": "m253", "m361": "m350", "m438": "m360",
-    }  # fmt: skip
+        "m061": "m035",
+        "m062": "m061",
+        "m063": "m046",
+        "m108": "m093",
+        "m217": "m200",
+        "m340": "m253",
+        "m361": "m350",
+        "m438": "m360",
+    }
     memories = sample()
     documents = [
         DocumentRow(

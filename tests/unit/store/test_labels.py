@@ -13,12 +13,12 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet, Header
 from cems_workbench.evaluation.grades import agreed_answerable, as_judged
 from cems_workbench.evaluation.labelling.agreement import no_answer_agreement
+from cems_workbench.jobs.evaluation import agreed
+from cems_workbench.jobs.evaluation import labelled as labelled_evidence
+from cems_workbench.jobs.gathering import measurable
+from cems_workbench.jobs.labelling import give_no_answer
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import DEFAULT_SCALE, WHOLE_STORE, GradeScale, Judgment, Memory, ParsedInput, Query
-from cems_workbench.runs.evaluation import agreed
-from cems_workbench.runs.evaluation import labelled as labelled_evidence
-from cems_workbench.runs.gathering import measurable
-from cems_workbench.runs.labelling import give_no_answer
 from cems_workbench.store import QueueRecord, RowCounts, Store
 from cems_workbench.store.claims import CLAIM_SECONDS, FileClaims
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.models.chunking import cems_pieces
 from cems_workbench.progress import silent
-from cems_workbench.shipped import SAMPLE_DATA
-from cems_workbench.store.search import ts_rank_refresh
-from cems_workbench.store.search.postgres_heap import HeapRow, heap_order
-from cems_workbench.store.search.postgres_text import lexemes
-from cems_workbench.store.search.ts_rank_index import TsRankIndex
+from cems_workbench.store.search.postgres import ts_rank_refresh
+from cems_workbench.store.search.postgres.postgres_heap import HeapRow, heap_order
+from cems_workbench.store.search.postgres.postgres_text import lexemes
+from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 
 @pytest.mark.parametrize(

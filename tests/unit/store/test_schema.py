@@ -21,10 +21,25 @@ from cems_workbench.store.schema import migrations
 OLD = Path(__file__).with_name("schema_8.sql")
 WHEN = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 DEPLOY = Memory(
-    "m1", "Deploys run on Fridays", title="It's the Größe", category="fact", project="p", session="s", author="Ada",
-    tags=("a", "ü"), priority=0.7, pinned=True, importance="high", created_at=WHEN, last_accessed=WHEN, access_count=3,
-    relevant_count=2, noise_count=1, scope="shared", source_ref="project:x/y",
-)  # fmt: skip
+    "m1",
+    "Deploys run on Fridays",
+    title="It's the Größe",
+    category="fact",
+    project="p",
+    session="s",
+    author="Ada",
+    tags=("a", "ü"),
+    priority=0.7,
+    pinned=True,
+    importance="high",
+    created_at=WHEN,
+    last_accessed=WHEN,
+    access_count=3,
+    relevant_count=2,
+    noise_count=1,
+    scope="shared",
+    source_ref="project:x/y",
+)
 KAFKA = Memory("m2", "Kafka keeps the log")
 Q1, Q2 = Query("q1", "when do we deploy?", "p", WHEN, "temporal"), Query("q2", "where is the Kafka log?")
 

@@ -116,8 +116,15 @@ def test_pages_of_what_a_text_finds_are_those_of_all_in_the_same_order_and_so_ar
     def one(i):
         when = [None, MAY, JUNE][i % 3]
         weight, importance = [1.0, 2.5, 0.5, 2.5][i % 4], ["normal", "low", "high"][i % 3]
-        return Memory(f"m{i * 7 % 30:02}", "x" * (i % 5 + 1), created_at=when, last_accessed=when, access_count=i % 4,
-                      priority=weight, importance=importance)  # fmt: skip
+        return Memory(
+            f"m{i * 7 % 30:02}",
+            "x" * (i % 5 + 1),
+            created_at=when,
+            last_accessed=when,
+            access_count=i % 4,
+            priority=weight,
+            importance=importance,
+        )
 
     store.add(rows([one(i) for i in range(30)]))
     for offset in range(0, 35, 7):

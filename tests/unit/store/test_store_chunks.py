@@ -14,8 +14,8 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.store import ANY, Filter, Store
-from cems_workbench.store.search import vector_index
 from cems_workbench.store.search.entries import key, place_of
+from cems_workbench.store.search.vectors import vector_index
 
 SHORT, LONG = "alpha beta", " ".join(f"word{i}" for i in range(20))
 
@@ -246,9 +246,11 @@ def test_bm25_ranks_chunks_and_says_which(store, embedder):
     store.add(
         given(
             [Memory("a", "fox dog bird fox"), Memory("b", "fox")],
-            Chunk("a", 0, "dog bird bird", None), Chunk("a", 1, "fox fox", None), Chunk("b", 0, "fox", 0),
+            Chunk("a", 0, "dog bird bird", None),
+            Chunk("a", 1, "fox fox", None),
+            Chunk("b", 0, "fox", 0),
         )
-    )  # fmt: skip
+    )
     store.indexes.refresh(embedder)
     lexical = store.indexes.open(embedder).lexical
     assert [hit[::2] for hit in lexical.search_chunks("fox", 5, ANY)] == [("a", 1), ("b", 0)]

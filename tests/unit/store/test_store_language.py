@@ -18,8 +18,8 @@ from cems_workbench.pipeline.typos import correct
 from cems_workbench.records import CJK, ENGLISH, LANGUAGES, NO_LANGUAGE, Memory, ParsedInput
 from cems_workbench.store import Store, Vocabulary
 from cems_workbench.store.language import detect as told
-from cems_workbench.store.search.tokenizer import stop_words, tokenize
-from cems_workbench.store.search.vocabulary import count_words
+from cems_workbench.store.search.lexical.tokenizer import stop_words, tokenize
+from cems_workbench.store.search.lexical.vocabulary import count_words
 from tests.small_store import HashEmbedder
 
 DATA = Path(__file__).resolve().parents[2] / "data"

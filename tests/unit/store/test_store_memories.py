@@ -209,9 +209,18 @@ def test_what_comes_before_in_a_session(store, rows):
         return Memory(name, f"text of {name}", session=session, project=project, created_at=when, scope=scope)
 
     said = [
-        at("b", 2), at("a", 1), at("c", 4), at("d", 4), at("e", 5), at("f", 6), at("g", 7),
-        at("other project", 1, project=None), at("other session", 1, session="t"), at("no time", None), at("no session", 3, session=None),
-    ]  # fmt: skip
+        at("b", 2),
+        at("a", 1),
+        at("c", 4),
+        at("d", 4),
+        at("e", 5),
+        at("f", 6),
+        at("g", 7),
+        at("other project", 1, project=None),
+        at("other session", 1, session="t"),
+        at("no time", None),
+        at("no session", 3, session=None),
+    ]
     store.add(rows(said))
     before = store.memories.before(said)
     assert before == {
@@ -223,7 +232,8 @@ def test_what_comes_before_in_a_session(store, rows):
     }  # two come before e
     store.memories.delete("f")
     assert store.memories.before([at("g", 7), at("later", 9, project=None)]) == {
-        "g": "text of e", "later": "text of other project",
-    }  # fmt: skip
+        "g": "text of e",
+        "later": "text of other project",
+    }
     assert store.memories.before([at("g", 7, scope="shared")]) == {}
     assert store.memories.before([]) == store.memories.before([Memory("alone", "text")]) == {}

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import duckdb
 import pytest
 
-from cems_workbench import turns
 from cems_workbench.errors import StoreError, StoreLockedError
 from cems_workbench.models.protocol import PairScore
+from cems_workbench.platform import process_lock
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
 from cems_workbench.store.database import Database
@@ -90,9 +90,9 @@ def test_a_store_that_another_process_does_not_let_go_of_is_named_in_one_line(tm
         "with store._database.turn(): print('open', flush=True); sys.stdin.read()",
         tmp_path / "store",
     )
-    monkeypatch.setattr(turns, "PATIENCE", 0.4)
+    monkeypatch.setattr(process_lock, "PATIENCE", 0.4)
     said: list[str] = []
-    monkeypatch.setattr(turns, "_telling", said.append)
+    monkeypatch.setattr(process_lock, "_telling", said.append)
     assert holder.stdout.readline() == "open\n"
     try:
         with pytest.raises(StoreLockedError) as error:

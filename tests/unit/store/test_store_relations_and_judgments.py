@@ -24,9 +24,12 @@ def test_neighbours_count_in_both_directions_best_first_ties_by_id(store, rows):
 
 def test_edges_lead_one_way_each_by_itself_equal_ones_as_imported(store, rows):
     edges = [
-        Relation("d", "c", "near", 0.5), Relation("d", "a", "near", 0.5), Relation("d", "a", "cites", 0.9),
-        Relation("a", "b", "near", 0.4), Relation("c", "d", "near", 1.0),
-    ]  # fmt: skip
+        Relation("d", "c", "near", 0.5),
+        Relation("d", "a", "near", 0.5),
+        Relation("d", "a", "cites", 0.9),
+        Relation("a", "b", "near", 0.4),
+        Relation("c", "d", "near", 1.0),
+    ]
     store.add(rows([Memory("c", "c"), Memory("b", "b"), Memory("a", "a"), Memory("d", "d")], edges))
     found = [(edge.source_id, edge.target_id, edge.weight) for edge in store.relations.leading_from(["a", "d"], 2)]
     assert found == [("a", "b", 0.4), ("d", "a", 0.9), ("d", "c", 0.5)]  # c was imported before a

@@ -31,8 +31,11 @@ def test_months_have_no_gaps_and_undated_memories_are_counted_apart(store, rows)
     store.add(rows([*(Memory(f"m{i}", "x", created_at=day) for i, day in enumerate(days)), Memory("n", "x")]))
     statistics = store.memories.statistics(NOW)
     assert statistics.months == (
-        (date(2023, 12, 1), 1), (date(2024, 1, 1), 0), (date(2024, 2, 1), 0), (date(2024, 3, 1), 2),
-    )  # fmt: skip
+        (date(2023, 12, 1), 1),
+        (date(2024, 1, 1), 0),
+        (date(2024, 2, 1), 0),
+        (date(2024, 3, 1), 2),
+    )
     assert statistics.undated == 1
     assert (statistics.first_created, statistics.last_created) == (days[0], days[2])
 
@@ -41,8 +44,14 @@ def test_ages_fall_in_the_class_that_their_last_day_belongs_to(store, rows):
     ages = [0, 7, 8, 365, 366, 9_000]
     store.add(rows([Memory(f"m{age}", "x", created_at=NOW - timedelta(days=age)) for age in ages]))
     assert dict(store.memories.statistics(NOW).ages) == {
-        "up to a week": 2, "a month": 1, "3 months": 0, "6 months": 0, "a year": 1, "2 years": 1, "older": 1,
-    }  # fmt: skip
+        "up to a week": 2,
+        "a month": 1,
+        "3 months": 0,
+        "6 months": 0,
+        "a year": 1,
+        "2 years": 1,
+        "older": 1,
+    }
 
 
 def test_length_classes_double(store, rows):

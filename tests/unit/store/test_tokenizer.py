@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from cems_workbench.store.search import tokenizer
-from cems_workbench.store.search.tokenizer import tokenize
+from cems_workbench.store.search.lexical import tokenizer
+from cems_workbench.store.search.lexical.tokenizer import tokenize
 
 
 @pytest.mark.parametrize(

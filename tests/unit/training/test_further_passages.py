@@ -32,9 +32,11 @@ def answer(text: str, utterance_id: int, *, is_speaker: bool = False) -> dict[st
 
 def test_a_scene_is_turns_and_its_questions_name_those_that_say_something(tmp_path: Path) -> None:
     turns = [
-        utterance("#NOTE#", "[ Scene : a kitchen ]"), utterance("Ada Lund", "I 'm gon na sell the boat , it does n't float ."),
-        utterance("Bo Berg", "Which boat ?"), utterance("Dr. Holm", "Mine , too ."),
-    ]  # fmt: skip
+        utterance("#NOTE#", "[ Scene : a kitchen ]"),
+        utterance("Ada Lund", "I 'm gon na sell the boat , it does n't float ."),
+        utterance("Bo Berg", "Which boat ?"),
+        utterance("Dr. Holm", "Mine , too ."),
+    ]
     asked = [
         {"question": "What does Ada sell ?", "answers": [answer("the boat", 1)]},
         {"question": "Who asks which boat ?", "answers": [answer("Bo Berg", 2, is_speaker=True)]},
@@ -52,14 +54,23 @@ def test_a_scene_is_turns_and_its_questions_name_those_that_say_something(tmp_pa
 
 
 def test_of_a_meetings_short_span_the_turn_that_says_the_summary_comes_first(tmp_path: Path) -> None:
-    turns = [{"speaker": name, "content": text} for name, text in [
-        ("Chair", "{vocalsound} What about the price ?"), ("Designer", "Um , okay ."),
-        ("Designer", "Twelve euros , since plastic is cheap ."), ("Chair", "Then we are done ."),
-    ]]  # fmt: skip
+    turns = [
+        {"speaker": name, "content": text}
+        for name, text in [
+            ("Chair", "{vocalsound} What about the price ?"),
+            ("Designer", "Um , okay ."),
+            ("Designer", "Twelve euros , since plastic is cheap ."),
+            ("Chair", "Then we are done ."),
+        ]
+    ]
     asked = [
-        {"query": "What did Designer think of the price?", "answer": "Twelve euros, plastic.", "relevant_text_span": [["0", "2"]]},
+        {
+            "query": "What did Designer think of the price?",
+            "answer": "Twelve euros, plastic.",
+            "relevant_text_span": [["0", "2"]],
+        },
         {"query": "What was said?", "answer": "All.", "relevant_text_span": [["0", str(dialogues.SHORT_SPAN)]]},
-    ]  # fmt: skip
+    ]
     write(tmp_path / "data/ALL/train/a.json", {"meeting_transcripts": turns, "specific_query_list": asked})
     ((meeting, questions),) = dialogues.qmsum(tmp_path)
     assert meeting.sentences[0] == "Chair: What about the price?"
@@ -91,9 +102,11 @@ def test_a_trial_is_asked_by_title_conclusion_and_comparison_but_its_body_is_not
     tmp_path: Path, mark: str
 ) -> None:
     sections = [
-        ("TITLE", "Tea for sleep"), ("ABSTRACT.METHODS", "Ten drank tea. Ten drank milk."),
-        ("ABSTRACT.CONCLUSIONS", "Tea delays sleep. More is needed."), ("BODY.RESULTS", "Table one."),
-    ]  # fmt: skip
+        ("TITLE", "Tea for sleep"),
+        ("ABSTRACT.METHODS", "Ten drank tea. Ten drank milk."),
+        ("ABSTRACT.CONCLUSIONS", "Tea delays sleep. More is needed."),
+        ("BODY.RESULTS", "Table one."),
+    ]
     text = "\n\n".join(f"{name}{mark}\n{said}" for name, said in sections)
     write(tmp_path / "annotations/abstracts/PMC7.abst", text)
     write(
@@ -131,11 +144,12 @@ def test_at_most_so_many_passages_of_each_source_are_taken_from_all_over() -> No
 def groups() -> Groups:
     scenes = [
         Passage(
-            "friendsqa", tuple(f"{who}: thing{n} is {word} now, Ada" for word in ("red", "blue", "round") for who in ("Ada", "Bo")),
+            "friendsqa",
+            tuple(f"{who}: thing{n} is {word} now, Ada" for word in ("red", "blue", "round") for who in ("Ada", "Bo")),
             ("Ada", "Bo"),
         )
         for n in range(4)
-    ]  # fmt: skip
+    ]
     trials = [Passage("pubmedqa", (f"Title {n}", f"Trial {n} had ten people.", f"Trial {n} ended.")) for n in range(6)]
     pages = [Passage("amazon", tuple(f"I bought lamp {n} on day {i}." for i in range(9))) for n in range(30)]
     questions = [Question(f"What colour is thing{n}, asks Ada?", n, (0, 1), ("red",)) for n in range(4)]

@@ -12,7 +12,7 @@ from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline.table import Floats, Ints
 from cems_workbench.tuning.folds import Split
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.search import Search, Trial
+from cems_workbench.tuning.optimizer import Search, Trial
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, Tuned
 

@@ -13,7 +13,7 @@ from cems_workbench.config import PipelineConfig, preset
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.learned import importance, main_effects, response_curve, response_surface, values_around
-from cems_workbench.tuning.search import Search, Trial
+from cems_workbench.tuning.optimizer import Search, Trial
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from tests.unit.tuning.made_up_scores import Formula, tuned_to
 

@@ -12,8 +12,8 @@ from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.records import Memory, Query
 from cems_workbench.tuning.objective import Goal, RerankedCost, parse_goal
+from cems_workbench.tuning.optimizer import search
 from cems_workbench.tuning.scorer import BatchScorer, measurable
-from cems_workbench.tuning.search import search
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 
 SIZES = (3, 6)
@@ -28,9 +28,13 @@ def batch() -> LabelledBatch:
         scores = {key: ModelScore(float(i)) for i, key in enumerate(ids)}
         hits = tuple(Hit(key, 1 - i / 10) for i, key in enumerate(ids))
         evidences[f"q{q}"] = Evidence(
-            f"query {q}", {key: Memory(key, f"content {key}") for key in ids}, (Variant(f"query {q}"),),
-            (RankedList("vector:0", "vector", 0, hits),), NOW, model_scores={"cross_encoder": scores},
-        )  # fmt: skip
+            f"query {q}",
+            {key: Memory(key, f"content {key}") for key in ids},
+            (Variant(f"query {q}"),),
+            (RankedList("vector:0", "vector", 0, hits),),
+            NOW,
+            model_scores={"cross_encoder": scores},
+        )
         grades[f"q{q}"] = {ids[-1]: 1}
         queries.append(Query(f"q{q}", f"query {q}"))
     return LabelledBatch(queries, evidences, grades)
@@ -38,9 +42,14 @@ def batch() -> LabelledBatch:
 
 def config(**changes: object) -> PipelineConfig:
     reranking = {
-        "rerank.backend": "cross_encoder", "rerank.combine": "replace", "rerank.raw_scale": "divide_by_10",
-        "rerank.input_limit": 4, "rerank.skip_if_few": False, "rerank.tail": "below", "threshold.mode": "none",
-    }  # fmt: skip
+        "rerank.backend": "cross_encoder",
+        "rerank.combine": "replace",
+        "rerank.raw_scale": "divide_by_10",
+        "rerank.input_limit": 4,
+        "rerank.skip_if_few": False,
+        "rerank.tail": "below",
+        "threshold.mode": "none",
+    }
     return with_values(
         fusion_only(), {**reranking, **{key.replace("__", "."): value for key, value in changes.items()}}
     )

@@ -18,8 +18,8 @@ from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.folds import split
 from cems_workbench.tuning.holdout import LooksFile, gain, looks_path
 from cems_workbench.tuning.objective import Goal
+from cems_workbench.tuning.optimizer import Trial, Watch, unwatched
 from cems_workbench.tuning.scorer import BatchScorer
-from cems_workbench.tuning.search import Trial, Watch, unwatched
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, open_holdout, tune
 

@@ -13,12 +13,8 @@ from typer.testing import CliRunner
 from benchmarks.synthetic_queries import fusion_only
 from cems_workbench.cli.main import commands
 from cems_workbench.evaluation.evidence_file import read_evidence_file
-from cems_workbench.progress import silent
-from cems_workbench.report.figures import number, signed
-from cems_workbench.report.tuning import tuning_report
-from cems_workbench.runs.evaluation import labelled_file
-from cems_workbench.runs.tuned import headline
-from cems_workbench.runs.tuning import (
+from cems_workbench.jobs.evaluation import labelled_file
+from cems_workbench.jobs.tuning import (
     ByJudgments,
     SearchResult,
     TuningData,
@@ -28,6 +24,10 @@ from cems_workbench.runs.tuning import (
     run_search,
     with_stability,
 )
+from cems_workbench.jobs.tuning_summary import headline
+from cems_workbench.progress import silent
+from cems_workbench.report.figures import number, signed
+from cems_workbench.report.tuning import tuning_report
 from cems_workbench.tuning.holdout import Gain, LooksFile
 from cems_workbench.tuning.objective import parse_goal
 from tests.planted import planted_file

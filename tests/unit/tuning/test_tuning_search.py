@@ -12,8 +12,8 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.objective import Goal, parse_guard
+from cems_workbench.tuning.optimizer import Search, Trial, chosen, not_told_apart, pareto_front, search
 from cems_workbench.tuning.scorer import BatchScorer
-from cems_workbench.tuning.search import Search, Trial, chosen, not_told_apart, pareto_front, search
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 
 NDCG, HIT = parse_measure("nDCG@10"), parse_measure("hit@1")
@@ -156,8 +156,13 @@ def test_the_best_so_far_that_is_watched_is_the_best_of_the_trials_so_far() -> N
     watched.clear()
     rows = np.arange(len(batch().queries))
     found = search(
-        space(*GRID), scorer(NDCG, HIT), guarded, rows, trials=30, seed=3,
+        space(*GRID),
+        scorer(NDCG, HIT),
+        guarded,
+        rows,
+        trials=30,
+        seed=3,
         watch=lambda done, total, best: watched.append(best),
-    )  # fmt: skip
+    )
     for done, best in enumerate(watched, 1):
         assert best.values == Search(found.trials[:done]).best.values

@@ -24,7 +24,7 @@ REFUSED = {
     "fusion.k=20|20": "stands twice",
     "fusion.score_blend=0.5|2": "2 is not allowed",
     "fusion.method=rrf|best": "'best' is not one of rrf",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED.items(), ids=list(REFUSED))

@@ -16,15 +16,15 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import EvidenceSet, Header
 from cems_workbench.evaluation.metrics import parse_measure
+from cems_workbench.jobs.evaluation import labelled_file
+from cems_workbench.jobs.tuning import SearchResult, SearchSettings, card_of, plan_search, run_search, scored_queries
+from cems_workbench.jobs.tuning import unlabelled_data as data_of
+from cems_workbench.jobs.unlabelled import by_judgments, with_stand_in
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.stages.abstain import ABSTAIN
 from cems_workbench.records import Judgment, Memory, Query
-from cems_workbench.runs.evaluation import labelled_file
-from cems_workbench.runs.tuning import SearchResult, SearchSettings, card_of, plan_search, run_search, scored_queries
-from cems_workbench.runs.tuning import unlabelled_data as data_of
-from cems_workbench.runs.unlabelled import by_judgments, with_stand_in
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis
 from cems_workbench.tuning.unlabelled import (

@@ -12,8 +12,8 @@ from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import Memory, Query
 from cems_workbench.tuning.folds import split
 from cems_workbench.tuning.objective import Goal, parse_goal, parse_guard
+from cems_workbench.tuning.optimizer import search
 from cems_workbench.tuning.scorer import BatchScorer, measurable
-from cems_workbench.tuning.search import search
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, tune
 
@@ -28,8 +28,12 @@ def batch(each: int = 20) -> LabelledBatch:
             qid, ids = f"{kind}{i}", [f"{kind}{i}-{n}" for n in range(5)]
             hits = tuple(Hit(key, float(top) - n / 100) for n, key in enumerate(ids))
             evidences[qid] = Evidence(
-                qid, {key: Memory(key, key) for key in ids}, (Variant(qid),), (RankedList("vector:0", "vector", 0, hits),), NOW,
-            )  # fmt: skip
+                qid,
+                {key: Memory(key, key) for key in ids},
+                (Variant(qid),),
+                (RankedList("vector:0", "vector", 0, hits),),
+                NOW,
+            )
             queries.append(Query(qid, qid, answerable=None if kind else False))
             if kind:
                 grades[qid] = {ids[0]: 1}

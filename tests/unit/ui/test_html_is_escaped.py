@@ -50,10 +50,33 @@ from cems_workbench.ui.memories.store import indexes_html
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 ATTACK = "\"'><script>alert(1)</script><img/src=x/onerror=alert(2)>&lt;&amp;</div><!--"
 NASTY = st.lists(
-    st.sampled_from(["<script>", "</script>", "<b>", "</div>", "</td>", '"', "'", "&", "&lt;", "&#60;", "<", ">", "<!--", "-->",
-                     "<img/src=x/onerror=y>", "]]>", "<?", 'x"/onload="', "a", "é"]),
-    min_size=1, max_size=8,
-).map("".join)  # fmt: skip
+    st.sampled_from(
+        [
+            "<script>",
+            "</script>",
+            "<b>",
+            "</div>",
+            "</td>",
+            '"',
+            "'",
+            "&",
+            "&lt;",
+            "&#60;",
+            "<",
+            ">",
+            "<!--",
+            "-->",
+            "<img/src=x/onerror=y>",
+            "]]>",
+            "<?",
+            'x"/onload="',
+            "a",
+            "é",
+        ]
+    ),
+    min_size=1,
+    max_size=8,
+).map("".join)
 
 
 class Reading(HTMLParser):
@@ -94,25 +117,47 @@ def trace(text: str) -> Trace:
     now = datetime(2026, 9, 1, tzinfo=UTC)
     memories = {
         key: Memory(
-            key, f"content {text}", title=f"title {text}", category=text, project=text, author=text, session=text,
-            tags=(text,), created_at=now if i else None, importance="high",
+            key,
+            f"content {text}",
+            title=f"title {text}",
+            category=text,
+            project=text,
+            author=text,
+            session=text,
+            tags=(text,),
+            created_at=now if i else None,
+            importance="high",
         )
         for i, key in enumerate(ids)
-    }  # fmt: skip
+    }
     lists = (
         RankedList(f"vector {text}", "vector", 0, tuple(Hit(key, 0.9 - 0.1 * i) for i, key in enumerate(ids))),
         RankedList(f"lexical {text}", "lexical", 0, (Hit(ids[1], 3.0),)),
     )
     scores = {ids[0]: ModelScore(None, text, f"error {text}"), ids[1]: ModelScore(0.7, text)}
     evidence = Evidence(
-        query=text, memories=memories, variants=(Variant(text),), lists=lists, as_of=now, project=text,
-        model_scores={text: scores}, embeddings={key: [1.0, 0.0] for key in ids[2:]},
-        notes={"warnings": {"lists": [f"note {text}"], "rerank": [text]}, "query": {"route": "hybrid", "route_reason": text}},
-    )  # fmt: skip
+        query=text,
+        memories=memories,
+        variants=(Variant(text),),
+        lists=lists,
+        as_of=now,
+        project=text,
+        model_scores={text: scores},
+        embeddings={key: [1.0, 0.0] for key in ids[2:]},
+        notes={
+            "warnings": {"lists": [f"note {text}"], "rerank": [text]},
+            "query": {"route": "hybrid", "route_reason": text},
+        },
+    )
     changes = {
-        "rerank.backend": "late_interaction", "rerank.model": text, "rerank.input_limit": 3, "dedup.enabled": True,
-        "rerank.tail": "below", "fusion.importance_bonus_ranks": 10, "fusion.top_rank_bonus.mode": "best_rank",
-    }  # fmt: skip
+        "rerank.backend": "late_interaction",
+        "rerank.model": text,
+        "rerank.input_limit": 3,
+        "dedup.enabled": True,
+        "rerank.tail": "below",
+        "fusion.importance_bonus_ranks": 10,
+        "fusion.top_rank_bonus.mode": "best_rank",
+    }
     return replay(evidence, with_values(PipelineConfig(), changes))
 
 
@@ -141,9 +186,17 @@ def results(text: str) -> str:
 def memory(text: str) -> Memory:
     """A memory that is `text` in every field."""
     return Memory(
-        f"id {text}", f"content {text}", title=f"title {text}", category=text, project=text, author=text, session=text,
-        tags=(text,), created_at=datetime(2026, 9, 1, tzinfo=UTC), source_ref=text,
-    )  # fmt: skip
+        f"id {text}",
+        f"content {text}",
+        title=f"title {text}",
+        category=text,
+        project=text,
+        author=text,
+        session=text,
+        tags=(text,),
+        created_at=datetime(2026, 9, 1, tzinfo=UTC),
+        source_ref=text,
+    )
 
 
 def card(text: str, query: str) -> str:
@@ -264,9 +317,18 @@ def test_what_is_left_out_of_the_results_is_hostile_in_every_field() -> None:
 
 
 PROBE = StrongSignal(
-    enabled=True, scale="saturating", raw_top=6.0, raw_second=1.0, top=6 / 7, second=0.5, threshold=0.85, gap=0.15, fires=True,
-    short_of_threshold=0.0, short_of_gap=0.0,
-)  # fmt: skip
+    enabled=True,
+    scale="saturating",
+    raw_top=6.0,
+    raw_second=1.0,
+    top=6 / 7,
+    second=0.5,
+    threshold=0.85,
+    gap=0.15,
+    fires=True,
+    short_of_threshold=0.0,
+    short_of_gap=0.0,
+)
 
 
 @pytest.mark.parametrize(

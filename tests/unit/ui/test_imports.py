@@ -7,9 +7,9 @@ import json
 
 import pytest
 
+from cems_workbench.jobs.importing import import_files
 from cems_workbench.progress import Cancelled, silent
 from cems_workbench.records import Memory, ParsedInput, Query
-from cems_workbench.runs.importing import import_files
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.imports import counts_table, errors_csv
 

@@ -62,13 +62,32 @@ def test_two_views_of_one_title_or_place_are_an_error(
 
 def test_the_views_and_tools_stand_in_the_order_of_the_pipeline_and_of_the_questions() -> None:
     assert list(views_in(VIEWS)) == [
-        "Contributions", "Query", "Lists", "Stages", "Rank flow", "Journey", "Threshold", "Rerank", "Adjust", "Judge", "Abstain", "Context",
-    ]  # fmt: skip
+        "Contributions",
+        "Query",
+        "Lists",
+        "Stages",
+        "Rank flow",
+        "Journey",
+        "Threshold",
+        "Rerank",
+        "Adjust",
+        "Judge",
+        "Abstain",
+        "Context",
+    ]
     tools = views_in(TOOLS)
     assert list(tools) == [
-        "Why is it missing?", "What if it were different?", "Text evidence", "Index check", "Expansion", "Diversity", "Sensitivity",
-        "Weight map", "Effective weights", "Against production",
-    ]  # fmt: skip
+        "Why is it missing?",
+        "What if it were different?",
+        "Text evidence",
+        "Index check",
+        "Expansion",
+        "Diversity",
+        "Sensitivity",
+        "Weight map",
+        "Effective weights",
+        "Against production",
+    ]
     assert all(tool.question.endswith("?") for tool in tools.values())
 
 

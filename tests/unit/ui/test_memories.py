@@ -21,9 +21,18 @@ from cems_workbench.ui.memories.detail import facts_html
 from cems_workbench.ui.memories.statistics import bars, first_and_rest, near_html
 
 MEMORY = Memory(
-    "m1", "one\r\ntwo\rthree\x00", title="T", tags=("a", "a", "b, c"), priority=1.333, project="p", author="Ada",
-    created_at=datetime(2024, 5, 8, 13, 56, 1, 123456, tzinfo=UTC), access_count=7, source_ref="ref", scope="shared",
-)  # fmt: skip
+    "m1",
+    "one\r\ntwo\rthree\x00",
+    title="T",
+    tags=("a", "a", "b, c"),
+    priority=1.333,
+    project="p",
+    author="Ada",
+    created_at=datetime(2024, 5, 8, 13, 56, 1, 123456, tzinfo=UTC),
+    access_count=7,
+    source_ref="ref",
+    scope="shared",
+)
 
 
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "＝1+1", "'=1"])
@@ -92,8 +101,10 @@ def test_pairs_are_escaped():
 
 def test_what_does_not_fit_in_a_chart_is_one_more_bar():
     assert first_and_rest([("a", 5), (None, 3), ("b", 2), ("c", 1)], "(none)", 2) == [
-        ("a", 5), ("(none)", 3), ("2 others", 3),
-    ]  # fmt: skip
+        ("a", 5),
+        ("(none)", 3),
+        ("2 others", 3),
+    ]
 
 
 def test_chart_labels_are_escaped():

@@ -12,9 +12,18 @@ from cems_workbench.ui.kit.memory_form import edited_memory, form_values
 from cems_workbench.ui.memories.edit import LABELS
 
 MEMORY = Memory(
-    "m1", "one\r\ntwo\rthree\x00", title="T", tags=("a", "a", "b, c"), priority=1.333, project="p", author="Ada",
-    created_at=datetime(2024, 5, 8, 13, 56, 1, 123456, tzinfo=UTC), access_count=7, source_ref="ref", scope="shared",
-)  # fmt: skip
+    "m1",
+    "one\r\ntwo\rthree\x00",
+    title="T",
+    tags=("a", "a", "b, c"),
+    priority=1.333,
+    project="p",
+    author="Ada",
+    created_at=datetime(2024, 5, 8, 13, 56, 1, 123456, tzinfo=UTC),
+    access_count=7,
+    source_ref="ref",
+    scope="shared",
+)
 
 
 def test_a_form_that_nobody_touched_gives_the_same_memory_back():

@@ -56,8 +56,9 @@ def test_a_line_runs_through_its_ranks_and_ends_with_a_cross_where_it_was_lost()
         if size
     ]
     assert marked == [
-        (places["vector"], 5, NEUTRAL.symbol), (places["fusion"], 5, "x"),
-    ]  # fmt: skip
+        (places["vector"], 5, NEUTRAL.symbol),
+        (places["fusion"], 5, "x"),
+    ]
     assert curve.x[-1] == places["assembly"] - FADE  # where it was dropped
 
 
@@ -150,9 +151,12 @@ def test_hostile_ids_texts_and_names_are_shown_literally() -> None:
     kinds = view.line_kinds(now, {line.memory_id: 2 for line in flow.lines})
     followed = flow.lines[-1].memory_id
     texts = [
-        gone_html(against), results_html(now, {}, None, against), view.lost_html(flow, kinds, followed),
-        view.legend_html(flow, kinds), side_by_side_html(now, ["vector", "assembly"], 5, None, against),
-    ]  # fmt: skip
+        gone_html(against),
+        results_html(now, {}, None, against),
+        view.lost_html(flow, kinds, followed),
+        view.legend_html(flow, kinds),
+        side_by_side_html(now, ["vector", "assembly"], 5, None, against),
+    ]
     assert against.gone() and all("<img" not in text for text in texts)
     assert all("&lt;img" in text for text in (texts[0], texts[1], texts[2], texts[4]))
     hovers = [view.hover_text(now, kinds, line) for line in flow.lines]

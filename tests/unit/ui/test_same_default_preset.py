@@ -6,10 +6,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from cems_workbench.builtin import FIRST
 from cems_workbench.cli.main import commands
 from cems_workbench.cli.options import chosen_config
 from cems_workbench.config import preset_names
-from cems_workbench.shipped import FIRST
 from cems_workbench.ui.inspect import state
 
 TAKES_A_PRESET = {

@@ -12,8 +12,12 @@ from cems_workbench.ui.inspect.results import settling_html
 
 FOUND = {"a": 0.44, "b": 0.43, "c": 0.31}
 READ: dict[str, Any] = {
-    "rerank.backend": "cross_encoder", "rerank.model": "oracle", "abstain.rule": "all", "abstain.reranker": 0.0, "abstain.vector": 0.5,
-}  # fmt: skip
+    "rerank.backend": "cross_encoder",
+    "rerank.model": "oracle",
+    "abstain.rule": "all",
+    "abstain.reranker": 0.0,
+    "abstain.vector": 0.5,
+}
 
 
 def evidence(scores: dict[str, float]) -> Evidence:

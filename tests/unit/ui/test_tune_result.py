@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.runs.tuned import GainRow, stable_words, verdict
+from cems_workbench.jobs.tuning_summary import GainRow, stable_words, verdict
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.stability import Region

@@ -218,9 +218,12 @@ def _draw_trial(context: InspectContext, limits: Sequence[Stretch], ids: Sequenc
         return
     similar = {i: pairwise(context.trace.evidence, stretches[i].results) for i in others}
     chosen = st.selectbox(
-        "Range", others, key=f"inspect:diversity:range:{of}:{hash(context.request)}:{len(stretches)}", help=TRY_HELP[of],
+        "Range",
+        others,
+        key=f"inspect:diversity:range:{of}:{hash(context.request)}:{len(stretches)}",
+        help=TRY_HELP[of],
         format_func=lambda i: _option(of, stretches[i], ids, similar[i]),
-    )  # fmt: skip
+    )
     st.html(before_after_html(context.trace, ids, stretches[chosen].results, context.grades, context.relevant))
     values = _values(of, stretches[chosen])
     said = ", ".join(
@@ -280,11 +283,13 @@ def before_after_html(
         shown = sum(memory_id in relevant for memory_id in ids) if grades else None
         rows = [
             SideRow(
-                memory_id, f"grade {grades[memory_id]}" if memory_id in grades else "", sign if memory_id in changed else "",
+                memory_id,
+                f"grade {grades[memory_id]}" if memory_id in grades else "",
+                sign if memory_id in changed else "",
                 _text(trace, memory_id, 120),
             )
             for memory_id in ids
-        ]  # fmt: skip
+        ]
         sides.append(Side(title, shown, rows))
     return render("inspect/diversity/before_after.html", sides=sides)
 

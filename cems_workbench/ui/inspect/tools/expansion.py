@@ -105,10 +105,12 @@ def _draw_typing(context: InspectContext) -> None:
     with st.form("inspect:expansion:form", border=False, clear_on_submit=True):
         box, button = st.columns([3, 1], vertical_alignment="bottom")
         box.text_input(
-            "Another variant of the query", key=TYPED, placeholder="Type the query in other words",
+            "Another variant of the query",
+            key=TYPED,
+            placeholder="Type the query in other words",
             help="It is searched as an expansion typed by hand (Expansion → manual). Expansions that were made otherwise become typed "
             "ones, so none is lost.",
-        )  # fmt: skip
+        )
         button.form_submit_button(
             "Search this too", width="stretch", on_click=_add, args=(context.trace, context.request)
         )

@@ -15,12 +15,12 @@ from cems_workbench.analysis.engine_check import EngineCheck, EngineComparison, 
 from cems_workbench.analysis.index_check import Comparison, ExactRanking, compare, embeddings_of, exact_ranking
 from cems_workbench.config import list_depths
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.pipeline.answered import answered_by
-from cems_workbench.pipeline.engine import Engine
 from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import EVERYTHING, inner_depth, search_filter
+from cems_workbench.pipeline.list_provenance import answered_by
+from cems_workbench.pipeline.live_engine import Engine
 from cems_workbench.store.search.hits import by_memory
-from cems_workbench.store.search.vector_index import EXACT_ROWS
+from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.assets import write_stylesheet
@@ -100,8 +100,10 @@ def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
             st.info("No memory that this query may find has an embedding.", icon=":material/search_off:")
             return
         if len(ids) > AT_ONCE and not st.button(
-            f"Compare all {len(ids):,} embeddings", key="inspect:index_check", help="Reads every embedding of the store once.",
-        ):  # fmt: skip
+            f"Compare all {len(ids):,} embeddings",
+            key="inspect:index_check",
+            help="Reads every embedding of the store once.",
+        ):
             return
         compared = _compared(context, ranked, ids, depth)
         if compared is None:
@@ -129,10 +131,12 @@ def _list(context: InspectContext) -> RankedList | None:
         return lists[0] if lists else None
     variants = context.trace.evidence.variants
     chosen: int = st.selectbox(
-        "Vector list", range(len(lists)), key=f"inspect:index_check:{hash(context.request)}",
+        "Vector list",
+        range(len(lists)),
+        key=f"inspect:index_check:{hash(context.request)}",
         format_func=lambda i: f"{lists[i].name}  {excerpt(variants[lists[i].variant or 0].text, 80)}",
         help="Each form of the query was searched on its own.",
-    )  # fmt: skip
+    )
     return lists[chosen]
 
 
@@ -223,16 +227,21 @@ def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str,
     )
     number = st.column_config.NumberColumn
     draw_table(
-        frame, most=12,
+        frame,
+        most=12,
         key=f"inspect:index_check:missed:{row.name}",
         columns={
             "exact rank": number("exact rank", width=80, help="Its rank when every embedding is compared"),
             "memory": st.column_config.TextColumn("memory", width=110),
-            f"exact {score}": number(f"exact {score}", format="%.4f", width=94, help=f"The {score} of query and memory"),
-            "found by": st.column_config.TextColumn("found by", width=90, help="Another list of this query that has it; empty: none"),
+            f"exact {score}": number(
+                f"exact {score}", format="%.4f", width=94, help=f"The {score} of query and memory"
+            ),
+            "found by": st.column_config.TextColumn(
+                "found by", width=90, help="Another list of this query that has it; empty: none"
+            ),
             "content": st.column_config.TextColumn("content", width="large"),
         },
-    )  # fmt: skip
+    )
 
 
 def _draw_live(context: InspectContext, engine: Engine, variant: int) -> None:
@@ -274,7 +283,7 @@ def _draw_live_list(context: InspectContext, check: EngineCheck, found: EngineCo
             f"{len(live.unknown):,} of its rows are not in the snapshot, the first at place {live.unknown[0][0]:,}: connect again to "
             "take them (Memories → Sources).",
             icon=":material/sync_problem:",
-        )  # fmt: skip
+        )
     if found.deep.missed:
         mine = next((each.name for each in context.trace.evidence.lists if each.source == live.name), "")
         _draw_missed(context, row, _elsewhere(context, mine), "cosine" if live.name == "vector" else "rank")
@@ -298,9 +307,11 @@ def _draw_settings(check: EngineCheck) -> None:
     if last is None or last[0] is not check:
         names = ", ".join(setting.name for setting in check.probe.settings if setting.tries)
         if not st.button(
-            "Try settings on the live engine", key="inspect:index_check:try", icon=":material/tune:",
+            "Try settings on the live engine",
+            key="inspect:index_check:try",
+            icon=":material/tune:",
             help=f"Asks again with other values of {plain(names)}, each for that search alone; the system’s own settings do not change.",
-        ):  # fmt: skip
+        ):
             return
         try:
             with st.spinner("asking with other settings"):
@@ -311,7 +322,9 @@ def _draw_settings(check: EngineCheck) -> None:
     st.markdown(f"**{plain(mends(last[1]))}**")
     number = st.column_config.NumberColumn
     draw_table(
-        tried_rows([vector, *last[1]]), key="inspect:index_check:settings", most=12,
+        tried_rows([vector, *last[1]]),
+        key="inspect:index_check:settings",
+        most=12,
         columns={
             "setting": st.column_config.TextColumn("setting", width="medium"),
             "rows": number("rows", help="Rows that came"),
@@ -319,7 +332,7 @@ def _draw_settings(check: EngineCheck) -> None:
             "recall": st.column_config.TextColumn("recall", help=COLUMNS["at depth"]),
             "ms": number("ms", format="%.1f", help="Search time there, in milliseconds"),
         },
-    )  # fmt: skip
+    )
 
 
 def tried_rows(found: Sequence[EngineComparison]) -> list[dict[str, str | float]]:

@@ -25,11 +25,11 @@ from cems_workbench.analysis.fidelity.answer import (
     score_maps,
 )
 from cems_workbench.analysis.fidelity.explain import Explanation, Replays, explanations, together
-from cems_workbench.characters import in_order
 from cems_workbench.config import field_spec
-from cems_workbench.config.words import shown
+from cems_workbench.config.value_text import shown
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording, parse_recording
+from cems_workbench.platform.bidi import in_order
 from cems_workbench.records import RecordedAnswer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
@@ -38,8 +38,8 @@ from cems_workbench.ui.inspect.glossary import LOST, about
 from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.heard import named
 from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.screen_reader import named
 from cems_workbench.ui.kit.tables import draw_table
 
 DEPTHS = (1, 3, 5, 10, 20)
@@ -130,19 +130,25 @@ def _rows(context: InspectContext, production: Production) -> list[dict[str, str
         why = placement.reason or ("production did not return it" if placement.production is None else "")
         rows.append(
             {
-                "production": placement.production, "ours": placement.ours, "memory": placement.memory_id,
+                "production": placement.production,
+                "ours": placement.ours,
+                "memory": placement.memory_id,
                 "lost at": placement.lost_at or "",
                 "why": f"{why} (found by its text; called {called})".strip() if called else why,
                 "content": excerpt(memory.content),
             }
-        )  # fmt: skip
+        )
     for rank, answer in production.unknown:
         rows.append(
             {
-                "production": rank, "ours": None, "memory": answer.memory_id or "", "lost at": "not in this store",
-                "why": "no memory has this id or this text", "content": excerpt(answer.content or ""),
+                "production": rank,
+                "ours": None,
+                "memory": answer.memory_id or "",
+                "lost at": "not in this store",
+                "why": "no memory has this id or this text",
+                "content": excerpt(answer.content or ""),
             }
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -294,9 +300,13 @@ def _brought(context: InspectContext) -> tuple[Recording, RecordedAnswer] | None
     key = state.answer_key(context.request.query)
     text_box, file_box = st.columns([3, 2])
     pasted = text_box.text_area(
-        "What production returned", key=f"{key}:text", height=150, placeholder=PLACEHOLDER, help=FORMS_HELP,
+        "What production returned",
+        key=f"{key}:text",
+        height=150,
+        placeholder=PLACEHOLDER,
+        help=FORMS_HELP,
         persist_state="session",
-    )  # fmt: skip
+    )
     upload = file_box.file_uploader(
         "Or a file", ["json", "jsonl", "txt", "csv", "tsv", "run", "trec"], key=f"{key}:file"
     )
@@ -374,6 +384,8 @@ def _verdict(production: Production, ours: list[str], same: bool) -> str:
 
 
 VIEW = View(
-    state.PRODUCTION, 100, draw,
+    state.PRODUCTION,
+    100,
+    draw,
     "Where do these results differ from what the real system returned, and what would explain it?",
-)  # fmt: skip
+)

@@ -23,9 +23,9 @@ from cems_workbench.analysis.sensitivity.scan import (
     shown_memories,
     sweep,
 )
-from cems_workbench.analysis.why.rescue import searched_specs
+from cems_workbench.analysis.why.counterfactual import searched_specs
 from cems_workbench.config import PipelineConfig, field_spec
-from cems_workbench.config.words import shown
+from cems_workbench.config.value_text import shown
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -34,8 +34,8 @@ from cems_workbench.ui.inspect.labelled import offer_labelled
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
 from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, bold, hover, lines
-from cems_workbench.ui.kit.heard import named
 from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.screen_reader import named
 from cems_workbench.ui.kit.tables import pick_row, short_id
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
@@ -81,15 +81,26 @@ def sweep_figure(
     figure.update_yaxes(visible=False, range=[0, 1], fixedrange=True, row=1)
     ranks = list(range(1, swept.k + 1))
     figure.update_yaxes(
-        range=[swept.k + 0.6, 0.4], tickvals=ranks, title_text="rank", showgrid=True, zeroline=False, fixedrange=True,
+        range=[swept.k + 0.6, 0.4],
+        tickvals=ranks,
+        title_text="rank",
+        showgrid=True,
+        zeroline=False,
+        fixedrange=True,
         row=2,
-    )  # fmt: skip
+    )
     if swept.now is not None:
         figure.add_vline(x=swept.now, line={"width": 1.5, "dash": "dash", "color": "#7B848D"}, row="all")
         figure.add_annotation(
-            x=swept.now, y=1.0, xref="x", yref="y domain", yanchor="bottom", text=f"now {shown(swept.now)}", showarrow=False,
+            x=swept.now,
+            y=1.0,
+            xref="x",
+            yref="y domain",
+            yanchor="bottom",
+            text=f"now {shown(swept.now)}",
+            showarrow=False,
             font={"size": 12},
-        )  # fmt: skip
+        )
     longest = max((len(_label(key, marked)) for key in memories), default=0)
     figure.update_layout(
         height=sum(heights) + 160,
@@ -112,14 +123,22 @@ def _bands(figure: Figure, swept: Sweep) -> None:
         rows = [segment for segment in swept.segments if difference(swept, segment) == name]
         edges = [_edges(swept, segment) for segment in rows]
         figure.add_bar(
-            x=[(low + high) / 2 for low, high in edges], width=[high - low for low, high in edges], y=[1] * len(rows),
-            name=name, hovertext=[_band_text(swept, segment) for segment in rows], hovertemplate=HOVERTEXT,
+            x=[(low + high) / 2 for low, high in edges],
+            width=[high - low for low, high in edges],
+            y=[1] * len(rows),
+            name=name,
+            hovertext=[_band_text(swept, segment) for segment in rows],
+            hovertemplate=HOVERTEXT,
             marker={
-                "color": colour, "opacity": 0.85, "line": {"width": 1, "color": GREY},
+                "color": colour,
+                "opacity": 0.85,
+                "line": {"width": 1, "color": GREY},
                 "pattern": {"shape": pattern, "size": 7, "solidity": 0.16, "fgcolor": "#FFFFFF", "fillmode": "overlay"},
             },
-            showlegend=bool(rows), row=1, col=1,
-        )  # fmt: skip
+            showlegend=bool(rows),
+            row=1,
+            col=1,
+        )
 
 
 def _band_text(swept: Sweep, segment: Segment) -> str:
@@ -146,26 +165,49 @@ def _line(figure: Figure, swept: Sweep, memory_id: str, text: str, marked: Mappi
     label, front = tick(_label(memory_id, marked)), memory_id in marked
     told = hover(f"{bold(label)}, rank %{{y}} at %{{x:.4g}}", tick(excerpt(text, 90), 90))
     figure.add_scatter(
-        x=xs, y=ys, mode="lines", name=label, showlegend=False, connectgaps=False, hovertemplate=told, row=2, col=1,
+        x=xs,
+        y=ys,
+        mode="lines",
+        name=label,
+        showlegend=False,
+        connectgaps=False,
+        hovertemplate=told,
+        row=2,
+        col=1,
         line={"color": colour, "width": 3.5 if front else 2, "dash": DASHES[i // len(LIST_COLOURS) % len(DASHES)]},
-    )  # fmt: skip
+    )
     if ys and ys[-1] is not None:
         figure.add_annotation(
-            x=1, xref="paper", xanchor="left", xshift=6, y=ys[-1], yref="y2", text=label, showarrow=False,
-            font={"size": 12, "color": colour if front else None}, align="left",
-        )  # fmt: skip
+            x=1,
+            xref="paper",
+            xanchor="left",
+            xshift=6,
+            y=ys[-1],
+            yref="y2",
+            text=label,
+            showarrow=False,
+            font={"size": 12, "color": colour if front else None},
+            align="left",
+        )
 
 
 def _metrics(figure: Figure, curve: Curve) -> None:
     series: tuple[tuple[str, tuple[float, ...], str, str], ...] = (
-        (f"hit@{HIT_DEPTH}", curve.hit, "#009E73", "solid"), ("nDCG@10", curve.ndcg, "#CC79A7", "dot")
-    )  # fmt: skip
+        (f"hit@{HIT_DEPTH}", curve.hit, "#009E73", "solid"),
+        ("nDCG@10", curve.ndcg, "#CC79A7", "dot"),
+    )
     for name, values, colour, dash in series:
         figure.add_scatter(
-            x=list(curve.values), y=list(values), mode="lines+markers", name=f"{name}, {curve.queries} judged queries",
-            line={"color": colour, "width": 2, "dash": dash}, marker={"size": 4}, row=3, col=1,
+            x=list(curve.values),
+            y=list(values),
+            mode="lines+markers",
+            name=f"{name}, {curve.queries} judged queries",
+            line={"color": colour, "width": 2, "dash": dash},
+            marker={"size": 4},
+            row=3,
+            col=1,
             hovertemplate=hover(f"{name} %{{y:.3f}} at %{{x:.4g}}"),
-        )  # fmt: skip
+        )
     every = [*curve.hit, *curve.ndcg]
     room = max(0.02, 0.12 * (max(every) - min(every)))
     figure.update_yaxes(range=[min(every) - room, max(every) + room], tickformat=".2f", fixedrange=True, row=3)
@@ -230,17 +272,33 @@ def _choose(config: PipelineConfig) -> tuple[str, int, str]:
     paths = [spec.path for spec in searched_specs()]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         path = st.selectbox(
-            "Parameter", paths, paths.index(first_weight(config)), format_func=label_of, key="inspect:sensitivity:path",
-            persist_state="session", width=330, help="Any parameter that needs no new search. Of a depth, only smaller values than now.",
-        )  # fmt: skip
+            "Parameter",
+            paths,
+            paths.index(first_weight(config)),
+            format_func=label_of,
+            key="inspect:sensitivity:path",
+            persist_state="session",
+            width=330,
+            help="Any parameter that needs no new search. Of a depth, only smaller values than now.",
+        )
         k = st.segmented_control(
-            "First", KS, default=5, required=True, key="inspect:sensitivity:k", persist_state="session",
+            "First",
+            KS,
+            default=5,
+            required=True,
+            key="inspect:sensitivity:k",
+            persist_state="session",
             help="How many results are watched for changes.",
-        )  # fmt: skip
+        )
         counted = st.segmented_control(
-            "Count as a change", (NEW_ORDER, NEW_MEMBER), default=NEW_ORDER, required=True, key="inspect:sensitivity:counted",
-            persist_state="session", help="Any new order, or only a result that enters or leaves.",
-        )  # fmt: skip
+            "Count as a change",
+            (NEW_ORDER, NEW_MEMBER),
+            default=NEW_ORDER,
+            required=True,
+            key="inspect:sensitivity:counted",
+            persist_state="session",
+            help="Any new order, or only a result that enters or leaves.",
+        )
     return path, k or 5, counted or NEW_ORDER
 
 
@@ -300,10 +358,13 @@ def _step(swept: Sweep) -> None:
                 continue
             value = inside(swept, segment)
             st.button(
-                f"Set to {_number(value)}: {_change(swept, segment)}", key=f"inspect:sensitivity:{key}", icon=icon,
-                on_click=apply, args=(swept.spec.path, value),
+                f"Set to {_number(value)}: {_change(swept, segment)}",
+                key=f"inspect:sensitivity:{key}",
+                icon=icon,
+                on_click=apply,
+                args=(swept.spec.path, value),
                 help=f"Into the next segment {key}: {_number(segment.first)} to {_number(segment.last)}.",
-            )  # fmt: skip
+            )
 
 
 def _change(swept: Sweep, segment: Segment) -> str:
@@ -324,10 +385,12 @@ def _curve(context: InspectContext, swept: Sweep) -> Curve | None:
     """The labelled set along the range, once it was asked for."""
     labelled = None
     if st.toggle(
-        "Judged queries along this range", key="inspect:sensitivity:labelled", persist_state="session",
+        "Judged queries along this range",
+        key="inspect:sensitivity:labelled",
+        persist_state="session",
         help="hit@5 (the share of judged queries with a relevant memory in the first 5) and nDCG@10 under the chart, at "
         "evenly spaced values.",
-    ):  # fmt: skip
+    ):
         labelled = offer_labelled(context, "inspect:sensitivity:gather")
     if labelled is None:
         return None
@@ -363,22 +426,32 @@ def _table(context: InspectContext, swept: Sweep) -> None:
     rows = [_row(context, swept, i, segment) for i, segment in enumerate(swept.segments)]
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     picked = pick_row(
-        rows, most=12, key="inspect:sensitivity:table",
+        rows,
+        most=12,
+        key="inspect:sensitivity:table",
         columns={
             "": text("", width=30, help="▶ the present segment"),
             "from": number("from", format="%.6g", width=84, help="First value of the segment that was replayed"),
             "to": number("to", format="%.6g", width=84, help="Last value of the segment that was replayed"),
-            "change": text("change", width=190, help="From the segment in the row above: + comes in, − goes out, ▲ ▼ moves by so many"),
+            "change": text(
+                "change",
+                width=190,
+                help="From the segment in the row above: + comes in, − goes out, ▲ ▼ moves by so many",
+            ),
             "relevant": text("relevant", width=68, help="Rank of the first memory judged relevant; –: none there"),
             "first results": text("first results", width=300, help="The results in this segment, in order"),
         },
-    )  # fmt: skip
+    )
     if picked is not None:
         value = inside(swept, swept.segments[picked])
         st.button(
-            f"Apply {swept.spec.label} {_number(value)}", key="inspect:sensitivity:apply", type="primary",
-            icon=":material/check:", on_click=apply, args=(swept.spec.path, value),
-        )  # fmt: skip
+            f"Apply {swept.spec.label} {_number(value)}",
+            key="inspect:sensitivity:apply",
+            type="primary",
+            icon=":material/check:",
+            on_click=apply,
+            args=(swept.spec.path, value),
+        )
     else:
         st.caption("Choose a row to set the parameter to the middle of its segment.")
 
@@ -429,9 +502,13 @@ def _choices(context: InspectContext, swept: Sweep) -> None:
         stands = "" if relevant is None else f" · first relevant {relevant or 'not there'}"
         middle.caption(plain(f"{difference(swept, segment)}: {_ids(segment.results) or 'no results'}{stands}"))
         right.button(
-            named("Apply", f"{swept.spec.label} {shown(segment.first)}"), key=f"inspect:sensitivity:value:{segment.first}", disabled=now,
-            on_click=apply, args=(swept.spec.path, segment.first), width="stretch",
-        )  # fmt: skip
+            named("Apply", f"{swept.spec.label} {shown(segment.first)}"),
+            key=f"inspect:sensitivity:value:{segment.first}",
+            disabled=now,
+            on_click=apply,
+            args=(swept.spec.path, segment.first),
+            width="stretch",
+        )
 
 
 VIEW = View("Sensitivity", 70, draw, "Where in a parameter's range do the first results change?")

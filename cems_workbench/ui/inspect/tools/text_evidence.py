@@ -20,9 +20,8 @@ from cems_workbench.analysis.text_evidence import (
     matches,
     read_until,
 )
-from cems_workbench.analysis.token_heat import TokenHeat, token_heat
+from cems_workbench.analysis.token_similarity import TokenHeat, token_heat
 from cems_workbench.analysis.ts_rank_evidence import RankEvidence, lexeme_matches, rank_evidence
-from cems_workbench.characters import in_order
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
@@ -33,8 +32,9 @@ from cems_workbench.pipeline.scoring import given_chunks
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.platform.bidi import in_order
 from cems_workbench.records import Memory, indexed_text
-from cems_workbench.store.search.postgres_text import TsQueryError
+from cems_workbench.store.search.postgres.postgres_text import TsQueryError
 from cems_workbench.ui.inspect.alignment import alignment, alignment_html, goes_on, joined, met_tokens
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -104,9 +104,12 @@ def _candidate(context: InspectContext) -> str:
         return f"{ranked.get(memory_id, '–')}  {short_id(memory_id)}  {text}"
 
     chosen: str = st.selectbox(
-        "Candidate", options, key=key, format_func=named,
+        "Candidate",
+        options,
+        key=key,
+        format_func=named,
         help="Its rank in the results; –: a candidate that is not in them.",
-    )  # fmt: skip
+    )
     return chosen
 
 
@@ -153,10 +156,13 @@ def _variant(context: InspectContext, memory_id: str, met: Sequence[tuple[int, i
     if len(variants) < 2:
         return best
     chosen: int = st.selectbox(
-        "Query variant", range(len(variants)), best, key=f"inspect:text_evidence:variant:{hash(context.request)}:{memory_id}",
+        "Query variant",
+        range(len(variants)),
+        best,
+        key=f"inspect:text_evidence:variant:{hash(context.request)}:{memory_id}",
         format_func=lambda i: f"{i}  {excerpt(variants[i].text, 80)}  ({met[i][0]} of {met[i][1]} terms)",
         help="Each form of the query was searched on its own.",
-    )  # fmt: skip
+    )
     return chosen
 
 
@@ -246,9 +252,12 @@ def words_html(
     """
     said = (f"{' / '.join(words)} ({f'in {count:,}' if count else f'in no {unit}'})" for words, count in unmatched)
     return render(
-        "inspect/text_evidence/words.html", verdict=verdict, place=place, unmatched=", ".join(said),
+        "inspect/text_evidence/words.html",
+        verdict=verdict,
+        place=place,
+        unmatched=", ".join(said),
         stop_words=", ".join(stop_words),
-    )  # fmt: skip
+    )
 
 
 def _verdict(matched: int, terms: int, called: str, search: str) -> str:
@@ -342,9 +351,12 @@ class Piece:
 
 
 def marked_html(
-    text: str, found: Sequence[Match], tips: Mapping[str, str], read: tuple[int, int] | None = None,
+    text: str,
+    found: Sequence[Match],
+    tips: Mapping[str, str],
+    read: tuple[int, int] | None = None,
     edges: Sequence[Edge] = (),
-) -> Markup:  # fmt: skip
+) -> Markup:
     """The text: what was `found` as marks with a tip, what is outside `read` dimmed, and the edges in it."""
     cuts = {
         0,
@@ -446,9 +458,14 @@ def _compared(query: str, text: str, resources: Resources) -> tuple[TokenCosines
 
 def _draw_heat(cosines: TokenCosines, pair: PairScore, memory_id: str) -> None:
     only = st.selectbox(
-        "Tint by", range(len(cosines.query)), None, key=f"inspect:token_heat:{memory_id}", placeholder="every token of the query",
-        format_func=lambda i: f"{i + 1}  {joined(cosines.query[i])}", help="One token of the query, or all of them together.",
-    )  # fmt: skip
+        "Tint by",
+        range(len(cosines.query)),
+        None,
+        key=f"inspect:token_heat:{memory_id}",
+        placeholder="every token of the query",
+        format_func=lambda i: f"{i + 1}  {joined(cosines.query[i])}",
+        help="One token of the query, or all of them together.",
+    )
     cut = " The model does not read past this point." if pair.detail and pair.detail.get("truncated") else ""
     st.html(heat_html(cosines, token_heat(cosines, only)))
     st.caption(f"Late-interaction score {pair.raw:.4f}.{cut}")
@@ -471,11 +488,14 @@ def heat_html(cosines: TokenCosines, heat: TokenHeat) -> Markup:
     """The tokens of the text as a line of words, each tinted by its strength; a met one is underlined and numbered."""
     tokens = [
         Token(
-            joined(token), bool(i) and not goes_on(token), ", ".join(str(t + 1) for t in heat.met_by[i]),
-            f"nearest: {joined(cosines.query[heat.nearest[i]])}, cosine {heat.cosine[i]:.3f}", f"{55 * heat.strength[i]:.0f}",
+            joined(token),
+            bool(i) and not goes_on(token),
+            ", ".join(str(t + 1) for t in heat.met_by[i]),
+            f"nearest: {joined(cosines.query[heat.nearest[i]])}, cosine {heat.cosine[i]:.3f}",
+            f"{55 * heat.strength[i]:.0f}",
         )
         for i, token in enumerate(cosines.text)
-    ]  # fmt: skip
+    ]
     return render("inspect/text_evidence/heat.html", tokens=tokens)
 
 

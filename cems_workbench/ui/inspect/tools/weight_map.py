@@ -13,9 +13,9 @@ import streamlit as st
 
 from cems_workbench.analysis.sensitivity.scan import is_number
 from cems_workbench.analysis.weight_map import WeightMap, weight_map
-from cems_workbench.analysis.why.rescue import searched_specs
+from cems_workbench.analysis.why.counterfactual import searched_specs
 from cems_workbench.config import FieldSpec, PipelineConfig
-from cems_workbench.config.words import shown
+from cems_workbench.config.value_text import shown
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -58,10 +58,17 @@ def map_figure(grid: WeightMap, show: str, texts: Mapping[str, str]) -> Figure:
     colouring = _by_rank(grid) if show == RELEVANT else _by_winner(grid)
     figure = go.Figure()
     figure.add_heatmap(
-        x=list(range(len(grid.xs))), y=list(range(len(grid.ys))), z=colouring.codes, zmin=-0.5,
-        zmax=len(colouring.names) - 0.5, colorscale=_steps(colouring.colours), showscale=False, xgap=1, ygap=1,
+        x=list(range(len(grid.xs))),
+        y=list(range(len(grid.ys))),
+        z=colouring.codes,
+        zmin=-0.5,
+        zmax=len(colouring.names) - 0.5,
+        colorscale=_steps(colouring.colours),
+        showscale=False,
+        xgap=1,
+        ygap=1,
         hoverinfo="skip",
-    )  # fmt: skip
+    )
     figure.add_scatter(**_points(grid, colouring, texts))
     for name, colour in zip(colouring.names, colouring.colours, strict=True):
         marker = {"size": 11, "symbol": "square", "color": colour}
@@ -69,10 +76,16 @@ def map_figure(grid: WeightMap, show: str, texts: Mapping[str, str]) -> Figure:
     for ring in _rings(grid):
         figure.add_scatter(**ring)
     figure.update_layout(
-        height=560, margin={"l": 8, "r": 8, "t": 10, "b": 10}, hovermode="closest", hoverdistance=40, dragmode=False,
-        plot_bgcolor="rgba(0,0,0,0)", xaxis=_axis(grid.x, grid.xs), yaxis=_axis(grid.y, grid.ys),
+        height=560,
+        margin={"l": 8, "r": 8, "t": 10, "b": 10},
+        hovermode="closest",
+        hoverdistance=40,
+        dragmode=False,
+        plot_bgcolor="rgba(0,0,0,0)",
+        xaxis=_axis(grid.x, grid.xs),
+        yaxis=_axis(grid.y, grid.ys),
         legend={"orientation": "h", "y": -0.13, "yanchor": "top", "x": 0, "font": {"size": 12}},
-    )  # fmt: skip
+    )
     return figure
 
 
@@ -102,7 +115,10 @@ def _rings(grid: WeightMap) -> list[dict[str, Any]]:
         return []
     at = {"x": [grid.xs.index(grid.now[0])], "y": [grid.ys.index(grid.now[1])]}
     unseen = {"mode": "markers", "showlegend": False, "hoverinfo": "skip"}
-    rings = ({"size": 17, "color": "#FFFFFF", "line": {"width": 3}}, {"size": 21, "color": "#000000", "line": {"width": 1.5}})  # fmt: skip
+    rings = (
+        {"size": 17, "color": "#FFFFFF", "line": {"width": 3}},
+        {"size": 21, "color": "#000000", "line": {"width": 1.5}},
+    )
     return [{**at, **unseen, "marker": {"symbol": "circle-open", **ring}} for ring in rings]
 
 
@@ -112,8 +128,12 @@ def _by_winner(grid: WeightMap) -> Colouring:
     letters = [chr(ord("a") + i) for i in range(len(top))]
     codes = [[top.index(key) if key in top else len(top) + (key is None) for key in row] for row in grid.first]
     names = [f"{letter}  {tick(short_id(key))}" for letter, key in zip(letters, top, strict=True)]
-    return _used(codes, [*names, "·  another memory", "–  no results"], [*letters, "·", "–"],
-                 [*LIST_COLOURS[: len(top)], LIST_COLOURS[WINNERS], "#3A4149"])  # fmt: skip
+    return _used(
+        codes,
+        [*names, "·  another memory", "–  no results"],
+        [*letters, "·", "–"],
+        [*LIST_COLOURS[: len(top)], LIST_COLOURS[WINNERS], "#3A4149"],
+    )
 
 
 def _used(codes: list[list[int]], names: list[str], signs: list[str], colours: list[str]) -> Colouring:
@@ -170,9 +190,14 @@ def _axis(spec: FieldSpec, values: Sequence[Any]) -> dict[str, Any]:
     places = list(range(0, len(values), every))
     unit = f" ({spec.unit})" if spec.unit else ""
     return {
-        "title": {"text": spec.label + unit}, "tickvals": places, "ticktext": [f"{values[i]:.3g}" for i in places],
-        "showgrid": False, "zeroline": False, "fixedrange": True, "range": [-0.5, len(values) - 0.5],
-    }  # fmt: skip
+        "title": {"text": spec.label + unit},
+        "tickvals": places,
+        "ticktext": [f"{values[i]:.3g}" for i in places],
+        "showgrid": False,
+        "zeroline": False,
+        "fixedrange": True,
+        "range": [-0.5, len(values) - 0.5],
+    }
 
 
 FIRST_Y = "fusion.k"
@@ -191,16 +216,28 @@ def draw(context: InspectContext) -> None:
     grid = _replayed(context, x, y, size)
     show = WINNER
     if grid.judged:
-        show = st.segmented_control(
-            "Colour", (WINNER, RELEVANT), default=RELEVANT, required=True, key="inspect:map:show", persist_state="session",
-            label_visibility="collapsed",
-        ) or WINNER  # fmt: skip
+        show = (
+            st.segmented_control(
+                "Colour",
+                (WINNER, RELEVANT),
+                default=RELEVANT,
+                required=True,
+                key="inspect:map:show",
+                persist_state="session",
+                label_visibility="collapsed",
+            )
+            or WINNER
+        )
     st.markdown(_sentence(grid))
     texts = {key: memory.content for key, memory in context.trace.evidence.memories.items()}
     picked = draw_chart(
-        map_figure(grid, show, texts), key="inspect:map:chart", on_select="rerun", selection_mode="points",
-        table=lambda: cell_rows(grid), alt="What the ranking would be at each pair of values of the two parameters, by colour.",
-    )  # fmt: skip
+        map_figure(grid, show, texts),
+        key="inspect:map:chart",
+        on_select="rerun",
+        selection_mode="points",
+        table=lambda: cell_rows(grid),
+        alt="What the ranking would be at each pair of values of the two parameters, by colour.",
+    )
     _offer(grid, picked)
 
 
@@ -236,9 +273,15 @@ def _choose(config: PipelineConfig) -> tuple[str, str, int]:
             width=260,
         )
         size = st.segmented_control(
-            "Cells", list(SIZES), default=24, format_func=SIZES.__getitem__, required=True, key="inspect:map:size",
-            persist_state="session", help="Each cell is one replay; values between two cells are not tried.",
-        )  # fmt: skip
+            "Cells",
+            list(SIZES),
+            default=24,
+            format_func=SIZES.__getitem__,
+            required=True,
+            key="inspect:map:size",
+            persist_state="session",
+            help="Each cell is one replay; values between two cells are not tried.",
+        )
     return x, y, size or 24
 
 
@@ -247,9 +290,7 @@ def _replayed(context: InspectContext, x: str, y: str, size: int) -> WeightMap:
     trace, relevant, place = context.trace, context.relevant, st.empty()
 
     def make() -> WeightMap:
-        return weight_map(
-            trace.evidence, trace.config, x, y, size, relevant, context.variants_off, progress_in(place)
-        )  # fmt: skip
+        return weight_map(trace.evidence, trace.config, x, y, size, relevant, context.variants_off, progress_in(place))
 
     try:
         return context.remembered("weight_map", make, x, y, size, tuple(sorted(relevant)))
@@ -278,9 +319,14 @@ def _offer(grid: WeightMap, picked: Any) -> None:
     first = grid.first[cell[1]][cell[0]]
     words = f"{grid.x.label} {shown(grid.xs[cell[0]])}, {grid.y.label} {shown(grid.ys[cell[1]])}"
     st.button(
-        f"Apply {words}", key="inspect:map:apply", type="primary", icon=":material/check:", on_click=state.apply, args=(values,),
+        f"Apply {words}",
+        key="inspect:map:apply",
+        type="primary",
+        icon=":material/check:",
+        on_click=state.apply,
+        args=(values,),
         help=None if first is None else f"First is then {plain(short_id(first))}.",
-    )  # fmt: skip
+    )
 
 
 VIEW = View("Weight map", 80, draw, "Which memory is first, and does the query succeed, over two parameters at once?")

@@ -25,7 +25,7 @@ from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
-from cems_workbench.ui.inspect.tools import choosing
+from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.memory_form import DAY_HELP, edited_memory, form_values, optional_choice
@@ -61,11 +61,11 @@ TRIED, PROBLEM, TURN = "inspect:what_if:tried", "inspect:what_if:problem", "insp
 def draw(context: InspectContext) -> None:
     """Choose a memory, edit its copy, and see what that alone does."""
     write_stylesheet("what_if")
-    choosing.search_box(TOOL)
-    choosing.offer_matches(context, TOOL)
-    lost = choosing.missing(context, context.target)
-    memory_id = choosing.chosen(context, TOOL) or next(iter(lost), None)
-    choosing.offer(context, TOOL, lost, memory_id)
+    choose_memory.search_box(TOOL)
+    choose_memory.offer_matches(context, TOOL)
+    lost = choose_memory.missing(context, context.target)
+    memory_id = choose_memory.chosen(context, TOOL) or next(iter(lost), None)
+    choose_memory.offer(context, TOOL, lost, memory_id)
     if memory_id is None:
         st.caption("Search for a memory, or follow one above, to try another text, date or priority of it.")
         return
@@ -93,9 +93,14 @@ def _outcome(context: InspectContext, copy: Memory) -> WhatIf | None:
 
     def make() -> WhatIf:
         return what_if(
-            copy, trace.evidence, trace.config, context.request, context.resources, switched_off=context.variants_off,
+            copy,
+            trace.evidence,
+            trace.config,
+            context.request,
+            context.resources,
+            switched_off=context.variants_off,
             progress=progress_in(place),
-        )  # fmt: skip
+        )
 
     try:
         return context.remembered("what_if:outcomes", make, copy, context.request, most=KEPT)
@@ -149,13 +154,21 @@ def draw_form(resources: Resources, stored: Memory) -> None:
             st.error(plain(problem[1]), icon=":material/block:")
         with st.container(horizontal=True):
             st.form_submit_button(
-                "Try", type="primary", key="inspect:what_if:try", on_click=_try, args=(stored, keys),
+                "Try",
+                type="primary",
+                key="inspect:what_if:try",
+                on_click=_try,
+                args=(stored, keys),
                 help="Replays the query with this copy in the memory’s place. The store is not written.",
-            )  # fmt: skip
+            )
             st.form_submit_button(
-                "Start again", key="inspect:what_if:again", on_click=_start_again, args=(stored.id,), icon=":material/undo:",
+                "Start again",
+                key="inspect:what_if:again",
+                on_click=_start_again,
+                args=(stored.id,),
+                icon=":material/undo:",
                 help="Restores the memory as it is stored.",
-            )  # fmt: skip
+            )
 
 
 def _draw_fields(resources: Resources, keys: Mapping[str, str]) -> None:
@@ -260,12 +273,16 @@ def pairs_html(pairs: Sequence[Pair], name: str, meaning: str) -> Markup:
     """Lists or stages a row, before and after, under a column that is called `name`."""
     rows = [
         PairRow(
-            called(pair.name), about(pair.name), pair.same, (*_cells(pair.before, pair.name), *_cells(pair.after, pair.name)),
-            _move(pair), "" if pair.after is None else pair.after.words,
+            called(pair.name),
+            about(pair.name),
+            pair.same,
+            (*_cells(pair.before, pair.name), *_cells(pair.after, pair.name)),
+            _move(pair),
+            "" if pair.after is None else pair.after.words,
         )
         for pair in pairs
         if pair.before is not None or pair.after is not None
-    ]  # fmt: skip
+    ]
     return render("inspect/what_if/pairs.html", name=name, meaning=meaning, rows=rows)
 
 
@@ -333,6 +350,8 @@ def _number(rank: int | None) -> str:
 
 
 VIEW = View(
-    "What if it were different?", 20, draw,
+    "What if it were different?",
+    20,
+    draw,
     "What would another text, date or priority of one memory change?",
-)  # fmt: skip
+)

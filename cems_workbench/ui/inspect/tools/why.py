@@ -14,9 +14,9 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why import Change, LabelledSet, ListPlace, MemoryPath, Rescue, Why, explain
-from cems_workbench.analysis.why.rescue import interval_words, kept_words, order_words
+from cems_workbench.analysis.why.counterfactual import interval_words, kept_words, order_words
 from cems_workbench.config import PipelineConfig, field_spec
-from cems_workbench.config.words import shown
+from cems_workbench.config.value_text import shown
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages.lists import called
@@ -28,12 +28,12 @@ from cems_workbench.ui.inspect.context import TARGET, InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.labelled import labelled_set, offer_labelled
-from cems_workbench.ui.inspect.tools import choosing
+from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.heard import named
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.report import report_button
+from cems_workbench.ui.kit.screen_reader import named
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
@@ -51,10 +51,10 @@ def draw(context: InspectContext) -> None:
     write_stylesheet("why")
     _wanted(context)
     k = context.target
-    lost = choosing.missing(context, k)
-    memory_id = choosing.chosen(context, TOOL)
+    lost = choose_memory.missing(context, k)
+    memory_id = choose_memory.chosen(context, TOOL)
     _judgments(context, lost, k)
-    choosing.offer(context, TOOL, lost, memory_id)
+    choose_memory.offer(context, TOOL, lost, memory_id)
     draw_applied()
     if not context.trace.evidence.memories:
         st.caption("No list returned a candidate for this query. Choose a memory, to see how far each list is from it.")
@@ -74,10 +74,11 @@ def draw(context: InspectContext) -> None:
     st.html(cause_html(why, memory.content))
     trace = context.trace
     report_button(
-        "inspect:why:report", f"why-{memory_id}",
+        "inspect:why:report",
+        f"why-{memory_id}",
         lambda redact: investigation_report(why, trace, datetime.now(UTC), memory=memory, redact=redact),
         what="the cause, its way through the stages, the changes that bring it in and what they do to the others. ",
-    )  # fmt: skip
+    )
     _draw_path(why.path)
     _draw_rescues(context, why, labelled)
 
@@ -86,14 +87,19 @@ def _wanted(context: InspectContext) -> None:
     """How far up the memory should be, beside the search box; empty is the result limit."""
     first, second = st.columns([1, 3], vertical_alignment="bottom")
     with second:
-        choosing.search_box(TOOL)
-    choosing.offer_matches(context, TOOL)
+        choose_memory.search_box(TOOL)
+    choose_memory.offer_matches(context, TOOL)
     first.number_input(
-        "Should be in the first", 1, 1000, None, key=TARGET, persist_state="session",
+        "Should be in the first",
+        1,
+        1000,
+        None,
+        key=TARGET,
+        persist_state="session",
         placeholder=f"{target_rank(context.trace.config)} (result limit)",
         help="A memory counts as missing when it is not among this many first results; Journey, Rank flow and Against production "
         "use the same number. Empty: the result limit.",
-    )  # fmt: skip
+    )
 
 
 def _judgments(context: InspectContext, lost: list[str], k: int) -> None:
@@ -121,9 +127,16 @@ def _answer(context: InspectContext, memory_id: str, k: int, labelled: LabelledS
 
     def make() -> Why:
         return explain(
-            memory_id, trace.evidence, trace.config, k=k, request=replace(context.request, as_of=trace.evidence.as_of),
-            resources=context.resources, labelled=labelled, switched_off=context.variants_off, progress=progress_in(place),
-        )  # fmt: skip
+            memory_id,
+            trace.evidence,
+            trace.config,
+            k=k,
+            request=replace(context.request, as_of=trace.evidence.as_of),
+            resources=context.resources,
+            labelled=labelled,
+            switched_off=context.variants_off,
+            progress=progress_in(place),
+        )
 
     try:
         return context.remembered("why:answers", make, memory_id, k, context.request, labelled, most=KEPT)
@@ -159,10 +172,13 @@ def _draw_rescues(context: InspectContext, why: Why, labelled: LabelledSet | Non
     for i, rescue in enumerate(rescues or nearest):
         with st.container(horizontal=True, vertical_alignment="center", wrap=False, gap="small"):
             st.button(
-                named("Apply", what(rescue)), key=f"inspect:why:apply:{i}", on_click=apply, width=76,
+                named("Apply", what(rescue)),
+                key=f"inspect:why:apply:{i}",
+                on_click=apply,
+                width=76,
                 args=(rescue, context.request, why.path.memory_id, stood),
                 help="Sets the controls to this; one click takes it back.",
-            )  # fmt: skip
+            )
             st.html(rescue_html(rescue))
     more = len(why.rescues) - len(rescues)
     st.caption(
@@ -218,9 +234,12 @@ def draw_applied() -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f":material/check: **Applied** {plain(applied.words)}")
         st.button(
-            "Take back", key="inspect:why:back", icon=":material/undo:", on_click=take_back,
+            "Take back",
+            key="inspect:why:back",
+            icon=":material/undo:",
+            on_click=take_back,
             help="Every parameter as it was before this change.",
-        )  # fmt: skip
+        )
 
 
 def cause_html(why: Why, content: str) -> Markup:
@@ -246,11 +265,17 @@ def path_html(path: MemoryPath) -> Markup:
     """The memory's way through the stages; the one that lost it is marked by a cross, a word and a tint."""
     lines = [
         StepLine(
-            step.stage, about(step.stage), _ranks(step.rank_in, step.rank), _score(step.score), _moved(step.score_in, step.score),
-            "kept" if step.kept else "dropped", step.words, step.stage == path.lost_at,
+            step.stage,
+            about(step.stage),
+            _ranks(step.rank_in, step.rank),
+            _score(step.score),
+            _moved(step.score_in, step.score),
+            "kept" if step.kept else "dropped",
+            step.words,
+            step.stage == path.lost_at,
         )
         for step in path.steps
-    ]  # fmt: skip
+    ]
     return render("inspect/why/path.html", lines=lines)
 
 
@@ -271,11 +296,16 @@ def places_html(places: Sequence[ListPlace]) -> Markup:
     """Where a search of the whole store ranks the memory in each list."""
     lines = [
         PlaceLine(
-            called(place.list), about(place.list), _rank(place.rank), _score(place.score),
-            _depth(place), "✓ yes" if place.returned else "✕ no", place.words,
+            called(place.list),
+            about(place.list),
+            _rank(place.rank),
+            _score(place.score),
+            _depth(place),
+            "✓ yes" if place.returned else "✕ no",
+            place.words,
         )
         for place in places
-    ]  # fmt: skip
+    ]
     return render("inspect/why/places.html", lines=lines)
 
 
@@ -290,10 +320,16 @@ def rescue_html(rescue: Rescue) -> Markup:
     """One rescue: what is changed, where the memory lands, what else moves."""
     effect = rescue.labelled
     return render(
-        "inspect/why/rescue.html", rescue=rescue, words=what(rescue), explained=_explained(rescue), notes=_notes(rescue),
-        judged=_judged(rescue), kept=kept_words(rescue.disturbance), gain="" if effect is None else f"{effect.gain:+.3f}".replace("-", "−"),
+        "inspect/why/rescue.html",
+        rescue=rescue,
+        words=what(rescue),
+        explained=_explained(rescue),
+        notes=_notes(rescue),
+        judged=_judged(rescue),
+        kept=kept_words(rescue.disturbance),
+        gain="" if effect is None else f"{effect.gain:+.3f}".replace("-", "−"),
         interval="" if effect is None else interval_words(effect),
-    )  # fmt: skip
+    )
 
 
 def what(rescue: Rescue) -> str:

@@ -93,16 +93,22 @@ def _draw_table(found: list[Reading], judged: SignalTable | None) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     share = "Share of the judged queries of this kind whose signal is below that of this query"
     draw_table(
-        signal_rows(found, judged), key="inspect:abstain:signals", most=len(found),
+        signal_rows(found, judged),
+        key="inspect:abstain:signals",
+        most=len(found),
         columns={
             "signal": text("signal", width=250),
-            "this query": number("this query", format="%.4g", width=90, help="Empty where the signal has no value for this query"),
-            "threshold": number("threshold", format="%.4g", width=90, help="Set in the sidebar under Abstain; empty is off"),
+            "this query": number(
+                "this query", format="%.4g", width=90, help="Empty where the signal has no value for this query"
+            ),
+            "threshold": number(
+                "threshold", format="%.4g", width=90, help="Set in the sidebar under Abstain; empty is off"
+            ),
             "says": text("says", width=130),
             f"below: {WITH}": number(f"below: {WITH}", format="%.0f %%", width=150, help=share),
             f"below: {WITHOUT}": number(f"below: {WITHOUT}", format="%.0f %%", width=165, help=share),
         },
-    )  # fmt: skip
+    )
 
 
 def signal_rows(found: list[Reading], judged: SignalTable | None) -> list[dict[str, Any]]:
@@ -110,8 +116,11 @@ def signal_rows(found: list[Reading], judged: SignalTable | None) -> list[dict[s
     rows = []
     for reading in found:
         row: dict[str, Any] = {
-            "signal": SIGNALS[reading.name].title, "this query": reading.value, "threshold": reading.threshold, "says": reading.says,
-        }  # fmt: skip
+            "signal": SIGNALS[reading.name].title,
+            "this query": reading.value,
+            "threshold": reading.threshold,
+            "says": reading.says,
+        }
         if judged is not None:
             for kind, values in zip((WITH, WITHOUT), judged.of(reading.name), strict=True):
                 value = reading.value if len(values) else None
@@ -127,11 +136,14 @@ def _draw_chart(found: list[Reading], judged: SignalTable) -> None:
     reading = names[chosen or first]
     kinds = dict(zip((WITH, WITHOUT), judged.of(reading.name), strict=True))
     draw_chart(
-        spread_figure(reading, kinds), key="inspect:abstain:spread",
+        spread_figure(reading, kinds),
+        key="inspect:abstain:spread",
         alt=f"{SIGNALS[reading.name].title} of {len(kinds[WITH])} judged queries with an answer and {len(kinds[WITHOUT])} without, "
         "with the value of this query and the threshold.",
-        table=lambda: [{"query": kind, "value": float(value)} for kind, values in kinds.items() for value in np.sort(values)],
-    )  # fmt: skip
+        table=lambda: [
+            {"query": kind, "value": float(value)} for kind, values in kinds.items() for value in np.sort(values)
+        ],
+    )
 
 
 def spread_figure(reading: Reading, kinds: dict[str, Floats]) -> Figure:
@@ -142,9 +154,13 @@ def spread_figure(reading: Reading, kinds: dict[str, Floats]) -> Figure:
     for place, (kind, values) in enumerate(kinds.items()):
         colour, mark = KINDS[kind]
         figure.add_scatter(
-            x=values, y=1 - place + 0.6 * (np.arange(len(values)) * 0.618 % 1 - 0.5), mode="markers", name=kind,
-            marker={"color": colour, "symbol": mark, "size": 6, "opacity": 0.8}, hovertemplate=hover(kind, "%{x:.4g}"),
-        )  # fmt: skip
+            x=values,
+            y=1 - place + 0.6 * (np.arange(len(values)) * 0.618 % 1 - 0.5),
+            mode="markers",
+            name=kind,
+            marker={"color": colour, "symbol": mark, "size": 6, "opacity": 0.8},
+            hovertemplate=hover(kind, "%{x:.4g}"),
+        )
     lines = [
         (reading.value, "this query", HERE, "solid", "top right"),
         (reading.threshold, "threshold", CUT, "dash", "top left"),
@@ -152,19 +168,35 @@ def spread_figure(reading: Reading, kinds: dict[str, Floats]) -> Figure:
     for value, name, colour, dash, corner in lines:
         if value is not None:
             figure.add_vline(
-                x=value, line={"color": colour, "width": 2, "dash": dash}, annotation_text=f"{name} {value:.4g}",
-                annotation_position=corner, annotation_font={"size": 12},
-            )  # fmt: skip
+                x=value,
+                line={"color": colour, "width": 2, "dash": dash},
+                annotation_text=f"{name} {value:.4g}",
+                annotation_position=corner,
+                annotation_font={"size": 12},
+            )
     figure.update_layout(
-        height=260, margin={"l": 8, "r": 16, "t": 28, "b": 8}, showlegend=False, hovermode="closest",
+        height=260,
+        margin={"l": 8, "r": 16, "t": 28, "b": 8},
+        showlegend=False,
+        hovermode="closest",
         xaxis={
-            "title": {"text": SIGNALS[reading.name].title}, "gridcolor": GRID, "zeroline": False, "fixedrange": True, "automargin": True,
+            "title": {"text": SIGNALS[reading.name].title},
+            "gridcolor": GRID,
+            "zeroline": False,
+            "fixedrange": True,
+            "automargin": True,
         },
         yaxis={
-            "tickvals": [1, 0], "ticktext": [f"{kind} · {len(values)}" for kind, values in kinds.items()], "range": [-0.6, 1.6],
-            "showgrid": False, "zeroline": False, "fixedrange": True, "automargin": True, "color": GREY,
+            "tickvals": [1, 0],
+            "ticktext": [f"{kind} · {len(values)}" for kind, values in kinds.items()],
+            "range": [-0.6, 1.6],
+            "showgrid": False,
+            "zeroline": False,
+            "fixedrange": True,
+            "automargin": True,
+            "color": GREY,
         },
-    )  # fmt: skip
+    )
     return figure
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import streamlit as st
 
-from cems_workbench.characters import in_order
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import ASSEMBLY
+from cems_workbench.platform.bidi import in_order
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import counted_words

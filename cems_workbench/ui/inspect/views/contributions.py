@@ -9,7 +9,7 @@ import streamlit as st
 from cems_workbench.analysis.found_chunk import chunk_words
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.answered import answered_by, answered_lists
+from cems_workbench.pipeline.list_provenance import answered_by, answered_lists
 from cems_workbench.pipeline.stages.fusion import FUSION, Contribution, FusionRow, PartKind, score_parts
 from cems_workbench.pipeline.stages.lists import LISTS, called
 from cems_workbench.ui.inspect.baseline import sign
@@ -47,9 +47,11 @@ def draw(context: InspectContext) -> None:
     )
     figure = contributions_figure(trace, against=context.against)
     draw_chart(
-        figure, key="inspect:contributions", alt="What each list, bonus and blend gave the score of the first candidates.",
+        figure,
+        key="inspect:contributions",
+        alt="What each list, bonus and blend gave the score of the first candidates.",
         table=lambda: parts_rows(trace),
-    )  # fmt: skip
+    )
     answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
     if answered:
         st.caption(plain(answered))
@@ -88,17 +90,26 @@ def contributions_figure(trace: Trace, top: int = FIRST, against: Against | None
         # the caption says what is hatched
         add("top-rank bonus", ranked.name, f"{title} bonus", colour, hovers, legendgroup=ranked.name, showlegend=False)
     add(
-        "top-rank bonus", None, "bonus of the best rank", "#7B848D",
+        "top-rank bonus",
+        None,
+        "bonus of the best rank",
+        "#7B848D",
         [f"bonus of the best rank: {row.best_rank_bonus:.4f}" for row in rows],
-    )  # fmt: skip
+    )
     add(
-        "importance bonus", None, "bonus for importance", "#8C6D31",
+        "importance bonus",
+        None,
+        "bonus for importance",
+        "#8C6D31",
         [f"bonus for importance: {row.importance_bonus:.4f}" for row in rows],
-    )  # fmt: skip
+    )
     add(
-        "score blend", None, "score blend", "#6A5A8C",
+        "score blend",
+        None,
+        "score blend",
+        "#6A5A8C",
         [f"score blend {fields.score_blend:g} × best list score {row.best_list_score:.4f}" for row in rows],
-    )  # fmt: skip
+    )
     add("minmax", None, "minmax of equal scores", "#7B848D", ["every raw score is 0; minmax makes it 1" for _ in rows])
     figure.update_layout(
         barmode="stack",
@@ -151,9 +162,14 @@ def _series(
             "solidity": 0.45,
         }
     return {
-        "name": name, "y": y, "x": x, "orientation": "h", "marker": marker, "hovertext": hover,
+        "name": name,
+        "y": y,
+        "x": x,
+        "orientation": "h",
+        "marker": marker,
+        "hovertext": hover,
         "hovertemplate": HOVERTEXT,
-    }  # fmt: skip
+    }
 
 
 def _entry(row: FusionRow, name: str) -> Contribution | None:

@@ -172,23 +172,39 @@ def scores_figure(trace: Trace) -> Figure:
         if not shown:
             continue
         figure.add_scatter(
-            x=[raw for _, raw, _ in shown], y=[rank for rank, _, _ in shown], mode="markers", name=name,
+            x=[raw for _, raw, _ in shown],
+            y=[rank for rank, _, _ in shown],
+            mode="markers",
+            name=name,
             marker={"color": colour, "symbol": symbol, "size": 10, "line": {"width": 2, "color": colour}},
             hovertext=[_hover(*result) for result in shown],
             hovertemplate=HOVERTEXT,
-        )  # fmt: skip
+        )
     low, high = _draw_limits(figure, trace, [raw for _, raw, _ in judged])
     ranks = [rank for rank, _, _ in judged]
     figure.update_layout(
-        height=146 + 20 * len(judged), margin={"l": 8, "r": 16, "t": 74, "b": 40}, hovermode="closest",
+        height=146 + 20 * len(judged),
+        margin={"l": 8, "r": 16, "t": 74, "b": 40},
+        hovermode="closest",
         showlegend=True,
         legend={"orientation": "h", "y": 0.995, "yanchor": "top", "yref": "container", "x": 0, "font": {"size": 12}},
-        xaxis={"title": {"text": "raw score of the judge"}, "range": [low, high], "zeroline": False, "fixedrange": True},
-        yaxis={
-            "autorange": "reversed", "tickvals": ranks, "ticktext": [f"{rank}  " for rank in ranks], "showgrid": True,
-            "gridcolor": "rgba(128,128,128,0.14)", "zeroline": False, "fixedrange": True, "automargin": True,
+        xaxis={
+            "title": {"text": "raw score of the judge"},
+            "range": [low, high],
+            "zeroline": False,
+            "fixedrange": True,
         },
-    )  # fmt: skip
+        yaxis={
+            "autorange": "reversed",
+            "tickvals": ranks,
+            "ticktext": [f"{rank}  " for rank in ranks],
+            "showgrid": True,
+            "gridcolor": "rgba(128,128,128,0.14)",
+            "zeroline": False,
+            "fixedrange": True,
+            "automargin": True,
+        },
+    )
     return figure
 
 
@@ -218,8 +234,14 @@ def _draw_limits(figure: Figure, trace: Trace, scores: list[float]) -> tuple[flo
 
 def _note(text: str, **place: Any) -> dict[str, Any]:
     return {
-        "text": text, "yref": "paper", "y": 1.0, "yanchor": "bottom", "showarrow": False, "font": {"size": 11}, **place,
-    }  # fmt: skip
+        "text": text,
+        "yref": "paper",
+        "y": 1.0,
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"size": 11},
+        **place,
+    }
 
 
 def _hover(rank: int, raw: float, said: JudgeRow) -> str:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.answered import answered_by
+from cems_workbench.pipeline.list_provenance import answered_by
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, called, inner_ranks
@@ -129,9 +129,14 @@ def list_table(trace: Trace, name: str) -> pd.DataFrame:
     )
     if any(hit.chunk is not None for _, _, hit in hits):
         counts = {memory_id: len(chunks) for memory_id, chunks in trace.evidence.chunks.items()}
-        frame.insert(2, "chunk", [
-            "" if hit.chunk is None else f"{hit.chunk + 1} of {counts.get(memory_id, hit.chunk + 1)}" for _, memory_id, hit in hits
-        ])  # fmt: skip
+        frame.insert(
+            2,
+            "chunk",
+            [
+                "" if hit.chunk is None else f"{hit.chunk + 1} of {counts.get(memory_id, hit.chunk + 1)}"
+                for _, memory_id, hit in hits
+            ],
+        )
         ranks = [hit.chunk_rank for _, _, hit in hits]
         if any(ranks):
             frame.insert(3, "chunk #", pd.Series(ranks, dtype="Int64"))

@@ -190,12 +190,15 @@ def probe_html(probe: StrongSignal) -> Markup:
     lead = f"{probe.top - probe.second:.4f}"
     conditions = [
         Condition(
-            "first hit", f"{probe.raw_top:.4f} raw", f"{probe.top:.4f}", f"≥ {probe.threshold:g}",
+            "first hit",
+            f"{probe.raw_top:.4f} raw",
+            f"{probe.top:.4f}",
+            f"≥ {probe.threshold:g}",
             _distance(probe.short_of_threshold),
         ),
         Condition("second hit", f"{probe.raw_second:.4f} raw", f"{probe.second:.4f}", "", ""),
         Condition("lead of the first", "", lead, f"≥ {probe.gap:g}", _distance(probe.short_of_gap)),
-    ]  # fmt: skip
+    ]
     return render("inspect/probe.html", verdict=verdict, scale=SCALES[probe.scale], conditions=conditions)
 
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from cems_workbench.analysis.rank_flow import FlowLine, RankFlow, rank_flow
 from cems_workbench.analysis.ranks import Against, lists_in_use
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.answered import answered_by, answered_lists
+from cems_workbench.pipeline.list_provenance import answered_by, answered_lists
 from cems_workbench.pipeline.stages import JUDGE, LISTS
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect import state
@@ -217,16 +217,25 @@ def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: b
         ended = line.dropped is not None and i == len(staged) - 1
         pen.put(*stop, "x" if i == lost else kind.symbol, max(size, 9) if i == lost else 0 if ended else size)
     return {
-        "type": "scatter", "x": pen.x, "y": pen.y, "mode": "lines+markers",
-        "hovertext": hover, "hoverinfo": "text", "hoverlabel": {"align": "left"},
+        "type": "scatter",
+        "x": pen.x,
+        "y": pen.y,
+        "mode": "lines+markers",
+        "hovertext": hover,
+        "hoverinfo": "text",
+        "hoverlabel": {"align": "left"},
         "opacity": 1.0 if followed or kind is not NEUTRAL else 0.62,
         "line": {"color": kind.colour, "width": kind.width + (2 if followed else 0)},
         "marker": {
-            "color": kind.colour, "symbol": pen.symbols, "size": pen.sizes, "opacity": 1.0,
+            "color": kind.colour,
+            "symbol": pen.symbols,
+            "size": pen.sizes,
+            "opacity": 1.0,
             "line": {"width": 1.5, "color": kind.colour},
         },
-        "selected": {"marker": {"opacity": 1}}, "unselected": {"marker": {"opacity": 1}},
-    }  # fmt: skip
+        "selected": {"marker": {"opacity": 1}},
+        "unselected": {"marker": {"opacity": 1}},
+    }
 
 
 def _thread(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: bool) -> dict[str, Any]:
@@ -234,10 +243,14 @@ def _thread(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: 
     listed, staged = _stops(line, flow, scale)
     stops = [*listed, *staged[:1]]
     return {
-        "type": "scatter", "x": [x for x, _ in stops], "y": [y for _, y in stops], "mode": "lines", "hoverinfo": "skip",
+        "type": "scatter",
+        "x": [x for x, _ in stops],
+        "y": [y for _, y in stops],
+        "mode": "lines",
+        "hoverinfo": "skip",
         "opacity": 0.9 if followed else 0.4,
         "line": {"color": kind.colour, "width": 2 if followed else 1, "dash": "dot"},
-    }  # fmt: skip
+    }
 
 
 def _labels(flow: RankFlow, scale: Scale, label: Callable[[FlowLine], str]) -> list[dict[str, Any]]:
@@ -269,19 +282,34 @@ def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
         shapes.append(_rule(x0=0, x1=1, xref="paper", y0=at, y1=at))
     return {
         "height": height + 42,
-        "margin": {"l": 8, "r": margin, "t": 34, "b": 8}, "hovermode": "closest", "dragmode": False, "clickmode": "event+select",
-        "shapes": shapes, "showlegend": False,
+        "margin": {"l": 8, "r": margin, "t": 34, "b": 8},
+        "hovermode": "closest",
+        "dragmode": False,
+        "clickmode": "event+select",
+        "shapes": shapes,
+        "showlegend": False,
         "xaxis": {
-            "tickvals": list(places.values()), "ticktext": [tick(called(name), LABEL) for name in places], "side": "top",
-            "range": [-0.35, max(places.values(), default=0.0) + 0.15], "fixedrange": True, "showgrid": True,
-            "gridcolor": GRID, "zeroline": False, "tickfont": {"size": 12},
-        },
-        "yaxis": {
-            "tickvals": [scale.height(rank) for rank in scale.ticks], "ticktext": [f"{rank}  " for rank in scale.ticks],
-            "range": [scale.rows + 0.7, 0.3], "fixedrange": True, "showgrid": False, "zeroline": False, "automargin": True,
+            "tickvals": list(places.values()),
+            "ticktext": [tick(called(name), LABEL) for name in places],
+            "side": "top",
+            "range": [-0.35, max(places.values(), default=0.0) + 0.15],
+            "fixedrange": True,
+            "showgrid": True,
+            "gridcolor": GRID,
+            "zeroline": False,
             "tickfont": {"size": 12},
         },
-    }  # fmt: skip
+        "yaxis": {
+            "tickvals": [scale.height(rank) for rank in scale.ticks],
+            "ticktext": [f"{rank}  " for rank in scale.ticks],
+            "range": [scale.rows + 0.7, 0.3],
+            "fixedrange": True,
+            "showgrid": False,
+            "zeroline": False,
+            "automargin": True,
+            "tickfont": {"size": 12},
+        },
+    }
 
 
 def _rule(**place: Any) -> dict[str, Any]:
@@ -310,11 +338,20 @@ def draw(context: InspectContext) -> None:
     if not lists_in_use(trace):
         st.caption("No list that is switched on has a candidate, so there is no rank to draw.")
         return
-    top = st.segmented_control(
-        "First memories", TOPS, default=10, required=True, key="inspect:flow_top", format_func=lambda count: f"Top {count}",
-        label_visibility="collapsed", persist_state="session",
-        help="How far down a memory may stand after fusion or a later stage to be drawn.",
-    ) or 10  # fmt: skip
+    top = (
+        st.segmented_control(
+            "First memories",
+            TOPS,
+            default=10,
+            required=True,
+            key="inspect:flow_top",
+            format_func=lambda count: f"Top {count}",
+            label_visibility="collapsed",
+            persist_state="session",
+            help="How far down a memory may stand after fusion or a later stage to be drawn.",
+        )
+        or 10
+    )
     asked = [context.followed] if context.followed is not None else []
     asked += sorted(context.grades, key=lambda memory_id: (-context.grades[memory_id], memory_id))
     flow = rank_flow(trace, top, asked, context.target)
@@ -328,9 +365,13 @@ def draw(context: InspectContext) -> None:
     key = f"inspect:rank_flow:{context.followed}"
     order = tuple(line.memory_id for line in drawn_order(flow, kinds, context.followed))
     draw_chart(
-        figure, key=key, on_select=partial(follow_selected, key, order), selection_mode="points", alt=_ALT,
+        figure,
+        key=key,
+        on_select=partial(follow_selected, key, order),
+        selection_mode="points",
+        alt=_ALT,
         table=lambda: flow_rows(flow),
-    )  # fmt: skip
+    )
     answered = answered_lists(trace.evidence, flow.lists)
     if answered:
         st.caption(plain(answered))

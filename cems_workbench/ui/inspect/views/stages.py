@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import RANKED_STAGES, Against, lists_in_use
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.answered import answered_by
+from cems_workbench.pipeline.list_provenance import answered_by
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, LISTS, RERANK
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect.baseline import sign, words
@@ -63,10 +63,14 @@ def draw(context: InspectContext) -> None:
     """The choice of lists and stages, and their columns."""
     options = [*lists_in_use(context.trace), *RANKED_STAGES]
     chosen = st.pills(
-        "Lists and stages", options, selection_mode="multi", format_func=lambda name: plain(called(name)),
-        default=[name for name in AT_FIRST if name in options], key="inspect:stages",
+        "Lists and stages",
+        options,
+        selection_mode="multi",
+        format_func=lambda name: plain(called(name)),
+        default=[name for name in AT_FIRST if name in options],
+        key="inspect:stages",
         help="Up to five columns stand side by side: lists with their normalised score, stages with theirs.",
-    )  # fmt: skip
+    )
     names = [name for name in options if name in (chosen or ())][:MOST_COLUMNS]
     if not names:
         st.caption("Choose a list or a stage above.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.answered import answered_lists
+from cems_workbench.pipeline.list_provenance import answered_lists
 from cems_workbench.pipeline.stages.lists import LISTS, called
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
 from cems_workbench.ui.inspect.catalogue import View
@@ -47,12 +47,14 @@ def draw(context: InspectContext) -> None:
             "ratio) distinct memories over the lists it applies to; when none has that many, the first that had the most.",
         )
         draw_chart(
-            tried_figure(search), key="inspect:threshold_tried", alt=_ALT,
+            tried_figure(search),
+            key="inspect:threshold_tried",
+            alt=_ALT,
             table=lambda: [
                 {"threshold": value, "memories": count, "": "chosen" if value == search.final else ""}
                 for value, count in zip(search.visited, search.counts, strict=True)
             ],
-        )  # fmt: skip
+        )
     else:
         st.caption(
             f"One fixed cut at {search.final:g}: {search.unique} distinct memories reach it.",
@@ -83,31 +85,57 @@ def tried_figure(search: ThresholdSearch) -> Figure:
     places = list(range(len(visited)))
     figure = go.Figure()
     figure.add_bar(
-        x=places, y=counts, cliponaxis=False, textposition="outside", constraintext="none", textangle=0,
+        x=places,
+        y=counts,
+        cliponaxis=False,
+        textposition="outside",
+        constraintext="none",
+        textangle=0,
         text=[f"{count} ◆ chosen" if is_it else str(count) for count, is_it in zip(counts, chosen, strict=True)],
         marker={"color": [CHOSEN if is_it else TRIED for is_it in chosen]},
-        hovertext=[f"threshold {value:g}: {count} distinct memories" for value, count in zip(visited, counts, strict=True)],
+        hovertext=[
+            f"threshold {value:g}: {count} distinct memories" for value, count in zip(visited, counts, strict=True)
+        ],
         hovertemplate=HOVERTEXT,
-    )  # fmt: skip
+    )
     top = max([*counts, target or 0, 1])
     if target is not None:
         figure.add_hline(y=target, line={"color": LINE, "width": 2, "dash": "dash"})
         side = "left" if len(visited) > 1 else "right"  # away from the chosen bar, which stands higher and comes last
         figure.add_annotation(
-            text=f"target {target}", x=0 if side == "left" else 1, xref="paper", xanchor=side, y=target, yanchor="bottom", showarrow=False,
+            text=f"target {target}",
+            x=0 if side == "left" else 1,
+            xref="paper",
+            xanchor=side,
+            y=target,
+            yanchor="bottom",
+            showarrow=False,
             font={"size": 12},
-        )  # fmt: skip
+        )
     figure.update_layout(
-        height=260, margin={"l": 8, "r": 12, "t": 12, "b": 44}, bargap=0.35, showlegend=False, hovermode="closest",
+        height=260,
+        margin={"l": 8, "r": 12, "t": 12, "b": 44},
+        bargap=0.35,
+        showlegend=False,
+        hovermode="closest",
         xaxis={
-            "title": {"text": "threshold, in the order tried"}, "tickvals": places, "fixedrange": True, "showgrid": False,
-            "ticktext": [f"{value:g}" for value in visited], "range": [-0.6, max(len(visited), 6) - 0.4],
+            "title": {"text": "threshold, in the order tried"},
+            "tickvals": places,
+            "fixedrange": True,
+            "showgrid": False,
+            "ticktext": [f"{value:g}" for value in visited],
+            "range": [-0.6, max(len(visited), 6) - 0.4],
         },
         yaxis={
-            "range": [0, top * 1.22], "nticks": 5, "fixedrange": True, "automargin": True, "zeroline": False,
-            "gridcolor": "rgba(128,128,128,0.18)", "tickformat": ",d",
+            "range": [0, top * 1.22],
+            "nticks": 5,
+            "fixedrange": True,
+            "automargin": True,
+            "zeroline": False,
+            "gridcolor": "rgba(128,128,128,0.18)",
+            "tickformat": ",d",
         },
-    )  # fmt: skip
+    )
     return figure
 
 

@@ -63,9 +63,14 @@ def _draw_candidate(
 ) -> None:
     options = list(named)
     chosen = st.selectbox(
-        f"{place} candidate", options, None if default is None else options.index(default), format_func=named.__getitem__,
-        key=f"inspect:alignment:{place}:{default}", label_visibility="collapsed", placeholder="Set another candidate beside it",
-    )  # fmt: skip
+        f"{place} candidate",
+        options,
+        None if default is None else options.index(default),
+        format_func=named.__getitem__,
+        key=f"inspect:alignment:{place}:{default}",
+        label_visibility="collapsed",
+        placeholder="Set another candidate beside it",
+    )
     if chosen is None:
         return
     score = scores[chosen]

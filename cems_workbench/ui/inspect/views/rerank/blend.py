@@ -22,7 +22,8 @@ def draw_blend(context: InspectContext) -> None:
     frame = rerank_table(context.trace, context.against)
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     follow_table(
-        frame, context.followed,
+        frame,
+        context.followed,
         key="inspect:blend_table",
         most=18,
         columns={
@@ -31,23 +32,26 @@ def draw_blend(context: InspectContext) -> None:
             COLUMN: text(COLUMN, width=96, help=HELP),
             "memory": text("memory", width=92),
             "score": st.column_config.ProgressColumn(
-                "score", format="%.4f", min_value=0, max_value=1, width=112, color="#0072B2",
+                "score",
+                format="%.4f",
+                min_value=0,
+                max_value=1,
+                width=112,
+                color="#0072B2",
                 help="What the next stage gets: from retrieval + from reranker",
             ),
             "from retrieval": number("from retrieval", format="%.4f", width=100, help="weight × retrieval"),
             "from reranker": number("from reranker", format="%.4f", width=100, help="(1 − weight) × unit"),
-            "weight": number("weight", format="%.2f", width=64, help="Share of the retrieval score at this rank; empty: no blend"),
+            "weight": number(
+                "weight", format="%.2f", width=64, help="Share of the retrieval score at this rank; empty: no blend"
+            ),
             "retrieval": number("retrieval", format="%.4f", width=76, help="Retrieval score at this rank"),
             "unit": number("unit", format="%.4f", width=70, help="Raw scaled to 0–1 and clamped"),
             "raw": number("raw", format="%.4f", width=70, help="What the model said"),
-            "outcome": text(
-                "outcome", width=92, help="scored, failed (flagged), not scored, or in the tail"
-            ),
-            "text read": text(
-                "text read", width="large", help="The exact text the model was given"
-            ),
+            "outcome": text("outcome", width=92, help="scored, failed (flagged), not scored, or in the tail"),
+            "text read": text("text read", width="large", help="The exact text the model was given"),
         },
-    )  # fmt: skip
+    )
 
 
 def rerank_table(trace: Trace, against: Against | None = None) -> pd.DataFrame:

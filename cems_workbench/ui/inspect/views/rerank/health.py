@@ -185,10 +185,14 @@ def _draw_flagged(flagged: Sequence[RerankRow], request: Request, resources: Res
         help="Rerank → On error sets what happens to them. Failures are never cached.",
     )
     button_box.button(
-        "Ask again", icon=":material/refresh:", key="inspect:ask_again", width="stretch",
-        on_click=gathering.ask_failed_again, args=(request, resources),
+        "Ask again",
+        icon=":material/refresh:",
+        key="inspect:ask_again",
+        width="stretch",
+        on_click=gathering.ask_failed_again,
+        args=(request, resources),
         help="Clears this model’s failures for this query and asks it again.",
-    )  # fmt: skip
+    )
     draw_table(
         [{"before": row.rank_in, "memory": row.memory_id, "error": row.error} for row in flagged],
         most=5,

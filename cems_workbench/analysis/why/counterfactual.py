@@ -1,0 +1,603 @@
+"""Rescues: changes of one parameter, or of two, that bring the memory into the top k, ranked by what else they disturb.
+
+values tried   the slider's range, walked outwards from where it stands: numbers at growing distances on either side (all of them where
+               they are few whole numbers), choices and switches one by one. A distance is a share of the slider's range; another
+               choice is a whole range away.
+one parameter  the nearest value that rescues. Weights of the fusion are solved (`linear`), a threshold of abstain is the value of its
+               signal (several that refuse are lowered together); everything else is walked until a replay
+               succeeds, and the breakpoint then bisected between the last failure and that success. A walk can step over an island
+               of success narrower than its steps; a solved weight cannot.
+two            only when none alone rescues, in a bounded number of replays. The parameters that alone bring the memory's score nearest
+               to the k-th are set to their best values, and under each of them every other parameter is searched as if it were
+               single. A pair that rescues is made as small as it can be: both numbers are brought back towards where they were, by
+               the same share of the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from cems_workbench.analysis.why import linear
+from cems_workbench.analysis.why.side_effects import Disturbance, LabelledEffect, LabelledSet, disturbance, emptied
+from cems_workbench.analysis.why.trial import Trials, changed
+from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
+from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.stages.abstain import ABSTAIN, SIGNALS
+from cems_workbench.progress import Progress, silent
+
+SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1.0)
+FEW = 24
+"""Up to so many whole numbers are all tried."""
+
+NOTHING: Mapping[str, Any] = {}
+
+THRESHOLDS = frozenset(kind.path for kind in SIGNALS.values())
+"""The thresholds of abstain."""
+LOWER_LIMITS = THRESHOLDS | {"filter.min_score"}
+"""Optional parameters whose null is below every number; the null of the others is above."""
+
+
+def searched_specs() -> list[FieldSpec]:
+    """The parameters that a search can turn: numbers, switches and choices that replay alone acts on.
+
+    Depths (growth) are among them: lowering one is a replay, and so is raising it to what was gathered. The judge never changes the
+    ranking.
+    """
+    return [
+        spec
+        for spec in field_specs()
+        if spec.kind != "gather"
+        and spec.section != "judge"
+        and (spec.type in (int, float, bool) or len(spec.choices) > 1)
+    ]
+
+
+def slider(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] = NOTHING) -> tuple[float, float]:
+    """The range of a number that is searched: the slider's, grown to the present value; a depth up to what was `gathered`."""
+    low, high = spec.soft or (spec.low or 0.0, 1.0 if spec.high is None else spec.high)
+    now = config.get(spec.path)
+    if now is None:
+        return low, high
+    deepest = gathered.get(spec.path)
+    held = max(now, deepest) if isinstance(deepest, int | float) else now
+    return min(low, now), held if spec.kind == "growth" else max(high, now)
+
+
+def span(spec: FieldSpec) -> float:
+    """The length of the slider, which distances are measured in."""
+    low, high = spec.soft or (spec.low or 0.0, 1.0 if spec.high is None else spec.high)
+    return float(high - low) or 1.0
+
+
+def distance(spec: FieldSpec, now: Any, value: Any) -> float:
+    """How far a value is from the present one, in slider ranges; 1 for another choice, or for on and off."""
+    numbers = spec.type in (int, float) and now is not None and value is not None
+    return abs(float(value) - float(now)) / span(spec) if numbers else 1.0
+
+
+def origin(spec: FieldSpec, config: PipelineConfig) -> float:
+    """Where a walk begins: the present number; for null the end of the range that is nearest to it."""
+    now = config.get(spec.path)
+    low, high = slider(spec, config)
+    if now is not None:
+        return float(now)
+    return low if spec.path in LOWER_LIMITS else high
+
+
+def walks(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] = NOTHING) -> Iterator[list[Any]]:
+    """The values of a number below and above the present one, each walk from near to far."""
+    start = origin(spec, config)
+    for end in slider(spec, config, gathered):
+        if end == start:
+            continue
+        if spec.type is int and abs(end - start) <= FEW:
+            step = 1 if end > start else -1
+            yield list(range(int(start) + step, int(end) + step, step))
+            continue
+        values = [start + share * (end - start) for share in SHARES]
+        if spec.exclusive_low and spec.low is not None:
+            values = [value for value in values if value > spec.low]
+        yield list(dict.fromkeys(round(value) for value in values)) if spec.type is int else values
+
+
+def others(spec: FieldSpec, config: PipelineConfig) -> list[Any]:
+    """The values of a switch or a choice other than the present one; null for a number that may be off."""
+    now = config.get(spec.path)
+    if spec.choices:
+        return [choice for choice in spec.choices if choice != now]
+    if spec.type is bool:
+        return [not now]
+    return [None] if spec.optional and now is not None and spec.kind != "growth" else []
+
+
+def ends(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] = NOTHING) -> list[Any]:
+    """The most extreme values: when they change nothing, none between does."""
+    if spec.type not in (int, float):
+        return others(spec, config)
+    return [walk[-1] for walk in walks(spec, config, gathered)] + others(spec, config)
+
+
+PRECISION = 1e-9
+"""Breakpoints of real numbers are this precise, in slider ranges."""
+VERIFIED_CELLS = 6
+FINER = (1, 10, 100, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """Two neighbouring values: replaying `fails` leaves the memory out, replaying `succeeds` brings it in."""
+
+    fails: float
+    succeeds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One value that rescues, its distance in slider ranges, and its breakpoint where it is a number."""
+
+    spec: FieldSpec
+    value: Any
+    distance: float
+    breakpoint: Breakpoint | None
+    solved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The value of one parameter that came nearest, and how near (`Outcome.distance`)."""
+
+    spec: FieldSpec
+    value: Any
+    reached: tuple[int, float]
+    distance: float
+
+
+def acts(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> bool:
+    """Does turning this parameter all the way change any result or its score?"""
+    now = trials.outcome(config)
+    return any(
+        trials.outcome(changed(config, spec.path, value)) != now for value in ends(spec, config, trials.gathered)
+    )
+
+
+def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Found | None:
+    """The nearest value of this parameter that rescues, None when none does."""
+    found = []
+    if spec.type in (int, float):
+        if linear.solvable(config, spec.path):
+            found += _solved(trials, config, spec)
+        elif spec.path in THRESHOLDS:
+            found += _answering(trials, config, [spec])
+        if not found:
+            found += [
+                hit for walk in walks(spec, config, trials.gathered) if (hit := _walked(trials, config, spec, walk))
+            ]
+    now = config.get(spec.path)
+    found += [
+        Found(spec, value, distance(spec, now, value), None)
+        for value in others(spec, config)
+        if trials.succeeds(changed(config, spec.path, value))
+    ]
+    before = trials.outcome(config).results
+    useful = [
+        hit for hit in found if not emptied(before, trials.outcome(changed(config, spec.path, hit.value)).results)
+    ]
+    return min(useful, key=lambda hit: hit.distance, default=None)
+
+
+def best_attempt(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Attempt | None:
+    """The value that brings the memory highest, the nearest of those; None when the parameter has no other value."""
+    now = config.get(spec.path)
+    tried = (
+        [value for walk in walks(spec, config, trials.gathered) for value in walk] if spec.type in (int, float) else []
+    )
+    tried += others(spec, config)
+    attempts = [
+        Attempt(spec, value, trials.outcome(changed(config, spec.path, value)).distance, distance(spec, now, value))
+        for value in tried
+    ]
+    return min(attempts, key=lambda attempt: (attempt.reached, attempt.distance), default=None)
+
+
+def _walked(trials: Trials, config: PipelineConfig, spec: FieldSpec, walk: list[Any]) -> Found | None:
+    fails: Any = config.get(spec.path)
+    if fails is None:  # off is no number to bisect from
+        fails, walk = walk[0], walk[1:]
+        if trials.succeeds(changed(config, spec.path, fails)):
+            return Found(spec, fails, 1.0, None)
+    for value in walk:
+        if trials.succeeds(changed(config, spec.path, value)):
+            point = bisected(lambda v: trials.succeeds(changed(config, spec.path, v)), spec, fails, value)
+            return _found(trials, config, spec, point, solved=False)
+        fails = value
+    return None
+
+
+def bisected(succeeds: Callable[[Any], bool], spec: FieldSpec, fails: Any, success: Any) -> Breakpoint:
+    """Close in on the change between a failing and a succeeding value, until nothing lies between that matters."""
+    whole = spec.type is int
+    least = 1 if whole else PRECISION * span(spec)
+    while abs(success - fails) > least:
+        middle = (fails + success) // 2 if whole else (fails + success) / 2
+        if middle in (fails, success):
+            break
+        if succeeds(middle):
+            success = middle
+        else:
+            fails = middle
+    return Breakpoint(fails, success)
+
+
+def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Found]:
+    """The nearest solved cell that a replay confirms; nothing when replays disagree with the lines."""
+    low, high = slider(spec, config)
+    start = origin(spec, config)
+    good = [cell for cell in linear.cells(trials, config, spec.path, low, high) if cell.rank <= trials.k]
+    good.sort(key=lambda cell: max(cell.low - start, start - cell.high, 0.0))
+    tiny = PRECISION * span(spec) / 2
+    for cell in good[:VERIFIED_CELLS]:
+        edge, sign = (cell.low, 1) if cell.low >= start else (cell.high, -1)
+        inside = edge + sign * min(tiny, (cell.high - cell.low) / 2)
+        point = Breakpoint(edge - sign * tiny, inside)
+        verified = [trials.succeeds(changed(config, spec.path, value)) for value in (point.fails, point.succeeds)]
+        if low <= point.fails <= high and verified == [False, True]:
+            return [_found(trials, config, spec, point, solved=True)]
+    return []
+
+
+def _answering(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec]) -> list[Found]:
+    """Thresholds of abstain that refuse, each lowered to the value of its signal: the largest that answers, exactly.
+
+    Nothing where that does not rescue.
+    """
+    deciding = {f"abstain.{one.name}": one for one in trials.stages(config).of(ABSTAIN).fields(0).deciding}
+    if not all(spec.path in deciding for spec in specs):
+        return []
+    values = {spec.path: float(deciding[spec.path].value or 0.0) for spec in specs}
+    lowered = config
+    for path, value in values.items():
+        lowered = changed(lowered, path, value)
+    if not trials.succeeds(lowered):
+        return []
+    points = [Breakpoint(math.nextafter(values[spec.path], math.inf), values[spec.path]) for spec in specs]
+    if len(specs) == 1:
+        return [_found(trials, config, specs[0], points[0], solved=True)]
+    return [
+        Found(spec, point.succeeds, distance(spec, config.get(spec.path), point.succeeds), point, solved=True)
+        for spec, point in zip(specs, points, strict=True)
+    ]
+
+
+def answering_rescue(trials: Trials, config: PipelineConfig) -> Rescue | None:
+    """All thresholds of abstain that refuse, lowered together; None where one alone is enough, or all are not."""
+    fields = trials.stages(config).of(ABSTAIN).fields(0)
+    specs = [field_spec(f"abstain.{one.name}") for one in fields.deciding]
+    if not fields.abstained or fields.rule != "any" or len(specs) < 2:
+        return None
+    found = _answering(trials, config, specs)
+    return rescue_of(trials, config, found) if found else None
+
+
+def _found(trials: Trials, config: PipelineConfig, spec: FieldSpec, point: Breakpoint, solved: bool) -> Found:
+    """The value to apply: a round one just past the breakpoint where that succeeds too, else the breakpoint itself."""
+    now = config.get(spec.path)
+    value: Any = point.succeeds
+    for rounded in round_values(spec, point):
+        if rounded != now and trials.succeeds(changed(config, spec.path, rounded)):
+            value = rounded
+            break
+    return Found(spec, value, distance(spec, now, point.succeeds), point, solved)
+
+
+def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
+    """The next step of the slider past the breakpoint, then of finer and finer ones; inside the slider, so never its end.
+
+    The end of a slider is a word of its own: a weight of 0 is a list that counts for nothing.
+    """
+    if not spec.step or spec.type is not float:
+        return []
+    low, high = spec.soft or (spec.low or 0.0, 1.0 if spec.high is None else spec.high)
+    whole = math.ceil if point.succeeds > point.fails else math.floor
+    steps = [spec.step / finer for finer in FINER]
+    values = [round(float(whole(point.succeeds / step) * step), 10) for step in steps]
+    return [value for value in values if low < value < high]
+
+
+def _value(value: Any) -> str:
+    """A parameter's value as a config file has it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+LABELLED_AT_MOST = 40
+"""Rescues measured on the labelled queries: those that disturb this query least."""
+GAIN_DIGITS = 4
+"""Gains of mean nDCG@10 that are equal to so many digits are one gain; side effects decide then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One parameter, from its present value to another; the distance is in slider ranges."""
+
+    path: str
+    was: Any
+    now: Any
+    distance: float
+    breakpoint: Breakpoint | None = None
+    solved: bool = False
+
+    @property
+    def label(self) -> str:
+        """The parameter's name on its control."""
+        return field_spec(self.path).label
+
+
+@dataclass(frozen=True, slots=True)
+class Rescue:
+    """Changes that, applied together, put the memory at `rank` of the results (None: not among them).
+
+    `place` is that rank, or the one before assembly; None when a stage dropped it.
+    `gathers`: they need new evidence, of `request`. `needs` scores of the reranker are missing under them, so that its word
+    is still out. `labelled` is None where it was not measured.
+    """
+
+    changes: tuple[Change, ...]
+    rank: int | None
+    disturbance: Disturbance
+    place: int | None = None
+    gathers: bool = False
+    terms: tuple[str, ...] = ()
+    everywhere: bool = False
+    needs: int = 0
+    labelled: LabelledEffect | None = None
+
+    @property
+    def distance(self) -> float:
+        """Of all changes together, in slider ranges; a typed query is one."""
+        return sum(change.distance for change in self.changes) + len(self.terms) + self.everywhere
+
+    @property
+    def parts(self) -> int:
+        """How many things are changed; what switches manual expansion on belongs to the term it is for."""
+        switches = sum(change.path == "expansion.backend" for change in self.changes) if self.terms else 0
+        return len(self.changes) - switches + len(self.terms) + self.everywhere
+
+    @property
+    def words(self) -> str:
+        """ "fusion.k 60 → 83": the changes in a line; what needs a gather says so."""
+        parts = [f"{change.path} {_value(change.was)} → {_value(change.now)}" for change in self.changes]
+        parts += [f"search for “{term}” too" for term in self.terms]
+        parts += ["search every project"] if self.everywhere else []
+        return " and ".join(parts) + (" (gathers)" if self.gathers else "")
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """New values by path."""
+        return {change.path: change.now for change in self.changes}
+
+    def config(self, config: PipelineConfig) -> PipelineConfig:
+        """The config with the rescue applied, validated."""
+        return with_values(config, self.values, source="rescue")
+
+    def request(self, request: Request) -> Request:
+        """What to gather with it."""
+        return replace(
+            request,
+            manual=(*request.manual, *self.terms),
+            project_only=request.project_only and not self.everywhere,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The rescue as plain values."""
+        values = asdict(self) | {"distance": self.distance}
+        for change, about in zip(self.changes, values["changes"], strict=True):
+            about["label"] = change.label
+        return values
+
+
+def single_rescues(
+    trials: Trials, config: PipelineConfig, progress: Progress = silent
+) -> tuple[list[Rescue], list[FieldSpec]]:
+    """One rescue per replay parameter that has one, and the parameters that change anything at all."""
+    specs = searched_specs()
+    rescues, active = [], []
+    for i, spec in enumerate(specs):
+        progress("trying parameters", i, len(specs))
+        if not acts(trials, config, spec):
+            continue
+        active.append(spec)
+        found = nearest_value(trials, config, spec)
+        if found is not None:
+            rescues.append(rescue_of(trials, config, [found]))
+    progress("trying parameters", len(specs), len(specs))
+    together = answering_rescue(trials, config)
+    return ([*rescues, together] if together else rescues), active
+
+
+def rescue_of(trials: Trials, config: PipelineConfig, found: Sequence[Found]) -> Rescue:
+    """The rescue these values make together, replayed and measured."""
+    changes = tuple(
+        Change(hit.spec.path, config.get(hit.spec.path), hit.value, hit.distance, hit.breakpoint, hit.solved)
+        for hit in found
+    )
+    rescue = Rescue(changes, None, Disturbance(1.0, 1.0))
+    after = rescue.config(config)
+    outcome = trials.outcome(after)
+    moved = disturbance(trials.outcome(config).results, outcome.results, trials.memory_id)
+    needs = max(0, trials.needs(after) - trials.needs(config))
+    return replace(rescue, rank=outcome.rank, place=outcome.stood, disturbance=moved, needs=needs)
+
+
+def ordered(rescues: Iterable[Rescue]) -> list[Rescue]:
+    """The order in which pages and command line show them: by what they gain on the labelled queries, then by least side effects.
+
+    What could not be measured there comes after what was; and before either, what the reranker has read in full.
+    """
+    return sorted(
+        rescues,
+        key=lambda rescue: (
+            rescue.needs > 0,
+            rescue.labelled is None,
+            rescue.labelled is not None and rescue.labelled.unscored > 0,
+            -round(rescue.labelled.gain, GAIN_DIGITS) if rescue.labelled is not None else 0.0,
+            -round(rescue.disturbance.rbo, 2),
+            rescue.parts,
+            rescue.distance,
+            [change.path for change in rescue.changes],
+            rescue.terms,
+        ),
+    )
+
+
+def order_words(rescues: Sequence[Rescue]) -> str:
+    """What `ordered` went by, in a sentence."""
+    if any(rescue.labelled is not None for rescue in rescues):
+        return "Most gain on the judged queries first, then fewest side effects."
+    return "Fewest side effects first."
+
+
+def kept_words(moved: Disturbance) -> str:
+    """ "ranking kept 95 %": how far the other results keep their order, in whole percent; 100 only when nothing moved."""
+    share = 100 if moved.rbo >= 1 - 1e-9 else min(99, round(100 * moved.rbo))
+    return f"ranking kept {share} %"
+
+
+def interval_words(effect: LabelledEffect) -> str:
+    """ "−0.003 to +0.031": the 95 % interval of the gain on the judged queries."""
+    return f"{effect.low:+.3f} to {effect.high:+.3f}".replace("-", "−")
+
+
+def with_labels(
+    rescues: Sequence[Rescue], labelled: LabelledSet, config: PipelineConfig, k: int, progress: Progress = silent
+) -> list[Rescue]:
+    """The rescues with their effect on the labelled queries, the first `LABELLED_AT_MOST` of those that need no gather."""
+    todo = [rescue for rescue in ordered(rescues) if not rescue.gathers]
+    measured = todo[:LABELLED_AT_MOST]
+    rest = [*todo[LABELLED_AT_MOST:], *(rescue for rescue in rescues if rescue.gathers)]
+    found = []
+    for i, rescue in enumerate(measured):
+        progress("measuring on labelled queries", i, len(measured))
+        found.append(replace(rescue, labelled=labelled.effect(config, rescue.config(config), k)))
+    return ordered([*found, *rest])
+
+
+SCORING_ROUNDS = 3
+"""Scores move the value that rescues, and another value may need other scores; after so many rounds what lacks some is left so."""
+
+
+def with_scores(
+    rescues: Sequence[Rescue],
+    trials: Trials,
+    config: PipelineConfig,
+    score: Callable[[Evidence, PipelineConfig], Evidence],
+) -> list[Rescue]:
+    """The rescues of replay parameters after the reranker has read what it had not; those that its scores undo are gone.
+
+    `score` gives the evidence with the scores that a config lacks.
+    """
+    found = list(rescues)
+    for _ in range(SCORING_ROUNDS):
+        lacking = [rescue for rescue in found if rescue.needs and not rescue.gathers]
+        if not lacking:
+            break
+        evidence = trials.evidence
+        for rescue in lacking:
+            evidence = score(evidence, rescue.config(config))
+        trials = trials.on(evidence)
+        found = [rescue for rescue in found if rescue not in lacking]
+        found += [again for rescue in lacking if (again := _again(rescue, trials, config)) is not None]
+    return found
+
+
+def _again(rescue: Rescue, trials: Trials, config: PipelineConfig) -> Rescue | None:
+    """The rescue on evidence with more scores: of one parameter the value that rescues now, of two the same values."""
+    if len(rescue.changes) == 1:
+        hit = nearest_value(trials, config, field_spec(rescue.changes[0].path))
+        return None if hit is None else rescue_of(trials, config, [hit])
+    if not trials.succeeds(rescue.config(config)):
+        return None
+    same = [Found(field_spec(one.path), one.now, one.distance, None) for one in rescue.changes]
+    return rescue_of(trials, config, same)
+
+
+PROMISING = 2
+KEPT = 5
+
+
+def attempts(trials: Trials, config: PipelineConfig, active: Sequence[FieldSpec]) -> list[Attempt]:
+    """The best attempt of each parameter, best first."""
+    found = [attempt for spec in active if (attempt := best_attempt(trials, config, spec)) is not None]
+    return sorted(found, key=lambda attempt: (attempt.reached, attempt.distance, attempt.spec.path))
+
+
+def pair_rescues(
+    trials: Trials, config: PipelineConfig, tried: Sequence[Attempt], progress: Progress = silent
+) -> list[Rescue]:
+    """At most `KEPT` pairs, the nearest of those that hold one of the `PROMISING` best attempts."""
+    now = trials.outcome(config).distance
+    promising = [attempt for attempt in tried if attempt.reached < now][:PROMISING]
+    pairs: list[tuple[Attempt, Attempt]] = []
+    for i, first in enumerate(promising):
+        progress("trying pairs", i, len(promising))
+        with_first = changed(config, first.spec.path, first.value)
+        seen = {attempt.spec.path for attempt in promising[: i + 1]}
+        for spec in (attempt.spec for attempt in tried if attempt.spec.path not in seen):
+            found = nearest_value(trials, with_first, spec)
+            if found is not None:
+                pairs.append((first, Attempt(spec, found.value, now, found.distance)))
+    progress("trying pairs", len(promising), len(promising))
+    pairs.sort(key=lambda pair: (pair[0].distance + pair[1].distance, pair[0].spec.path, pair[1].spec.path))
+    return [rescue_of(trials, config, shrunk(trials, config, pair)) for pair in pairs[:KEPT]]
+
+
+def shrunk(trials: Trials, config: PipelineConfig, pair: Sequence[Attempt]) -> list[Found]:
+    """The pair with the smallest share of the way that rescues. The two breakpoints belong together."""
+    fails, succeeds = 0.0, 1.0
+    if all(_at(config, attempt, fails) == attempt.value for attempt in pair):  # switches have no way to go
+        return [Found(attempt.spec, attempt.value, attempt.distance, None) for attempt in pair]
+    while succeeds - fails > PRECISION:
+        middle = (fails + succeeds) / 2
+        if trials.succeeds(_config(config, pair, [_at(config, attempt, middle) for attempt in pair])):
+            succeeds = middle
+        else:
+            fails = middle
+    exact = [_at(config, attempt, succeeds) for attempt in pair]
+    points = [_point(config, attempt, fails, succeeds) for attempt in pair]
+    values = list(exact)
+    for i, (attempt, point) in enumerate(zip(pair, points, strict=True)):
+        for rounded in round_values(attempt.spec, point) if point else []:
+            tried = [*values[:i], rounded, *values[i + 1 :]]
+            if trials.succeeds(_config(config, pair, tried)):
+                values = tried
+                break
+    return [
+        Found(attempt.spec, value, distance(attempt.spec, config.get(attempt.spec.path), reached), point)
+        for attempt, value, reached, point in zip(pair, values, exact, points, strict=True)
+    ]
+
+
+def _at(config: PipelineConfig, attempt: Attempt, share: float) -> Any:
+    """The value at a share of the way from the present one to the attempt's; a switch is there at once."""
+    now, value = config.get(attempt.spec.path), attempt.value
+    if attempt.spec.type not in (int, float) or now is None or value is None:
+        return value
+    between = now + share * (value - now)
+    return round(between) if attempt.spec.type is int else float(between)
+
+
+def _config(config: PipelineConfig, pair: Sequence[Attempt], values: Sequence[Any]) -> PipelineConfig:
+    for attempt, value in zip(pair, values, strict=True):
+        config = changed(config, attempt.spec.path, value)
+    return config
+
+
+def _point(config: PipelineConfig, attempt: Attempt, fails: float, succeeds: float) -> Breakpoint | None:
+    below, above = _at(config, attempt, fails), _at(config, attempt, succeeds)
+    return None if below == attempt.value else Breakpoint(below, above)

@@ -1,0 +1,263 @@
+"""Where every list would have the memory, were it as long as the store, and how deep it would have to be to hold it.
+
+By exact cosine, by BM25, by ts_rank; a hybrid list is made of whole lists by meaning and by ts_rank, with the arithmetic of replay.
+
+    depth that surely holds a memory of a hybrid list = max(its rank there, ceil(place of its chunk / pool_factor),
+                                                            ceil(rank of its chunk inside / inner_factor))
+
+because what a shallower list leaves out only lowers the scores of others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cems_workbench.analysis.why.path import ListPlace
+from cems_workbench.analysis.why.trial import changed
+from cems_workbench.config import PipelineConfig, field_spec, list_depths
+from cems_workbench.pipeline import nested
+from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
+from cems_workbench.pipeline.gather import Request, search_filter
+from cems_workbench.pipeline.list_sources import Source
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
+from cems_workbench.pipeline.stages.query import is_aggregation
+from cems_workbench.pipeline.stages.stage import ordinal
+from cems_workbench.store import Filter
+from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A memory in a list: its rank among memories, its score, which of its chunks it is and the place of that among the chunks.
+
+    None where that is not known.
+    """
+
+    rank: int | None = None
+    score: float | None = None
+    chunk: int | None = None
+    chunk_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a list counts: memories, and chunks before each memory takes its best; None is all."""
+
+    memories: int | None = None
+    chunks: int | None = None
+
+    def hold(self, place: Place) -> bool:
+        """Is a memory of this place within them?"""
+        pairs = ((place.rank, self.memories), (place.chunk_rank, self.chunks))
+        return all(limit is None or (rank is not None and rank <= limit) for rank, limit in pairs)
+
+
+def list_places(
+    memory_id: str, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
+) -> list[ListPlace]:
+    """The memory's place in what is searched for each variant, by meaning and by words; also in lists that were not searched."""
+    where = search_filter(request, config)
+    memory = resources.store.memories.get(memory_id)
+    if memory is not None:
+        barred = _barred(where, memory.project, memory.scope)
+        if barred:
+            return [ListPlace("every list", None, None, None, False, barred)]
+    cuts = hybrid_cuts_of(evidence.query, config, evidence.language)
+    search = _Search(memory_id, evidence, config, where, resources, cuts)
+    return [place for i, variant in enumerate(evidence.variants) for place in search.places(i, variant.text)]
+
+
+def _barred(where: Filter, project: str | None, scope: str) -> str | None:
+    if where.required_project not in (None, project):
+        return f"it belongs to {project or 'no project'}, and only {where.required_project} is searched"
+    if where.required_scope not in (None, scope):
+        return f"its scope is {scope}, and only {where.required_scope} memories are searched"
+    return None
+
+
+@dataclass(frozen=True)
+class _Search:
+    """One memory, looked for in the whole store."""
+
+    memory_id: str
+    evidence: Evidence
+    config: PipelineConfig
+    where: Filter
+    resources: Resources
+    cuts: nested.HybridCuts
+
+    def places(self, i: int, text: str) -> Iterator[ListPlace]:
+        """The place in every list of one variant of the query."""
+        lists = self.config.lists
+        by_ts_rank = lists.ts_rank.enabled or lists.hybrid.enabled
+        by_meaning = self._by_cosine(text)
+        yield self._place("vector", i, self._cosine_place(text, by_meaning))
+        if lists.lexical.enabled or not by_ts_rank:
+            yield self._place("lexical", i, self._by_terms(text))
+        if by_ts_rank:
+            by_words = self.resources.full_text().ranking(text, self.where)
+            found = _placed(self.memory_id, by_words)
+            yield self._place("ts_rank", i, Place(found.rank, found.score or 0.0, found.chunk, found.chunk_rank))
+            if lists.hybrid.enabled and by_meaning is not None:
+                yield self._hybrid_place(i, by_meaning, by_words)
+
+    def _by_cosine(self, text: str) -> ChunkHits | None:
+        """All chunks by exact cosine, None where the index is too large to be searched exactly."""
+        vectors = self.resources.indexes.vectors
+        if len(vectors) > EXACT_ROWS:
+            return None
+        return vectors.search_chunks(self.resources.embedder.encode_query(text), len(vectors), self.where)
+
+    def _cosine_place(self, text: str, found: ChunkHits | None) -> Place:
+        if found is not None:
+            return _placed(self.memory_id, found)
+        own = self.resources.cosines(self.resources.embedder.encode_query(text), [self.memory_id])
+        return Place(None, own[0][1] if own else None)
+
+    def _by_terms(self, text: str) -> Place:
+        found = self.resources.indexes.lexical.standing(text, self.memory_id, self.where)
+        return Place(score=0.0) if found is None else Place(found.rank, found.score, found.chunk, found.chunk_rank)
+
+    def _gathered(self, source: Source, i: int) -> RankedList | None:
+        return next((ranked for ranked in self.evidence.lists if (ranked.source, ranked.variant) == (source, i)), None)
+
+    def _place(self, source: Source, i: int, found: Place) -> ListPlace:
+        """What a gathered list has of the memory, and what the whole store says."""
+        name, ranked, limits = f"{source}:{i}", self._gathered(source, i), self._limits(source)
+        own = (
+            Place()
+            if ranked is None
+            else _placed(self.memory_id, [(h.memory_id, h.score, h.chunk) for h in ranked.hits])
+        )
+        returned = own.rank is not None and limits.hold(own)
+        words = _words(source, found, limits, ranked is not None, returned)
+        if not returned and self._only_inside(source) and limits.chunks is not None:
+            words += f", of which hybrid:{i} is made" if found.chunk_rank and found.chunk_rank > limits.chunks else ""
+        deeper = () if returned or ranked is None else tuple(self._deeper(source, found))
+        return ListPlace(name, found.rank, found.score, limits.memories, returned, words, limits.chunks, deeper)
+
+    def _only_inside(self, source: Source) -> bool:
+        """Is a list no list of its own, but one of those that a hybrid list is made of?"""
+        lists = self.config.lists
+        inside = {"vector": lists.vector.enabled, "ts_rank": lists.ts_rank.enabled}
+        return lists.hybrid.enabled and not inside.get(source, True)
+
+    def _limits(self, source: Source) -> Limits:
+        if self._only_inside(source):
+            cut = self.cuts.by_meaning if source == "vector" else self.cuts.by_text
+            return Limits(chunks=int(cut[0]))
+        chunks = self.config.lists.ts_rank.chunk_depth if source == "ts_rank" else None
+        return Limits(list_depths(self.config)[source], chunks)
+
+    def _deeper(self, source: Source, found: Place) -> Iterator[dict[str, Any]]:
+        """The depths that would hold the memory in a list of its own."""
+        if found.rank is None or not self.config.get(f"lists.{source}.enabled"):
+            return
+        needed = {f"lists.{source}.depth": found.rank}
+        if source == "ts_rank" and found.chunk_rank is not None:
+            needed["lists.ts_rank.chunk_depth"] = found.chunk_rank
+        yield from self._raised(needed)
+
+    def _raised(self, needed: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+        """Those of the depths that are more than the present ones, where all are allowed."""
+        raised = {path: value for path, value in needed.items() if value > (self.config.get(path) or math.inf)}
+        limits = [(value, field_spec(path).high) for path, value in raised.items()]
+        if raised and all(high is None or value <= high for value, high in limits):
+            yield raised
+
+    def _hybrid_place(self, i: int, by_meaning: ChunkHits, by_words: ChunkHits) -> ListPlace:
+        whole = self._in_hybrid(i, by_meaning, by_words, math.inf)
+        present = self._in_hybrid(i, by_meaning, by_words, self.config.lists.hybrid.inner_factor)
+        limits = Limits(int(self.cuts.memories[0]), int(self.cuts.pool[0]))
+        returned = present is not None and limits.hold(_as_place(present))
+        shown = present if returned else whole
+        found = Place() if shown is None else _as_place(shown)
+        deeper = () if returned or whole is None else tuple(self._deeper_hybrid(i, whole, by_meaning, by_words))
+        words = _words("hybrid", found, limits, True, returned) if shown else "neither list inside has it"
+        return ListPlace(
+            f"hybrid:{i}", found.rank, found.score, limits.memories, returned, words, limits.chunks, deeper
+        )
+
+    def _in_hybrid(
+        self, i: int, by_meaning: ChunkHits, by_words: ChunkHits, factor: float
+    ) -> nested.HybridPlace | None:
+        """The place in a hybrid list whose lists inside are `factor` times as deep as it is."""
+        config = changed(self.config, "lists.hybrid.inner_factor", factor)
+        cuts = hybrid_cuts_of(self.evidence.query, config, self.evidence.language)
+        return nested.hybrid_place(
+            self.memory_id,
+            _ranked("vector", i, by_meaning),
+            _ranked("ts_rank", i, by_words),
+            config.lists.hybrid,
+            (float(cuts.by_meaning[0]), float(cuts.by_text[0])),
+        )
+
+    def _deeper_hybrid(
+        self, i: int, whole: nested.HybridPlace, by_meaning: ChunkHits, by_words: ChunkHits
+    ) -> Iterator[dict[str, Any]]:
+        """A deeper list; and, where it is the lists inside that are too short, a larger multiple for those."""
+        section, own = self.config.lists.hybrid, float(self.cuts.memories[0])
+        ranks = [rank for rank in (whole.vector_rank, whole.text_rank) if math.isfinite(rank)]
+        depth = max(whole.rank, whole.chunk_rank / section.pool_factor, max(ranks) / section.inner_factor)
+        several = is_aggregation(self.evidence.query, self.config.query.detectors, self.evidence.language)
+        grown = section.aggregation_factor if several else 1.0
+        yield from self._raised({"lists.hybrid.depth": math.ceil(depth / grown)})
+        limits = Limits(int(own), int(self.cuts.pool[0]))
+        step = field_spec("lists.hybrid.inner_factor").step or 1.0
+        for factor in sorted({math.ceil(rank / own / step) * step for rank in ranks}):
+            there = self._in_hybrid(i, by_meaning, by_words, factor)
+            if factor > section.inner_factor and there is not None and limits.hold(_as_place(there)):
+                yield from self._raised({"lists.hybrid.inner_factor": factor})
+                return
+
+
+def _as_place(found: nested.HybridPlace) -> Place:
+    return Place(found.rank, found.score, found.chunk, found.chunk_rank)
+
+
+def _ranked(source: Source, i: int, hits: ChunkHits) -> RankedList:
+    return RankedList(f"{source}:{i}", source, i, tuple(Hit(key, float(score), chunk) for key, score, chunk in hits))
+
+
+def _placed(memory_id: str, hits: ChunkHits | Sequence[tuple[str, float, int | None]]) -> Place:
+    ahead: set[str] = set()
+    for place, (key, score, chunk) in enumerate(hits, 1):
+        if key == memory_id:
+            return Place(len(ahead) + 1, float(score), chunk, place)
+        ahead.add(key)
+    return Place()
+
+
+MEASURES: Mapping[Source, str] = {
+    "vector": "cosine {:.3f}",
+    "lexical": "BM25 {:.2f}",
+    "ts_rank": "ts_rank {:.4f}",
+    "hybrid": "score {:.5f}",
+}
+
+
+def _words(source: Source, found: Place, limits: Limits, searched: bool, returned: bool) -> str:
+    if source in ("lexical", "ts_rank") and not found.score:
+        return "it shares no term with the query"
+    if found.score is None:
+        return "it has no embedding"
+    rank, measure = found.rank, MEASURES[source].format(found.score)
+    if found.chunk is not None:
+        measure += f", its {ordinal(found.chunk + 1)} chunk"
+    place = (
+        f"it would be {ordinal(rank)} ({measure})" if rank is not None else f"its {measure} is not among the nearest"
+    )
+    if returned:
+        return f"{ordinal(rank)} ({measure})" if rank is not None else measure
+    if not searched:
+        return f"{place}, but this list was not searched"
+    if limits.memories is not None and (rank is None or rank > limits.memories):
+        return f"{place}, past the depth of {limits.memories}"
+    if limits.chunks is not None and found.chunk_rank is not None and found.chunk_rank > limits.chunks:
+        return f"{place}, {ordinal(found.chunk_rank)} of the chunks, past the first {limits.chunks}"
+    return place

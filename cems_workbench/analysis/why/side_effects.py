@@ -1,0 +1,193 @@
+"""What a change does beside the memory it is meant for: to the other results of this query, and to every labelled query.
+
+Of this query, with the memory taken out of both lists of results:
+
+    tau   Kendall's tau of two top-k lists: 1 - 2·K / pairs over the union of both; a pair in opposite orders costs 1, a pair
+          of which only one list knows the order 1/2, a pair that neither knows together 1 (Fagin et al. 2003, p = 1/2)
+    rbo   rank-biased overlap, extrapolated, p = 0.9: a change at the top weighs more (Webber et al. 2010, eq. 32)
+
+Where the memory comes in, the one result that has to make room for it costs nothing; every further result that is gone does.
+
+Of the labelled queries, replayed as one batch and compared query by query:
+
+    hit@k    any relevant memory in the first k
+    nDCG@10  the graded gain by rank, divided by the best there could be
+
+They are the measures of `evaluation.metrics`, with the relevance grade of the query's set and the same queries: those without a
+relevant memory count for neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
+from cems_workbench.evaluation.metrics.rankings import ideal_grades
+from cems_workbench.evaluation.statistics import bootstrap
+from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
+from cems_workbench.pipeline.table import Bools, Floats
+from cems_workbench.pipeline.tabulate import encode
+
+P = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """tau and rbo are 1 when the other results stay as they are; `gone` of them, beyond the one that makes room, are not there.
+
+    `emptied`: fewer than half as many results are left.
+    """
+
+    tau: float
+    rbo: float
+    gone: int = 0
+    emptied: bool = False
+
+
+def disturbance(before: Sequence[str], after: Sequence[str], memory_id: str) -> Disturbance:
+    """What happened to the results other than `memory_id`; nothing where there was no result."""
+    if not before:
+        return Disturbance(1.0, 1.0)
+    old, new = ([key for key in results if key != memory_id] for results in (before, after))
+    if memory_id in after and memory_id not in before and len(old) > len(new):
+        old = old[:-1]
+    return Disturbance(kendall(old, new), rbo(old, new), len(set(old) - set(new)), emptied(before, after))
+
+
+def emptied(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Are fewer than half as many results left? What does that brings nothing back; it takes the others away."""
+    return 2 * len(after) < len(before)
+
+
+def kendall(old: Sequence[str], new: Sequence[str]) -> float:
+    """Kendall's tau of two top-k lists, 1 to -1; 1 for lists of fewer than two."""
+    first, second = ({key: rank for rank, key in enumerate(results)} for results in (old, new))
+    pairs = list(combinations(sorted(first.keys() | second.keys()), 2))
+    return 1 - 2 * sum(_cost(a, b, first, second) for a, b in pairs) / len(pairs) if pairs else 1.0
+
+
+def _cost(a: str, b: str, first: dict[str, int], second: dict[str, int]) -> float:
+    """0 for one order, 1 for two, 1/2 where a list knows neither; a list ranks what it holds before what it lacks."""
+    orders = []
+    for ranks in (first, second):
+        if a not in ranks and b not in ranks:
+            return 0.5
+        orders.append(ranks.get(a, len(ranks)) < ranks.get(b, len(ranks)))
+    return float(orders[0] != orders[1])
+
+
+def rbo(old: Sequence[str], new: Sequence[str], p: float = P) -> float:
+    """Rank-biased overlap, 0 to 1; 1 for empty lists. What the shorter list has no rank for, it does not share."""
+    depth = max(len(old), len(new))
+    if not depth:
+        return 1.0
+    total, agreement = 0.0, 0.0
+    for d in range(1, depth + 1):
+        agreement = len(set(old[:d]) & set(new[:d])) / d
+        total += agreement * p**d
+    return min(1.0, (1 - p) / p * total + agreement * p**depth)
+
+
+NDCG_DEPTH = 10
+SAME = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledEffect:
+    """Queries that gain and lose a hit, that get a better and a worse nDCG@10, and its mean before and after.
+
+    `low` and `high` are the ends of the 95 % bootstrap interval of the gain. In `unscored` queries the reranker has not read all
+    that the change gives it to read, so that its word is still out there.
+    """
+
+    queries: int
+    gained: tuple[str, ...]
+    lost: tuple[str, ...]
+    better: int
+    worse: int
+    before: float
+    after: float
+    low: float
+    high: float
+    unscored: int = 0
+
+    @property
+    def gain(self) -> float:
+        """Of mean nDCG@10."""
+        return self.after - self.before
+
+
+def _relevance(grades: Sequence[int], judged: int) -> str:
+    """What the measures stand on, in words; of sets that differ in it, a line for each grade is no use, so the lowest is named."""
+    words = relevance_words(min(grades, default=1), len(grades), judged)
+    return f"{words}; of some sets a higher grade" if len(set(grades)) > 1 else words
+
+
+class LabelledSet:
+    """The evidence of labelled queries, kept; `grades` are judgments by qid and memory id, `relevant_from` the lowest relevant
+    grade of each query, 1 where it is not named."""
+
+    def __init__(
+        self,
+        evidences: Mapping[str, Evidence],
+        grades: Mapping[str, Mapping[str, int]],
+        relevant_from: Mapping[str, int] | None = None,
+    ) -> None:
+        least = {qid: (relevant_from or {}).get(qid, 1) for qid in evidences}
+        self.judged = sum(bool(grades.get(qid)) for qid in evidences)
+        self.qids = sorted(qid for qid in evidences if any(g >= least[qid] for g in grades.get(qid, {}).values()))
+        self.table = encode([evidences[qid] for qid in self.qids])
+        self._least = np.array([least[qid] for qid in self.qids], dtype=np.int64)
+        self._grade = np.zeros(self.table.shape, dtype=np.int64)
+        self._judged = np.zeros(self.table.shape, dtype=bool)
+        self._ideal = ideal_grades([list(grades[qid].values()) for qid in self.qids])
+        for q, qid in enumerate(self.qids):
+            for c, memory_id in enumerate(self.table.ids[q]):
+                if memory_id in grades[qid]:
+                    self._judged[q, c], self._grade[q, c] = True, grades[qid][memory_id]
+        self.relevance = _relevance(self._least.tolist(), self.judged)
+        self._measured = lru_cache(maxsize=8)(self._measure)
+
+    def effect(self, before: PipelineConfig, after: PipelineConfig, k: int) -> LabelledEffect:
+        """What the change from one config to the other does; hits are counted at k."""
+        (old_hit, old, _), (new_hit, new, unscored) = self._measured(before, k), self._measured(after, k)
+        low, high = bootstrap((new - old)[:, None])[:, 0] if len(old) else (0.0, 0.0)
+        return LabelledEffect(
+            queries=len(self.qids),
+            gained=tuple(self.qids[q] for q in np.flatnonzero(new_hit & ~old_hit)),
+            lost=tuple(self.qids[q] for q in np.flatnonzero(old_hit & ~new_hit)),
+            better=int((new > old + SAME).sum()),
+            worse=int((new < old - SAME).sum()),
+            before=float(old.mean()) if len(old) else 0.0,
+            after=float(new.mean()) if len(new) else 0.0,
+            low=float(low),
+            high=float(high),
+            unscored=unscored,
+        )
+
+    def means(self, config: PipelineConfig, k: int) -> tuple[float, float]:
+        """(hit@k, nDCG@10): the share of queries with a hit in the first k, and the mean; zeros without queries."""
+        hit, gained, _ = self._measure(config, k)
+        return (float(hit.mean()), float(gained.mean())) if self.qids else (0.0, 0.0)
+
+    def _measure(self, config: PipelineConfig, k: int) -> tuple[Bools, Floats, int]:
+        stages = run(self.table, config)
+        results = stages.of(ASSEMBLY).after
+        unscored = 0 if RERANK.is_off(config) else sum(bool(stages.of(RERANK).needs(q)) for q in range(len(self.qids)))
+        order = results.leading(max(k, NDCG_DEPTH))
+        filled, rows, there = order >= 0, np.arange(len(order))[:, None], np.maximum(order, 0)
+        rankings = GradedRankings(
+            np.where(filled, self._grade[rows, there], 0), filled & self._judged[rows, there], filled, self._ideal
+        )
+        hit: Bools = np.zeros(len(order), dtype=bool)
+        for grade in np.unique(self._least).tolist():
+            hit |= (self._least == grade) & (Measure("hit", k, grade).values(rankings) == 1)
+        return hit, Measure("nDCG", NDCG_DEPTH).values(rankings), unscored

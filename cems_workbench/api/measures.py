@@ -1,0 +1,336 @@
+"""Configs measured on evidence, and compared with one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.api.configs import load_config
+from cems_workbench.api.evidence import LoadedEvidence, load_evidence
+from cems_workbench.api.results import Result, Table
+from cems_workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from cems_workbench.api.configs import ConfigLike
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.evaluation.comparison import Comparison
+    from cems_workbench.evaluation.evaluate import Evaluation
+    from cems_workbench.jobs.evaluation import EvaluatedConfig
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EvaluationReport(Result):
+    """What a config reaches on the judged queries of some evidence.
+
+    Attributes:
+        measured: the evaluation with what it was made on.
+    """
+
+    measured: EvaluatedConfig
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The measures, their values of every query, and the results."""
+        return self.measured.evaluation
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The config that was measured."""
+        return self.evaluation.config
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The mean of each measure by its name; NaN where no query has it."""
+        return {str(row.measure): row.mean for row in self.evaluation.summaries}
+
+    @property
+    def per_query(self) -> Table:
+        """A row for each query with its measures; None where a measure is not defined for it."""
+        from cems_workbench.evaluation.evaluate import number
+
+        found = self.evaluation
+        words = {query.qid: query.query for query in self.measured.batch.queries}
+        rows = tuple(
+            (qid, words[qid], kind, *map(number, values))
+            for qid, kind, values in zip(found.qids, found.types, found.values, strict=True)
+        )
+        return Table(("qid", "query", "type", *map(str, found.measures)), rows, f"{self.config.name}, a row a query")
+
+    @property
+    def by_type(self) -> Table:
+        """A row for each query type: how many queries count, and the mean of each measure."""
+        names = [str(measure) for measure in self.evaluation.measures]
+        rows = tuple(
+            (kind, row["queries"], *(row[name] for name in names)) for kind, row in self.evaluation.by_type().items()
+        )
+        return Table(("type", "queries", *names), rows, f"{self.config.name}, by type of query")
+
+    def to_run(self) -> dict[str, dict[str, float]]:
+        """The results as a run: score by memory id, by qid; ir_measures takes it as it is, `ranx.Run(...)` too.
+
+        Scores are 1/rank: evaluation tools order by score and break ties their own way. It has the queries of `to_qrels`, but for those
+        without any result.
+        """
+        counted = self.to_qrels()
+        ranked = zip(self.evaluation.qids, self.evaluation.results, strict=True)
+        return {
+            qid: {key: 1 / rank for rank, key in enumerate(ids, 1)} for qid, ids in ranked if qid in counted and ids
+        }
+
+    def to_qrels(self) -> dict[str, dict[str, int]]:
+        """The grades as qrels: grade by memory id, by qid; ir_measures takes it as it is, `ranx.Qrels(...)` too.
+
+        They are those of the queries that are in the means, which have a relevant memory: other tools average a 0 for the rest.
+        """
+        found = self.evaluation
+        left_out = {*found.without_relevant, *found.unanswerable}
+        graded = zip(found.qids, self.measured.batch.grades, strict=True)
+        return {qid: dict(grades) for qid, grades in graded if qid not in left_out}
+
+    def save_run(self, path: str | Path) -> Path:
+        """Write the results of all queries as a TREC run. Raises InputError for an id that a run cannot hold."""
+        from cems_workbench.evaluation.report import trec_run
+        from cems_workbench.platform.atomic_write import write_text
+
+        try:
+            text = trec_run(self.measured.batch, self.evaluation)
+        except ValueError as error:
+            raise InputError(f"{path}: cannot be written: {error}") from None
+        write_text(Path(path), text)
+        return Path(path)
+
+    @property
+    def title(self) -> str:
+        """Which config on how many queries."""
+        return f"{self.config.name} on {len(self.evaluation.qids)} judged queries"
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The measures with their 95 % intervals, and what they were if unjudged results were all irrelevant, or all relevant."""
+        from cems_workbench.evaluation.evaluate import number
+
+        rows = tuple(
+            (str(row.measure), *map(number, (row.mean, row.low, row.high, row.worst, row.best)), row.queries)
+            for row in self.evaluation.summaries
+        )
+        return (Table(("measure", "mean", "low", "high", "worst", "best", "queries"), rows),)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What counts as relevant, what was left out, what the evidence lacks, and the hash of what it was made on."""
+        answered = (f"lists {self.measured.answered}",) if self.measured.answered else ()
+        return (
+            self.evaluation.relevance,
+            "low and high: 95 % interval of the mean; worst and best: unjudged results taken for irrelevant, for relevant",
+            *self.evaluation.remarks,
+            *answered,
+            f"content hash {self.measured.content_hash}",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The evaluation as plain values, as `evaluate --json` prints it."""
+        return self.measured.to_json()
+
+
+def evaluate(
+    evidence: LoadedEvidence | str | Path,
+    config: ConfigLike | None = None,
+    measures: str | Sequence[str] | None = None,
+    *,
+    grade: int | None = None,
+    judges: str | None = None,
+    seed: int = 0,
+) -> EvaluationReport:
+    """Measure a config on the judged queries of some evidence, as the command `evaluate` does; no store and no model is asked.
+
+    Args:
+        evidence: what `gather` or `load_evidence` gave, or the path of an evidence file.
+        config: a config, the name of a preset, or the path of a config file; None is the config that the evidence was gathered with. What
+            it asks for that the evidence does not hold is a note of the report: `gather` with this config then.
+        measures: such as `"hit@5 nDCG@10"`, or a list of names; None is a full report.
+        grade: the lowest grade that counts as relevant; None is that of the query set.
+        judges: `human`, `model`, or None for people before models.
+        seed: seed of the intervals; the same gives the same.
+
+    Raises:
+        InputError: the evidence, the config or a measure cannot be read, or no query has both evidence and a judgment.
+    """
+    from cems_workbench.evaluation.metrics import parse_measures, standard_measures
+    from cems_workbench.jobs.evaluation import evaluate_configs, refuse_nothing
+
+    read = evidence if isinstance(evidence, LoadedEvidence) else load_evidence(evidence)
+    chosen = read.config if config is None else load_config(config)
+    least = read.relevant_from if grade is None else grade
+    names = measures if isinstance(measures, str) or measures is None else " ".join(measures)
+    wanted = standard_measures(least) if names is None else parse_measures(names, least)
+    of_evidence = read.labelled(judges)
+    refuse_nothing(of_evidence.batch.queries, read.path)
+    measured, _ = evaluate_configs([(chosen.name, chosen)], lambda _: of_evidence, wanted, seed=seed)
+    return EvaluationReport(measured[0])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComparisonReport(Result):
+    """Configs compared with the first of them, query by query.
+
+    Attributes:
+        comparison: the evaluations, and what the others differ in from the first.
+        reports: the reports that were compared, the baseline first.
+    """
+
+    comparison: Comparison
+    reports: tuple[EvaluationReport, ...]
+
+    @property
+    def baseline(self) -> str:
+        """The name of the config that the others are compared with."""
+        return self.comparison.evaluations[0].config.name
+
+    def changed(self, measure: str | None = None) -> Table:
+        """The queries whose value of a measure is another one, the largest differences first.
+
+        Args:
+            measure: its name; None is the first that was measured.
+
+        Raises:
+            InputError: it was not measured.
+        """
+        base = self.comparison.evaluations[0]
+        names = [str(one) for one in base.measures]
+        wanted = names[0] if measure is None else measure
+        if wanted not in names:
+            raise InputError(f"measure {wanted}: it was not measured; there are {', '.join(names)}")
+        column = names.index(wanted)
+        words = {query.qid: query.query for query in self.reports[0].measured.batch.queries}
+        rows = [
+            (qid, words[qid], kind, other.config.name, float(was), float(now), float(now - was))
+            for other in self.comparison.evaluations[1:]
+            for qid, kind, was, now in zip(
+                base.qids, base.types, base.values[:, column], other.values[:, column], strict=True
+            )
+            if abs(now - was) > 1e-9
+        ]
+        rows.sort(key=lambda row: (-abs(row[-1]), row[0]))
+        columns = ("qid", "query", "type", "config", "baseline", "value", "difference")
+        return Table(columns, tuple(rows), f"{wanted} against {self.baseline}")
+
+    def to_markdown(self) -> str:
+        """The comparison as Markdown, for a pull request: means, differences, what was left out."""
+        from cems_workbench.evaluation.report import markdown_report
+
+        first = self.reports[0].measured
+        return markdown_report(self.comparison, first.labelled.evidence.header.query_set, first.content_hash)
+
+    @property
+    def title(self) -> str:
+        """Which configs against which, on how many queries."""
+        others = ", ".join(one.name for one in self.comparison.compared)
+        return f"{others} against {self.baseline} on {len(self.comparison.evaluations[0].qids)} judged queries"
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """A row for each config and measure: both means, the difference with its interval, p values, and who won."""
+        from cems_workbench.evaluation.evaluate import number
+
+        rows = tuple(
+            (
+                one.name,
+                str(row.measure),
+                *map(number, (row.baseline, row.value, row.difference, row.low, row.high)),
+                row.p,
+                row.p_holm,
+                len(row.wins),
+                len(row.losses),
+                row.ties,
+            )
+            for one in self.comparison.compared
+            for row in one.differences
+        )
+        columns = (
+            "config",
+            "measure",
+            "baseline",
+            "value",
+            "difference",
+            "low",
+            "high",
+            "p",
+            "p (Holm)",
+            "wins",
+            "losses",
+            "ties",
+        )
+        return (Table(columns, rows),)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How to read it, and the notes of every report, each once."""
+        said = dict.fromkeys(
+            note for report in self.reports for note in (report.evaluation.relevance, *report.evaluation.remarks)
+        )
+        return "low and high: 95 % interval of the difference, paired by query; p: randomisation test", *said
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as plain values, as `compare --json` prints it."""
+        return self.comparison.to_json()
+
+
+def compare(*reports: EvaluationReport, seed: int = 0) -> ComparisonReport:
+    """Compare configs with the first of them, query by query, as the command `compare` does.
+
+    Args:
+        reports: what `evaluate` gave, the baseline first: at least two, of the same queries and measures. They may be of evidence that was
+            gathered differently.
+        seed: seed of intervals and tests; the same gives the same.
+
+    Raises:
+        InputError: there are fewer than two, or they were not measured alike.
+    """
+    from cems_workbench.evaluation.comparison import compare as compared
+    from cems_workbench.jobs.catalogue import told_apart
+
+    if len(reports) < 2:
+        raise InputError("compare needs at least two reports: compare(evaluate(evidence, a), evaluate(evidence, b))")
+    configs = told_apart([report.config for report in reports])
+    evaluations = [replace(report.evaluation, config=config) for report, config in zip(reports, configs, strict=True)]
+    return ComparisonReport(compared(evaluations, seed=seed), reports)
+
+
+def check(report: EvaluationReport | ComparisonReport, *asserted: str, tolerance: float = 0.0) -> None:
+    """Raise AssertionError, with a line for each that fails, unless all of this holds; for tests of a team's own.
+
+    Args:
+        report: of `evaluate`, or of `compare`.
+        asserted: of an evaluation `[TYPE:]MEASURE>=NUMBER`, such as `"hit@5>=0.80"`; of a comparison
+            `[TYPE:]MEASURE[ p<LEVEL]`, such as `"hit@5"`, which must not be lower than the baseline's, or `"hit@5 p<0.05"`, surely lower.
+        tolerance: losses up to this are ignored.
+
+    Raises:
+        AssertionError: something does not hold.
+        InputError: one cannot be read, or its measure was not measured.
+    """
+    from cems_workbench.evaluation import assertions
+    from cems_workbench.evaluation.metrics import Measure
+
+    first = report.evaluation if isinstance(report, EvaluationReport) else report.comparison.evaluations[0]
+
+    def known(measure: Measure) -> Measure:
+        if measure not in first.measures:
+            raise InputError(f"measure {measure}: it was not measured; there are {', '.join(map(str, first.measures))}")
+        return measure
+
+    outcomes: list[assertions.Outcome] = []
+    for text in asserted:
+        if isinstance(report, EvaluationReport):
+            assertion = assertions.parse_assertion(text, first.relevant_from)
+            known(assertion.measure)
+            outcomes.append(assertions.check(assertion, first))
+        else:
+            guard = assertions.parse_no_loss(text, first.relevant_from)
+            known(guard.measure)
+            outcomes += assertions.check_no_loss(report.comparison, guard, tolerance)
+    failed = [outcome.line for outcome in outcomes if not outcome.holds]
+    if failed:
+        raise AssertionError("\n".join(failed))

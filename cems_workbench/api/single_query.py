@@ -1,0 +1,351 @@
+"""One query: searched, replayed under another config, and explained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.api.configs import load_config
+from cems_workbench.api.results import Result, Table, warn
+from cems_workbench.errors import InputError
+from cems_workbench.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from cems_workbench.analysis.why import Why
+    from cems_workbench.api.configs import ConfigLike
+    from cems_workbench.api.open_store import OpenStore
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.pipeline import Evidence, Trace
+    from cems_workbench.pipeline.gather import Request
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer(Result):
+    """What the pipeline returned for a query, and everything that it did on the way.
+
+    Attributes:
+        trace: what every stage did with every candidate.
+        request: what was asked of a store; None where the evidence was read from a file.
+        off: the query variants that were left out.
+    """
+
+    trace: Trace
+    request: Request | None = None
+    off: tuple[int, ...] = ()
+
+    @property
+    def query(self) -> str:
+        """The query as it was typed."""
+        return self.trace.evidence.query
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The config that it was answered under."""
+        return self.trace.config
+
+    @property
+    def evidence(self) -> Evidence:
+        """All that replay needs to answer it under another config."""
+        return self.trace.evidence
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the memories that were returned, best first."""
+        return tuple(result.memory_id for result in self.trace.results)
+
+    @property
+    def stages(self) -> Table:
+        """The stages with the candidates that went in and came out of each, and its milliseconds."""
+        rows = tuple((s.name, s.candidates_in, s.candidates_out, s.elapsed_ms) for s in self.trace.stages)
+        return Table(("stage", "in", "out", "ms"), rows, f"stages of {self.config.name}")
+
+    def journey(self, memory_id: str) -> Table:
+        """The way of one memory through the stages. Raises InputError where it is not among the candidates."""
+        from cems_workbench.analysis.why import memory_path, require_known
+
+        require_known(memory_id, self.evidence.memories)
+        path = memory_path(self.trace, memory_id, max(len(self.trace.results), 1))
+        rows = tuple((step.stage, step.rank_in, step.rank, step.score, step.words) for step in path.steps)
+        return Table(("stage", "rank in", "rank", "score", "what happened"), rows, f"the way of {memory_id}")
+
+    @property
+    def title(self) -> str:
+        """How many results of which query under which config."""
+        return f"{len(self.trace.results)} results of “{self.query}” under {self.config.name}"
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The results by rank."""
+        rows = tuple(
+            (one.rank, one.score, one.memory_id, one.project, one.title, one.content) for one in self.trace.results
+        )
+        return (Table(("rank", "score", "memory", "project", "title", "content"), rows),)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Why nothing was returned, where that is so."""
+        from cems_workbench.analysis.ranks import nothing_returned
+
+        reason = nothing_returned(self.trace)
+        return () if reason is None else (f"Nothing returned: {reason[1]}.",)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The warnings of the stages, and what this config asks for that the evidence does not hold."""
+        from cems_workbench.pipeline.stages.result import ScoreNeed
+
+        needs = (
+            f"{len(need.memory_ids)} scores of {need.model}" if isinstance(need, ScoreNeed) else need.parameter
+            for need in self.trace.needs
+        )
+        said = [f"warning: {stage}: {text}" for stage, text in self.trace.warnings]
+        return (*said, *(f"the evidence does not hold: {need}; search again with this config" for need in needs))
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole trace as plain values, as `replay --json` prints it."""
+        return self.trace.to_json()
+
+    def save(self, path: str | Path, *, redact: bool = False) -> Path:
+        """Write the evidence as a bundle, which `replay` reads on any machine.
+
+        Args:
+            path: the file to write.
+            redact: leave the texts out; it replays with the same numbers.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        from cems_workbench.pipeline import write_bundle
+        from cems_workbench.pipeline.redact import redacted
+
+        write_bundle(redacted(self.evidence) if redact else self.evidence, Path(path))
+        return Path(path)
+
+
+def search(
+    store: OpenStore,
+    query: str,
+    config: ConfigLike | None = None,
+    *,
+    project: str | None = None,
+    only_project: bool = False,
+    as_of: datetime | str | None = None,
+    expand: Sequence[str] = (),
+    progress: Progress = silent,
+) -> Answer:
+    """Search the memories of a store, as the command `search` does.
+
+    Args:
+        store: an open store.
+        query: what is looked for.
+        config: a config, the name of a preset, or the path of a config file; None is the default preset.
+        project: the query's project, org/repo; what it does is the config's.
+        only_project: search that project's memories only.
+        as_of: the moment of the query, a datetime or ISO 8601 text; None is now.
+        expand: further variants of the query, searched beside it.
+        progress: called with a label, a count and a total.
+
+    Returns:
+        The answer, with the evidence that `replay` and `why` work on.
+
+    Raises:
+        InputError: the query is empty, or an argument does not fit.
+        ModelError, StoreError: a model or the store cannot be used.
+
+    A project that no memory is of is a `WorkbenchWarning`; with `only_project` an InputError.
+    """
+    from cems_workbench.config import with_values
+    from cems_workbench.pipeline.gather import Request, gather
+    from cems_workbench.pipeline.replay import replay as replayed
+    from cems_workbench.platform.parsing import moment_of
+
+    chosen = load_config(config)
+    if only_project and not project:
+        raise InputError("only_project needs a project")
+    if expand and chosen.expansion.backend == "none":
+        chosen = with_values(chosen, {"expansion.backend": "manual"})
+    problem = store.resources.store.memories.project_problem(project)
+    if problem and only_project:
+        raise InputError(f"project: {problem}")
+    if problem:
+        warn(f"project: {problem}")
+    moment = moment_of(as_of, "as_of") if isinstance(as_of, str) else as_of
+    if moment is not None and moment.tzinfo is None:
+        raise InputError(f"as_of {moment.isoformat()}: a datetime needs a time zone, such as tzinfo=UTC")
+    request = Request(query, project, moment, only_project, tuple(expand))
+    evidence = gather(request, chosen, store.resources, progress)
+    return Answer(replayed(evidence, chosen, clock=perf_counter), request)
+
+
+def replay(
+    evidence: Answer | Evidence | str | Path, config: ConfigLike | None = None, *, off: Sequence[int] = ()
+) -> Answer:
+    """Answer a query again under another config, from its evidence alone: no store, no model, about a millisecond.
+
+    Args:
+        evidence: an answer, the evidence of one query, or the path of a bundle.
+        config: a config, the name of a preset, or the path of a config file; None is that of the answer, and for other evidence the
+            default preset.
+        off: query variants to leave out, 0 for the query itself.
+
+    Returns:
+        The answer; its notes name what the config asks for that the evidence does not hold.
+
+    Raises:
+        InputError: the bundle cannot be read, the config is not valid, or there is no such variant.
+    """
+    from cems_workbench.pipeline.bundle import read_bundle
+    from cems_workbench.pipeline.replay import replay as replayed
+
+    request = evidence.request if isinstance(evidence, Answer) else None
+    chosen = evidence.config if isinstance(evidence, Answer) and config is None else load_config(config)
+    if isinstance(evidence, Answer):
+        found = evidence.evidence
+    else:
+        found = read_bundle(Path(evidence)) if isinstance(evidence, str | Path) else evidence
+    missing = sorted(number for number in off if not 0 <= number < len(found.variants))
+    if missing:
+        raise InputError(f"off {missing[0]}: there are {len(found.variants)} query variants, counted from 0")
+    return Answer(replayed(found, chosen, switched_off=tuple(off), clock=perf_counter), request, tuple(off))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation(Result):
+    """Why a memory is not among the first results, and the smallest changes that bring it there.
+
+    Attributes:
+        why: path, cause, rescues and verdict.
+        config: the config that is explained.
+    """
+
+    why: Why
+    config: PipelineConfig
+
+    @property
+    def cause(self) -> str:
+        """The stage that lost it, in a sentence."""
+        return self.why.cause
+
+    @property
+    def verdict(self) -> str:
+        """How many changes would bring it in, in a sentence."""
+        return self.why.verdict
+
+    @property
+    def lost_at(self) -> str | None:
+        """The name of the stage that lost it; None where none did."""
+        return self.why.path.lost_at
+
+    @property
+    def rank(self) -> int | None:
+        """Its rank among the results; None where it is not among them."""
+        return self.why.path.rank
+
+    def rescued(self, number: int = 0) -> PipelineConfig:
+        """The config with one of the rescues applied, the first that is offered by default.
+
+        A rescue that says “(gathers)” needs a new `search` with this config; any other a `replay`. Terms that it names are given to
+        `search` as `expand`. Raises InputError where there is no such rescue.
+        """
+        if not 0 <= number < len(self.why.rescues):
+            raise InputError(f"rescue {number}: there are {len(self.why.rescues)}, counted from 0")
+        return self.why.rescues[number].config(self.config)
+
+    @property
+    def title(self) -> str:
+        """Which memory, query and config it is of."""
+        return f"{self.why.path.memory_id} for “{self.why.query}” under {self.config.name}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The cause and the verdict."""
+        return self.cause, self.verdict
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The rescues, or what comes nearest; the way through the stages; the place in each list."""
+        found = self.why
+        rescues = found.rescues or ((found.nearest,) if found.nearest else ())
+        title = "changes that bring it in" if found.rescues else "what comes nearest" if found.nearest else "changes"
+        changes = tuple(
+            (
+                one.words,
+                one.rank,
+                one.gathers,
+                one.disturbance.tau,
+                one.disturbance.gone,
+                one.needs,
+                one.labelled.gain if one.labelled else None,
+            )
+            for one in rescues
+        )
+        columns = ("change", "rank", "gathers", "tau of others", "others dropped", "scores lacking", "gain nDCG@10")
+        steps = tuple((step.stage, step.rank_in, step.rank, step.score, step.words) for step in found.path.steps)
+        places = tuple((place.list, place.rank, place.score, place.words) for place in found.path.places)
+        tables = [Table(columns, changes, title)] if changes else []
+        tables.append(Table(("stage", "rank in", "rank", "score", "what happened"), steps, "its way"))
+        return (*tables, Table(("list", "rank", "score", "whole store"), places, "its place in each list"))[
+            : len(tables) + bool(places)
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole answer as plain values, as `why --json` prints it."""
+        return self.why.to_json()
+
+
+def why(
+    answer: Answer,
+    memory_id: str,
+    *,
+    store: OpenStore | None = None,
+    k: int | None = None,
+    labelled: bool = False,
+    progress: Progress = silent,
+) -> Explanation:
+    """Why a memory is not among the first results of an answer, and what would bring it there, as the command `why` does.
+
+    Args:
+        answer: what `search` or `replay` gave.
+        memory_id: the memory that is missing.
+        store: the store that was searched; with it lists are searched in full and changes that need a gather are tried too.
+            None: parameters alone, on the evidence of the answer.
+        k: it counts as missing below rank k; None is the config's limit of results.
+        labelled: order the changes by what they gain on the store's judged queries.
+        progress: called with a label, a count and a total.
+
+    Raises:
+        InputError: there is no such memory, naming the nearest; or the store is needed and was not given.
+    """
+    from cems_workbench.analysis.why import explain, require_known, require_stored
+    from cems_workbench.jobs.evidence_memory import judged_set
+
+    if k is not None and k < 1:
+        raise InputError(f"k {k}: it is counted from 1")
+    if store is None:
+        if labelled:
+            raise InputError("labelled needs the store: why(answer, memory_id, store=store, labelled=True)")
+        require_known(memory_id, answer.evidence.memories)
+        return Explanation(
+            explain(memory_id, answer.evidence, answer.config, k=k, switched_off=answer.off, progress=progress),
+            answer.config,
+        )
+    if answer.request is None:
+        raise InputError("this answer was read from a file; search the store for the query, or leave the store out")
+    require_stored(memory_id, store.resources.store)
+    judged = judged_set(answer.config, store.resources, progress) if labelled else None
+    found = explain(
+        memory_id,
+        answer.evidence,
+        answer.config,
+        k=k,
+        request=answer.request,
+        resources=store.resources,
+        labelled=judged,
+        switched_off=answer.off,
+        progress=progress,
+    )
+    return Explanation(found, answer.config)

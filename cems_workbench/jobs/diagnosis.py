@@ -1,0 +1,572 @@
+"""One thing that `doctor` looked at, and the small questions its checks share.
+
+Which models score pairs, the reranker, the cross-encoder and the judge: found or not, and what takes their place.
+
+What is there and what will be used: the account that `doctor` gives.
+
+Nothing here waits long: the servers are asked side by side while the rest is looked at. Some stored texts are embedded again where
+that alone tells whether the store's vectors are the embedder's; no other model is loaded.
+
+What is not there is a warning where the config or a setting of the user's own asks for it; where nobody did, the finding
+just says so. Only what the workbench cannot do without fails.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from cems_workbench import extensions
+from cems_workbench.builtin import default_preset
+from cems_workbench.config import PipelineConfig, preset, preset_names
+from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, StoreLockedError, WorkbenchError
+from cems_workbench.jobs.embedder_match import match_store
+from cems_workbench.jobs.factory import embedder, for_store, openai_embedder
+from cems_workbench.jobs.source_status import MATCH_SECONDS, SourceStatus, ask_sources, snapshot_line
+from cems_workbench.jobs.team_status import team_status
+from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
+from cems_workbench.models.http import server_name
+from cems_workbench.models.minilm_judge import MODEL_ID, available
+from cems_workbench.models.protocol import QueryEmbedder
+from cems_workbench.models.resolve import MISSING, loads_others, locate, resolve
+from cems_workbench.models.servers import SERVER_SECONDS, Answers, ask_all
+from cems_workbench.platform.timeouts import in_thread
+from cems_workbench.settings import Settings
+
+if TYPE_CHECKING:
+    from cems_workbench.store import Store
+
+Status = Literal["ok", "optional", "warning", "failed"]
+EMBEDS_AT: dict[str, str] = {"ollama": "ollama", "openai": "embedding"}
+"""The answer that says whether the server of an embedder is there."""
+OTHER_EMBEDDER = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at: what it is, how it stands, what will happen, and how to better it."""
+
+    name: str
+    status: Status
+    finding: str
+    advice: str = ""
+
+
+def is_set(settings: Settings, name: str) -> bool:
+    """Did somebody set this setting to something of their own?"""
+    return bool(getattr(settings, name) != Settings.model_fields[name].default)
+
+
+def among(model: str, had: Sequence[str]) -> bool:
+    """Ollama calls a model without a tag NAME:latest."""
+    return model in had or f"{model}:latest" in had
+
+
+LATE_INTERACTION = "late interaction on the embedder"
+NO_TOKENS = "the embedder on a server gives no token vectors, which it needs"
+BETTER = (
+    "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights, or let the model hub be reached once"
+    if loads_others()
+    else f"models besides the packaged ones: {MISSING}"
+)
+ASK_A_SERVER = ("llama_server", "ollama", "llm")
+REMOVE = "mend or uninstall what is left out; everything else works"
+OTHER_RERANKER = "set rerank.backend to late_interaction, which needs no server"
+
+
+def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
+    """What this config reranks with, and what happens when it cannot be had."""
+    backend, model = config.rerank.backend, config.rerank.model
+    if backend == "none":
+        return Check("reranker", "ok", f"{config.name} reranks with nothing")
+    if backend == "late_interaction" and settings.served_embedder is not None:
+        return Check("reranker", "warning", f"{config.name} reranks with late interaction: {NO_TOKENS}", OTHER_EMBEDDER)
+    if backend == "late_interaction":
+        return Check("reranker", "ok", f"{config.name} reranks with {LATE_INTERACTION}; no server is needed")
+    if backend == "cross_encoder":
+        asked = model or settings.cross_encoder
+        if found := _found(asked):
+            return Check("reranker", "ok", f"{config.name} reranks with the cross-encoder {found}")
+        instead = _instead(settings, asked) or "nothing: its candidates are flagged"
+        finding = f"{config.name} reranks with {instead}, in place of the cross-encoder {asked}"
+        return Check("reranker", "warning", finding, BETTER)
+    if backend not in ASK_A_SERVER:
+        return _added_reranker(config)
+    missing = _missing(settings, config, servers)
+    if not missing:
+        return Check(
+            "reranker", "ok", f"{config.name} reranks with {model or settings.llm_model or backend} ({backend})"
+        )
+    then = "are left out" if config.rerank.on_error == "drop" else f"count {config.rerank.neutral_unit:g}, flagged"
+    return Check(
+        "reranker", "warning", f"{config.name} reranks with {backend}: {missing}; candidates {then}", OTHER_RERANKER
+    )
+
+
+def cannot_rerank(settings: Settings, config: PipelineConfig, answers: Callable[[], Answers]) -> str | None:
+    """Why nothing can score pairs for this config now; None when something can, if not the model that it names.
+
+    `answers` is called only where a server is to be asked.
+    """
+    backend, asked = config.rerank.backend, config.rerank.model or settings.cross_encoder
+    if backend == "none":
+        return None
+    if backend == "late_interaction":
+        return NO_TOKENS if settings.served_embedder is not None else None
+    if backend == "cross_encoder":
+        return None if _instead(settings, asked) or _found(asked) else f"the cross-encoder {asked} is not here"
+    if backend in ASK_A_SERVER:
+        missing = _missing(settings, config, answers())
+        return f"{backend}: {missing}" if missing else None
+    from cems_workbench.pipeline.rerankers import RERANKERS
+
+    return None if backend in RERANKERS else f"the reranker {backend} does not load"
+
+
+def _added_reranker(config: PipelineConfig) -> Check:
+    """A reranker that was added: whether it loads; what it needs only it knows."""
+    from cems_workbench.pipeline.rerankers import RERANKERS
+
+    backend = config.rerank.backend
+    if backend in RERANKERS:
+        origin = RERANKERS.origin(backend)
+        return Check("reranker", "ok", f"{config.name} reranks with {backend}" + (f" of {origin}" if origin else ""))
+    return Check("reranker", "warning", f"{config.name} reranks with {backend}, which does not load", OTHER_RERANKER)
+
+
+def extensions_check() -> list[Check]:
+    """What other packages add, and what of it cannot be used; nothing where no package adds anything."""
+    from cems_workbench.evaluation.metrics import MEASURES
+    from cems_workbench.formats import FORMATS
+    from cems_workbench.pipeline.rerankers import RERANKERS
+    from cems_workbench.pipeline.retrievers import LIST_SEARCHES
+
+    registries: tuple[tuple[str, extensions.Registry[Any]], ...] = (
+        ("format", FORMATS),
+        ("list source", LIST_SEARCHES),
+        ("measure", MEASURES),
+        ("reranker", RERANKERS),
+    )
+    added = [f"{kind} {name} of {origin}" for kind, registry in registries for name, origin in registry.origins.items()]
+    problems = extensions.problems()
+    if not added and not problems:
+        return []
+    finding = "; ".join([*added, *problems])
+    return [Check("extensions", "warning" if problems else "ok", finding, REMOVE if problems else "")]
+
+
+def _missing(settings: Settings, config: PipelineConfig, servers: Answers) -> str | None:
+    """Why the server that this config reranks with cannot score; None when it can."""
+    backend, asked = config.rerank.backend, config.rerank.model
+    if backend == "llama_server":
+        return str(servers.llama_server) if isinstance(servers.llama_server, ModelError) else None
+    model = asked or settings.llm_model if backend == "llm" else asked
+    if not model:
+        return "no model is set"
+    had = servers.llm if backend == "llm" and settings.llm_url else servers.ollama
+    if isinstance(had, ModelError):
+        return str(had)
+    return None if had is None or among(model, had) else f"the server has no {model}"
+
+
+def cross_encoder_check(settings: Settings, config: PipelineConfig) -> Check:
+    """The cross-encoder of the settings: found or not, what takes its place, and how to get it."""
+    asked = settings.cross_encoder
+    if found := _found(asked):
+        return Check("cross-encoder", "ok", found)
+    needed = is_set(settings, "cross_encoder") or "cross_encoder" in (config.rerank.backend, config.judge.backend)
+    instead = _instead(settings, asked) or "nothing"
+    finding = f"{asked}: no such folder, not in the local cache, no model hub; {instead} takes its place"
+    return Check("cross-encoder", "warning" if needed else "optional", finding, BETTER)
+
+
+def judge_check(settings: Settings, config: PipelineConfig) -> Check:
+    """Which model judges the results; `auto` is spelt out."""
+    backend = config.judge.backend
+    if backend not in ("auto", "cross_encoder"):
+        named = {"none": "off", "late_interaction": LATE_INTERACTION}
+        return Check("judge", "ok", named.get(backend, f"the model of {backend}, below"))
+    asked = config.judge.model or settings.cross_encoder
+    means = "auto means " if backend == "auto" else ""
+    if found := _found(asked):
+        return Check("judge", "ok", f"{means}the cross-encoder {found}")
+    instead = _instead(settings, asked)
+    status: Status = "ok" if backend == "auto" and instead else "warning"
+    finding = f"{means}{instead or 'nothing, and no result is judged'}, in place of the cross-encoder {asked}"
+    return Check("judge", status, finding, BETTER)
+
+
+def _found(asked: str) -> str | None:
+    """The cross-encoder in words, when its weights are here or can be fetched; nothing is loaded to see whether they work."""
+    if asked == MODEL_ID and available():
+        return f"{MODEL_ID} (packaged with the workbench)"
+    found = locate(asked)
+    return found.line if found else None
+
+
+def _instead(settings: Settings, asked: str) -> str | None:
+    """What takes the place of a cross-encoder that is not there; None when nothing can."""
+    if available():
+        return f"the packaged {MODEL_ID}"
+    if settings.served_embedder is not None:
+        return None
+    also = "" if asked == MODEL_ID else f" ({MODEL_ID} is not in this checkout)"
+    return f"{LATE_INTERACTION}{also}"
+
+
+PACKAGES = ("streamlit", "duckdb", "chromadb", "bm25s", "onnxruntime")
+EXTRAS: Mapping[str, str] = {
+    "sentence-transformers": "torch",
+    "torch": "torch",
+    "psycopg": "postgres",
+    "qdrant-client": "qdrant",
+    "distributed": "cluster",
+}
+"""Packages that only few need, and the extra that brings each."""
+SHOWN_MODELS = 8
+WITHOUT_LLM = (
+    "without one, intent is read from the query's words, and expansion is feedback from its first lexical hits"
+)
+
+
+def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: bool = False) -> list[Check]:
+    """Every check, in the order a reader wants them; what `config` asks for is needed (default: the preset of the settings).
+
+    `deep` reads everything in the store.
+    """
+    config = config or preset(default_preset(settings.preset)[0]).config
+    with ExitStack() as stack:
+        store = _opened(settings)
+        if not isinstance(store, Check):
+            stack.enter_context(store)
+            settings = for_store(settings, store)
+        answers = ask_all(
+            settings.llama_server_url,
+            settings.ollama_url,
+            settings.llm_url,
+            settings.llm_key,
+            settings.chroma_url,
+            openai_embedder(settings, SERVER_SECONDS, tries=1) if _server(settings) == "openai" else None,
+        )
+        packages = _packages()
+        cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)
+        stored = [store] if isinstance(store, Check) else _store(settings, store, answers, deep)
+    servers = answers()
+    return [
+        packages,
+        _embedder(settings, servers),
+        reranker_check(settings, config, servers),
+        cross_encoder,
+        judge,
+        _llama_server(settings, config, servers),
+        _ollama(settings, config, servers),
+        _llm(settings, config, servers),
+        *_chroma(settings, servers),
+        *stored,
+        *extensions_check(),
+    ]
+
+
+def _packages() -> Check:
+    found, missing = [], []
+    for name in (*PACKAGES, *EXTRAS):
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    if needed := [name for name in missing if name in PACKAGES]:
+        return Check("packages", "failed", f"missing: {', '.join(needed)}", "run make setup")
+    finding = f"Python {platform.python_version()}, {', '.join(found)}"
+    if not missing:
+        return Check("packages", "ok", finding)
+    wanted = ",".join(dict.fromkeys(EXTRAS[name] for name in missing))
+    advice = f"pip install 'cems-workbench[{wanted}]', where what they bring is wanted"
+    return Check("packages", "optional", f"{finding}; without {', '.join(missing)}", advice)
+
+
+def _embedder(settings: Settings, servers: Answers) -> Check:
+    if settings.served_embedder is not None:
+        server, model = settings.served_embedder
+        by_server = {"ollama": _ollama_embedder, "openai": _openai_embedder}
+        return by_server[server](settings, model, servers)
+    resolved = resolve(settings.embedder)
+    advice = "set CEMS_WORKBENCH_EMBEDDER to a folder with the weights" if resolved.fallback else ""
+    return Check("embedder", "warning" if resolved.fallback else "ok", resolved.line, advice)
+
+
+def _ollama_embedder(settings: Settings, model: str, servers: Answers) -> Check:
+    """Nothing can take the place of an embedder on a server: its vectors would not fit those of the store."""
+    if not model:
+        return Check("embedder", "failed", "CEMS_WORKBENCH_EMBEDDER names no model after ollama:", OTHER_EMBEDDER)
+    had = servers.ollama
+    if isinstance(had, ModelError):
+        return Check("embedder", "failed", f"{model} on Ollama: {had}", f"ollama serve, or {OTHER_EMBEDDER}")
+    if not among(model, had):
+        finding = f"{model} on Ollama: not there, the server has {_some(had)}"
+        return Check("embedder", "failed", finding, f"ollama pull {model}")
+    where = server_name(settings.ollama_url)
+    return Check("embedder", "ok", f"{model} on Ollama at {where}; late interaction needs an embedder loaded here")
+
+
+def _openai_embedder(settings: Settings, model: str, servers: Answers) -> Check:
+    """One text was embedded to see; as on Ollama, nothing takes its place."""
+    said = servers.embedding
+    if isinstance(said, ModelError) or said is None:
+        advice = f"check CEMS_WORKBENCH_EMBEDDING_URL, the model and CEMS_WORKBENCH_EMBEDDING_KEY, or {OTHER_EMBEDDER}"
+        return Check("embedder", "failed", f"{said}" if not settings.embedding_url else f"{model}: {said}", advice)
+    where = server_name(settings.embedding_url or "")
+    return Check("embedder", "ok", f"{model} at {where}: {said}; late interaction needs an embedder loaded here")
+
+
+def _server(settings: Settings) -> str | None:
+    """The kind of server that embeds; None when none does."""
+    return settings.served_embedder[0] if settings.served_embedder else None
+
+
+def _llama_server(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
+    said = servers.llama_server
+    if not isinstance(said, ModelError):
+        return Check("llama.cpp server", "ok", said)
+    needed = is_set(settings, "llama_server_url") or "llama_server" in (config.rerank.backend, config.judge.backend)
+    return _absent(
+        "llama.cpp server",
+        needed,
+        str(said),
+        _presets("llama_server"),
+        "llama-server -m MODEL.gguf, and CEMS_WORKBENCH_LLAMA_SERVER_URL where it is elsewhere",
+    )
+
+
+def _ollama(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
+    """Is Ollama there, which models it has, and are those among them that the config, the LLM or a preset asks for?"""
+    had = servers.ollama
+    asked = {preset(name).config.rerank.model: f"preset {name}" for name in reversed(_presets("ollama"))}
+    needed = {config.rerank.model} if config.rerank.backend == "ollama" else set()
+    if not settings.llm_url and settings.llm_model:
+        asked[settings.llm_model] = "CEMS_WORKBENCH_LLM_MODEL"
+        needed.add(settings.llm_model)
+    if config.rerank.backend == "ollama":
+        asked[config.rerank.model] = config.name
+    if isinstance(had, ModelError):
+        return _absent(
+            "Ollama",
+            bool(needed) or is_set(settings, "ollama_url"),
+            str(had),
+            _presets("ollama"),
+            "ollama serve, and CEMS_WORKBENCH_OLLAMA_URL where it is elsewhere",
+        )
+    lacking = [model for model in asked if model and not among(model, had)]
+    lines = [f"Ollama at {server_name(settings.ollama_url)} has {_some(had)}"]
+    lines += [f"{model} ({asked[model]}) is {'not ' * (model in lacking)}among them" for model in asked if model]
+    status: Status = "warning" if needed & set(lacking) else "ok"
+    return Check("Ollama", status, "; ".join(lines), "; ".join(f"ollama pull {model}" for model in lacking))
+
+
+def _llm(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
+    """The language model of the query side: configured, reachable, and what takes its place when it is not."""
+    model = settings.llm_model
+    if not model:
+        half = " for CEMS_WORKBENCH_LLM_URL" if settings.llm_url else ""
+        asks = settings.llm_url or config.expansion.backend == "llm" or (config.rerank.backend == "llm")
+        return Check(
+            "LLM",
+            "warning" if asks else "optional",
+            f"no chat model is configured{half}; {WITHOUT_LLM}",
+            "set CEMS_WORKBENCH_LLM_MODEL to a model of Ollama, or of the server at CEMS_WORKBENCH_LLM_URL",
+        )
+    had = servers.llm if settings.llm_url else servers.ollama
+    place = f"{model} at {_place(settings.llm_url)}" if settings.llm_url else f"{model} on Ollama"
+    if isinstance(had, ModelError):
+        advice = "check CEMS_WORKBENCH_LLM_URL and CEMS_WORKBENCH_LLM_KEY" if settings.llm_url else "ollama serve"
+        return Check("LLM", "warning", f"{place}: {had}; {WITHOUT_LLM}", advice)
+    if had is None:
+        return Check("LLM", "ok", f"{place}: the server answers, and does not list its models")
+    if among(model, had):
+        return Check("LLM", "ok", f"{place}: there")
+    advice = "set CEMS_WORKBENCH_LLM_MODEL to a model it has" if settings.llm_url else f"ollama pull {model}"
+    return Check("LLM", "warning", f"{place}: not there, the server has {_some(had)}; {WITHOUT_LLM}", advice)
+
+
+def _chroma(settings: Settings, servers: Answers) -> list[Check]:
+    if not settings.chroma_url:
+        return []
+    if servers.chroma is None:
+        return [Check("Chroma server", "ok", f"answers at {_place(settings.chroma_url)}")]
+    advice = "start one, 1.0 or newer, or unset CEMS_WORKBENCH_CHROMA_URL to run Chroma embedded"
+    return [Check("Chroma server", "failed", str(servers.chroma), advice)]
+
+
+def _opened(settings: Settings) -> Store | Check:
+    from cems_workbench.store import Store
+
+    try:
+        return Store.open(settings.store, create=False, chroma_url=settings.chroma_url, team=settings.team)
+    except StoreLockedError as error:
+        return Check("store", "warning", str(error), "close the app, or name another --store")
+    except StoreError as error:
+        there = Store.exists(settings.store)
+        advice = "doctor --rescue NEW_STORE" if there else "import something, or name another --store"
+        return Check("store", "failed", str(error), advice)
+
+
+def _store(settings: Settings, store: Store, answers: Callable[[], Answers], deep: bool) -> list[Check]:
+    """The content of the store, its indexes, whose vectors they are, and its sources; they are asked while the rest is looked at."""
+    away = _embedder_away(settings, answers)
+    asked = ask_sources(store, None if away else embedder(settings))
+    where = f"{settings.store}" + (f", Chroma at {_place(settings.chroma_url)}" if settings.chroma_url else "")
+    count = store.memories.count()
+    checks = [
+        Check("store", "ok" if count else "warning", f"{where}: {count} memories", "" if count else "import something")
+    ]
+    checks.append(_labels(store))
+    if deep:
+        checks.append(_database(store))
+    checks.append(_chunks(store))
+    checks.append(Check("language", "ok", str(store.language.choice())))
+    full_text = store.indexes.full_text_state(deep)
+    for state in [
+        *store.indexes.states(_embedder_id(settings, answers), deep),
+        *([full_text] if full_text.fresh or full_text.damage else []),
+    ]:
+        note = f"damaged: {state.note}" if state.damage else state.note or f"content version {state.version}"
+        status: Status = "ok" if state.fresh else "warning"
+        advice = "" if state.fresh else "it is rebuilt at the next search" + ", or by doctor --repair" * state.damage
+        checks.append(Check(f"index {state.name}", status, f"{state.rows} rows, {note}", advice))
+    checks += [] if away else _embedder_match(settings, store)
+    return checks + source_checks(asked(), datetime.now(UTC))
+
+
+def _labels(store: Store) -> Check:
+    """Which database has the labels, what it has, and how the store goes with its team."""
+    try:
+        state, lines = store.team.state(), team_status(store)
+        judged = f"{len(store.queries.read())} queries, {len(store.judgments.read())} judgments"
+    except WorkbenchError as error:
+        advice = "start it, or check CEMS_WORKBENCH_TEAM; without that the labels are the store's own"
+        return Check("labels", "failed", str(error), advice)
+    return Check("labels", "warning" if lines else "ok", "; ".join([f"{judged}, {state.line}", *lines]))
+
+
+def source_checks(found: Sequence[SourceStatus], now: datetime) -> list[Check]:
+    """A check for each source of a store. One that is away, or was not taken whole, is a warning: what was taken can be worked with."""
+    return [_source(each, now) for each in found]
+
+
+def _source(found: SourceStatus, now: datetime) -> Check:
+    record, advice = found.record, []
+    if found.probe is None:
+        advice.append("start it, or check address, password and rights; only lists.origin=source and connect ask it")
+    if not record.complete or found.behind:
+        advice.append(f"connect {record.address}, which takes what changed")
+    if record.dimension is not None and record.model_id is None:
+        advice.append(f"name its embedder: connect {record.address} --embedder MODEL")
+    elif found.other_embedder:
+        advice.append(f"set CEMS_WORKBENCH_EMBEDDER to {record.embedder}")
+    elif found.doubtful:
+        advice.append(f"if it is another model, name it: connect {record.address} --embedder MODEL")
+    reached = found.problem if found.probe is None else f"{found.probe.engine} answers"
+    finding = f"{reached}; {found.rows}; snapshot {snapshot_line(record, now)}; {found.embedder}"
+    return Check(f"source {record.address}", "warning" if advice else "ok", finding, "; ".join(advice))
+
+
+def _embedder_away(settings: Settings, answers: Callable[[], Answers]) -> bool:
+    """Whether the embedder is on a server that does not answer."""
+    server = _server(settings)
+    return server is not None and isinstance(getattr(answers(), EMBEDS_AT[server]), ModelError)
+
+
+def _embedder_match(settings: Settings, store: Store) -> list[Check]:
+    """Were the store's vectors made by this embedder; asked of it where a name does not prove it: on a server, or stated by the user.
+
+    Of vectors that came from a source the source's check tells.
+    """
+    name = "embedder match"
+    embeds = embedder(settings)
+    try:
+        store.indexes.check(embeds.model_id, None)
+        proven = _server(settings) is None and not settings.embedding_same_as
+        if proven or store.sources.inhabited():
+            return []
+        found = in_thread(lambda: _matched(store, embeds)).result(MATCH_SECONDS)
+    except (EmbedderMismatchError, StoreError) as refusal:
+        return [Check(name, "failed", str(refusal))]
+    except ModelError as failure:
+        return [Check(name, "warning", f"the store's vectors were not compared: {failure}")]
+    except TimeoutError:
+        said = f"the store's vectors were not compared: the embedder took longer than {MATCH_SECONDS:g} s"
+        return [Check(name, "warning", said)]
+    advice = "" if found.same or not found.asked else f"they are of another model or setting; {ANEW}"
+    return [Check(name, "warning" if advice else "ok", str(found), advice)]
+
+
+def _matched(store: Store, embeds: QueryEmbedder) -> EmbedderMatch:
+    store.indexes.check(embeds.model_id, embeds.dimension)
+    return match_store(store, embeds)
+
+
+def _database(store: Store) -> Check:
+    """Every row of every table was read."""
+    damaged = store.unreadable()
+    if not damaged:
+        return Check("database", "ok", "every row of every table can be read")
+    finding = "; ".join(f"table {table} cannot be read whole: {reason}" for table, reason in damaged.items())
+    return Check(
+        "database", "failed", finding, "doctor --rescue NEW_STORE writes every row that can be read into a new store"
+    )
+
+
+def _chunks(store: Store) -> Check:
+    """How memories are cut; that nothing is, where long ones are there, is a warning."""
+    from cems_workbench.store.chunks import LONG
+
+    cut = store.chunks.statistics()
+    long = store.memories.statistics(datetime.now(UTC)).longest
+    if cut.rule == "whole" and long > LONG:
+        said = f"{cut}; the longest is {long} characters, and what is past the embedder's limit is not read"
+        return Check("chunks", "warning", said, "import with --chunks embedder to cut long memories")
+    return Check("chunks", "ok", str(cut).removeprefix("chunks: "))
+
+
+def _embedder_id(settings: Settings, answers: Callable[[], Answers]) -> str | None:
+    """Under which id the vectors are kept; None, which stands for every known one, when a server does not say it."""
+    if _server(settings) == "ollama" and isinstance(answers().ollama, ModelError):
+        return None
+    try:
+        return embedder(settings).model_id
+    except ModelError:
+        return None
+
+
+def _absent(name: str, needed: bool, said: str, presets: Sequence[str], command: str) -> Check:
+    """A server that gave no answer: a warning when it is needed, else news of what it would be for."""
+    use = f"; only {_and(presets)} would ask it" if not needed and presets else ""
+    return Check(
+        name, "warning" if needed else "optional", f"{said}{use}", f"{'' if needed else 'to have it: '}{command}"
+    )
+
+
+def _presets(backend: str) -> list[str]:
+    """The shipped presets that rerank with this backend."""
+    return [name for name in preset_names() if preset(name).config.rerank.backend == backend]
+
+
+def _some(had: Sequence[str]) -> str:
+    more = f" and {len(had) - SHOWN_MODELS} more" if len(had) > SHOWN_MODELS else ""
+    return f"{len(had)} models: {', '.join(had[:SHOWN_MODELS])}{more}" if had else "no models"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
+
+def _place(url: str) -> str:
+    """Host and port of a URL without what stands before an @, also of one that is none."""
+    try:
+        return server_name(url)
+    except ModelError as error:
+        return str(error)

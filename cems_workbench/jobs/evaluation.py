@@ -1,0 +1,233 @@
+"""Evaluation run: configs measured on labelled evidence, which is that of a query set or of one evidence file.
+
+Judgments become grades in one place, `agreed`, by the kind of judge that is asked for. With the evidence of a config they make a batch,
+`labelled_selection` and `labelled_file`, on which any config that the evidence answers is replayed. A query set has evidence for each
+config's own gather parameters, so that every config is measured on a batch of its own; a file serves every config. `evaluate_configs`
+measures them and says which lack evidence; `evaluate_streamed` measures them on files of any size, which no batch holds. A `Cache` keeps
+batches and evaluations, so that a change of view costs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.evaluate import Evaluation, evaluate
+from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash, read_progress
+from cems_workbench.evaluation.evidence_stream import EvidenceStream
+from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
+from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.evaluation.stream_evaluation import Each, StreamEvaluation, evaluate_stream
+from cems_workbench.jobs.caching import Cache, uncached
+from cems_workbench.jobs.catalogue import named
+from cems_workbench.jobs.gathering import QuerySelection, read_evidence
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Judgment
+
+
+@dataclass(frozen=True, eq=False)
+class AgreedGrades:
+    """Grade by qid and memory id, with the judgments they come from, and a digest: equal digests are equal grades."""
+
+    grades: Grades
+    judgments: Sequence[Judgment]
+    """Of every kind of judge."""
+    digest: str
+    answerable: Mapping[str, bool | None] = field(default_factory=dict)
+    """By qid whether something answers it, as `agreed_answerable` has it."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledEvidence:
+    """Evidence with the grades of its memories, ready to be replayed."""
+
+    evidence: EvidenceSet
+    batch: LabelledBatch
+    grades: AgreedGrades
+
+    @property
+    def content_hash(self) -> str:
+        """The hash of evidence and judgments, which names them on reports and cards; that of the file where these are its own."""
+        evidence = self.evidence
+        return content_hash(evidence.replay_hash, self.grades.judgments, evidence.queries, evidence.header)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from other labelled evidence: the file, which of its queries, and the grades."""
+        return _key(self.evidence, self.grades)
+
+
+@dataclass(frozen=True)
+class EvaluatedConfig:
+    """A config's evaluation, under the name that it was chosen by, and what it was made on."""
+
+    name: str
+    labelled: LabelledEvidence
+    evaluation: Evaluation
+
+    @property
+    def batch(self) -> LabelledBatch:
+        """The queries with their grades."""
+        return self.labelled.batch
+
+    @property
+    def content_hash(self) -> str:
+        """The hash of the evidence and the judgments."""
+        return self.labelled.content_hash
+
+    @property
+    def answered(self) -> str:
+        """By whom and when the lists were answered, where that was a running system; else empty."""
+        return self.labelled.evidence.answered
+
+    def to_json(self) -> dict[str, Any]:
+        """The evaluation as plain values, the hash of what it was made on, and who answered its lists."""
+        return (
+            self.evaluation.to_json()
+            | {"content_hash": self.content_hash}
+            | ({"lists": self.answered} if self.answered else {})
+        )
+
+
+IN_MEMORY = 20_000
+"""Queries up to which a file is read as a whole, which takes some 35 kB a query; a larger one is streamed, in time that is the same."""
+PER_QUERY = 100_000
+"""Queries up to which values of each are printed as JSON."""
+
+
+def streamed(paths: Sequence[Path]) -> bool:
+    """Is evidence in these files measured without reading it into memory: several, or a large one? Raises InputError for none."""
+    return len(paths) > 1 or read_progress(paths[0])[0] > IN_MEMORY
+
+
+@dataclass(frozen=True)
+class StreamedConfigs:
+    """Configs measured on a stream of evidence, in their order, and what it was."""
+
+    names: tuple[str, ...]
+    found: StreamEvaluation
+    content_hash: str
+    path: Path
+    """The first file."""
+
+    @property
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """That of each config."""
+        return self.found.evaluations
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Each evaluation as plain values, as `EvaluatedConfig.to_json`; of many queries without the values of each."""
+        per_query = len(self.evaluations[0].qids) <= PER_QUERY
+        more = {"content_hash": self.content_hash} | ({"lists": self.found.answered} if self.found.answered else {})
+        return [evaluation.to_json(per_query) | more for evaluation in self.evaluations]
+
+
+def evaluate_streamed(
+    stream: EvidenceStream,
+    configs: Sequence[tuple[str, PipelineConfig]],
+    measures: Sequence[Measure],
+    kind: str | None = None,
+    *,
+    seed: int = 0,
+    each: Each | None = None,
+    progress: Progress = silent,
+) -> StreamedConfigs:
+    """The configs, measured under their names on a stream of evidence. Raises InputError as `evaluate_stream` does."""
+    asked = [named(name, config) for name, config in configs]
+    found = evaluate_stream(stream, asked, measures, kind=kind, seed=seed, each=each, progress=progress)
+    refuse_nothing(found.evaluations[0].qids, stream.path)
+    return StreamedConfigs(tuple(name for name, _ in configs), found, stream.content_hash, stream.path)
+
+
+Labelled = Callable[[PipelineConfig], LabelledEvidence | None]
+"""The labelled evidence that a config is measured on; None while it has to be gathered."""
+
+
+def agreed(judgments: Sequence[Judgment], kind: str | None) -> AgreedGrades:
+    """The grades of one kind of judge, human or model; where `kind` is None a model's grade counts where no person gave one."""
+    grades = agreed_grades(judgments, kind)
+    answerable = agreed_answerable(judgments, kind)
+    rows: list[object] = [
+        *sorted((qid, sorted(given.items())) for qid, given in grades.items()),
+        *sorted(answerable.items()),
+    ]
+    return AgreedGrades(grades, judgments, hashlib.sha256(repr(rows).encode()).hexdigest()[:16], answerable)
+
+
+def labelled_selection(
+    config: PipelineConfig,
+    selection: QuerySelection,
+    grades: AgreedGrades,
+    resources: Resources,
+    cache: Cache = uncached,
+) -> LabelledEvidence | None:
+    """The evidence of a config for a selection of queries, with these grades; None while it has to be gathered.
+
+    Raises InputError for evidence that is damaged.
+    """
+    evidence = read_evidence(config, selection, resources, cache)
+    return None if evidence is None else labelled(evidence, grades, cache)
+
+
+def refuse_nothing(queries: Sequence[object], name: object) -> None:
+    """Raise InputError where there is nothing to measure on."""
+    if not queries:
+        raise InputError(f"{name}: no query has both evidence and a judgment")
+
+
+def labelled_file(evidence: EvidenceSet, kind: str | None, cache: Cache = uncached) -> LabelledEvidence:
+    """An evidence file with the judgments that are in it."""
+    return labelled(evidence, agreed(evidence.judgments, kind), cache)
+
+
+def labelled(
+    evidence: EvidenceSet, grades: AgreedGrades, cache: Cache = uncached, *, timed: bool = True
+) -> LabelledEvidence:
+    """Evidence with grades; the queries are encoded once for each of the two. `timed`: its cost includes what gathering took."""
+    seconds = evidence.seconds_per_query if timed else None
+    batch = cache(
+        ("batch", *_key(evidence, grades), seconds),
+        lambda: LabelledBatch(
+            as_judged(evidence.queries, grades.answerable), evidence.evidences, grades.grades, seconds
+        ),
+    )
+    return LabelledEvidence(evidence, batch, grades)
+
+
+def _key(evidence: EvidenceSet, grades: AgreedGrades) -> tuple[object, ...]:
+    return evidence.replay_hash, hash(tuple(query.qid for query in evidence.queries)), grades.digest
+
+
+def evaluate_configs(
+    configs: Sequence[tuple[str, PipelineConfig]],
+    source: Labelled,
+    measures: Sequence[Measure],
+    *,
+    seed: int = 0,
+    cache: Cache = uncached,
+) -> tuple[list[EvaluatedConfig], list[tuple[str, PipelineConfig]]]:
+    """The configs whose evidence is there, measured under their names, and those whose evidence has to be gathered first."""
+    measured, missing = [], []
+    for name, config in configs:
+        evidence = source(config)
+        if evidence is None:
+            missing.append((name, config))
+        else:
+            measured.append(
+                EvaluatedConfig(name, evidence, _evaluated(evidence, named(name, config), measures, seed, cache))
+            )
+    return measured, missing
+
+
+def _evaluated(
+    evidence: LabelledEvidence, config: PipelineConfig, measures: Sequence[Measure], seed: int, cache: Cache
+) -> Evaluation:
+    key = ("evaluation", *evidence.key, config, tuple(measures), seed)
+    return cache(key, lambda: evaluate(evidence.batch, config, measures, seed=seed))

@@ -1,0 +1,137 @@
+"""Evidence of judged queries in memory, for views that measure a few of them again and again: query picker, why, sensitivity.
+
+It is taken from the shelf where a query set was gathered before, and else gathered a query at a time, without the judge's scores. Lists
+of a running system are never taken from the shelf: it is asked by this process, and asked again when `forget` was called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from cems_workbench.analysis.why import LabelledSet
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
+from cems_workbench.jobs.gathering import (
+    AHEAD,
+    QuerySelection,
+    dictionary_words,
+    embed_ahead,
+    judged_selection,
+    measurable,
+    read_exact_evidence,
+    require_answered,
+)
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.missing_evidence import gather_parameters
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import RERANKING, score_to_decide
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Query
+
+SETS_IN_MEMORY = 4
+MemoryKey = tuple[str, int, str]
+Grades = Mapping[str, Mapping[str, int]]
+
+
+def judged_queries(resources: Resources) -> tuple[list[Query], Grades]:
+    """The queries that people judged or said to have no answer, by qid, and the grades they agreed on, by qid and memory id."""
+    judgments = resources.store.judgments.read(kind="human")
+    queries = as_judged(resources.store.queries.read(), agreed_answerable(judgments))
+    return measurable(queries, judgments), agreed_grades(judgments)
+
+
+class EvidenceMemory:
+    """Evidence of single queries in memory, by what it was gathered with, the last few; shared by all sessions of a process.
+
+    It holds lists and the reranker's scores, and the judge's only where a threshold on them decides. A query is kept as soon as it is
+    there, so that a gather that was broken off goes on after it; not when it was searched for while the indexes were behind.
+    """
+
+    def __init__(self, sets: int = SETS_IN_MEMORY) -> None:
+        self._sets = sets
+        self._gathered: dict[MemoryKey, dict[Query, Evidence]] = {}
+
+    @staticmethod
+    def key(config: PipelineConfig, resources: Resources) -> MemoryKey:
+        """What the evidence of a query depends on: store, content version, gather parameters, dictionary, and whether the judge decides."""
+        decides = config.abstain.judge is not None
+        parameters = repr((sorted(gather_parameters(config).items()), dictionary_words(config, resources), decides))
+        return str(resources.store.path), resources.store.content_version, parameters
+
+    def has(self, queries: Sequence[Query], config: PipelineConfig, resources: Resources) -> bool:
+        """Is the evidence of every query at hand?"""
+        gathered = self._gathered.get(self.key(config, resources), {})
+        return all(query in gathered for query in queries)
+
+    def get(
+        self, queries: Sequence[Query], config: PipelineConfig, resources: Resources, progress: Progress = silent
+    ) -> list[Evidence]:
+        """The evidence of every query in their order; what is not at hand is taken from the shelf, or gathered.
+
+        `progress` counts queries, and is called after each batch that a reranker reads too. Whatever it raises passes through, and what
+        was gathered by then is kept. Raises as `gather` does, and SourceError where a running system is to be asked and cannot be.
+        """
+        gathered = self._slot(self.key(config, resources))
+        if config.lists.origin == "store" and not all(query in gathered for query in queries):
+            _take_from_shelf(gathered, queries, config, resources)
+        missing, found = [query for query in queries if query not in gathered], dict[Query, Evidence]()
+        for i, query in enumerate(missing):
+            done = len(queries) - len(missing) + i
+
+            def reading(label: str, *_: int, done: int = done) -> None:
+                if label == RERANKING:  # whatever else a reranker reports, it reports with the reranker locked
+                    progress("gathering the query set", done, len(queries))
+
+            progress("gathering the query set", done, len(queries))
+            if i % AHEAD == 0:
+                embed_ahead(missing[i : i + AHEAD], resources)
+            lists = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
+            require_answered(lists, config)
+            found[query] = score_to_decide(lists, config, resources, reading)
+            if not resources.behind:
+                gathered[query] = found[query]
+        return [found.get(query) or gathered[query] for query in queries]
+
+    def forget(self, config: PipelineConfig, resources: Resources) -> None:
+        """Gather the evidence of this config anew when it is asked for."""
+        self._gathered.pop(self.key(config, resources), None)
+
+    def _slot(self, key: MemoryKey) -> dict[Query, Evidence]:
+        if key not in self._gathered:
+            while len(self._gathered) >= self._sets:
+                self._gathered.pop(next(iter(self._gathered)))
+            self._gathered[key] = {}
+        return self._gathered[key]
+
+
+def _take_from_shelf(
+    gathered: dict[Query, Evidence], queries: Sequence[Query], config: PipelineConfig, resources: Resources
+) -> None:
+    """Add those of the queries whose evidence was gathered with a set of the store; a file that is damaged is as none."""
+    store = resources.store
+    judgments = store.judgments.read()
+    for known in store.query_sets.latest():
+        whole = QuerySelection(known.name, tuple(store.query_sets.queries(known.name)))
+        for selection in (judged_selection(known.name, resources, judgments), whole):
+            missing = {query for query in queries if query not in gathered}
+            if not missing.intersection(selection.queries):
+                continue
+            with suppress(InputError):
+                evidence = read_exact_evidence(config, selection, resources)
+                if evidence is not None:
+                    gathered |= {
+                        q: evidence.evidences[q.qid]
+                        for q in evidence.queries
+                        if q in missing and q.qid in evidence.evidences
+                    }
+
+
+def judged_set(config: PipelineConfig, resources: Resources, progress: Progress = silent) -> LabelledSet:
+    """The store's judged queries as `why` measures changes on them. Raises as `EvidenceMemory.get` does."""
+    queries, grades = judged_queries(resources)
+    found = EvidenceMemory().get(queries, config, resources, progress)
+    evidences = {query.qid: evidence for query, evidence in zip(queries, found, strict=True)}
+    return LabelledSet(evidences, grades, resources.store.query_sets.relevant_from_of(list(evidences)))

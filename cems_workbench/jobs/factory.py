@@ -1,0 +1,97 @@
+"""Opening what the settings name: the store and the embedder. The one place where settings meet the library."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from cems_workbench.errors import StoreError
+from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.protocol import QueryEmbedder
+from cems_workbench.pipeline.resources import Resources, Servers
+from cems_workbench.settings import Settings
+from cems_workbench.store import Store
+
+if TYPE_CHECKING:
+    from cems_workbench.models.openai_embedder import OpenAiEmbedder
+    from cems_workbench.models.server_embedder import Wording
+
+EMBEDDING_SECONDS = 60.0
+
+
+def open_resources(settings: Settings, *, create: bool = True) -> Resources:
+    """Open the store and prepare the embedder (its weights load when first used).
+
+    Raises StoreLockedError when another process holds the store, StoreError when it cannot be opened.
+    """
+    store = Store.open(settings.store, create=create, chroma_url=settings.chroma_url, team=settings.team)
+    resources = Resources(store, embedder(for_store(settings, store)), servers(settings))
+    resources.dask = settings.dask
+    return resources
+
+
+def open_filled(settings: Settings) -> Resources:
+    """As `open_resources`, of a store that is there and holds memories. Raises StoreError else."""
+    with ExitStack() as unless_filled:
+        resources = unless_filled.enter_context(closing(open_resources(settings, create=False)))
+        if not resources.store.memories.count():
+            raise StoreError(f"the store {resources.store.path} is empty; import something first")
+        unless_filled.pop_all()
+    return resources
+
+
+def for_store(settings: Settings, store: Store) -> Settings:
+    """The settings with the embedder that made the vectors of the store's source, where none was chosen otherwise."""
+    made_by = [source.embedder for source in store.sources.inhabited() if source.embedder]
+    if not made_by or "embedder" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"embedder": made_by[0]})
+
+
+def embedder(settings: Settings) -> QueryEmbedder:
+    """The embedder that the settings name; nothing is loaded and no server is asked yet.
+
+    What is missing in the settings is said when it is first used, so that a store can be looked at without an embedder.
+    """
+    same_as = settings.embedding_same_as.strip()
+    if settings.served_embedder is None:
+        return local_embedder(settings.embedder, same_as)
+    server, model = settings.served_embedder
+    if server == "ollama":
+        from cems_workbench.models.ollama import OllamaEmbedder
+
+        return OllamaEmbedder(settings.ollama_url, model, same_as=same_as, revision=None, wording=wording(settings))
+    return openai_embedder(settings)
+
+
+def openai_embedder(settings: Settings, timeout_s: float = EMBEDDING_SECONDS, tries: int = 3) -> OpenAiEmbedder:
+    """The embedder on the OpenAI-compatible server that the settings name."""
+    from cems_workbench.models.openai_embedder import OpenAiEmbedder
+
+    _, model = settings.served_embedder or ("openai", "")
+    return OpenAiEmbedder(
+        settings.embedding_url or "",
+        model,
+        settings.embedding_key,
+        settings.embedding_dimension,
+        settings.embedding_limit,
+        settings.embedding_same_as.strip(),
+        timeout_s,
+        wording=wording(settings),
+        tries=tries,
+    )
+
+
+def wording(settings: Settings) -> Wording:
+    """What the embedder on a server is told before texts and queries."""
+    from cems_workbench.models.server_embedder import Wording
+
+    return Wording(
+        settings.embedding_text_prefix, settings.embedding_query_prefix, settings.embedding_query_model.strip()
+    )
+
+
+def servers(settings: Settings) -> Servers:
+    """The model servers that the settings name."""
+    return Servers(**{field.name: getattr(settings, field.name) for field in fields(Servers)})

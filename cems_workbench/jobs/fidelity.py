@@ -1,0 +1,467 @@
+"""Fidelity run: what a real system answered beside what the workbench computes, for every query of a recording, under a config.
+
+    read a recording -> its settings over the config -> gather what it asks -> replay -> compare -> where and why the two part
+
+The config that is measured is the one that was chosen, with the settings of the recording laid over it as a `.env` of CEMS would be
+(`config.forms.env_form`), its token budget, and its moment as the moment of every query. The evidence is gathered as that of any query
+set (`runs.gathering`): it stands on the shelf beside the store, and a run that was broken off goes on where it was.
+
+The store is one that holds the memories of the system. From files alone it is a temporary one, `store_of_folder`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cems_workbench import formats
+from cems_workbench.analysis.fidelity.answer import Answer, Production, half_unit, matched
+from cems_workbench.analysis.fidelity.causes import Cause, Lists, cause_of
+from cems_workbench.analysis.fidelity.divergence import Parting, parting
+from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement, SetReplays, single_changes
+from cems_workbench.analysis.fidelity.measures import PRECISE, QueryFidelity, SetFidelity
+from cems_workbench.analysis.why.side_effects import rbo
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.config.forms.env_form import read_env
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.formats.recorded_answers import Recording, read_recording
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.gathering import QuerySelection, obtained_evidence, request_for
+from cems_workbench.pipeline import Evidence, Trace, replay
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages import ASSEMBLY
+from cems_workbench.pipeline.tabulate import encode
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
+from cems_workbench.settings import Settings
+from cems_workbench.sources.address import parse
+from cems_workbench.sources.cems_api import CemsApi
+from cems_workbench.store import Store
+
+KEPT = "query set"
+"""The form of answers that the store keeps."""
+BASE = "cems_head"
+"""The preset that is CEMS with nothing set, over which the settings of a recording are laid."""
+MODE = "vector"
+"""The mode of CEMS that the pipeline computes; others ask a language model."""
+CHUNKS = "cems"
+"""How a temporary store cuts long memories: as CEMS does."""
+_LINE = re.compile(r"line \d+: ")
+
+
+@dataclass(frozen=True, slots=True)
+class FidelitySetting:
+    """One recording and the config it is measured under: with the recording's own settings, or as it was chosen.
+
+    `warnings` are what of the recording's settings the config cannot say.
+    """
+
+    name: str
+    recording: Recording
+    config: PipelineConfig
+    applied: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def searched(self) -> PipelineConfig:
+        """The config as it is gathered and replayed: without the judge, which moves no result and takes long."""
+        return with_values(self.config, {"judge.backend": "none"})
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A query that differs: where its trace parts from the recorded order, and the cause as far as it can be shown.
+
+    `parting` is None where the order is the same and a score is not.
+    """
+
+    query: QueryFidelity
+    parting: Parting | None
+    cause: Cause
+
+    @property
+    def how(self) -> str:
+        """What differs, in words."""
+        if self.parting is not None:
+            return f"{self.parting.memory_id}: {self.parting.reason}"
+        return f"same order, a score differs by {self.query.score_difference or 0:.1e}"
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredFidelity:
+    """What came of one setting."""
+
+    setting: FidelitySetting
+    fidelity: SetFidelity
+    differences: tuple[Difference, ...]
+    queries: Mapping[str, Query]
+    evidence: EvidenceSet
+    not_gathered: tuple[str, ...] = ()
+
+    def listed(self, order: str = "departing") -> list[Difference]:
+        """The queries that differ, in one of ORDERS."""
+        return sorted(self.differences, key=ORDERS[order])
+
+    def request(self, qid: str) -> Request:
+        """What was asked, as Inspect asks it."""
+        return request_for(self.queries[qid], self.evidence.header.moment)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        fidelity = self.fidelity
+        return {
+            "answers": self.setting.recording.name,
+            "form": self.setting.recording.form,
+            "config": self.setting.config.name,
+            "applied": dict(self.setting.applied),
+            "warnings": list(self.setting.warnings),
+            "queries": len(fidelity.queries),
+            "not_gathered": list(self.not_gathered),
+            "measures": {
+                name: {"mean": one.mean, "low": one.low, "high": one.high, "count": one.count}
+                for name, one in fidelity.estimates.items()
+            },
+            "score_difference": fidelity.score_difference,
+            "same_scores": dict(zip(("queries", "of"), fidelity.precise, strict=True)),
+            "differing": [_difference_json(one) for one in self.differences],
+        }
+
+
+def _difference_json(one: Difference) -> dict[str, Any]:
+    query = one.query
+    return {
+        "qid": query.qid,
+        "query": query.query,
+        "recorded": list(query.recorded),
+        "top_score": query.top_score,
+        "ours": list(query.ours),
+        "same_order": query.same_order,
+        "score_difference": query.score_difference,
+        "overlap": query.overlap,
+        "rbo": query.rbo,
+        "stage": one.parting.stage if one.parting else None,
+        "memory": one.parting.memory_id if one.parting else None,
+        "how": one.parting.how if one.parting else None,
+        "reason": one.parting.reason if one.parting else None,
+        "cause": one.cause.kind,
+        "because": one.cause.text,
+    }
+
+
+def read_answers(path: Path) -> Recording:
+    """The answers of a file: a log in one of the formats that are imported, or what `read_recording` reads. Raises InputError."""
+    name = formats.log_format(path)
+    if name is None:
+        return read_recording(path)
+    parsed = formats.read(path, name)
+    return Recording(
+        str(path),
+        name,
+        parsed.answers,
+        rounded=True,
+        log=True,
+        id_length=parsed.extra.get("id_length"),
+        errors=parsed.errors,
+    )
+
+
+def kept_recording(store: Store, name: str) -> Recording:
+    """The answers that the store keeps for a query set, the failing ones first. Raises StoreError for an unknown set, InputError for one
+    without any."""
+    store.query_sets.get(name)
+    answers = store.recorded_answers.read(name)
+    if not answers:
+        known = ", ".join(store.recorded_answers.sets()) or "none"
+        raise InputError(f"query set {name} has no recorded answers; sets that have some: {known}")
+    return Recording(name, KEPT, tuple(answers), rounded=True)
+
+
+def ask_server(address: str, queries: Sequence[Query], progress: Progress = silent) -> Recording:
+    """What the CEMS server at `address` answers to these queries now. What it did not answer is among the recording's errors.
+
+    Raises InputError for an address that is of no CEMS server or has no key, SourceError when it cannot be asked, and what `progress`
+    raises.
+    """
+    place = parse(address)
+    if place.kind != "cems":
+        raise InputError(f"{place.plain}: answers come from the REST API of a CEMS server, such as https://HOST:8765")
+    with CemsApi(place) as server:
+        return server.recording(list(server.answers(queries, progress)))
+
+
+def setting_for(
+    recording: Recording, config: PipelineConfig, *, as_chosen: bool = False, name: str | None = None
+) -> FidelitySetting:
+    """The config for a recording: the recording's settings and token budget laid over it, unless it is to stay `as_chosen`."""
+    title = name or f"{Path(recording.name).stem}, {config.name}"
+    warnings = [] if recording.mode in (None, MODE) else [f"answered in mode {recording.mode}; this computes {MODE}"]
+    if as_chosen:
+        return FidelitySetting(title, recording, config, (), tuple(warnings))
+    applied = dict(recording.settings)
+    if recording.settings:
+        text = "".join(f"CEMS_{key.upper()}='{_unquoted(value)}'\n" for key, value in recording.settings.items())
+        reading = read_env(text, config, f"{Path(recording.name).name}: config")
+        config = reading.config
+        warnings += [_LINE.sub("", line) for line in reading.warnings]
+    if recording.max_tokens is not None:
+        config = with_values(config, {"assembly.max_tokens": recording.max_tokens}, recording.name)
+        applied["max_tokens"] = str(recording.max_tokens)
+    return FidelitySetting(title, recording, config, tuple(applied.items()), tuple(warnings))
+
+
+def _unquoted(text: str) -> str:
+    """A value between single quotes of a `.env`: what would end them, or the line, is none of a setting's."""
+    return "".join(character for character in text if character.isprintable() and character not in "'\\")
+
+
+def asked_queries(
+    recording: Recording, known: Mapping[str, Query], as_of: datetime | None = None, query: str | None = None
+) -> tuple[Query, ...]:
+    """What was asked, an answer each: as the recording says, else the query of the store with the answer's qid.
+
+    `query` is what a single answer without a query was given to. Raises InputError where nobody says what was asked.
+    """
+    return tuple(_asked(answer, recording, known, as_of, query) for answer in recording.answers)
+
+
+def _asked(
+    answer: RecordedAnswer, recording: Recording, known: Mapping[str, Query], as_of: datetime | None, query: str | None
+) -> Query:
+    stored = known.get(answer.qid)
+    text, project = answer.query, answer.project
+    if text is None and query is not None and len(recording.answers) == 1:
+        stored = known.get(query)
+        text = stored.query if stored is not None else query
+    if text is None and stored is not None:
+        text = stored.query
+    if text is None:
+        single = len(recording.answers) == 1
+        hint = "name it with --query TEXT" if single else f"the store has no query {ascii(answer.qid)[:60]}"
+        raise InputError(f"{recording.name}:{answer.row}: query: it does not say what was asked; {hint}")
+    if project is None and answer.query is None and stored is not None:
+        project = stored.project
+    moment = as_of or answer.asked_at or recording.answered_at or (stored.as_of if stored is not None else None)
+    return Query(answer.qid, text, project, moment)
+
+
+def require_usable(recording: Recording) -> None:
+    """A measurement is of all that was answered: raises InputError with the first row that cannot be used."""
+    if recording.errors:
+        more = f" (and {len(recording.errors) - 1} more rows)" if len(recording.errors) > 1 else ""
+        hint = "; import the log, which keeps the good rows, and name its query set" if recording.log else ""
+        raise InputError(f"{recording.errors[0]}{more}{hint}")
+    if not recording.answers:
+        raise InputError(f"{recording.name}: answers: there is none")
+
+
+def selection_for(setting: FidelitySetting, queries: Sequence[Query]) -> QuerySelection:
+    """The queries of a recording as they are gathered."""
+    return QuerySelection(f"fidelity {Path(setting.recording.name).stem}", tuple(queries))
+
+
+def measure_fidelity(
+    setting: FidelitySetting,
+    queries: Sequence[Query],
+    resources: Resources,
+    progress: Progress = silent,
+    lists: Mapping[str, Lists] | None = None,
+) -> MeasuredFidelity:
+    """Gather what a recording asks, or go on with it, and compare it query by query; `lists` are those of `lexical_lists`.
+
+    Raises InputError when no recorded memory is in the store, and as gathering does; a `Cancelled` of `progress` passes through, and
+    what was gathered stays.
+    """
+    productions = productions_in(resources, setting.recording)
+    evidence = obtained_evidence(setting.searched, selection_for(setting, queries), (), resources, progress)
+    return compared(setting, queries, productions, evidence, progress, lists)
+
+
+def productions_in(resources: Resources, recording: Recording) -> dict[str, Production]:
+    """Every answer in terms of the store's memories. Raises InputError when none of them is there."""
+    answers = resources.store.recorded_answers.resolved(recording.answers, recording.id_length)
+    found = productions_of(answers, resources.store)
+    if not any(one.order for one in found.values()) and any(one.unknown for one in found.values()):
+        raise InputError(
+            f"{recording.name}: none of its memories is in the store {resources.store.path}, by id or by text; "
+            "--data FOLDER takes the memories of a folder"
+        )
+    return found
+
+
+def productions_of(answers: Sequence[RecordedAnswer], store: Store) -> dict[str, Production]:
+    """Answers that have the store's ids, by qid, in terms of its memories; all are read only where one is to be found by its text."""
+    known = store.memories.read({row.memory_id for answer in answers for row in answer.returned if row.memory_id})
+    every = cache(store.memories.read)
+
+    def find(ids: Iterable[str] | None) -> Mapping[str, Memory]:
+        return every() if ids is None else {key: known[key] for key in ids if key in known}
+
+    def answered(row: Returned) -> Answer:
+        return Answer(row.memory_id, row.content, row.score)
+
+    return {answer.qid: matched([answered(row) for row in answer.returned], find) for answer in answers}
+
+
+def compared(
+    setting: FidelitySetting,
+    queries: Sequence[Query],
+    productions: Mapping[str, Production],
+    evidence: EvidenceSet,
+    progress: Progress = silent,
+    lists: Mapping[str, Lists] | None = None,
+) -> MeasuredFidelity:
+    """The recording beside the replay of its evidence."""
+    limit, searched = limit_of(setting.recording), setting.searched
+    precision = precision_of(setting.recording)
+    answers = {answer.qid: answer for answer in setting.recording.answers}
+    rows, differences = [], []
+    gathered = [query for query in queries if query.qid in evidence.evidences]
+    for i, query in enumerate(gathered):
+        progress("comparing answers", i, len(gathered))
+        trace = replay(evidence.evidences[query.qid], searched)
+        row = _beside(query, productions[query.qid], trace, limit, precision)
+        rows.append(row)
+        if not row.same:
+            found = parting(trace, row.recorded, row.ours)
+            differences.append(
+                Difference(
+                    row, found, cause_of(row, trace, answers[query.qid].lists or (lists or {}).get(query.query, {}))
+                )
+            )
+    progress("comparing answers", len(gathered), len(gathered))
+    differences.sort(key=_departing)
+    missing = tuple(query.qid for query in queries if query.qid not in evidence.evidences)
+    by_qid = {query.qid: query for query in queries}
+    return MeasuredFidelity(setting, SetFidelity(tuple(rows)), tuple(differences), by_qid, evidence, missing)
+
+
+def lexical_lists(recordings: Sequence[Recording]) -> dict[str, Lists]:
+    """The lexical list of each query text that one of several recordings holds: it depends on the memories and the words alone.
+
+    Recordings that were made of one system under several settings, of which one has its lists, can so be told the same causes.
+    """
+    found: dict[str, Lists] = {}
+    for recording in recordings:
+        for answer in recording.answers:
+            if answer.query is not None and "lexical" in answer.lists:
+                found.setdefault(answer.query, {"lexical": answer.lists["lexical"]})
+    return found
+
+
+def limit_of(recording: Recording) -> int | None:
+    """Where ours are cut: nowhere for a recording; else at the longest answer of the file, since its limit is not stated."""
+    longest = max((len(answer.returned) for answer in recording.answers), default=0)
+    return None if recording.whole else longest or None
+
+
+def precision_of(recording: Recording) -> float:
+    """How near two scores are that are the same: half a unit of the last digit that the recording has, where its scores are rounded."""
+    scores = [row.score for answer in recording.answers for row in answer.returned if row.score is not None]
+    return max(PRECISE, half_unit(scores) + PRECISE) if recording.rounded and scores else PRECISE
+
+
+def _departing(one: Difference) -> tuple[bool, float]:
+    return bool(one.query.recorded), round(one.query.rbo, 9)
+
+
+def _lowest(one: Difference) -> tuple[bool, float, float]:
+    top = one.query.top_score
+    return bool(one.query.recorded), math.inf if top is None else top, round(one.query.rbo, 9)
+
+
+def nearness(
+    recording: Recording, productions: Mapping[str, Production], evidences: Sequence[Evidence], config: PipelineConfig
+) -> dict[str, float]:
+    """Rank-biased overlap of each recorded answer and our results under a config, by qid, as `compared` has it.
+
+    All queries are replayed as one batch; `evidences` are those of the answers, in their order.
+    """
+    if not recording.answers:
+        return {}
+    table = encode(evidences)
+    results = run(table, config).of(ASSEMBLY).after
+    limit = limit_of(recording)
+    return {
+        answer.qid: rbo(productions[answer.qid].recorded, [table.ids[q][int(c)] for c in results.order(q)][:limit])
+        for q, answer in enumerate(recording.answers)
+    }
+
+
+def failing_first(answers: Sequence[RecordedAnswer], near: Mapping[str, float]) -> list[RecordedAnswer]:
+    """The answers with those that returned nothing first, then those least near to ours, of equal ones that of the lowest best score."""
+
+    def key(answer: RecordedAnswer) -> tuple[bool, float, float]:
+        top = answer.top_score
+        return bool(answer.returned), round(near[answer.qid], 9), math.inf if top is None else top
+
+    return sorted(answers, key=key)
+
+
+ORDERS: Mapping[str, Callable[[Difference], tuple[float, ...]]] = {"departing": _departing, "lowest": _lowest}
+"""How differing queries are listed, after those to which nothing was answered: those that depart most from the recorded answer first, or
+those whose best recorded score is lowest."""
+
+
+def _beside(query: Query, production: Production, trace: Trace, limit: int | None, precision: float) -> QueryFidelity:
+    results = trace.results[:limit]
+    return QueryFidelity(
+        query.qid,
+        query.query,
+        production.recorded,
+        tuple(result.memory_id for result in results),
+        production.scores,
+        {result.memory_id: result.score for result in results},
+        tuple(production.strangers.values()),
+        precision,
+    )
+
+
+def explained(
+    measured: MeasuredFidelity, progress: Progress = silent
+) -> tuple[SetAgreement, list[Explanation[SetAgreement]]]:
+    """How far the set agrees now, and the single parameters whose change gives more queries the recorded order, the most first."""
+    gathered = [row for row in measured.fidelity.queries if row.qid in measured.evidence.evidences]
+    evidences: list[Evidence] = [measured.evidence.evidences[row.qid] for row in gathered]
+    limit = limit_of(measured.setting.recording)
+    replays = SetReplays([row.recorded for row in gathered], evidences, [limit] * len(gathered))
+    config = measured.setting.searched
+    return replays.agreement(config), single_changes(replays, config, progress)
+
+
+@contextmanager
+def store_of_folder(
+    folder: Path, settings: Settings, progress: Progress = silent
+) -> Iterator[tuple[Resources, Mapping[str, Query]]]:
+    """A temporary store with the memories and relations of a folder, loaded as CEMS has them; with it the folder's queries by qid.
+
+    It is gone afterwards. Raises InputError when the folder has no memories, and names the first row that cannot be used.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; --data names one with memories, relations and queries")
+    inputs = formats.read_path(folder)
+    for parsed in inputs:
+        if parsed.errors:
+            raise InputError(str(parsed.errors[0]))
+    if not any(parsed.memories for parsed in inputs):
+        raise InputError(f"{folder}: no file with memories in it")
+    with tempfile.TemporaryDirectory(prefix="cems-fidelity-") as place:
+        resources = open_resources(settings.model_copy(update={"store": Path(place) / "store"}))
+        try:
+            resources.store.chunks.choose(CHUNKS)
+            for parsed in inputs:
+                resources.store.add(parsed, progress)
+            resources.refresh(progress)
+            yield resources, {query.qid: query for parsed in inputs for query in parsed.queries}
+        finally:
+            resources.close()

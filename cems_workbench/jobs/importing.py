@@ -1,0 +1,126 @@
+"""Importing uploaded files: each read on its own, so that a bad one costs only itself, and every row accounted for."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from cems_workbench import formats
+from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.formats import FORMATS
+from cems_workbench.platform.atomic_write import written_whole
+from cems_workbench.progress import Progress
+from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
+from cems_workbench.store import ImportReport, Store
+
+NAME_LENGTH = 120
+"""Characters of an upload's name that are used: the last ones, which have its suffix."""
+
+
+@dataclass(frozen=True)
+class FileImport:
+    """What became of one file: the store's report, or the one line that says why nothing could be read."""
+
+    name: str
+    report: ImportReport | None = None
+    problem: str = ""
+
+
+def import_files(
+    files: Iterable[tuple[str, IO[bytes]]],
+    store: Store,
+    progress: Progress,
+    format: str = "auto",
+    judge: str | None = None,
+) -> Iterator[FileImport]:
+    """Import (name, content) files, memories before what refers to them; yields what became of each once it is committed.
+
+    With a `judge`, who has no right to more, only the labels of this person and their queries are taken (`own_labels`).
+    Raises what `progress` raises (Cancelled): the file at hand is then left out as a whole, those before it stay.
+    """
+    with tempfile.TemporaryDirectory(prefix="cems-upload-") as folder:
+        paths = [_saved(Path(folder) / str(i), name, content) for i, (name, content) in enumerate(files)]
+        for path in sorted(paths, key=lambda path: _order(path, format)):
+            try:
+                parsed = _named(formats.read(path, format, progress), path)
+                yield FileImport(path.name, store.add(parsed if judge is None else own_labels(parsed, judge), progress))
+            except WorkbenchError as error:
+                line = str(error).replace(str(path), path.name).replace("; pass one of ", "; the known ones are ")
+                yield FileImport(path.name, problem=line)
+
+
+@contextmanager
+def upload(name: str, content: bytes) -> Iterator[Path]:
+    """An uploaded file on disk while the block runs; an InputError inside names the upload, not where it lies."""
+    with tempfile.TemporaryDirectory(prefix="cems-upload-") as folder:
+        path = _saved(Path(folder) / "0", name, io.BytesIO(content))
+        try:
+            yield path
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), name)) from None
+
+
+def own_labels(parsed: ParsedInput, judge: str) -> ParsedInput:
+    """The judgments that this person gave, with their queries; those of a file that names no judge are theirs. Others are reported."""
+    numbers = parsed.extra.get("rows", {})
+    rows = numbers.get("judgments") or range(1, len(parsed.judgments) + 1)
+    own, errors = dict[int, Judgment](), list(parsed.errors)
+    for row, judgment in zip(rows, parsed.judgments, strict=True):
+        if judgment.kind == HUMAN and judgment.judge in (judge, HUMAN):
+            own[row] = replace(judgment, judge=judge)
+        else:
+            reason = f"the labels of {judgment.judge!r} are brought by an operator; yours are those of {judge!r}"
+            errors.append(RowError(parsed.source, row, reason, "judge"))
+    others = {
+        "memories": parsed.memories,
+        "relations": parsed.relations,
+        "chunks": parsed.chunks,
+        "answers": parsed.answers,
+    }
+    left = [f"{len(given):,} {name}" for name, given in others.items() if given]
+    notes = [f"{' and '.join(left)} of the file were left out: an operator imports them"] if left else []
+    numbers = {name: of for name, of in numbers.items() if name not in others} | {"judgments": list(own)}
+    return replace(
+        parsed,
+        memories=(),
+        relations=(),
+        chunks=(),
+        answers=(),
+        judgments=tuple(own.values()),
+        errors=tuple(errors),
+        notes=(*parsed.notes, *notes),
+        extra={**parsed.extra, "rows": numbers},
+    )
+
+
+def _saved(folder: Path, name: str, content: IO[bytes]) -> Path:
+    """The upload in a folder of its own (two may have one name) under its own name, which formats look at."""
+    folder.mkdir()
+    base = PurePosixPath(name.replace("\\", "/")).name.replace("\0", "").lstrip(".")
+    path = folder / (base[-NAME_LENGTH:] or "upload")
+    with written_whole(path) as part, part.open("wb") as file:
+        shutil.copyfileobj(content, file)
+    return path
+
+
+def _order(path: Path, format: str) -> int:
+    """When its rows can be imported: memories first; an unreadable file is met again, and reported, when it is read."""
+    try:
+        return FORMATS[formats.detect(path) if format == "auto" else format].order
+    except WorkbenchError:
+        return 0
+
+
+def _named(parsed: ParsedInput, path: Path) -> ParsedInput:
+    """The same rows as coming from the file's name, not from where it lay for a moment."""
+
+    def renamed(error: RowError) -> RowError:
+        return replace(error, source=path.name)
+
+    return replace(parsed, source=path.name, errors=tuple(renamed(error) for error in parsed.errors))

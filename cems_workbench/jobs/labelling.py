@@ -1,0 +1,208 @@
+"""Labels, and queues of what is to be labelled: what chosen configs return for queries of a set, pooled, without what is judged, in order.
+
+The evidence of a config is read from the store's shelf, and gathered there first where it is not; ranking is replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.grades import agreed_grades, relevant
+from cems_workbench.evaluation.labelling.pooling import (
+    Pair,
+    PooledPair,
+    Ranked,
+    Strategy,
+    pool,
+    query_by_query,
+    shuffled,
+    top_first,
+    uncertain_first,
+    without_judged,
+)
+from cems_workbench.evaluation.labelling.queue import decisive_first, make_queue
+from cems_workbench.evaluation.relevance_sources import judge_name
+from cems_workbench.formats.base.records import derived_id
+from cems_workbench.jobs.gathering import QuerySelection, obtained_evidence
+from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.judge import scale_of
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import HUMAN, WHOLE_STORE, Judgment, Query
+from cems_workbench.store import QueueRecord, Store
+
+Evidences = Mapping[str, Mapping[str, Evidence]]
+"""Evidence by config and qid."""
+TYPED = "typed by hand"
+"""The query set of queries that were graded on Inspect and in no set yet."""
+TYPED_SOURCE = "Inspect"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlan:
+    """What goes into a queue: the first `depth` results of configs (by name) for the selected queries, and in which order.
+
+    `overlap` is how many people grade each pair; `leave_out_judged` leaves out what a person judged already.
+    """
+
+    name: str
+    selection: QuerySelection
+    configs: Mapping[str, PipelineConfig]
+    depth: int = 10
+    strategy: Strategy = "query"
+    overlap: int = 1
+    leave_out_judged: bool = True
+    seed: int = 0
+    ready_made: bool = False
+    """Made by the app, for a store that had no queue."""
+
+
+def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent) -> QueueRecord:
+    """The queue of a plan, which the caller keeps. Raises InputError where there is nothing to judge, and as gathering does."""
+    if not plan.configs:
+        raise InputError("a queue needs a config whose results are judged")
+    if plan.strategy == "decisive" and len(plan.configs) < 2:
+        raise InputError("decisive first needs two configs: what could decide between them")
+    judgments = resources.store.judgments.read()
+    begun = datetime.now(UTC)
+    evidences = {
+        name: obtained_evidence(
+            config, plan.selection, judgments, resources, _named(name, progress), since=begun
+        ).evidences
+        for name, config in plan.configs.items()
+    }
+    rankings: dict[str, Ranked] = {
+        name: {qid: _first(evidence, plan.configs[name], plan.depth) for qid, evidence in by_query.items()}
+        for name, by_query in evidences.items()
+    }
+    pairs = pool(rankings, plan.depth)
+    if plan.leave_out_judged:
+        pairs = without_judged(pairs, judgments)
+        if not pairs:
+            raise InputError("people have judged every result of these configs within this depth")
+    settings = {
+        "query_set": plan.selection.query_set,
+        "configs": list(plan.configs),
+        "depth": plan.depth,
+        "project_only": plan.selection.project_only,
+        "ready_made": plan.ready_made,
+    }
+    ordered = _ordered(pairs, plan, evidences, judgments)
+    return make_queue(plan.name, ordered, plan.strategy, plan.overlap, plan.seed, settings, rankings)
+
+
+def _first(evidence: Evidence, config: PipelineConfig, depth: int) -> tuple[str, ...]:
+    return tuple(row.memory_id for row in replay(evidence, config).results[:depth])
+
+
+def _ordered(
+    pairs: Sequence[PooledPair], plan: QueuePlan, evidences: Evidences, judgments: Sequence[Judgment]
+) -> list[PooledPair]:
+    if plan.strategy == "decisive":
+        first, second = list(plan.configs)[:2]
+        agreed = agreed_grades(judgments, "human")
+        return decisive_first(
+            pairs, first, second, {(qid, key): grade for qid, row in agreed.items() for key, grade in row.items()}
+        )
+    if plan.strategy == "uncertain":
+        return _uncertain(pairs, evidences, plan.configs)
+    if plan.strategy == "query":
+        return query_by_query(pairs, plan.seed)
+    return shuffled(pairs, plan.seed) if plan.strategy == "shuffled" else top_first(pairs)
+
+
+def _uncertain(
+    pairs: Sequence[PooledPair], evidences: Evidences, configs: Mapping[str, PipelineConfig]
+) -> list[PooledPair]:
+    """By the judges' scores in the evidence; each is read from its own threshold, so that several can be mixed."""
+    doubts: dict[Pair, float] = {}
+    for name, by_query in evidences.items():
+        for qid, evidence in by_query.items():
+            judge = judge_name(evidence, configs[name])
+            if judge is None:
+                continue
+            threshold = scale_of(evidence.notes, judge, configs[name].judge).threshold
+            doubts |= {
+                (qid, key): score.raw - threshold
+                for key, score in evidence.judge_scores[judge].items()
+                if score.good and score.raw is not None
+            }
+    if not doubts:
+        raise InputError("uncertain first needs a judge: choose configs whose judge is not off")
+    return uncertain_first(pairs, doubts, 0.0)
+
+
+def _named(name: str, progress: Progress) -> Progress:
+    """The progress of one config, under its name."""
+    return lambda _, done, total: progress(name, done, total)
+
+
+def meant_query(asked: Request, store: Store) -> Query | None:
+    """The stored query of exactly these words: of several the one of the same project and moment, else the latest; None when there is none.
+
+    It is the query whose grades are shown, and which a grade is given for.
+    """
+    same = store.queries.with_words(asked.query)
+    if not same:
+        return None
+    return max(same, key=lambda query: (query.as_of == asked.as_of, query.project == asked.project, str(query.as_of)))
+
+
+def add_to_set(asked: Request, name: str, store: Store) -> Query:
+    """Put what was asked into a query set, new or there, beside its other queries; returns the query.
+
+    A stored query of the same words, project and moment is taken; a new one has an id made of these. Raises InputError for a name
+    that cannot be one.
+    """
+    query = meant_query(asked, store)
+    if query is None or (query.project, query.as_of) != (asked.project, asked.as_of):
+        moment = "" if asked.as_of is None else asked.as_of.isoformat()
+        query = Query(
+            derived_id("typed", asked.query, asked.project or "", moment), asked.query, asked.project, asked.as_of
+        )
+    store.query_sets.add(name, query, TYPED_SOURCE)
+    return query
+
+
+def give_grade(
+    store: Store,
+    qid: str,
+    memory_id: str,
+    grade: int,
+    reviewer: str,
+    *,
+    shown: Mapping[str, Any] | None = None,
+    note: str | None = None,
+) -> None:
+    """Keep a person's grade of a memory for a query, wherever it was given; `shown` is what the person saw. Raises as `Labels.give`."""
+    store.labels.give(Judgment(qid, memory_id, grade, reviewer, "human", judged_at=datetime.now(UTC), note=note), shown)
+
+
+def give_no_answer(
+    store: Store, qid: str, reviewer: str, *, at_hand: str, shown: Mapping[str, Any], note: str | None = None
+) -> list[str]:
+    """Keep a person's judgment that nothing in the store answers a query, with the memories that this person looked at for it.
+
+    Those are the ones that were graded or skipped, and the one `at_hand`. Returns the memories that people judged relevant all the
+    same, which count. Raises as `Labels.give`.
+    """
+    judged = store.judgments.read(qid, HUMAN)
+    looked_at = {judgment.memory_id for judgment in judged if judgment.judge == reviewer}
+    looked_at |= {mark.memory_id for mark in store.labels.marks() if (mark.qid, mark.judge) == (qid, reviewer)}
+    looked_at = (looked_at | {at_hand}) - {WHOLE_STORE}
+    judgment = Judgment(qid, WHOLE_STORE, 0, reviewer, HUMAN, judged_at=datetime.now(UTC), note=note)
+    store.labels.give(judgment, {**shown, "looked_at": sorted(looked_at)})
+    grades = agreed_grades(judged, HUMAN).get(qid, {})
+    return sorted(relevant(grades, store.query_sets.relevant_from_of([qid])[qid]))
+
+
+def own_grade(store: Store, qid: str, memory_id: str, reviewer: str) -> int | None:
+    """The grade that this person gave a memory for a query; None without one."""
+    given = store.judgments.read(qid, "human")
+    return next((one.grade for one in given if (one.memory_id, one.judge) == (memory_id, reviewer)), None)

@@ -1,0 +1,140 @@
+"""A changed config held against what it was before, on evidence that is committed beside it: what CI and a pre-commit hook ask.
+
+Before is the same file at a commit of the repository it lies in (`git show`). What the evidence does not hold of what either config asks
+for is no measurement, and counts as failed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cems_workbench.config import PipelineConfig, difference, import_config, load_config
+from cems_workbench.errors import InputError, one_line
+from cems_workbench.evaluation.assertions import NoLoss, Outcome, check, check_no_loss, parse_assertion, parse_no_loss
+from cems_workbench.evaluation.batch import lacking_lines
+from cems_workbench.evaluation.comparison import Comparison, compare
+from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.evaluation.metrics import parse_measures, standard_measures
+from cems_workbench.evaluation.report import markdown_report
+from cems_workbench.jobs.evaluation import LabelledEvidence, evaluate_configs, labelled_file, refuse_nothing
+
+GIT_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check found: each thing asserted, whether it holds, and what it was measured by."""
+
+    outcomes: tuple[Outcome, ...]
+    comparison: Comparison
+    content_hash: str
+    changes: tuple[tuple[str, object, object], ...]
+    """Parameters that differ, with their values before and now; empty where there was no config before."""
+    note: str
+    labelled: LabelledEvidence
+    """What it was measured on."""
+
+    @property
+    def holds(self) -> bool:
+        """Does all of it hold?"""
+        return all(outcome.holds for outcome in self.outcomes)
+
+    def markdown(self, of: str) -> str:
+        """What was found, for a pull request; `of` names the evidence."""
+        mark = {True: "✅", False: "❌"}
+        lines = [f"- {mark[outcome.holds]} {_code(outcome.line)}" for outcome in self.outcomes]
+        changed = [f"- {_code(f'{name}: {before} → {now}')}" for name, before, now in self.changes]
+        head = ["## Memory retrieval", "", *lines, "", *(["Changed parameters:", "", *changed, ""] if changed else [])]
+        return "\n".join(head) + "\n" + markdown_report(self.comparison, of, self.content_hash, self.note)
+
+
+def at_commit(path: Path, commit: str) -> str | None:
+    """The text of a file at a commit, None where it was not there. Raises InputError without git, its repository or the commit."""
+    folder = path.resolve().parent
+    if commit.startswith("-"):
+        raise InputError(f"--against {commit}: expected a branch, tag or commit")
+    _git(folder, f"--against {commit}", "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    there = _git(folder, str(path), "ls-tree", "--name-only", commit, "--", path.name)
+    return _git(folder, str(path), "show", f"{commit}:./{path.name}") if there.strip() else None
+
+
+def _git(folder: Path, of: str, *arguments: str) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 (git itself; a commit never begins with a dash)
+            ["git", "-C", str(folder), *arguments],  # noqa: S607 (the git of whoever asks)
+            capture_output=True,
+            timeout=GIT_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except FileNotFoundError:
+        raise InputError(f"{of}: git is not installed, or {folder} is not there") from None
+    except subprocess.TimeoutExpired:
+        raise InputError(f"{of}: git takes longer than {GIT_SECONDS} s") from None
+    if done.returncode:
+        said = (
+            one_line(done.stderr.decode("utf-8", "replace")) or "there is no such commit here (a shallow clone has few)"
+        )
+        raise InputError(f"{of}: {said.removeprefix('fatal: ')}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def config_at(path: Path, commit: str) -> PipelineConfig | None:
+    """The config that a file held at a commit; None where there was none. Raises InputError, also for one that cannot be read."""
+    text = at_commit(path, commit)
+    if text is None:
+        return None
+    return import_config(text, source=f"{commit}:{path}").config
+
+
+def check_change(
+    evidence: EvidenceSet,
+    config: Path,
+    commit: str | None,
+    no_loss: Sequence[str],
+    asserted: Sequence[str],
+    *,
+    metrics: str | None = None,
+    tolerance: float = 0.0,
+    seed: int = 0,
+) -> Checked:
+    """Hold the config in a file against the same file at a commit, and against bounds.
+
+    Where there was no config at that commit, or no commit is named, only the bounds are asked. Raises InputError.
+    """
+    least = evidence.header.relevant_from
+    guards = [parse_no_loss(text, least) for text in no_loss]
+    bounds = [parse_assertion(text, least) for text in asserted]
+    wanted = parse_measures(metrics, least) if metrics else standard_measures(least)
+    measures = tuple(dict.fromkeys([*wanted, *(g.measure for g in guards), *(b.measure for b in bounds)]))
+    now, before = load_config(config), config_at(config, commit) if commit else None
+    named = [(f"{config.name} now", now)]
+    note = f"{config.name} as it is; " + (f"it is not at {commit}" if commit else "held against nothing")
+    if before is not None:
+        named = [(f"{config.name} at {commit}", before), *named]
+        note = f"{config.name} as it is, against {commit}"
+    named = [(name, chosen.model_copy(update={"name": name})) for name, chosen in named]
+    of_file = labelled_file(evidence, None)
+    refuse_nothing(of_file.batch.queries, evidence.path)
+    measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed)
+    evaluations = [row.evaluation for row in measured]
+    comparison = compare(evaluations, seed=seed)
+    outcomes = [check(bound, evaluations[-1]) for bound in bounds]
+    if before is not None:
+        outcomes += _lost(comparison, guards, tolerance)
+    lacking = lacking_lines(evaluation.lacking for evaluation in evaluations)
+    outcomes += [Outcome(False, f"NOT MEASURED: {line}", "everything is in the evidence") for line in lacking]
+    changes = tuple(row for row in difference(before, now) if row[0] != "name") if before is not None else ()
+    return Checked(tuple(outcomes), comparison, of_file.content_hash, changes, note, of_file)
+
+
+def _lost(comparison: Comparison, guards: Sequence[NoLoss], tolerance: float) -> list[Outcome]:
+    return [outcome for guard in guards for outcome in check_no_loss(comparison, guard, tolerance)]
+
+
+def _code(text: str) -> str:
+    """As code of Markdown, in which nothing of it acts."""
+    return f"`` {text.replace('`', chr(39))} ``"

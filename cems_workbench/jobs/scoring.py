@@ -1,0 +1,208 @@
+"""Scoring run: what configs' rerankers would read and evidence lacks is scored, and added to its file.
+
+Evidence is gathered for one config. Another one, a proposal of a search or a row of an ablation may put other candidates before its
+reranker, and those have no score then (`evaluation.batch.UNSCORED`). `score_evidence` has just these pairs scored. Each score is in the
+store's cache as soon as it is there; the file changes once, at the end or when the run is cancelled, so that it is valid at any moment
+and can be read meanwhile. A pair that the reranker fails on stays unscored, so that the next run asks again.
+
+Scores of one model are of texts chosen by one rule (`rerank.chunk_chars` and the like). Where a config would have the model read other
+texts than were scored, nothing is added for it (`reads_otherwise`): its evidence has to be gathered. The rule of a model that had no
+scores yet is noted with them (`needs.SCORED_WITH`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import UNSCORED
+from cems_workbench.evaluation.evaluate import SCORED_LATER
+from cems_workbench.evaluation.evidence_file import EvidenceSet, add_scores, read_evidence_file
+from cems_workbench.jobs.diagnosis import cannot_rerank
+from cems_workbench.jobs.factory import embedder, for_store, servers
+from cems_workbench.jobs.gathering import alone, narrowed, not_of_this_store
+from cems_workbench.jobs.tuning import store_of
+from cems_workbench.models.servers import Answers
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.missing_evidence import SCORED_WITH, rerank_parameters, unmet
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import score_missing
+from cems_workbench.pipeline.stages.rerank import RERANK, model_key
+from cems_workbench.progress import Progress, silent
+from cems_workbench.settings import Settings
+
+LABEL = "scoring queries"
+
+
+@dataclass(frozen=True, eq=False)
+class Lacking:
+    """A config by the name that it is shown under, the evidence it was measured on, and what that does not hold of what it asks for."""
+
+    name: str
+    config: PipelineConfig
+    evidence: EvidenceSet
+    needs: Mapping[str, int]
+    """As in `Rankings.needs`."""
+    qids: Collection[str]
+    """The queries it was measured on."""
+
+    @property
+    def unscored(self) -> int:
+        """How many queries lack scores of its reranker."""
+        return self.needs.get(UNSCORED, 0)
+
+    @property
+    def scorable(self) -> bool:
+        """Can a scoring run add some of them?"""
+        evidences = (self.evidence.evidences[qid] for qid in self.qids)
+        return bool(self.unscored) and not all(reads_otherwise(self.config, one) for one in evidences)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringReport:
+    """What a run did: queries and pairs that got scores, why others got none with the number of pairs, and the file's content hash."""
+
+    path: Path
+    queries: int
+    pairs: int
+    failed: Mapping[str, int]
+    content_hash: str
+
+
+def why_not_scored(
+    lacking: Sequence[Lacking], resources: Resources, settings: Settings, answers: Callable[[], Answers]
+) -> str | None:
+    """Why what is lacking cannot be scored here, in words: the evidence is not of the open store, or no reranker is at hand; else None.
+
+    `answers` says which servers are there, and is asked where a config needs one.
+    """
+    for one in lacking:
+        reason = not_of_this_store(one.evidence.header, resources) or cannot_rerank(settings, one.config, answers)
+        if reason is not None:
+            return reason
+    return None
+
+
+def score_lacking(lacking: Sequence[Lacking], resources: Resources, progress: Progress = silent) -> list[ScoringReport]:
+    """Score what is lacking, evidence by evidence. Raises as `score_evidence` does."""
+    by_path: dict[Path, list[Lacking]] = {}
+    for one in lacking:
+        if one.scorable:
+            by_path.setdefault(one.evidence.path, []).append(one)
+    return [
+        score_evidence(
+            same[0].evidence,
+            [one.config for one in same],
+            resources,
+            progress,
+            {qid for one in same for qid in one.qids},
+        )
+        for same in by_path.values()
+    ]
+
+
+def score_evidence(
+    evidence: EvidenceSet,
+    configs: Sequence[PipelineConfig],
+    resources: Resources,
+    progress: Progress = silent,
+    qids: Collection[str] | None = None,
+) -> ScoringReport:
+    """Have the pairs scored that these configs' rerankers would read and the evidence lacks, of some queries or of all.
+
+    Raises InputError where the evidence is not of the open store, or its file cannot be written. A `Cancelled` from `progress` passes
+    through; the queries that were finished by then are in the file.
+    """
+    if reason := not_of_this_store(evidence.header, resources):
+        raise InputError(f"{evidence.path} cannot be scored: {reason}")
+    asked = {qid: one for qid, one in evidence.evidences.items() if qids is None or qid in qids}
+    scored: dict[str, Evidence] = {}
+    pairs, failed = 0, Counter[str]()
+    with alone(evidence.path):
+        try:
+            for i, (qid, gathered) in enumerate(asked.items()):
+                progress(LABEL, i, len(asked))
+                step = _at(progress, i, len(asked))
+                filled, count = _scored(gathered, configs, resources, step, failed)
+                if count:
+                    scored[qid], pairs = filled, pairs + count
+            progress(LABEL, len(asked), len(asked))
+        except BaseException:
+            if scored:
+                with suppress(InputError):  # the scores are in the store's cache
+                    add_scores(evidence.path, evidence.replay_hash, scored)
+            raise
+        mark = add_scores(evidence.path, evidence.replay_hash, scored) if scored else evidence.content_hash
+    return ScoringReport(evidence.path, len(scored), pairs, failed, mark)
+
+
+def _at(progress: Progress, done: int, total: int) -> Progress:
+    """A batch of a query counts as no step, but a cancel takes effect after it."""
+    return lambda label, batch, batches: progress(LABEL, done, total)
+
+
+def _scored(
+    gathered: Evidence,
+    configs: Sequence[PipelineConfig],
+    resources: Resources,
+    progress: Progress,
+    failed: Counter[str],
+) -> tuple[Evidence, int]:
+    """The evidence with the scores that these configs lack, and how many; failures are counted in `failed` by their reason."""
+    evidence, count = gathered, 0
+    for config in configs:
+        key = model_key(config.rerank)
+        there = evidence.model_scores.get(key, {})
+        if reads_otherwise(config, evidence):
+            continue
+        filled = score_missing(evidence, config, resources, progress)
+        if filled is evidence:
+            continue
+        fresh = {memory_id: score for memory_id, score in filled.model_scores[key].items() if memory_id not in there}
+        failed.update(score.error or "no number" for score in fresh.values() if not score.good)
+        good = {memory_id: score for memory_id, score in fresh.items() if score.good}
+        if good:
+            count += len(good)
+            rules = evidence.notes.get(SCORED_WITH, {})
+            rules = rules if there else {**rules, key: rerank_parameters(config)}
+            evidence = replace(
+                filled,
+                model_scores={**evidence.model_scores, key: {**there, **good}},
+                notes={**filled.notes, SCORED_WITH: rules},
+            )
+    notes = {name: note for name, note in evidence.notes.items() if name != "rerank_scores"}
+    if "rerank_scores" in gathered.notes:  # what gathering took stays what it was
+        notes["rerank_scores"] = gathered.notes["rerank_scores"]
+    notes["models"] = {**notes.get("models", {}), **gathered.notes.get("models", {})}
+    notes[SCORED_LATER] = gathered.notes.get(SCORED_LATER, 0) + count
+    return replace(evidence, notes=notes), count
+
+
+def reads_otherwise(config: PipelineConfig, evidence: Evidence) -> bool:
+    """Would the reranker of a config read other texts of the same memories than those that its scores in the evidence are of?"""
+    scored = bool(evidence.model_scores.get(model_key(config.rerank)))
+    return scored and any(need.stage == RERANK.name for need in unmet(config, evidence))
+
+
+def read_again(evidence: EvidenceSet) -> EvidenceSet:
+    """The same queries of the same file as it is now. Raises InputError as `read_evidence_file` does."""
+    return narrowed(read_evidence_file(evidence.path), evidence.queries)
+
+
+@contextmanager
+def resources_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Resources]:
+    """The store that evidence is of with its models: the one whose shelf it stands on, or that of the settings.
+
+    Raises InputError where it is neither, StoreLockedError where another process holds it.
+    """
+    with store_of(evidence, settings) as store:
+        if store is None:
+            raise InputError(
+                f"{evidence.path} cannot be scored: the store that it was gathered from is not at hand; name it with --store"
+            )
+        yield Resources(store, embedder(for_store(settings, store)), servers(settings))

@@ -1,0 +1,163 @@
+"""How the sources of a store stand: reachable, what is there and what is here, how old the snapshot is, whose vectors they are.
+
+All are asked side by side, and none for long: a source that does not answer is news, not an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
+
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.embedder_match import match_embedder
+from cems_workbench.models.embedder_match import EmbedderMatch
+from cems_workbench.models.protocol import Embedder
+from cems_workbench.platform.timeouts import in_thread
+from cems_workbench.sources import connect
+from cems_workbench.sources.address import Address, again
+from cems_workbench.sources.source import Probe
+from cems_workbench.store import Store
+from cems_workbench.store.sources import SourceRecord
+
+SOURCE_SECONDS = 4.0
+"""What a source may take to say what it is."""
+MATCH_SECONDS = 20.0
+"""What embedding some stored texts again may take; the weights of a model that runs here are loaded within it."""
+AGES = (
+    (timedelta(days=2), timedelta(days=1), "days"),
+    (timedelta(hours=2), timedelta(hours=1), "h"),
+    (timedelta(minutes=1), timedelta(minutes=1), "min"),
+)
+"""From which age on it is told in which unit."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """A source as the store knows it, and as it is now: `probe`, or `problem` where it gave no answer.
+
+    `match` says how well the embedder `model_id` makes its vectors; where that is None, `unmatched` says why.
+    """
+
+    record: SourceRecord
+    probe: Probe | None
+    problem: str
+    model_id: str
+    match: EmbedderMatch | None
+    unmatched: str
+
+    @property
+    def behind(self) -> int:
+        """How many memories there are more there than are known here; negative where there are fewer. 0 while it is not reached."""
+        return 0 if self.probe is None else self.probe.memories - self.record.memories - self.record.deleted
+
+    @property
+    def rows(self) -> str:
+        """The memories there and here, in words."""
+        there = "" if self.probe is None else f"{self.probe.memories:,} there, "
+        deleted = f", {self.record.deleted:,} more deleted here" if self.record.deleted else ""
+        return f"memories: {there}{self.record.memories:,} here{deleted}"
+
+    @property
+    def embedder(self) -> str:
+        """Whose vectors they are, and whether the embedder makes them, in words."""
+        record = self.record
+        if record.dimension is None:
+            return "no vectors"
+        made_by = (
+            f"{record.dimension} numbers of {record.model_id}" if record.model_id else f"{record.dimension} numbers"
+        )
+        asked = "" if self.model_id in ("", record.model_id) else f"{self.model_id}: "
+        return f"{made_by}; {asked}{self.unmatched if self.match is None else self.match}"
+
+    @property
+    def other_embedder(self) -> bool:
+        """Whether its vectors cannot be searched: nobody said who made them, or it was another embedder."""
+        return self.record.dimension is not None and (
+            self.record.model_id is None or self.model_id not in ("", self.record.model_id)
+        )
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the embedder was asked, and does not make these vectors."""
+        return self.match is not None and self.match.asked > 0 and not self.match.same
+
+
+def snapshot_line(record: SourceRecord, now: datetime) -> str:
+    """How old the snapshot is, and whether it came to its end."""
+    if record.complete and record.taken_at is not None:
+        return f"complete, {age(now - record.taken_at)}"
+    whole = "" if record.taken_at is None else f"; the last complete one {age(now - record.taken_at)}"
+    return f"broken off {age(now - record.begun_at)}{whole}"
+
+
+def age(passed: timedelta) -> str:
+    """`3 h ago`, in the largest unit that tells enough; `just now` below a minute."""
+    for least, unit, name in AGES:
+        if passed >= least:
+            return f"{passed // unit} {name} ago"
+    return "just now"
+
+
+def ask_sources(
+    store: Store, embedder: Embedder | None = None, known: Callable[[str], Address | None] = lambda plain: None
+) -> Callable[[], list[SourceStatus]]:
+    """Begin to ask every source of a store; calling what is returned waits for the answers until the time is up. Raises nothing.
+
+    `embedder` is compared with the vectors that came; None: none is. `known` gives the address with its secret by the plain one.
+    """
+    started = time.monotonic()
+    asked = [
+        (record, in_thread(partial(_probe, record, known(record.address))), _matching(store, record, embedder))
+        for record in store.sources.read()
+    ]
+
+    def answers() -> list[SourceStatus]:
+        return [_status(record, probing, matching, started) for record, probing, matching in asked]
+
+    return answers
+
+
+def _status(
+    record: SourceRecord, probing: Future[Probe], matching: Future[tuple[str, EmbedderMatch]] | None, started: float
+) -> SourceStatus:
+    probe = _answer(probing, started + SOURCE_SECONDS, f"no answer within {SOURCE_SECONDS:g} s")
+    reached, problem = (None, probe) if isinstance(probe, str) else (probe, "")
+    if matching is None:
+        return SourceStatus(record, reached, problem, "", None, "not compared")
+    late = f"not compared: the embedder took longer than {MATCH_SECONDS:g} s"
+    said = _answer(matching, started + MATCH_SECONDS, late)
+    if isinstance(said, str):
+        return SourceStatus(record, reached, problem, "", None, said)
+    return SourceStatus(record, reached, problem, *said, "")
+
+
+def _probe(record: SourceRecord, address: Address | None) -> Probe:
+    there = address or again(record.address, record.secret_from)
+    with closing(connect.open_source(there, record.mapping, SOURCE_SECONDS)) as source:
+        return source.probe()
+
+
+def _matching(
+    store: Store, record: SourceRecord, embedder: Embedder | None
+) -> Future[tuple[str, EmbedderMatch]] | None:
+    if embedder is None or record.dimension is None:
+        return None
+    return in_thread(lambda: (embedder.model_id, match_embedder(store, record.id, embedder)))
+
+
+def _answer(asked: Future[T], until: float, late: str) -> T | str:
+    """The answer, or a line that says why there is none."""
+    try:
+        return asked.result(max(0.0, until - time.monotonic()))
+    except TimeoutError:
+        return late
+    except WorkbenchError as error:
+        return str(error)

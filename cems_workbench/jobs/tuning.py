@@ -1,0 +1,540 @@
+"""Tuning run: a search for a better config on labelled evidence, kept as it goes, so that page and command line go on with each other's.
+
+    TuningData       the baseline, and the labelled evidence of a query set
+    ScoredQueries    those of its queries that every measure is defined for, and what scores them
+    PlannedSearch    a search as it was set up: space, goal, split, number of configs, seed
+    SearchResult     what it found
+
+`run_search` searches and keeps every score in a file beside the evidence. The scores belong to evidence, grades, measures, seed and
+queries: whoever searches for the same on the same evidence file begins with what was tried, and comes to the same end.
+`with_stability` measures how far each value of the proposal can move. `open_holdout` scores the sealed queries; every look is counted
+once, for page and command line together, by `looks_at`. `card_of` is the evidence card.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cems_workbench.config import EvidenceCard, PipelineConfig
+from cems_workbench.errors import InputError, StoreError, StoreLockedError
+from cems_workbench.evaluation.batch import LabelledBatch, lacking_lines
+from cems_workbench.evaluation.evidence_file import EvidenceSet, replace_judgments
+from cems_workbench.evaluation.metrics import relevance_words
+from cems_workbench.jobs.caching import Cache, uncached
+from cems_workbench.jobs.cluster import Cluster, ClusterParts
+from cems_workbench.jobs.evaluation import AgreedGrades, LabelledEvidence, labelled, labelled_selection
+from cems_workbench.jobs.gathering import FOLDER, QuerySelection
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Cancelled, Progress
+from cems_workbench.tuning import tune as protocol
+from cems_workbench.tuning.card import evidence_card
+from cems_workbench.tuning.folds import GROUP_WORDS, GroupBy, Split, groups_of, natural_grouping, split
+from cems_workbench.tuning.holdout import Gain, HoldoutLooks, Looks, LooksFile, looks_path, mean_of
+from cems_workbench.tuning.objective import Goal, Scored
+from cems_workbench.tuning.optimizer import Trial, Watch, unwatched
+from cems_workbench.tuning.score_cache import KeptScores, search_marks
+from cems_workbench.tuning.scorer import BatchScorer, measurable
+from cems_workbench.tuning.space import SearchSpace, parse_axis
+from cems_workbench.tuning.stability import Region, stability
+from cems_workbench.tuning.tune import Plan, Stage, Tuned
+from cems_workbench.tuning.unlabelled import (
+    AGAINST_RERANKER,
+    TOP,
+    before_reranker,
+    finding_lists,
+    require_chosen_so,
+    reranker_grades,
+    standing_in,
+)
+
+if TYPE_CHECKING:
+    from cems_workbench.settings import Settings
+    from cems_workbench.store import Store
+
+DEFAULT_SPACE = (
+    "lists.vector.weight",
+    "lists.lexical.weight",
+    "fusion.k",
+    "fusion.score_blend",
+    "fusion.top_rank_bonus.rank1",
+    "lists.lexical.normalization",
+)
+"""What is searched where nothing is named."""
+WORTH_SENDING = 300.0
+"""Seconds by `seconds_here` from which a search is sent to a cluster: one of 79 took 16 s here, and 57 s on two workers."""
+KEEP = 10.0
+"""Seconds after which scores are kept anew while searches run at once."""
+SEARCH = "search"
+"""The stage that searches over all open queries; the others are folds."""
+
+
+@dataclass(frozen=True, eq=False)
+class TuningData:
+    """What a search stands on: a baseline, and labelled evidence that was gathered for it, of a query set by that name."""
+
+    baseline: PipelineConfig
+    query_set: str
+    labelled: LabelledEvidence
+    relevant_from: int = 1
+    """The lowest grade that counts as relevant, as the query set says."""
+    stands_in: str = ""
+    """The reranker whose order stands in for judgments (`unlabelled_data`); empty where there are judgments."""
+    before_reranker: bool = False
+    """Is the ranking as it was fused what is measured, before any reranker?"""
+
+    @property
+    def evidence(self) -> EvidenceSet:
+        """The evidence, with what it was gathered with."""
+        return self.labelled.evidence
+
+    @property
+    def batch(self) -> LabelledBatch:
+        """Every judged query that was gathered; some may have nothing relevant."""
+        return self.labelled.batch
+
+
+NONE_HOLDS = "No config that was tried holds every guard, the baseline neither."
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredQueries:
+    """The queries that every measure is defined for, and what scores configs on them."""
+
+    batch: LabelledBatch
+    score: BatchScorer
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How configs are tried and measured: what is never split, folds, the sealed share, how many configs, the seed."""
+
+    group_by: GroupBy
+    folds: int = 5
+    sealed: float = 0.2
+    trials: int = 200
+    seed: int = 0
+
+    def split(self, batch: LabelledBatch) -> Split:
+        """The queries in folds and hold-out. Raises InputError where they cannot be split so."""
+        return split(groups_of(batch, self.group_by), self.folds, self.sealed, self.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedSearch:
+    """A search as it was set up: the plan, what scores it, and where its scores are kept."""
+
+    data: TuningData
+    plan: Plan
+    queries: ScoredQueries
+    """Those that are scored, in the rows of the plan."""
+    group_by: GroupBy
+
+    @property
+    def batch(self) -> LabelledBatch:
+        """The queries that are scored, in the rows of the plan."""
+        return self.queries.batch
+
+    @property
+    def score(self) -> BatchScorer:
+        """What scores configs on them."""
+        return self.queries.score
+
+    @property
+    def relevance(self) -> str:
+        """The relevance grade and the denominator, in words."""
+        if self.data.stands_in:
+            return (
+                f"Unlabelled: the order of {self.data.stands_in} stands in for judgments, its first {TOP} with grades {TOP} to 1; means of "
+                f"{len(self.batch.queries)} of {len(self.data.evidence.queries)} queries, ranked as fused"
+            )
+        grade = self.plan.goal.objectives[0].grade
+        without, judged = self.batch.without_answer(grade), self.data.batch
+        return relevance_words(
+            grade, int((~without).sum()), len(judged.queries), int(judged.without_answer(grade).sum())
+        )
+
+    @property
+    def measure(self) -> str:
+        """What decides, in words that never take the order of a reranker for judgments."""
+        return f"{self.plan.goal.objectives[0]}{AGAINST_RERANKER if self.data.stands_in else ''}"
+
+    @property
+    def kept_scores(self) -> KeptScores:
+        """The file of the scores, beside the evidence."""
+        evidence = self.data.evidence
+        marks = search_marks(evidence.replay_hash, self.batch, self.plan.goal.measures, self.plan.seed)
+        return KeptScores.beside(evidence.path, marks)
+
+    @property
+    def sealed(self) -> list[str]:
+        """The ids of the queries of the hold-out."""
+        return [self.batch.qids[row] for row in self.plan.split.holdout.tolist()]
+
+    @property
+    def most_configs(self) -> int:
+        """How many configs will be scored at most, those of the folds included, which on a grid are the same."""
+        plan = self.plan
+        return min(plan.trials, plan.space.size) if plan.space.is_grid else plan.trials * (1 + len(plan.split.folds))
+
+    def seconds_here(self) -> float:
+        """About how long the search takes here at most, by what its baseline takes on a part: configs that are given up take less."""
+        return self.score.seconds(self.plan.space.baseline) * self.most_configs
+
+
+@dataclass(frozen=True)
+class ByJudgments:
+    """What a proposal that was found without judgments is worth by those that there are, and what a search on them finds.
+
+    All gains are against the baseline, on the same judged queries: those which a labelled search by the same settings would not seal.
+    """
+
+    query_set: str
+    proposal: Gain
+    """Of the ranking as it was fused."""
+    as_ranked: Gain
+    """Of the ranking with all that the config has."""
+    labelled: Gain
+    """Of the same ranking, cross-validated: what a search for the same with judgments chose on other folds."""
+    hindsight: Gain
+    """Of the same ranking: what that search proposes, on the very queries that it was chosen on."""
+    labelled_values: Mapping[str, object]
+    """What that search proposes, by parameter."""
+    lacking: Sequence[str] = ()
+    """What the evidence does not hold of what baseline and proposal ask for with their rerankers."""
+
+    @property
+    def share(self) -> float | None:
+        """The proposal's gain by that in hindsight, which judgments could give at most; None where they gain nothing for sure."""
+        sure = min(self.hindsight.direction * edge for edge in (self.hindsight.low, self.hindsight.high)) > 0
+        return self.proposal.improvement / self.hindsight.improvement if sure else None
+
+    @property
+    def share_words(self) -> str:
+        """How much of the labelled gain is reached, in words."""
+        if self.share is None:
+            return "no share of a labelled gain can be given: with judgments nothing certain is gained either"
+        return f"{self.share:.0%} of what judgments gain in hindsight, on the very queries that they chose on"
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """A finished or stopped search."""
+
+    planned: PlannedSearch
+    tuned: Tuned
+    regions: Sequence[Region] = field(default_factory=tuple)
+    """The stability region of every searched parameter; empty until they were measured."""
+    needs: Sequence[tuple[PipelineConfig, Mapping[str, int]]] = field(default_factory=tuple)
+    """The baseline, and the proposal, where they ask for what the evidence does not hold, with their `Rankings.needs`."""
+    not_kept: str = ""
+    """Why its scores could not be kept; empty when they are."""
+    not_sent: str = ""
+    """Why it was searched here though there is a cluster; empty where it was sent, and where there is none."""
+    by_judgments: ByJudgments | None = None
+    """What a proposal that was found without judgments is worth by them; None until that is measured, and where they found it."""
+
+    @property
+    def better(self) -> bool:
+        """Is something else than the baseline proposed?"""
+        return not self.tuned.kept
+
+    @property
+    def lacking(self) -> list[str]:
+        """What the evidence does not hold of what baseline and proposal ask for, in words."""
+        return lacking_lines((config.name, needs) for config, needs in self.needs)
+
+
+def tuning_data(
+    baseline: PipelineConfig,
+    selection: QuerySelection,
+    grades: AgreedGrades,
+    resources: Resources,
+    cache: Cache = uncached,
+) -> TuningData | None:
+    """What a search over the queries of a store stands on; None while the evidence of the baseline has to be gathered.
+
+    Raises InputError for evidence that is damaged.
+    """
+    labelled = labelled_selection(baseline, selection, grades, resources, cache)
+    if labelled is None:
+        return None
+    relevant_from = resources.store.query_sets.relevant_from(selection.query_set)
+    return TuningData(baseline, selection.query_set, labelled, relevant_from)
+
+
+def unlabelled_data(
+    baseline: PipelineConfig, query_set: str, evidence: EvidenceSet, cache: Cache = uncached
+) -> TuningData:
+    """What a search without judgments stands on: the order of a reranker, by what it scored of the evidence. No judgment is looked at.
+
+    Raises InputError where the evidence has no scores of the baseline's reranker or, where it has none, of any.
+    """
+    found = evidence.evidences
+    reranker = standing_in(baseline, found.values())
+    grades = reranker_grades(found, reranker) if reranker is not None else {}
+    if reranker is None or not grades:
+        raise InputError(
+            f"{evidence.path}: no reranker that can stand in for judgments has scored enough of its candidates; one that reads with the "
+            "embedder cannot. Gather it with another, or score it: --set rerank.backend=cross_encoder"
+        )
+    digest = hashlib.sha256(repr((reranker, sorted(map(repr, grades.items())))).encode()).hexdigest()[:16]
+    unsaid = dict.fromkeys((query.qid for query in evidence.queries), None)
+    standing = AgreedGrades(grades, evidence.judgments, digest, unsaid)  # its judgments stay in the file as they are
+    return TuningData(
+        baseline, query_set, labelled(evidence, standing, cache), stands_in=reranker, before_reranker=True
+    )
+
+
+def scored_queries(data: TuningData, measures: Sequence[Scored], seed: int, cache: Cache = uncached) -> ScoredQueries:
+    """The queries that every measure is defined for, with a scorer that knows what it was asked before, as long as `cache` keeps it."""
+
+    def make() -> ScoredQueries:
+        batch = measurable(data.batch, measures)
+        if data.before_reranker:
+            return ScoredQueries(batch, BatchScorer(batch, measures, seed, ranks_as=before_reranker))
+        return ScoredQueries(batch, BatchScorer(batch, measures, seed))
+
+    return cache(("scorer", *data.labelled.key, tuple(measures), seed, data.before_reranker), make)
+
+
+def plan_search(
+    data: TuningData, queries: ScoredQueries, space: SearchSpace, goal: Goal, settings: SearchSettings
+) -> PlannedSearch:
+    """The search over these queries. Raises InputError where they cannot be split as the settings say."""
+    batch = queries.batch
+    made = "unlabelled" if data.stands_in else "tuned"
+    plan = Plan(space, goal, settings.split(batch), batch.types, settings.trials, settings.seed, made)
+    return PlannedSearch(data, plan, queries, settings.group_by)
+
+
+def planned_search(
+    data: TuningData,
+    goal: Goal,
+    space: Sequence[str] = (),
+    *,
+    group_by: GroupBy | None = None,
+    folds: int = 5,
+    sealed: float = 0.2,
+    trials: int = 200,
+    seed: int = 0,
+) -> PlannedSearch:
+    """The search as it is written: the axes of `space` as `parse_axis` reads them, by default weights of lists and fusion, and without
+    labels the weight of each list that brings candidates; `group_by` None is the natural grouping of the queries.
+
+    Raises InputError for an axis that cannot be read, queries that cannot be split, or none that has a relevant memory.
+    """
+    queries = scored_queries(data, goal.measures, seed)
+    if not queries.batch.queries:
+        known = "has a relevant memory" + (", or is known to have no answer" if goal.of_no_answer else "")
+        raise InputError(f"{data.evidence.path}: no query in it {known}; label some first")
+    weights = [f"lists.{name}.weight" for name in finding_lists(data.baseline)] if data.stands_in else DEFAULT_SPACE
+    axes = [parse_axis(text, data.evidence.header.config) for text in space or weights]
+    if data.stands_in:
+        require_chosen_so(axes)
+    settings = SearchSettings(group_by or natural_grouping(queries.batch), folds, sealed, trials, seed)
+    return plan_search(data, queries, SearchSpace.of(data.baseline, axes), goal, settings)
+
+
+def run_search(
+    planned: PlannedSearch, stage: Stage = lambda name: unwatched, cluster: Cluster | None = None
+) -> SearchResult:
+    """Search, choose and cross-validate; it begins with the scores that an earlier search of the same kind kept.
+
+    `stage` gives the watch of each part: `search`, `fold 1`, … A watch may raise `Cancelled`: what was tried by then stays, in the
+    result and in the file of scores. Raises `Cancelled` when not even the baseline was scored.
+
+    On a cluster configs are scored by its workers, and the result is the same; a search that takes less than `WORTH_SENDING` here stays
+    here. Raises ClusterError where it goes away.
+    """
+    _share_judgments(planned.data.labelled)
+    planned.score.recall(planned.kept_scores.read())
+    not_sent = ""
+    if cluster is not None and (seconds := planned.seconds_here()) < WORTH_SENDING:
+        cluster = None
+        not_sent = f"searched here, not on the cluster: it takes at most about {max(1, round(seconds))} s"
+
+    kept = time.monotonic()
+
+    def started(name: str) -> Watch:
+        if name != SEARCH and cluster is None:
+            keep_scores(planned)
+        watch = stage(name)
+
+        def heard(done: int, total: int, best: Trial) -> None:
+            nonlocal kept
+            watch(done, total, best)
+            if cluster is not None and time.monotonic() > kept + KEEP:
+                keep_scores(planned)
+                kept = time.monotonic()
+
+        return heard
+
+    try:
+        if cluster is not None:
+            planned.score.elsewhere = ClusterParts(cluster, planned.score.batches, planned.score.measures)
+        tuned = protocol.tune(planned.plan, planned.score, started, at_once=cluster is not None)
+    except BaseException:
+        keep_scores(planned)
+        raise
+    finally:
+        planned.score.elsewhere = None
+    configs = [planned.plan.space.baseline, *([] if tuned.kept else [tuned.config])]
+    judged = planned.data.batch  # what has nothing relevant is counted too, as where a config is evaluated
+    ranked = [before_reranker(config) if planned.data.before_reranker else config for config in configs]
+    needs = [(config, judged.rankings(one).needs) for config, one in zip(configs, ranked, strict=True)]
+    needed = tuple(row for row in needs if row[1])
+    return SearchResult(planned, tuned, needs=needed, not_kept=keep_scores(planned), not_sent=not_sent)
+
+
+def searched_anew(planned: PlannedSearch, evidence: EvidenceSet) -> PlannedSearch:
+    """The same search on the same queries, with evidence that holds more than that which it was planned on."""
+    data = replace(planned.data, labelled=labelled(evidence, planned.data.labelled.grades))
+    queries = scored_queries(data, planned.plan.goal.measures, planned.plan.seed)
+    return PlannedSearch(data, planned.plan, queries, planned.group_by)
+
+
+def _share_judgments(labelled: LabelledEvidence) -> None:
+    """Bring the judgments in the evidence file up to date, so that a search on the file alone is one for the same grades."""
+    asked = {query.qid for query in labelled.evidence.queries}
+    there, present = (
+        {row for row in judgments if row.qid in asked}
+        for judgments in (labelled.evidence.judgments, labelled.grades.judgments)
+    )
+    if there != present:
+        with suppress(
+            InputError
+        ):  # somebody reads it just now, or it is write-protected: this search has its grades all the same
+            replace_judgments(labelled.evidence.path, labelled.grades.judgments)
+
+
+def keep_scores(planned: PlannedSearch) -> str:
+    """Write every score there is; why that could not be done, empty when it was."""
+    try:
+        planned.kept_scores.write(planned.score.known())
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def guard_lines(result: SearchResult) -> list[str]:
+    """Each guard with what baseline and proposal reach on the queries searched on, and whether it holds."""
+    planned, tuned = result.planned, result.tuned
+    types = np.array([planned.plan.types[row] for row in planned.plan.split.open.tolist()], dtype=object)
+    lines = []
+    for guard in planned.plan.goal.guards:
+        column = planned.plan.goal.measures.index(guard.measure)
+        asked = np.full(len(types), True) if guard.query_type is None else types == guard.query_type
+        if asked.any():
+            scores = [
+                guard.measure.direction * trial.scores[asked, column]
+                for trial in (tuned.search.baseline, tuned.proposal)
+            ]
+            was, now = map(mean_of, scores)
+            held = "Broken" if guard in tuned.proposal.broken else "Guarded"
+            lines.append(f"{held}: {guard} ({was:.3f} → {now:.3f}, {int((~np.isnan(scores[0])).sum())} queries)")
+    if not any(trial.usable for trial in tuned.search.trials):
+        lines.append(NONE_HOLDS)
+    return lines
+
+
+def with_stability(result: SearchResult, progress: Progress) -> SearchResult:
+    """The result with the stability region of every searched parameter; without them when `progress` raises `Cancelled`."""
+    with suppress(Cancelled):
+        result = replace(result, regions=stability(result.tuned, result.planned.score, progress=progress))
+    return replace(result, not_kept=keep_scores(result.planned))
+
+
+def looks_at(data: TuningData, store: Store | None, who: str = "") -> HoldoutLooks:
+    """The count of looks at the query set of some evidence: in the store it is of, where that is open, and in a file beside it.
+
+    The store keeps who looks where `who` says it. Raises InputError when the file cannot be read.
+    """
+    file = LooksFile(looks_path(data.evidence.path, data.query_set))
+    if store is None or store.identity != data.evidence.header.store_id:
+        return HoldoutLooks(file)
+    return HoldoutLooks(file, store.holdouts, store.identity, who)
+
+
+@contextmanager
+def store_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Store | None]:
+    """The store that evidence is of, open: the one whose shelf it stands on, or that of the settings; None where it is neither.
+
+    Raises StoreLockedError when it may be one that another process holds.
+    """
+    from cems_workbench.store import Store
+
+    folder = evidence.path.resolve().parent
+    places = [*([folder.parent] if folder.name == FOLDER else []), settings.store]
+    locked: StoreLockedError | None = None
+    for place in dict.fromkeys(place.resolve() for place in places):
+        try:
+            store = Store.open(place, create=False, chroma_url=settings.chroma_url, team=settings.team)
+        except StoreLockedError as error:
+            locked = locked or error
+            continue
+        except StoreError:
+            continue
+        with store:
+            if store.identity == evidence.header.store_id:
+                yield store
+                return
+    if locked is not None:
+        raise locked
+    yield None
+
+
+def open_holdout(result: SearchResult, looks: Looks) -> SearchResult:
+    """The result with proposal and baseline scored on the sealed queries. Every call is a look, and is counted."""
+    planned = result.planned
+    tuned = protocol.open_holdout(result.tuned, planned.score, looks, planned.data.query_set, planned.sealed)
+    return replace(result, tuned=tuned)
+
+
+def card_of(result: SearchResult, date: str) -> EvidenceCard:
+    """The evidence card of the proposal. `date` is an ISO date."""
+    planned = result.planned
+    return evidence_card(
+        result.tuned,
+        planned.data.evidence.header,
+        planned.data.labelled.content_hash,
+        GROUP_WORDS[planned.group_by],
+        date,
+        planned.relevance,
+        result.lacking,
+        unlabelled=_unlabelled_lines(result) if planned.data.stands_in else (),
+        by_judgments=_measured_by_judgments(result),
+    )
+
+
+def _unlabelled_lines(result: SearchResult) -> tuple[str, ...]:
+    """What a card says of a proposal that was found without judgments."""
+    planned, found = result.planned, result.by_judgments
+    said = (
+        f"no judgment chose it: the order of {planned.data.stands_in} over {len(planned.batch.queries)} queries of "
+        f"“{planned.data.query_set}” stands in for them"
+    )
+    if found is None:
+        return said, "it was not measured by judgments"
+    gained = found.labelled
+    return said, (
+        f"a search with the judgments on “{found.query_set}”, cross-validated: {gained.baseline:.4f} → {gained.tuned:.4f}, difference "
+        f"{gained.difference:+.4f} [{gained.low:+.4f}, {gained.high:+.4f}]; {found.share_words}"
+    )
+
+
+def _measured_by_judgments(result: SearchResult) -> list[tuple[str, Gain]]:
+    """The gains of a proposal that was found without judgments by those that there are, with the queries in words."""
+    found = result.by_judgments
+    if found is None:
+        return []
+    return [
+        ("judged queries that chose nothing, as fused", found.proposal),
+        ("judged queries that chose nothing, as the config ranks", found.as_ranked),
+    ]

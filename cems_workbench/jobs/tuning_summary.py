@@ -1,0 +1,188 @@
+"""What a search found, in the words and rows that the Tune page and the report share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cems_workbench.config.value_text import shown
+from cems_workbench.evaluation.comparison import BETTER, LEVEL, OPEN_WORD, SAME_WORD, WORSE
+from cems_workbench.jobs.tuning import NONE_HOLDS, ByJudgments, SearchResult
+from cems_workbench.pipeline.table import Floats
+from cems_workbench.tuning.holdout import Gain, gain
+from cems_workbench.tuning.objective import RERANKED, Guard
+from cems_workbench.tuning.stability import Region
+
+COST = "candidates reranked"
+CROSS_VALIDATED = "Cross-validated"
+"""What the row of the folds is called."""
+
+
+def headline(result: SearchResult) -> str:
+    """The verdict in one line, and nothing better than it is."""
+    tuned, plan = result.tuned, result.planned.plan
+    gained = tuned.holdout or tuned.validation
+    sealed = tuned.holdout is not None
+    held = () if tuned.proposal.broken else tuned.search.baseline.broken
+    return headline_of(result.planned.measure, plan.space.baseline.name, result.better, gained, sealed, held)
+
+
+def headline_of(
+    measure: str, base: str, better: bool, gained: Gain | None, sealed: bool = False, held: Sequence[Guard] = ()
+) -> str:
+    """The verdict on a proposal, `better` where it is not the baseline, with its gain on the sealed queries or the folds.
+
+    `held` are the guards that it holds and the baseline does not, which may cost what is optimised.
+    """
+    if not better:
+        return f"Nothing significantly better than {base}: the baseline is proposed"
+    if gained is None:
+        return f"{measure}: a candidate better than {base}, not yet cross-validated"
+    where = "the sealed queries" if sealed else "queries that the search did not see"
+    if held:
+        change = f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}"
+        return f"With {' and '.join(map(str, held))}, which {base} does not hold: {change}"
+    if gained.improvement <= 0:
+        return f"No gain over {base} on queries that the search did not see"
+    sure = "" if gained.p < LEVEL else ", which may be chance"
+    return f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}{sure}"
+
+
+def about_lines(result: SearchResult) -> list[str]:
+    """What was searched, in short pieces."""
+    planned, trials = result.planned, result.tuned.search.trials
+    given_up = sum(trial.pruned for trial in trials)
+    broken = sum(bool(trial.broken) for trial in trials)
+    return [
+        f"“{planned.data.query_set}”, baseline {planned.plan.space.baseline.name}",
+        f"{len(trials) - 1} configs of {len(planned.plan.space.axes)} parameters",
+        planned.relevance,
+        *([f"{given_up} given up early"] if given_up else []),
+        *([f"{broken} broke a guard"] if broken else []),
+        f"seed {planned.plan.seed}",
+    ]
+
+
+def doubt_line(result: SearchResult) -> str:
+    """Why the baseline is proposed; empty where something else is."""
+    if result.better:
+        return ""
+    goal, searched = result.planned.plan.goal, result.tuned.search
+    best, base = (goal.as_measured(trial.reached)[0] for trial in (searched.best, searched.baseline))
+    if not searched.best.usable:
+        return NONE_HOLDS
+    return f"The best reached {best:.4f} where the baseline has {base:.4f}: within what chance gives the best of many."
+
+
+def _plus(value: float) -> str:
+    """With its sign, which nothing has not."""
+    return f"{round(value, 3) + 0.0:+.3f}"
+
+
+def judged_rows(found: ByJudgments) -> list[GainRow]:
+    """What a proposal that was found without judgments is worth by them, beside a search with them."""
+    return [
+        GainRow("Without judgments", "this proposal, as it is fused", found.proposal),
+        GainRow("With judgments", "cross-validated, as it is fused", found.labelled),
+        GainRow("With, in hindsight", "flatters: on the queries that chose it", found.hindsight, fair=False),
+        GainRow("Without, as ranked", "this proposal, with all that follows the fusion", found.as_ranked),
+    ]
+
+
+def judged_lines(found: ByJudgments) -> list[str]:
+    """How much of what judgments gain is reached without them, what they chose, and what is not complete."""
+    chosen = ", ".join(f"{path} {shown(value)}" for path, value in found.labelled_values.items())
+    return [
+        f"Without judgments: {found.share_words}. With judgments: {chosen}.",
+        *(f"Not complete as ranked: {line}." for line in found.lacking),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class GainRow:
+    """One part of the queries: its name, what it is, and the gain there; None while it is sealed or was not reached."""
+
+    name: str
+    about: str
+    gain: Gain | None
+    absent: str = ""
+    fair: bool = True
+    """Were these queries kept from the choice? Of the best of many, p says nothing."""
+
+
+def gain_rows(result: SearchResult) -> list[GainRow]:
+    """Where the search looked, the folds, and the hold-out."""
+    tuned, planned = result.tuned, result.planned
+    folds = len(planned.plan.split.folds)
+    sealed = len(planned.plan.split.holdout)
+    stopped = "stopped before" if tuned.search.cancelled else ""
+    unseen = f"{sealed} queries, sealed" if sealed else "no query was sealed"
+    return [
+        GainRow("Searched on", "flatters: the best of many", searched_gain(result), fair=False),
+        GainRow(CROSS_VALIDATED, f"chosen on {folds - 1} folds, scored on the other", tuned.validation, stopped),
+        GainRow("Hold-out", "seen by no search", tuned.holdout, unseen),
+    ]
+
+
+def searched_gain(result: SearchResult) -> Gain:
+    """The proposal against the baseline on the queries that were searched on."""
+    base, best = result.tuned.search.baseline.scores[:, 0], result.tuned.proposal.scores[:, 0]
+    return gain(base, best, result.planned.plan.seed, result.planned.plan.goal.objectives[0].direction)
+
+
+def verdict(gain: Gain) -> str:
+    """In a word what a gain says, with its sign."""
+    if abs(gain.difference) < 1e-9 and gain.low == gain.high:
+        return SAME_WORD
+    if gain.p >= LEVEL:
+        return OPEN_WORD
+    return BETTER if gain.improvement > 0 else WORSE
+
+
+def gap_line(result: SearchResult) -> str:
+    """How much of what the search saw is left where it did not look."""
+    tuned = result.tuned
+    parts = [f"searched on {tuned.plan.goal.as_measured(tuned.proposal.reached)[0]:.3f}"]
+    if tuned.validation is not None:
+        parts = [f"folds: chosen on {tuned.train:.3f}, scored on the other {tuned.validation.tuned:.3f}"]
+        parts.append(f"gap {_plus(tuned.train - tuned.validation.tuned)}")
+    if tuned.holdout is not None:
+        parts.append(f"hold-out {tuned.holdout.tuned:.3f}")
+        if tuned.validation is not None:
+            parts.append(f"gap to the folds {_plus(tuned.validation.tuned - tuned.holdout.tuned)}")
+    return " · ".join(parts)
+
+
+def front_of(result: SearchResult) -> list[int]:
+    """The trials of the Pareto front, the best of the first objective first."""
+    trials = result.tuned.search.trials
+    return sorted(result.tuned.search.front, key=lambda i: -float(trials[i].reached[0]))
+
+
+def objective_names(result: SearchResult) -> list[str]:
+    """The objectives in their order; the cost, which is small where it is good, last."""
+    return [COST if name == RERANKED else name for name in result.planned.plan.goal.names]
+
+
+def all_reached(result: SearchResult) -> Floats:
+    """(T, M) what every trial reached, the cost as a count."""
+    return result.planned.plan.goal.as_measured(np.stack([trial.reached for trial in result.tuned.search.trials]))
+
+
+def stable_words(region: Region | None) -> str:
+    """The region in words: `0.4 to 1.2`; “up to” or “from … on” where it ends only because the range does."""
+    if region is None:
+        return "–"
+    if region.choices:
+        return ", ".join(shown(value) for value in region.choices)
+    if region.low is None:
+        return "–"
+    if region.at_low_edge and region.at_high_edge:
+        return "any value"
+    if region.at_low_edge:
+        return f"up to {shown(region.high)}"
+    if region.at_high_edge:
+        return f"from {shown(region.low)} on"
+    return f"{shown(region.low)} to {shown(region.high)}"

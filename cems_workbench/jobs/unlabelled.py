@@ -1,0 +1,151 @@
+"""Weights without judgments, on the queries of a store: gathered and scored by a reranker, searched, and held against judgments.
+
+`unlabelled_selection` says which queries are asked: those of a set, judged or not, or a sample of them. `gather_to_stand_in` gathers
+their evidence and has a reranker read what each list ranks first, so that no list is measured by what the others brought before it alone.
+`runs.tuning.unlabelled_data` makes grades of its order, and the search is the one of `runs.tuning`. `by_judgments` then says what the
+proposal is worth by the judgments that there are, beside a search for the same with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import lacking_lines
+from cems_workbench.jobs.caching import Cache, uncached
+from cems_workbench.jobs.evaluation import LabelledEvidence
+from cems_workbench.jobs.gathering import QuerySelection, drawn, gather_evidence, read_evidence
+from cems_workbench.jobs.scoring import score_evidence
+from cems_workbench.jobs.tuning import (
+    ByJudgments,
+    SearchResult,
+    SearchSettings,
+    TuningData,
+    plan_search,
+    run_search,
+    scored_queries,
+    unlabelled_data,
+)
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.progress import Progress, silent
+from cems_workbench.tuning.holdout import Gain, gain
+from cems_workbench.tuning.objective import parse_goal
+from cems_workbench.tuning.optimizer import unwatched
+from cems_workbench.tuning.scorer import BatchScorer, Score
+from cems_workbench.tuning.space import replaced
+from cems_workbench.tuning.tune import Stage
+from cems_workbench.tuning.unlabelled import ListTrust, alone, can_stand_in, finding_lists, list_trust
+
+if TYPE_CHECKING:
+    from cems_workbench.store import Store
+
+SAMPLE = 200
+"""How many queries of a set are asked at most; a hundred tell weights apart well enough (docs/unlabelled.md)."""
+READ = 20
+"""How many of each list the reranker reads, besides what it reads under the config itself."""
+PACKAGED = {"rerank.backend": "cross_encoder", "rerank.model": "workbench/minilm-judge"}
+"""The reranker that stands in where a config has none that can."""
+
+
+def unlabelled_selection(query_set: str, store: Store, project_only: bool = False) -> QuerySelection:
+    """The queries of a set of the store, judged or not; of a large one `SAMPLE` that are drawn at random, always the same."""
+    queries = drawn(store.query_sets.queries(query_set), SAMPLE, seed=0)
+    return QuerySelection(query_set, tuple(queries), project_only)
+
+
+def with_stand_in(config: PipelineConfig) -> PipelineConfig:
+    """The config with the reranker whose order is to stand in for judgments: its own, or the packaged one where that cannot."""
+    return config if can_stand_in(config) else with_values(config, PACKAGED)
+
+
+def gather_to_stand_in(
+    config: PipelineConfig, selection: QuerySelection, resources: Resources, progress: Progress = silent
+) -> None:
+    """Gather the evidence of a config, or go on with it, and have the reranker read the head of its ranking and of each of its lists.
+
+    Raises as `gather_evidence` and `score_evidence` do.
+    """
+    asking = with_stand_in(config)
+    if read_evidence(config, selection, resources) is None:
+        gather_evidence(config, selection, resources.store.judgments.read(), resources, progress)
+    evidence = read_evidence(config, selection, resources)
+    if evidence is None:
+        raise InputError(f"{config.name}: its evidence could not be gathered")
+    score_evidence(evidence, [asking, *(_head_of(asking, name) for name in finding_lists(config))], resources, progress)
+
+
+def store_data(
+    config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
+) -> TuningData | None:
+    """What a search without judgments stands on; None while evidence has to be gathered, or a query of it has no score of the reranker.
+
+    Raises InputError for evidence that is damaged.
+    """
+    evidence = read_evidence(config, selection, resources, cache)
+    if evidence is None:
+        return None
+    key = model_key(with_stand_in(config).rerank)
+    found = [one for one in evidence.evidences.values() if one.memories]
+    if not found or any(not one.model_scores.get(key) for one in found):
+        return None
+    return unlabelled_data(config, selection.query_set, evidence, cache)
+
+
+def _head_of(config: PipelineConfig, source: str) -> PipelineConfig:
+    """One list of the config, of which its reranker reads the head."""
+    reading = {"rerank.backend": config.rerank.backend, "rerank.input_limit": READ, "rerank.skip_if_few": False}
+    return replaced(alone(config, source), reading | {"name": f"{config.name}, {source} list"})
+
+
+def trust_in_lists(data: TuningData, measure: str = "nDCG@10", seed: int = 0) -> Sequence[ListTrust]:
+    """What is known of each list of the baseline without judgments."""
+    return list_trust(data.batch, data.baseline, data.stands_in, parse_goal([measure]).objectives[0], seed)
+
+
+def by_judgments(
+    result: SearchResult,
+    labelled: LabelledEvidence,
+    settings: SearchSettings,
+    relevant_from: int = 1,
+    stage: Stage = lambda name: unwatched,
+) -> SearchResult:
+    """The result with what its proposal is worth by judgments, beside what a search for the same with them comes to.
+
+    Queries that a labelled search by these settings would seal stay sealed. Raises InputError where too few queries are judged;
+    `Cancelled` of a watch passes through.
+    """
+    planned = result.planned
+    asked, baseline = planned.plan.goal, planned.plan.space.baseline
+    goal = parse_goal([str(replace(each, grade=1)) for each in asked.objectives], grade=relevant_from)
+    data = TuningData(baseline, planned.data.query_set, labelled, relevant_from, before_reranker=True)
+    queries = scored_queries(data, goal.measures, settings.seed)
+    if not queries.batch.queries:
+        raise InputError("no query of it has a memory that was judged relevant")
+    found = run_search(plan_search(data, queries, planned.plan.space, goal, settings), stage)
+    if found.tuned.validation is None:
+        raise InputError("the search with judgments was stopped before it was cross-validated")
+    rows, direction = found.planned.plan.split.open, goal.objectives[0].direction
+
+    def gained(config: PipelineConfig, score: Score) -> Gain:
+        return gain(score(baseline, rows)[:, 0], score(config, rows)[:, 0], settings.seed, direction)
+
+    whole = BatchScorer(queries.batch, goal.measures, settings.seed)
+    configs = [baseline, *([] if result.tuned.kept else [result.tuned.config])]
+    space, proposal = found.planned.plan.space, found.tuned.proposal
+    values = {axis.path: value for axis, value in zip(space.axes, proposal.values, strict=True)}
+    return replace(
+        result,
+        by_judgments=ByJudgments(
+            planned.data.query_set,
+            gained(result.tuned.config, queries.score),
+            gained(result.tuned.config, whole),
+            found.tuned.validation,
+            gained(found.tuned.config, queries.score),
+            values,
+            lacking_lines((config.name, queries.batch.rankings(config).needs) for config in configs),
+        ),
+    )

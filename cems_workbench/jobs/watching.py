@@ -1,0 +1,153 @@
+"""Measure a query set on the store as it is now, append that to what was measured before, and say what was surely lost since.
+
+What cron or a scheduler runs: memories are added, models updated and labels given without anybody measuring. The paired test is that of
+`compare`, on the queries that both times have a value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.config import PipelineConfig, dump_config
+from cems_workbench.evaluation.assertions import NoLoss, Outcome
+from cems_workbench.evaluation.comparison import compare
+from cems_workbench.evaluation.evaluate import Evaluation
+from cems_workbench.evaluation.metrics import MEASURES, Measure, standard_measures
+from cems_workbench.evaluation.report import experiment_card
+from cems_workbench.evaluation.statistics import bootstrap, means, randomisation_test
+from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, refuse_nothing
+from cems_workbench.jobs.gathering import QuerySelection, obtained_evidence, queries_named
+from cems_workbench.jobs.timeline import MADE, made_with, read_made
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.table import Floats
+from cems_workbench.progress import Progress, silent
+from cems_workbench.store import ConfigRecord
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """One measure now against the last time, over the queries that have it both times; `low` to `high` is the change with 95 %."""
+
+    measure: Measure
+    before: float
+    now: float
+    low: float
+    high: float
+    p: float
+    queries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A measurement that was appended, and what it is against the last."""
+
+    evaluation: Evaluation
+    kept: ConfigRecord
+    last: datetime | None
+    """When the same config was measured on the same set before; None for the first time."""
+    changed: tuple[str, ...]
+    """What is not as it was then, by name: memories, embedder, config, judgments, queries, workbench."""
+    since: tuple[Since, ...]
+    outcomes: tuple[Outcome, ...]
+
+
+def watch(
+    config: PipelineConfig,
+    query_set: str,
+    guards: tuple[NoLoss, ...],
+    resources: Resources,
+    progress: Progress = silent,
+    *,
+    note: str = "",
+    seed: int = 0,
+) -> Watched:
+    """Measure a query set of the store under a config, append it, and hold it against the last measurement of that config's name.
+
+    Raises InputError for a set that is not there or has nothing to measure on, and ModelError where an embedder is away.
+    """
+    queries, judgments = queries_named(query_set, resources, True)
+    evidence = obtained_evidence(config, QuerySelection(query_set, tuple(queries)), judgments, resources, progress)
+    of_set = labelled(evidence, agreed(judgments, None), timed=False)
+    refuse_nothing(of_set.batch.queries, query_set)
+    least = resources.store.query_sets.relevant_from(query_set)
+    measures = tuple(dict.fromkeys([*standard_measures(least), *(guard.measure for guard in guards)]))
+    (measured,), _ = evaluate_configs([(config.name, config)], lambda _: of_set, measures, seed=seed)
+    evaluation = measured.evaluation
+    card = experiment_card(compare([evaluation], seed=seed), query_set, measured.content_hash)
+    card |= {MADE: made_with(of_set, config)}
+    before = last_watched(resources, config.name, query_set)
+    kept = resources.store.configs.add_watched(config.name, dump_config(config), note, card)
+    since: tuple[Since, ...] = ()
+    outcomes: list[Outcome] = []
+    changed: tuple[str, ...] = ()
+    if before is not None and before.card is not None:
+        then, now = read_made(before.card), read_made(card)
+        changed = now.changed_since(then) if now is not None and then is not None else ()
+        earlier = before.card["configs"][-1].get("per_query", {})
+        since = tuple(_since(evaluation, measure, earlier, seed) for measure in measures)
+        outcomes = [_held(evaluation, guard, earlier, seed) for guard in guards]
+    return Watched(evaluation, kept, before.saved_at if before else None, changed, since, tuple(outcomes))
+
+
+def last_watched(resources: Resources, name: str, query_set: str) -> ConfigRecord | None:
+    """The latest measurement of `watch` of a config by name on a query set; None before the first."""
+    return next(
+        (
+            record
+            for record in resources.store.configs.watched()
+            if record.name == name and (record.card or {}).get("query_set") == query_set
+        ),
+        None,
+    )
+
+
+def _pairs(
+    evaluation: Evaluation, measure: Measure, earlier: dict[str, dict[str, Any]], query_type: str | None = None
+) -> tuple[Floats, Floats]:
+    """Values then and now of the queries that have one both times, and of that type."""
+    column = evaluation.measures.index(measure)
+    rows = [
+        (float(then), float(value))
+        for qid, kind, value in zip(evaluation.qids, evaluation.types, evaluation.values[:, column], strict=True)
+        if query_type in (None, kind)
+        and (then := earlier.get(qid, {}).get(str(measure))) is not None
+        and not np.isnan(value)
+    ]
+    paired = np.array(rows, dtype=float).reshape(-1, 2)
+    return paired[:, 0], paired[:, 1]
+
+
+def _since(
+    evaluation: Evaluation,
+    measure: Measure,
+    earlier: dict[str, dict[str, Any]],
+    seed: int,
+    query_type: str | None = None,
+) -> Since:
+    then, now = _pairs(evaluation, measure, earlier, query_type)
+    if not len(then):
+        return Since(measure, NAN, NAN, NAN, NAN, 1.0, 0)
+    delta = (now - then)[:, None]
+    low, high = bootstrap(delta, seed)[:, 0]
+    p = float(randomisation_test(delta, seed)[0])
+    before, value = means(np.stack([then, now], axis=1))
+    return Since(measure, float(before), float(value), float(low), float(high), p, len(then))
+
+
+def _held(evaluation: Evaluation, guard: NoLoss, earlier: dict[str, dict[str, Any]], seed: int) -> Outcome:
+    """Is nothing surely lost of a measure? One over all queries together has no value of each that could be paired."""
+    if MEASURES[guard.measure.family].resampled is not None:
+        return Outcome(
+            True, f"not held: {guard.scoped} is of all queries together: it has no value of each", str(guard)
+        )
+    found = _since(evaluation, guard.measure, earlier, seed, guard.query_type)
+    if not found.queries:
+        return Outcome(True, f"not held: {guard.scoped}: no query has a value both times", str(guard))
+    told = f"{found.before:.4f} then, {found.now:.4f} now, {found.queries} queries"
+    return guard.outcome(told, found.now - found.before, lambda: found.p)

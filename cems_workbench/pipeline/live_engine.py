@@ -1,0 +1,129 @@
+"""The engine that holds the store's memories, asked for its own lists.
+
+A store whose memories were taken from a running system (`sources`) can ask that system to search: its lists are then those that its
+users get, with whatever its index leaves out. They stand in the store's ids and chunk numbers; what the engine found and the store
+does not know was added there since the snapshot.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cems_workbench.models.circuit_breaker import CircuitBreaker
+from cems_workbench.models.protocol import Float32
+from cems_workbench.sources.address import Address, again, name_of
+from cems_workbench.sources.connect import open_source
+from cems_workbench.sources.source import AS_IT_IS, EngineQuery, ListName, Probe, Source, SourceError, Trial
+from cems_workbench.store import Store
+from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.sources import SourceRecord
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveList:
+    """A list as the engine answered it: (memory id, score, chunk), best first; `asked` rows were asked for, `returned` came.
+
+    `unknown` are the hits, by their place from 1, that the store does not know.
+    """
+
+    name: ListName
+    asked: int
+    returned: int
+    hits: ChunkHits
+    unknown: tuple[tuple[int, str], ...]
+    seconds: float
+
+    def shortfall(self, vectors: int) -> str:
+        """How short a vector list came back, of an engine with so many vectors, in words; empty when it did not."""
+        if self.name != "vector" or self.returned >= min(self.asked, vectors):
+            return ""
+        return f"{self.asked:,} rows were asked for and {self.returned:,} came"
+
+
+class Engine:
+    """The running system of one source of a store, opened when it is first asked. Methods may be called from any thread."""
+
+    def __init__(
+        self, store: Store, record: SourceRecord, breaker: CircuitBreaker, address: Address | None = None
+    ) -> None:
+        """`address` has the secret where it is not found in the environment."""
+        self.record = record
+        self._store = store
+        self._breaker = breaker
+        self._address = address
+        self._source: Source | None = None
+        self._probe: Probe | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def address(self) -> str:
+        """Where it is, without any secret."""
+        return self.record.address
+
+    @property
+    def name(self) -> str:
+        """Its database or collection, which does not say where it is."""
+        return name_of(self.record.address)
+
+    def probe(self) -> Probe:
+        """What it is, asked once. Raises SourceError."""
+        with self._lock:
+            if self._probe is None:
+                self._probe = self._asked(lambda source: source.probe())
+            return self._probe
+
+    def search(
+        self, text: str, vector: Float32, depths: Mapping[ListName, int], scope: str | None, trial: Trial = AS_IT_IS
+    ) -> dict[ListName, LiveList]:
+        """The engine's lists of one text, by name; `depths` are rows (chunks, where it has any). Raises SourceError."""
+        query = EngineQuery(text, vector, depths, scope)
+        with self._lock:
+            answered = self._asked(lambda source: source.search(query, trial))
+        ids = {hit.memory_id for found in answered for hit in found.hits}
+        numbers = self._store.sources.chunk_numbers(ids)
+        known = self._store.memories.known(ids)
+        lists: dict[ListName, LiveList] = {}
+        for found in answered:
+            hits: ChunkHits = []
+            unknown = []
+            for place, hit in enumerate(found.hits, start=1):
+                chunk = None if hit.seq is None else numbers.get((hit.memory_id, hit.seq))
+                if hit.memory_id not in known or (hit.seq is not None and chunk is None):
+                    unknown.append((place, hit.memory_id))
+                else:
+                    hits.append((hit.memory_id, hit.score, chunk))
+            lists[found.name] = LiveList(found.name, found.asked, len(found.hits), hits, tuple(unknown), found.seconds)
+        return lists
+
+    def close(self) -> None:
+        """Let go of its connections."""
+        with self._lock:
+            if self._source is not None:
+                self._source.close()
+                self._source = None
+
+    def _asked(self, question: Callable[[Source], Answer]) -> Answer:
+        """The answer to a question; an engine that could not be reached is not asked again for a while."""
+        refused = self._breaker.refusal(self.address)
+        if refused is not None:
+            raise SourceError(refused)
+        started = time.monotonic()
+        try:
+            if self._source is None:
+                address = self._address or again(self.address, self.record.secret_from)
+                self._source = open_source(address, self.record.mapping)
+            answer = question(self._source)
+        except SourceError as error:
+            if self._source is not None:
+                self._source.close()
+                self._source = None
+            self._breaker.failed(self.address, str(error), time.monotonic() - started)
+            raise
+        self._breaker.answered(self.address)
+        return answer

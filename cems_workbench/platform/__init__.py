@@ -1,0 +1,1 @@
+"""Helpers for what every layer needs of the operating system and of input: locks, timeouts, atomic writes, size limits."""

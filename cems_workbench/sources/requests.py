@@ -1,0 +1,42 @@
+"""Asking a running system: within a deadline, and what goes wrong is one line without any secret."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from cems_workbench.errors import InputError, one_line
+from cems_workbench.platform.timeouts import in_thread
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.source import SourceError
+
+T = TypeVar("T")
+
+LINE_CHARS = 300
+
+
+def ask(address: Address, seconds: float, call: Callable[[], T], reason: Callable[[Exception], str | None]) -> T:
+    """What `call` returns. Raises SourceError, one line without any secret, when it fails or takes longer than `seconds`."""
+    from cems_workbench.platform.http_limits import ReplyError
+
+    try:
+        return in_thread(call).result(seconds)
+    except (SourceError, InputError):
+        raise
+    except ReplyError as error:
+        raise SourceError(f"{address.plain}: {one_line(address.hidden(str(error)), LINE_CHARS)}") from None
+    except TimeoutError:
+        raise SourceError(f"{address.plain}: no answer in {seconds:g} s") from None
+    except Exception as error:
+        said = reason(error)
+        if said is None:
+            raise
+        raise SourceError(f"{address.plain}: {one_line(address.hidden(said), LINE_CHARS)}") from None
+
+
+def check_options(address: Address, known: Collection[str]) -> None:
+    """Raise InputError for an option of the address that this kind of source does not have."""
+    for name in address.options:
+        if name not in known:
+            hint = f"it may be {', '.join(known)}" if known else "there are none here"
+            raise InputError(f"{address.plain}: {name} is no option of this address; {hint}")

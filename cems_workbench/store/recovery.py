@@ -1,0 +1,256 @@
+"""Reading what can be read of a damaged store, and writing it into a new one.
+
+The database is copied first and never written to. Each table is read in ranges of rows by another process, because a damaged file can
+crash the library; a range that cannot be read is halved, down to `SMALLEST` rows, and what then fails is counted as lost. Indexes are not
+taken along: they are built from the memories.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cems_workbench.errors import StoreError
+from cems_workbench.progress import Progress, silent
+from cems_workbench.store.database import FILE_NAME, Database, read_commits
+from cems_workbench.store.duckdb_file import open_file, stranger
+from cems_workbench.store.meta import COMMITS, SCHEMA
+from cems_workbench.store.subprocess_worker import run_apart
+
+if TYPE_CHECKING:
+    import duckdb
+
+SMALLEST = 128
+RANGE = 122_880
+"""Rows of one of DuckDB's row groups."""
+SECONDS = 600.0
+DERIVED = ("embedded", "waiting_vectors")
+LOG = "changes in the log"
+"""Stands for a table where the log had to be left out: so many transactions, such as labels, are lost."""
+FILES = ("expansions.yaml", "technical_terms.txt", "evidence")
+"""What else of a store is nowhere else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """How many rows of a table were read, and how many were not; `lost` is None where nobody can say how many there were."""
+
+    table: str
+    read: int
+    lost: int | None
+    problem: str = ""
+
+
+def rescue(source: Path, target: Path, progress: Progress = silent) -> list[Rescued]:
+    """Write every readable row of the store in `source` into a new one in `target`. Raises StoreError when nothing can be read."""
+    if not (source / FILE_NAME).is_file():
+        raise StoreError(f"no store at {source}: there is no {FILE_NAME}")
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise StoreError(f"{target} is not empty; name a new directory")
+    try:
+        with tempfile.TemporaryDirectory(prefix="cems-rescue-") as place:
+            return _rescued(source, target, Path(place), progress)
+    except OSError as error:
+        raise StoreError(f"the rescue cannot be written: {error.strerror or error}") from error
+
+
+def _rescued(source: Path, target: Path, place: Path, progress: Progress) -> list[Rescued]:
+    copy, sizes, log_problem = _readable_copy(source, place)
+    read: dict[str, list[Path]] = {}
+    results: list[Rescued] = []
+    for number, (table, rows) in enumerate(sizes.items()):
+        progress("reading tables", number, len(sizes))
+        if table not in DERIVED:
+            folder = place / f"table{number}"
+            folder.mkdir()
+            read[table], result = _read_table(copy, table, rows, folder)
+            results.append(result)
+    progress("reading tables", len(sizes), len(sizes))
+    if not any(result.read for result in results):
+        raise StoreError(
+            f"no row of {source / FILE_NAME} can be read: {results[0].problem if results else 'no tables'}"
+        )
+    rescued = _write(target, read)
+    if log_problem:
+        committed = read_commits(source)[1]
+        results.append(Rescued(LOG, 0, max(0, committed - rescued) if committed else None, log_problem))
+    for name in FILES:
+        with suppress(OSError):
+            found = source / name
+            if found.is_dir():
+                shutil.copytree(found, target / name, dirs_exist_ok=True)
+            elif found.is_file():
+                shutil.copy(found, target / name)
+    return results
+
+
+def _readable_copy(source: Path, place: Path) -> tuple[Path, dict[str, int], str]:
+    """A copy that opens, about how many rows each table has, and why it is without its log; empty where it is not."""
+    problem = ""
+    log = source / f"{FILE_NAME}.wal"
+    for with_log in (True, False) if log.is_file() else (False,):
+        copy = place / ("with-log" if with_log else "without-log")
+        copy.mkdir()
+        shutil.copy(source / FILE_NAME, copy / FILE_NAME)
+        if with_log:
+            shutil.copy(log, copy / log.name)
+        ended = run_apart(__name__, "tables", str(copy / FILE_NAME), seconds=SECONDS)
+        if not ended.problem:
+            return copy / FILE_NAME, json.loads(ended.printed), problem
+        problem = ended.problem
+    raise StoreError(f"no row of {source / FILE_NAME} can be read: {problem}")
+
+
+def _read_table(copy: Path, table: str, rows: int, folder: Path) -> tuple[list[Path], Rescued]:
+    waiting = [(start, min(start + RANGE, rows)) for start in range(0, rows, RANGE)]
+    files: list[Path] = []
+    read = lost = 0
+    problem = ""
+    while waiting:
+        ended = run_apart(__name__, "rows", str(copy), table, str(folder), json.dumps(waiting), seconds=SECONDS)
+        said: dict[tuple[int, int], int | None] = {}
+        for line in ended.printed.splitlines():
+            with suppress(ValueError, TypeError):
+                start, end, count, why = json.loads(line)
+                said[start, end] = count
+                problem = why or problem
+        problem = ended.problem or problem
+        failed = [span for span in waiting if said.get(span) is None]
+        done = [span for span in waiting if said.get(span) is not None]
+        read += sum(said[span] or 0 for span in done)
+        files += [folder / f"{start}-{end}.arrow" for start, end in done if said[start, end]]
+        waiting = []
+        for place, (start, end) in enumerate(failed):
+            tried = place == 0 or (start, end) in said  # what follows a crash was not tried
+            if not tried:
+                waiting.append((start, end))
+            elif end - start <= SMALLEST:
+                lost += end - start
+            else:
+                waiting += [(start, (start + end) // 2), ((start + end) // 2, end)]
+    return files, Rescued(table, read, lost, problem if lost else "")
+
+
+def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> int:
+    """Make a store of the schema that was read, and put the rows into it; opening it brings it up to date. How many commits are in it."""
+    import duckdb
+    import pyarrow as pa
+
+    from cems_workbench.store.schema.migrations import apply, migrations
+
+    def rows(table: str) -> list[pa.Table]:
+        return [pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in read[table]]
+
+    known = (
+        {row["key"]: row["value"] for part in rows("workbench_meta") for row in part.to_pylist()}
+        if ("workbench_meta" in read)
+        else {}
+    )
+    scripts = migrations()
+    version = int(known.get(SCHEMA, max(scripts)))
+    if not 1 <= version <= max(scripts):
+        raise StoreError(f"the store has schema {version}, this version reads {max(scripts)}: update cems-workbench")
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        with open_file(target / FILE_NAME) as database:
+            database.execute("BEGIN")
+            apply(database, scripts, 0, version)
+            for table in read:
+                for part in rows(table):
+                    _insert(database, table, part)
+            database.execute("COMMIT")
+            _advance(database)
+    except duckdb.Error as error:
+        raise StoreError(f"the rescue cannot be written: {str(error).splitlines()[0]}") from error
+    Database(target).close()
+    return int(known.get(COMMITS, 0))
+
+
+def _insert(database: duckdb.DuckDBPyConnection, table: str, part: object) -> None:
+    wanted = [row[1] for row in database.execute(f"PRAGMA table_info('{table}')").fetchall()]
+    database.register("rescued", part)
+    there = [row[0] for row in database.execute("DESCRIBE rescued").fetchall()]
+    columns = ", ".join(f'"{name}"' for name in wanted if name in there)
+    kept = " WHERE NOT starts_with(key, 'vectors:')" if table == "workbench_meta" else ""
+    # A flipped bit may have made two rows of one key.
+    either = "INSERT OR REPLACE" if table == "workbench_meta" else "INSERT OR IGNORE"
+    keyed = database.execute(
+        "SELECT count(*) FROM duckdb_constraints() WHERE table_name = ? AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')",
+        [table],
+    ).fetchall()[0][0]
+    database.execute(f'{either if keyed else "INSERT"} INTO "{table}" ({columns}) SELECT {columns} FROM rescued{kept}')
+    database.unregister("rescued")
+
+
+def _advance(database: duckdb.DuckDBPyConnection) -> None:
+    """Let the sequences go on after the highest id that was read."""
+    for table, sequence in database.execute(
+        "SELECT table_name, regexp_extract(column_default, 'nextval\\(''([a-z_]+)''', 1) AS sequence "
+        "FROM duckdb_columns() WHERE column_name = 'id' AND sequence <> ''"
+    ).fetchall():
+        highest = database.execute(f'SELECT coalesce(max(id), 0) FROM "{table}"').fetchall()[0][0]
+        database.execute(f"SELECT max(nextval('{sequence}')) FROM range({min(int(highest), 10_000_000)})").fetchall()
+
+
+def print_tables(file: str) -> None:
+    """Print the tables of a database with one more than the highest row number of each, or an estimate."""
+    import duckdb
+
+    sizes: dict[str, int] = {}
+    with open_file(file) as database:
+        if found := stranger(database):
+            raise StoreError(f"its database has {found}, which no store has")
+        listed = database.execute(
+            "SELECT table_name, estimated_size FROM duckdb_tables() WHERE NOT temporary"
+        ).fetchall()
+        for table, estimate in sorted(listed):
+            sizes[table] = int(estimate)
+            with suppress(duckdb.Error):
+                highest = database.execute(f'SELECT max(rowid) FROM "{table}"').fetchall()[0][0]
+                sizes[table] = 0 if highest is None else int(highest) + 1
+    print(json.dumps(sizes))
+
+
+def print_rows(file: str, table: str, folder: str, spans: Sequence[Sequence[int]]) -> None:
+    """Write each range of rows to a file, and print how many it has, or why it cannot be read."""
+    import duckdb
+    import pyarrow as pa
+
+    database = open_file(file)
+    for start, end in spans:
+        try:
+            found: pa.Table = database.execute(
+                f'SELECT * FROM "{table}" WHERE rowid >= {start} AND rowid < {end}'
+            ).to_arrow_table()
+            if found.num_rows:
+                with (
+                    pa.OSFile(f"{folder}/{start}-{end}.arrow", "wb") as sink,
+                    pa.ipc.new_file(sink, found.schema) as out,
+                ):
+                    out.write_table(found)
+            print(json.dumps([start, end, found.num_rows, ""]), flush=True)
+        except (duckdb.Error, pa.ArrowException, RuntimeError, ValueError) as error:
+            print(json.dumps([start, end, None, str(error).splitlines()[0]]), flush=True)
+            try:
+                database.execute("SELECT 1").fetchall()
+            except duckdb.Error:  # an internal error closes a database for good
+                database.close()
+                database = open_file(file)
+
+
+if __name__ == "__main__":
+    try:
+        if sys.argv[1] == "tables":
+            print_tables(sys.argv[2])
+        else:
+            print_rows(sys.argv[2], sys.argv[3], sys.argv[4], json.loads(sys.argv[5]))
+    except Exception as problem:
+        print((str(problem).splitlines() or [type(problem).__name__])[0], file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,1 @@
+"""The directories that derived indexes are kept in."""

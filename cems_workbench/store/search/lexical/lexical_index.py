@@ -1,0 +1,372 @@
+"""BM25 over the terms of tokenizer.py: Lucene's scoring (k1 1.5, b 0.75) to the bit as bm25s computes it, over segments.
+
+    score  = sum over the query's terms t, as often as the query has them, of idf(t) * tf / (tf + k1 * (1 - b + b * length / mean))
+    idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5)),  t stands tf times in the memory, and in df of N
+
+(Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009.) N, df and the mean length are of what is live in all segments
+together, so that a history of changes scores as an index made anew of what there is. bm25s has every score in its files (Lù,
+"BM25S", 2024), and all of them change when one memory does; here a search works them out: of all texts in single precision, and
+of those that may be among the best once more, as bm25s does. Equal scores stand by id.
+
+idf counts the whole store, whatever the filter. A memory with chunks is as many texts: N, df and the lengths are of chunks then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.records import ENGLISH
+from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.search.directory.column_file import Column
+from cems_workbench.store.search.directory.segment_directory import Segment, read_deleted
+from cems_workbench.store.search.hits import ChunkHits, Hits, by_memory, first_memories, visible_hits
+from cems_workbench.store.search.lexical.lexical_merge import LiveSegment, word_counts
+from cems_workbench.store.search.lexical.lexical_segment import opened
+from cems_workbench.store.search.lexical.tokenizer import tokenize
+
+K1, B = 1.5, 0.75
+BLOCK = 64
+"""Texts of which the best one is found together, where the best of all are looked for."""
+SLACK = 1e-5
+"""Share of a score by which single precision, and another order of the sum, may be off; far more than they are."""
+
+
+class LexicalIndex:
+    """The lexical index of one content version; it stays usable after a newer one replaced it."""
+
+    def __init__(
+        self, segments: Sequence[LiveSegment] = (), hidden: Set[str] = frozenset(), language: str = ENGLISH
+    ) -> None:
+        """An index of these segments, built in this language; `hidden` ids are never returned."""
+        self.language = language
+        self._hidden = hidden
+        self._parts = [_Part(part) for part in segments]
+        self.document_count = sum(part.size for part in self._parts)
+        """Number of indexed texts: chunks, and memories that have none."""
+        length = sum(part.length for part in self._parts)
+        self.mean_length = length / self.document_count if self.document_count else 0.0
+        """Mean number of terms of an indexed text."""
+        self._frequencies: dict[str, int] = {}
+
+    @classmethod
+    def open(
+        cls, home: Path, segments: Sequence[Segment], hidden: Set[str] = frozenset(), language: str = ENGLISH
+    ) -> LexicalIndex:
+        """Open the segments of a manifest in their home; raises StoreError when files are missing or damaged."""
+        live = [LiveSegment(opened(home / each.name), read_deleted(home, each)) for each in segments]
+        return cls(live, hidden, language)
+
+    @cached_property
+    def vocabulary(self) -> Mapping[str, int]:
+        """Search terms (stems and identifiers) → the number of indexed texts that contain them."""
+        found: Counter[str] = Counter()
+        for part in self._parts:
+            found.update({term: part.frequency(term) for term in part.segment.terms})
+        return {term: count for term, count in found.items() if count}
+
+    @cached_property
+    def words(self) -> Mapping[str, int]:
+        """Words as written (lower-cased, unstemmed) → the number of memories that contain them; for typo correction."""
+        found: Counter[str] = Counter()
+        for part in self._parts:
+            found.update(part.words)
+        return {word: count for word, count in found.items() if count}
+
+    def words_of(self, memory_ids: Sequence[str]) -> Mapping[str, int]:
+        """The words that these memories have, as far as they are indexed, with how many of them have each."""
+        found: Counter[str] = Counter()
+        for part in self._parts:
+            found.update(part.words_of(memory_ids))
+        return found
+
+    def document_frequency(self, term: str) -> int:
+        """Number of indexed texts that contain a search term (as tokenize gives it)."""
+        found = self._frequencies.get(term)
+        if found is None:
+            found = self._frequencies[term] = sum(part.frequency(term) for part in self._parts)
+        return found
+
+    def search(self, query: str, k: int, where: Filter = ANY) -> Hits:
+        """(memory id, BM25 score > 0) of the k best memories for the terms of `query`, each by its best chunk; best first, ties by id."""
+        return by_memory(self.search_chunks(query, k, where))
+
+    def search_chunks(self, query: str, k: int, where: Filter = ANY) -> ChunkHits:
+        """(memory id, BM25 score > 0, chunk) of the best chunks, down to the one that brings the k-th memory.
+
+        Best first, ties by id and chunk.
+        """
+        terms = self._terms(query)
+        if not terms or k <= 0:
+            return []
+        return visible_hits(lambda depth: self._best(terms, depth, where), k, self._hidden)
+
+    def standing(self, query: str, memory_id: str, where: Filter = ANY) -> Standing | None:
+        """Where a memory stands among all hits of `search_chunks`, without any of them being read; None where it is none of them."""
+        terms = self._terms(query)
+        own = None if memory_id in self._hidden else self._own(terms, memory_id, where)
+        if own is None:
+            return None
+        hidden = list(self._hidden)
+        memories = texts = 0
+        for part in self._parts:
+            ahead = part.ahead(terms, where, self.mean_length, own, memory_id, hidden)
+            memories, texts = memories + ahead[0], texts + ahead[1]
+        return Standing(memories + 1, float(own.score), own.part.segment.chunk_of(own.text), texts + 1)
+
+    def _own(self, terms: Terms, memory_id: str, where: Filter) -> _Own | None:
+        for part in self._parts:
+            memory = part.segment.ids.find(memory_id)
+            if memory >= 0 and not part.is_deleted(memory):
+                texts = np.array(part.segment.texts_of(memory), np.int64)
+                scores = part.scores(terms, texts, self.mean_length)
+                mask = part.segment.masks.of(where)
+                if mask is not None:
+                    scores *= mask[texts]
+                best = int(np.argmax(scores))
+                return _Own(part, int(texts[best]), scores[best]) if scores[best] > 0 else None
+        return None
+
+    def parts(self, memory_id: str, terms: Sequence[str], chunk: int | None = None) -> dict[str, float]:
+        """What each of these terms gives the memory: the summands of its BM25. Terms it does not have are absent.
+
+        Of a memory with chunks they are those of `chunk`, or, when that is None, of the chunk for which these terms sum up to most.
+        """
+        found = self.chunk_parts(memory_id, terms)
+        if chunk is not None and set(found) != {None}:
+            return found.get(chunk, {})
+        return max(found.values(), key=lambda parts: sum(parts.values()), default={})
+
+    def chunk_parts(self, memory_id: str, terms: Sequence[str]) -> dict[int | None, dict[str, float]]:
+        """What each of these terms gives each chunk of the memory, by its number; under None where the memory is indexed whole."""
+        for part in self._parts:
+            memory = part.segment.ids.find(memory_id)
+            if memory < 0 or part.is_deleted(memory):
+                continue
+            texts = np.array(part.segment.texts_of(memory), np.int64)
+            found: dict[int | None, dict[str, float]] = {part.segment.chunk_of(int(text)): {} for text in texts}
+            for term in terms:
+                gains = part.exact(term, self._idf(term), texts, self.mean_length)
+                for own, gain in zip(found.values(), gains.tolist(), strict=True):
+                    if gain:
+                        own[term] = gain
+            return found
+        return {}
+
+    def _terms(self, query: str) -> Terms:
+        # Float addition depends on the order; sorted terms make "a b" and "b a" the same query to the last bit.
+        asked = sorted(Counter(tokenize(query, self.language)).items())
+        return {term: (count, idf) for term, count in asked if (idf := self._idf(term))}
+
+    def _idf(self, term: str) -> np.float32 | None:
+        df = self.document_frequency(term)
+        return np.float32(log(1 + (self.document_count - df + 0.5) / (df + 0.5))) if df else None
+
+    def _best(self, terms: Terms, k: int, where: Filter) -> ChunkHits:
+        hits: ChunkHits = []
+        for part in self._parts:
+            hits += part.best(terms, k, where, self.mean_length)
+        if len(self._parts) > 1:
+            hits = first_memories(sorted(hits, key=_in_order), k)
+        return hits
+
+
+Terms = Mapping[str, tuple[int, np.float32]]
+"""The terms of a query in order, how often it has each, and what they are worth."""
+
+
+def _in_order(hit: tuple[str, float, int | None]) -> tuple[float, str, int]:
+    memory_id, score, chunk = hit
+    return -score, memory_id, -1 if chunk is None else chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A memory's rank among memories, its score, the chunk that has it, and the place of that among all chunks."""
+
+    rank: int
+    score: float
+    chunk: int | None
+    chunk_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The best text of a memory, and its score."""
+
+    part: _Part
+    text: int
+    score: np.float32
+
+
+class _Part:
+    """What is live of a segment."""
+
+    def __init__(self, part: LiveSegment) -> None:
+        self.segment = part.segment
+        self._deleted = part.deleted
+        self._gone: NDArray[np.int32] = self.segment.all_texts(part.deleted)
+        self.size = self.segment.size - len(self._gone)
+        lengths = self.segment.lengths
+        self.length = int(lengths.sum(dtype=np.int64)) - int(lengths[self._gone].sum(dtype=np.int64))
+        self._rooms: tuple[float, NDArray[np.float32]] | None = None
+
+    def is_deleted(self, memory: int) -> bool:
+        """Whether the memory of that number is."""
+        place = int(np.searchsorted(self._deleted, memory))
+        return place < len(self._deleted) and self._deleted[place] == memory
+
+    def frequency(self, term: str) -> int:
+        """How many texts have the term."""
+        texts = self.segment.documents[self.segment.posting(term)]
+        if not len(self._gone) or not len(texts):
+            return len(texts)
+        return len(texts) - int(_found(texts, self._gone)[1].sum())
+
+    @cached_property
+    def words(self) -> dict[str, int]:
+        """The words and in how many memories each stands."""
+        live = np.ones(len(self.segment.ids), bool)
+        live[self._deleted] = False
+        counts = word_counts(self.segment, np.flatnonzero(live), not len(self._deleted))
+        return {word: count for word, count in zip(self.segment.words, counts.tolist(), strict=True) if count}
+
+    def words_of(self, memory_ids: Sequence[str]) -> Counter[str]:
+        """The words of those of these memories that are in the segment, with how many of them have each."""
+        places = np.setdiff1d(self.segment.ids.find_all(memory_ids), self._deleted)
+        numbers, counts = np.unique(self.segment.words_of(places), return_counts=True)
+        words = self.segment.words
+        return Counter({words[number]: count for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)})
+
+    def best(self, terms: Terms, k: int, where: Filter, mean: float) -> ChunkHits:
+        """The first hits, down to the one that brings the k-th memory of this segment."""
+        about = self._about(terms, where, mean)
+        if about is None:
+            return []
+        texts = self._candidates(about, k)
+        scores = self.scores(terms, texts, mean)
+        order = np.argsort(-scores, kind="stable")
+        if self.segment.starts is None:
+            order = order[:k]
+        ids, chunk_of, memory_of = self.segment.ids, self.segment.chunk_of, self.segment.memory_of
+        hits = [
+            (ids[memory_of(text)], score, chunk_of(text))
+            for text, score in zip(texts[order].tolist(), scores[order].tolist(), strict=True)
+        ]
+        return hits if self.segment.starts is None else first_memories(hits, k)
+
+    def ahead(
+        self, terms: Terms, where: Filter, mean: float, own: _Own, memory_id: str, hidden: Sequence[str]
+    ) -> tuple[int, int]:
+        """How many memories, and how many texts, stand before a text of `memory_id` among the hits."""
+        about = self._about(terms, where, mean)
+        if about is None:
+            return 0, 0
+        about[self.segment.all_texts(self.segment.ids.find_all(hidden))] = 0.0
+        sure = about > own.score * (1 + SLACK)
+        close = np.flatnonzero(~sure & (about >= own.score * (1 - SLACK)))
+        scores = self.scores(terms, close, mean)
+        first = self.segment.ids.place(memory_id)
+        before = (
+            own.text
+            if own.part is self
+            else (first if self.segment.starts is None else int(self.segment.starts[first]))
+        )
+        sure[close] = (scores > own.score) | ((scores == own.score) & (close < before))
+        texts = np.flatnonzero(sure)
+        if self.segment.starts is None:
+            return len(texts), len(texts)
+        return len(np.unique(np.searchsorted(self.segment.starts, texts, side="right"))), len(texts)
+
+    def scores(self, terms: Terms, texts: NDArray[np.int64], mean: float) -> NDArray[np.float32]:
+        """The scores of these texts, as bm25s has them."""
+        scores = np.zeros(len(texts), np.float32)
+        for term, (count, idf) in terms.items():
+            gains = self.exact(term, idf, texts, mean)
+            for _ in range(count):
+                scores += gains
+        return scores
+
+    def exact(self, term: str, idf: np.float32 | None, texts: NDArray[np.int64], mean: float) -> NDArray[np.float32]:
+        """What a term gives each of these texts, 0 where it does not stand: in double precision, rounded, as bm25s has it."""
+        gains = np.zeros(len(texts), np.float32)
+        posting = self.segment.posting(term)
+        if idf is None or posting.start == posting.stop:
+            return gains
+        places, there = _found(self.segment.documents[posting], texts)
+        tf = self.segment.counts[posting][places[there]].astype(np.float64)
+        room = K1 * ((1 - B) + B * self.segment.lengths[texts[there]].astype(np.float64) / mean)
+        gains[there] = idf * (tf / (room + tf))
+        return gains
+
+    def _about(self, terms: Terms, where: Filter, mean: float) -> NDArray[np.float32] | None:
+        """The score of every text that passes, all but exact, 0 for those that do not; None where no text has one of the terms."""
+        postings = {term: posting for term in terms if (posting := self.segment.posting(term)).start < posting.stop}
+        if not postings:
+            return None
+        scores = np.zeros(self.segment.size, np.float32)
+        rooms = self._room(mean)
+        for term, posting in postings.items():
+            count, idf = terms[term]
+            texts = self.segment.documents[posting]
+            tf = self.segment.counts[posting].astype(np.float32)
+            gains = rooms.take(texts)
+            gains += tf
+            np.divide(tf, gains, out=gains)
+            gains *= np.float32(count * idf)
+            np.add.at(scores, texts, gains)
+        mask = self.segment.masks.of(where)
+        if mask is not None:
+            scores *= mask
+        scores[self._gone] = 0.0
+        return scores
+
+    def _room(self, mean: float) -> NDArray[np.float32]:
+        """What stands beside tf in the formula for each text."""
+        if self._rooms is None or self._rooms[0] != mean:
+            self._rooms = mean, (K1 * ((1 - B) + B / mean * self.segment.lengths)).astype(np.float32)
+        return self._rooms[1]
+
+    def _candidates(self, about: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+        """Ascending, the texts that may be among the hits that bring the first k memories; the others certainly are not."""
+        blocks = len(about) // BLOCK
+        depth = k if self.segment.starts is None else 2 * k
+        while blocks > 4 * depth:
+            # So many blocks have a text that scores at least as much, and so have that many texts.
+            best = np.maximum(about[: blocks * BLOCK].reshape(blocks, BLOCK).max(axis=1), 0)
+            least = np.partition(best, blocks - depth)[blocks - depth]
+            if least <= 0:
+                break
+            texts = np.flatnonzero(about >= least * (1 - SLACK))
+            if self.segment.starts is None:
+                return self._cut(texts, about, k)
+            sure = texts[about[texts] >= least]
+            memories = np.unique(np.searchsorted(self.segment.starts, sure, side="right"))
+            if len(memories) >= k:
+                return texts
+            depth *= 4
+        texts = np.flatnonzero(about > 0)
+        return self._cut(texts, about, k) if self.segment.starts is None else texts
+
+    def _cut(self, texts: NDArray[np.int64], about: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+        """Of texts each of another memory those that may be among the first k."""
+        if len(texts) <= k:
+            return texts
+        scores = about[texts]
+        least = np.partition(scores, len(scores) - k)[len(scores) - k] * (1 - SLACK)
+        kept: NDArray[np.int64] = texts[scores >= least]
+        return kept
+
+
+def _found(ascending: Column, wanted: Column) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """For each of `wanted` the place where it would stand among ascending numbers, and whether it stands there."""
+    places = np.searchsorted(ascending, wanted)
+    there = ascending[np.minimum(places, len(ascending) - 1)] == wanted
+    return places, there

@@ -1,0 +1,276 @@
+"""Segments of the lexical index made into one, without the memories that are deleted in them.
+
+Postings are merged some millions at a time, straight into the new file: what is held in memory beside is a few numbers a text and a term.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.store.search.directory import column_file
+from cems_workbench.store.search.directory.column_file import Column, small, smallest
+from cems_workbench.store.search.entries import WHOLE
+from cems_workbench.store.search.lexical import sorted_texts
+from cems_workbench.store.search.lexical.lexical_segment import LexicalSegment, assembled, spans
+from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK = 4_000_000
+"""Postings that are merged at a time, and words of memories."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSegment:
+    """A segment and the numbers of the memories in it that are deleted, ascending."""
+
+    segment: LexicalSegment
+    deleted: NDArray[np.int64]
+
+    @property
+    def memories(self) -> int:
+        """Number of memories that are not deleted."""
+        return len(self.segment.ids) - len(self.deleted)
+
+
+def merge(path: Path, parts: Sequence[LiveSegment]) -> None:
+    """Write a segment of what is not deleted in these. Raises OSError."""
+    whole = _Whole([_Part(part) for part in parts])
+    parts_of, terms, words = whole.parts, whole.terms, whole.words
+    kinds = (part.segment.counts.dtype for part in parts_of)
+    postings = np.concatenate(([0], np.cumsum(terms.counts)))
+    word_ends = np.cumsum(whole.in_order([part.word_sizes for part in parts_of]))
+    columns: dict[str, Column] = whole.columns() | {
+        "postings": small(postings),
+        "word_counts": small(words.counts),
+        "memory_word_ends": small(word_ends),
+    }
+    made = column_file.create(
+        path,
+        {name: (column.dtype, column.shape) for name, column in columns.items()}
+        | {
+            "documents": (np.dtype(np.int32), [int(terms.counts.sum())]),
+            "counts": (np.result_type(np.uint8, *kinds), [int(terms.counts.sum())]),
+            "memory_words": (smallest(len(words)), [int(words.counts.sum())]),
+        },
+    )
+    for name, column in columns.items():
+        made[name][...] = column
+    for first, last in _blocks(postings):
+        _merge_postings(whole, first, last, made)
+    for part, number in zip(parts_of, words.numbers, strict=True):
+        _move_words(part, number, word_ends, made["memory_words"])
+
+
+class _Part:
+    """A segment with what becomes of its memories and texts."""
+
+    def __init__(self, part: LiveSegment) -> None:
+        self.segment = part.segment
+        live = np.ones(len(part.segment.ids), bool)
+        live[part.deleted] = False
+        self.live = np.flatnonzero(live)
+        self.all_live = not len(part.deleted)
+        self.memory_numbers: NDArray[np.int64]
+        self.text_numbers: NDArray[np.int64]
+        """New number of each text, -1 for one that is deleted."""
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of texts of each memory that stays."""
+        starts = self.segment.starts
+        if starts is None:
+            return np.ones(len(self.live), np.int64)
+        return np.diff(starts)[self.live].astype(np.int64)
+
+    @cached_property
+    def texts(self) -> NDArray[np.int32]:
+        """The texts that stay."""
+        return self.segment.all_texts(self.live)
+
+    @cached_property
+    def word_sizes(self) -> NDArray[np.int64]:
+        """Number of words of each memory that stays."""
+        ends = self.segment["memory_word_ends"].astype(np.int64)
+        return np.diff(np.concatenate([np.zeros(1, np.int64), ends]))[self.live]
+
+    @cached_property
+    def term_counts(self) -> NDArray[np.int64]:
+        """How many texts that stay have each term."""
+        postings: NDArray[np.int64] = self.segment["postings"].astype(np.int64)
+        documents = self.segment.documents
+        if self.all_live:
+            return postings[1:] - postings[:-1]
+        live = np.zeros(self.segment.size, bool)
+        live[self.texts] = True
+        found = np.zeros(len(postings) - 1, np.int64)
+        for first, last in _blocks(postings):
+            before = np.concatenate(([0], np.cumsum(live[documents[postings[first] : postings[last]]])))
+            found[first:last] = np.diff(before[postings[first : last + 1] - postings[first]])
+        return found
+
+    @cached_property
+    def word_counts(self) -> NDArray[np.int64]:
+        """In how many memories that stay each word stands."""
+        return word_counts(self.segment, self.live, self.all_live)
+
+    def place(self, memory_numbers: NDArray[np.int64], starts: NDArray[np.int64]) -> None:
+        """Say which numbers its memories have from now on, and where the texts of each memory begin."""
+        self.memory_numbers = memory_numbers
+        self.text_numbers = np.full(self.segment.size, -1, np.int64)
+        begins = starts[memory_numbers]
+        self.text_numbers[self.texts] = spans(begins, begins + self.sizes)
+
+
+def word_counts(segment: LexicalSegment, live: NDArray[np.int64], all_live: bool) -> NDArray[np.int64]:
+    """In how many of the memories `live` each word of a segment stands."""
+    counts: NDArray[np.int64] = segment["word_counts"].astype(np.int64)
+    if all_live:
+        return counts
+    gone = np.ones(len(segment.ids), bool)
+    gone[live] = False
+    return counts - np.bincount(segment.words_of(np.flatnonzero(gone)), minlength=len(counts))
+
+
+class _Union:
+    """The texts of several segments that are still in use, each once: the terms, or the words."""
+
+    def __init__(self, texts: Sequence[SortedTexts], counts: Sequence[NDArray[np.int64]]) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        used = [np.flatnonzero(each) for each in counts]
+        kept = [
+            one.arrow() if len(which) == len(one) else one.arrow().take(pa.array(which))
+            for one, which in zip(texts, used, strict=True)
+        ]
+        found = pc.unique(pa.concat_arrays(kept))
+        found = found.take(pc.sort_indices(found))
+        self.texts = sorted_texts.from_arrow(found)
+        self.counts = np.zeros(len(found), np.int64)
+        self.numbers: list[NDArray[np.int64]] = []
+        """For each segment the number of each of its texts in the union; -1 for one that is not used any more."""
+        for one, which, each in zip(kept, used, counts, strict=True):
+            mapped = pc.index_in(one, value_set=found).to_numpy(zero_copy_only=False).astype(np.int64)
+            self.counts[mapped] += each[which]
+            numbers = np.full(len(each), -1, np.int64)
+            numbers[which] = mapped
+            self.numbers.append(numbers)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+
+class _Whole:
+    """All segments together."""
+
+    def __init__(self, parts: Sequence[_Part]) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        self.parts = parts
+        ids: pa.Array[Any] = pa.concat_arrays([part.segment.ids.arrow().take(pa.array(part.live)) for part in parts])
+        self.order = pc.sort_indices(ids).to_numpy(zero_copy_only=False).astype(np.int64)
+        """Of the memories of all parts one after the other, in the order of their ids."""
+        self.ids = sorted_texts.from_arrow(ids.take(pa.array(self.order)))
+        self.sizes = self.in_order([part.sizes for part in parts])
+        starts = np.cumsum(self.sizes) - self.sizes
+        numbers = np.empty(len(self.order), np.int64)
+        numbers[self.order] = np.arange(len(self.order))
+        before = 0
+        for part in parts:
+            part.place(numbers[before : before + len(part.live)], starts)
+            before += len(part.live)
+        self.size = int(self.sizes.sum())
+        self.terms = _Union([part.segment.terms for part in parts], [part.term_counts for part in parts])
+        self.words = _Union([part.segment.words for part in parts], [part.word_counts for part in parts])
+
+    def in_order(self, columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """Values of the memories of each part, in the order of the ids of all."""
+        values: NDArray[np.int64] = np.concatenate(columns)[self.order]
+        return values
+
+    def of_texts(self, columns: Sequence[Column], shape: tuple[int, ...] = ()) -> Column:
+        """Values of the texts of each part, in the new order."""
+        found = np.empty((self.size, *shape), np.int32)
+        for part, column in zip(self.parts, columns, strict=True):
+            found[part.text_numbers[part.texts]] = column[part.texts]
+        return found
+
+    def columns(self) -> dict[str, Column]:
+        """All columns but the postings and the words of memories."""
+        labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}
+        filters = []
+        for part in self.parts:
+            own = np.empty(part.segment["filters"].shape, np.int32)
+            for column, (name, codes) in enumerate(labels.items()):
+                new = [codes.setdefault(value, len(codes)) for value in part.segment.labels[name]]
+                own[:, column] = np.array(new, np.int32)[part.segment["filters"][:, column]]
+            filters.append(own)
+        none = [part.segment["seqs"] for part in self.parts]
+        seqs = [
+            each if len(each) else np.full(part.segment.size, WHOLE)
+            for each, part in zip(none, self.parts, strict=True)
+        ]
+        return assembled(
+            ids=self.ids,
+            sizes=self.sizes,
+            seqs=self.of_texts(seqs),
+            lengths=self.of_texts([part.segment.lengths for part in self.parts]),
+            filters=self.of_texts(filters, (2,)),
+            labels=json.dumps({name: list(codes) for name, codes in labels.items()}, ensure_ascii=False),
+            terms=self.terms.texts,
+            words=self.words.texts,
+        )
+
+
+def _blocks(postings: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Ranges of terms of about BLOCK postings each, at least one term."""
+    first, count = 0, len(postings) - 1
+    while first < count:
+        last = int(np.searchsorted(postings, postings[first] + BLOCK, side="right")) - 1
+        last = min(count, max(last, first + 1))
+        yield first, last
+        first = last
+
+
+def _merge_postings(whole: _Whole, first: int, last: int, made: dict[str, Column]) -> None:
+    """Write the postings of the terms from `first` up to `last`."""
+    keys, counts = [], []
+    for part, numbers in zip(whole.parts, whole.terms.numbers, strict=True):
+        used = np.flatnonzero((numbers >= first) & (numbers < last))
+        if not len(used):
+            continue
+        # Terms in between that nobody uses any more have postings of deleted texts alone.
+        own, end = int(used[0]), int(used[-1]) + 1
+        postings = part.segment["postings"][own : end + 1].astype(np.int64)
+        texts = part.text_numbers[part.segment.documents[postings[0] : postings[-1]]]
+        found = np.repeat(numbers[own:end] - first, np.diff(postings)) * whole.size + texts
+        occurs = part.segment.counts[postings[0] : postings[-1]]
+        keys.append(found if part.all_live else found[texts >= 0])
+        counts.append(occurs if part.all_live else occurs[texts >= 0])
+    if not keys:
+        return
+    key = np.concatenate(keys)
+    order = np.argsort(key, kind="stable")  # each part is in order already
+    place = int(made["postings"][first])
+    made["documents"][place : place + len(key)] = key[order] % whole.size
+    made["counts"][place : place + len(key)] = np.concatenate(counts)[order]
+
+
+def _move_words(part: _Part, numbers: NDArray[np.int64], ends: NDArray[np.int64], made: Column) -> None:
+    """Write the words of the memories of a part where they belong."""
+    step = max(1, BLOCK // max(1, int(part.word_sizes.max(initial=1))))
+    for start in range(0, len(part.live), step):
+        some = slice(start, start + step)
+        end = ends[part.memory_numbers[some]]
+        made[spans(end - part.word_sizes[some], end)] = numbers[part.segment.words_of(part.live[some])]

@@ -1,0 +1,310 @@
+"""A segment of the lexical index: some memories with their terms, written once and never changed (as in Lucene).
+
+It counts and does not score: how often each term stands in each text, how long the texts are. What BM25 makes of that depends on all
+segments together, and on which memories of them are still there. A memory stands in a segment whole, with all its chunks.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from array import array
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.errors import StoreError
+from cems_workbench.records import ENGLISH
+from cems_workbench.store.search.directory import column_file
+from cems_workbench.store.search.directory.column_file import Column, small, smallest
+from cems_workbench.store.search.entries import WHOLE, Document
+from cems_workbench.store.search.filter_masks import FilterMasks
+from cems_workbench.store.search.lexical import sorted_texts
+from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
+from cems_workbench.store.search.lexical.tokenizer import chunks, terms_of
+
+MAX_WORD = 40
+"""Letters of the longest word that is counted as one."""
+
+COLUMNS = {
+    "ids": "the ids of its memories, in order, as bytes",
+    "id_ends": "where each id ends",
+    "starts": "the first text of each memory, and the number of texts; empty where each memory is one text",
+    "seqs": "the number of the chunk that each text is, -1 for a whole memory; empty where all are",
+    "lengths": "how many terms each text has",
+    "filters": "project and scope of each text, as numbers of the labels, shape (texts, 2)",
+    "labels": "the projects and scopes, as JSON",
+    "terms": "the terms, in order, as bytes",
+    "term_ends": "where each term ends",
+    "postings": "where each term's postings begin, and their number",
+    "documents": "the text of each posting; ascending within a term",
+    "counts": "how often the term stands there",
+    "words": "the words as they are written, in order, as bytes",
+    "word_ends": "where each word ends",
+    "word_counts": "in how many memories each word stands",
+    "memory_words": "the words of each memory, as numbers",
+    "memory_word_ends": "where the words of each memory end",
+}
+"""The arrays of its file."""
+
+
+class LexicalSegment:
+    """An open segment."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the segment in a file; raises StoreError when that is missing or damaged."""
+        self.path = path
+        try:
+            columns = column_file.read(path)
+            self._columns = {name: columns[name] for name in COLUMNS}
+            self.masks = FilterMasks(self._columns["filters"], json.loads(self._columns["labels"].tobytes()))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"lexical index {path} is damaged ({error}); doctor --repair builds it anew") from error
+        self.ids = SortedTexts(self._columns["ids"], self._columns["id_ends"])
+        self.terms = SortedTexts(self._columns["terms"], self._columns["term_ends"])
+        self.words = SortedTexts(self._columns["words"], self._columns["word_ends"])
+        self.lengths: Column = self._columns["lengths"]
+        self.documents: NDArray[np.int32] = self._columns["documents"]
+        self.counts: Column = self._columns["counts"]
+        self.starts: NDArray[np.int32] | None = self._columns["starts"] if len(self._columns["starts"]) else None
+
+    def __getitem__(self, name: str) -> Column:
+        """One of COLUMNS."""
+        return self._columns[name]
+
+    @property
+    def size(self) -> int:
+        """Number of texts."""
+        return len(self.lengths)
+
+    @cached_property
+    def labels(self) -> dict[str, list[str | None]]:
+        """The projects and scopes."""
+        found: dict[str, list[str | None]] = json.loads(self._columns["labels"].tobytes())
+        return found
+
+    def posting(self, term: str) -> slice:
+        """Where the postings of a term are; empty for one that no text has."""
+        number = self.terms.find(term)
+        return slice(0, 0) if number < 0 else slice(*map(int, self._columns["postings"][number : number + 2]))
+
+    def texts_of(self, memory: int) -> range:
+        """The texts of a memory, by its number."""
+        return range(memory, memory + 1) if self.starts is None else range(*map(int, self.starts[memory : memory + 2]))
+
+    def memory_of(self, text: int) -> int:
+        """The number of the memory that a text is of."""
+        return text if self.starts is None else int(np.searchsorted(self.starts, text, side="right")) - 1
+
+    def chunk_of(self, text: int) -> int | None:
+        """The number of the chunk that a text is; None for a whole memory."""
+        seqs = self._columns["seqs"]
+        return int(seqs[text]) if len(seqs) and seqs[text] != WHOLE else None
+
+    def all_texts(self, memories: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The texts of these memories, ascending as they are."""
+        if self.starts is None:
+            return memories.astype(np.int32)
+        return spans(self.starts[memories], self.starts[memories + 1]).astype(np.int32)
+
+    def words_of(self, memories: NDArray[np.int64]) -> Column:
+        """The words of these memories, each as often as it stands in one of them."""
+        ends = self._columns["memory_word_ends"]
+        begins = np.where(memories > 0, ends[memories - 1], 0)
+        found: Column = self._columns["memory_words"][spans(begins, ends[memories])]
+        return found
+
+
+_open: weakref.WeakValueDictionary[tuple[str, int], LexicalSegment] = weakref.WeakValueDictionary()
+
+
+def opened(path: Path) -> LexicalSegment:
+    """The segment of a file, the same object as long as somebody has it: its name is never given twice. Raises StoreError."""
+    try:
+        key = str(path), path.stat().st_ino
+    except OSError as error:
+        raise StoreError(f"lexical index {path} is missing; doctor --repair builds it anew") from error
+    segment = _open.get(key)
+    if segment is None:
+        segment = _open[key] = LexicalSegment(path)
+    return segment
+
+
+def plain_words(text_chunks: Iterable[str]) -> set[str]:
+    """The words among a text's chunks as they are written, in lower case; no identifiers, numbers or giants."""
+    return {chunk.lower() for chunk in text_chunks if _is_word(chunk)}
+
+
+def _is_word(chunk: str) -> bool:
+    return len(chunk) <= MAX_WORD and chunk.isalpha()
+
+
+class _Numbers(dict[str, tuple[int, ...]]):
+    """Chunk of text → the numbers of its terms, which are given as terms appear."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self.terms: dict[str, int] = {}
+        self._language = language
+
+    def __missing__(self, chunk: str) -> tuple[int, ...]:
+        terms = self.terms
+        found = self[chunk] = tuple([terms.setdefault(term, len(terms)) for term in terms_of(chunk, self._language)])
+        return found
+
+
+class _Words(dict[str, tuple[int, ...]]):
+    """Chunk of text → the number of the word that it is, if it is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: dict[str, int] = {}
+
+    def __missing__(self, chunk: str) -> tuple[int, ...]:
+        words = self.words
+        found = self[chunk] = (words.setdefault(chunk.lower(), len(words)),) if _is_word(chunk) else ()
+        return found
+
+
+class SegmentDraft:
+    """Memories that are becoming a segment, in any order, each once."""
+
+    def __init__(self, language: str = ENGLISH) -> None:
+        self._numbers, self._words = _Numbers(language), _Words()
+        self._ids: list[str] = []
+        self._labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}
+        self._filters = array("i")
+        self._sizes, self._seqs, self._lengths = array("i"), array("i"), array("i")
+        self._tokens, self._word_tokens, self._word_sizes = array("i"), array("i"), array("i")
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def tokens(self) -> int:
+        """How many terms and words all texts have."""
+        return len(self._tokens) + len(self._word_tokens)
+
+    def add(self, document: Document) -> None:
+        """Take in a memory."""
+        whole = chunks(document.text)
+        tokens, before = self._tokens, len(self._tokens)
+        parts = [chunks(text) for _, text in document.chunks] if document.chunks else [whole]
+        for part in parts:
+            tokens.extend(chain.from_iterable(map(self._numbers.__getitem__, part)))
+            self._lengths.append(len(tokens) - before)
+            before = len(tokens)
+        self._seqs.extend([seq for seq, _ in document.chunks] or [WHOLE])
+        words, before = self._word_tokens, len(self._word_tokens)
+        words.extend(chain.from_iterable(map(self._words.__getitem__, whole)))
+        self._word_sizes.append(len(words) - before)
+        self._ids.append(document.id)
+        self._sizes.append(len(parts))
+        projects, scopes = self._labels["projects"], self._labels["scopes"]
+        self._filters.append(projects.setdefault(document.project, len(projects)))
+        self._filters.append(scopes.setdefault(document.scope, len(scopes)))
+
+    def write(self, path: Path) -> None:
+        """Write the segment. Raises OSError."""
+        column_file.write(path, self._inverted())
+
+    def _inverted(self) -> dict[str, Column]:
+        order = np.array(sorted(range(len(self._ids)), key=self._ids.__getitem__), np.int64)
+        sizes = _array(self._sizes)
+        begins = np.cumsum(sizes) - sizes
+        texts = spans(begins[order], (begins + sizes)[order])  # the texts in their new order
+        lengths, seqs = _array(self._lengths), _array(self._seqs)
+        place = np.empty(len(texts), np.int64)
+        place[texts] = np.arange(len(texts))
+        terms, rank = _ordered(self._numbers.terms)
+        keys, counts = _counted(rank[_array(self._tokens)], np.repeat(place, lengths), len(texts))
+        words, word_rank = _ordered(self._words.words)
+        memory = np.empty(len(order), np.int64)
+        memory[order] = np.arange(len(order))
+        owner = np.repeat(memory, _array(self._word_sizes))
+        pairs, _ = _counted(owner, word_rank[_array(self._word_tokens)], len(words))
+        used = (pairs % max(1, len(words))).astype(smallest(len(words)))
+        filters = np.repeat(_array(self._filters).reshape(-1, 2)[order], sizes[order], axis=0)
+        labels = json.dumps({name: list(codes) for name, codes in self._labels.items()}, ensure_ascii=False)
+        return assembled(
+            ids=sorted_texts.columns(self._ids[i] for i in order.tolist()),
+            sizes=sizes[order],
+            seqs=seqs[texts],
+            lengths=lengths[texts],
+            filters=filters,
+            labels=labels,
+            terms=sorted_texts.columns(terms),
+            words=sorted_texts.columns(words),
+        ) | {
+            "postings": small(np.searchsorted(keys, np.arange(len(terms) + 1) * max(1, len(texts)))),
+            "documents": (keys % max(1, len(texts))).astype(np.int32),
+            "counts": small(counts),
+            "word_counts": small(np.bincount(used, minlength=len(words))),
+            "memory_words": used,
+            "memory_word_ends": small(np.searchsorted(pairs, np.arange(1, len(order) + 1) * max(1, len(words)))),
+        }
+
+
+Texts = tuple[Column, Column]
+
+
+def assembled(
+    *,
+    ids: Texts,
+    sizes: Column,
+    seqs: Column,
+    lengths: Column,
+    filters: Column,
+    labels: str,
+    terms: Texts,
+    words: Texts,
+) -> dict[str, Column]:
+    """The columns of a segment but for the postings and the words of memories; `sizes` is the number of texts of each memory."""
+    whole = bool((seqs == WHOLE).all())
+    starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+    nothing = np.zeros(0, np.int32)
+    return {
+        "ids": ids[0],
+        "id_ends": small(ids[1]),
+        "starts": nothing if len(sizes) == len(lengths) else starts,
+        "seqs": nothing if whole else seqs.astype(np.int32),
+        "lengths": small(lengths),
+        "filters": small(filters.reshape(-1, 2)),
+        "labels": column_file.as_bytes(labels),
+        "terms": terms[0],
+        "term_ends": small(terms[1]),
+        "words": words[0],
+        "word_ends": small(words[1]),
+    }
+
+
+def _ordered(numbers: dict[str, int]) -> tuple[list[str], NDArray[np.int64]]:
+    """Texts in order, and at the number that each was given its place in that order."""
+    texts = sorted(numbers)
+    rank = np.empty(len(texts), np.int64)
+    rank[np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts))] = np.arange(len(texts))
+    return texts, rank
+
+
+def _counted(
+    high: NDArray[np.int64], low: NDArray[np.int64], width: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct pairs of two columns as high * width + low, ascending, and how often each is there."""
+    keys = np.sort(high * max(1, width) + low)
+    first = np.flatnonzero(np.diff(keys, prepend=-1))
+    return keys[first], np.diff(first, append=len(keys))
+
+
+def spans(begins: Column, ends: Column) -> NDArray[np.int64]:
+    """All numbers from each begin up to its end, one span after the other."""
+    lengths = (ends - begins).astype(np.int64)
+    shift = np.repeat(begins - (np.cumsum(lengths) - lengths), lengths)
+    return shift + np.arange(len(shift), dtype=np.int64)
+
+
+def _array(numbers: array[int]) -> NDArray[np.int64]:
+    return np.frombuffer(numbers, np.int32).astype(np.int64) if numbers else np.zeros(0, np.int64)

@@ -1,0 +1,212 @@
+r"""How text becomes search terms, the same for memories and queries.
+
+Text is NFKC-normalised and cut into chunks: runs of word characters, joined by the punctuation that identifiers use
+inside (`. / \ : - @`). A plain word becomes its lower-cased stem, or nothing when it is a stopword. Anything else is an
+identifier and gives itself, lower-cased and unstemmed, and its parts:
+
+    getUserById           getuserbyid, get, user, id
+    src/api/main.py       src/api/main.py, src, api, main, py
+    v1.2.3                v1.2.3, 1.2.3
+    python3.11            python3.11, python, 3.11
+    ORA-00942             ora-00942, ora, 00942
+    DATABASE_URL          database_url, databas, url
+    Caroline's            carolin
+
+so both the identifier and its words find it. Runs of Chinese and Japanese characters, which have no spaces, give
+their character pairs.
+
+Stopwords are English words that say nothing about what a text is about: articles, prepositions, pronouns, auxiliaries and
+their negations, question words. Words that carry meaning in code or in questions about preference ("not", "no", "most",
+"only", "same", "off", "up") are none.
+
+The above is of English. Another language has the Snowball stemmer of that name and the stopwords of bm25s, where that has any, and its
+letters with accents divide identifiers as the others do. `cjk` gives the characters of Chinese, Japanese and Korean besides their pairs
+(as Lucene's CJKBigramFilter does with outputUnigrams), and no stems. `none` has neither stems nor stopwords.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
+
+from cems_workbench.records import CJK, ENGLISH, NO_LANGUAGE
+
+_WORDS = """
+    a an the this that these those
+    i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers
+    herself it its itself they them their theirs themselves
+    am is are was were be been being do does did doing done have has had having will would shall should can could may
+    might must ought
+    and or but nor so if then than because as until while of at by for with about against between into through during
+    to from in out on over under again further once there here
+    when where why how what which who whom whose
+    isn't aren't wasn't weren't don't doesn't didn't haven't hasn't hadn't won't wouldn't shan't shouldn't can't
+    couldn't mightn't mustn't i'm i've i'd i'll we're we've we'd we'll you're you've you'd you'll he's he'd he'll
+    she's she'd she'll it's it'd it'll they're they've they'd they'll that's there's here's what's who's where's
+    when's how's let's
+    dont doesnt didnt isnt arent wasnt cant wont im ive
+"""
+
+STOPWORDS = frozenset(_WORDS.split())
+"""Those of English."""
+
+VERSION = "1"
+"""To be raised with every change of the terms: lexical indexes built by another version are stale."""
+
+_LISTED = (
+    "danish",
+    "dutch",
+    "french",
+    "german",
+    "italian",
+    "norwegian",
+    "portuguese",
+    "russian",
+    "spanish",
+    "swedish",
+    "turkish",
+)
+
+
+def version(language: str) -> str:
+    """What the terms of a language are: an index that was built by another version is stale."""
+    return VERSION if language == ENGLISH else f"{VERSION} {language}"
+
+
+@cache
+def stop_words(language: str) -> frozenset[str]:
+    """The words of a language, in lower case, that give no term; none where there is no list of them."""
+    if language in (ENGLISH, CJK):
+        return STOPWORDS
+    if language not in _LISTED:
+        return frozenset()
+    from bm25s import stopwords
+
+    return frozenset(map(normalised, getattr(stopwords, f"STOPWORDS_{language.upper()}")))
+
+
+MAX_TERM = 100
+MAX_IDENTIFIER = 256
+CACHED_CHUNKS = 400_000
+
+_CHUNK = re.compile(r"\w+(?:(?::\\|[./\\:@'\u2019\-])\w+)*(?:\+\+(?!\w)|#(?!\w))?")
+_SUFFIX = re.compile(r"['\u2019](?:s|t|re|ve|ll|d|m)$", re.IGNORECASE)
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)+)$")
+_SEGMENT = re.compile(r"[^\W\d_]+(?=\d+\.\d)|\d+(?:\.\d+)+|[^\W_]+")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+(?:\.\d+)*|[^\x00-\x7f]+")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]+")
+_CJK_AND_KOREAN = re.compile(
+    r"[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\U00020000-\U0003134f]+"
+)
+
+
+class _Terms(dict[str, tuple[str, ...]]):
+    """Chunk → its terms, computed once per distinct chunk; bounded by starting over when full."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self._language = language
+        self._stop_words = stop_words(language)
+        self._part = _PART if language == ENGLISH else _part_with_accents()
+        self._unspaced = _CJK_AND_KOREAN if language == CJK else _CJK
+        self._stemmer_lock = threading.Lock()
+        self._stem_word: Callable[[str], str] | None = None
+
+    def __missing__(self, chunk: str) -> tuple[str, ...]:
+        terms = tuple(self._analyse(chunk))
+        if len(chunk) <= MAX_TERM:
+            if len(self) >= CACHED_CHUNKS:
+                self.clear()
+            self[chunk] = terms
+        return terms
+
+    def _analyse(self, chunk: str) -> Iterable[str]:
+        word = _SUFFIX.sub("", chunk)
+        lowered = self._lower(word)
+        if lowered in self._stop_words or self._lower(chunk.replace("\u2019", "'")) in self._stop_words:
+            return ()
+        if (
+            lowered.isalpha()
+            and (word[1:].islower() or word.isupper() or len(word) == 1)
+            and not self._unspaced.search(word)
+        ):
+            return (self._stem(lowered),) if len(word) <= MAX_TERM else ()
+        version = _VERSION.fullmatch(lowered)
+        if version:
+            return dict.fromkeys((lowered, version.group(1)))
+        sentence = self._language == CJK and self._unspaced.search(word)
+        whole = [lowered] if len(lowered) <= MAX_TERM and not sentence else []
+        if lowered.isalpha() and whole:
+            # `iPhones` must also meet the plain word `iphones`, which is stemmed.
+            whole.append(self._stem(lowered))
+        return dict.fromkeys([*whole, *self._parts(word)])
+
+    def _parts(self, identifier: str) -> Iterable[str]:
+        """The segments of an identifier and the words in them, stemmed where they are words; no single letters."""
+        for segment in _SEGMENT.findall(identifier):
+            pieces = [segment, *self._part.findall(segment)] if len(identifier) <= MAX_IDENTIFIER else [segment]
+            for piece in pieces:
+                term = self._lower(piece)
+                if self._unspaced.search(term):
+                    yield from self._characters(term)
+                elif 1 < len(term) <= MAX_TERM and term not in self._stop_words:
+                    yield self._stem(term) if term.isalpha() else term
+
+    def _characters(self, text: str) -> Iterable[str]:
+        """Overlapping character pairs of each unspaced run (the character itself for a run of one); in `cjk` the characters too."""
+        for run in self._unspaced.findall(text):
+            yield from (run[start : start + 2] for start in range(max(1, len(run) - 1)))
+            if self._language == CJK and len(run) > 1:
+                yield from run
+
+    def _lower(self, text: str) -> str:
+        return (text.replace("\u0130", "i") if self._language == "turkish" else text).lower()
+
+    def _stem(self, word: str) -> str:
+        if self._language in (CJK, NO_LANGUAGE):
+            return word
+        # A PyStemmer object must not be used by two threads at once.
+        with self._stemmer_lock:
+            if self._stem_word is None:
+                import Stemmer
+
+                self._stem_word = Stemmer.Stemmer(self._language).stemWord
+            return self._stem_word(word)
+
+
+@lru_cache(maxsize=8)
+def _terms(language: str) -> _Terms:
+    return _Terms(language)
+
+
+@cache
+def _part_with_accents() -> re.Pattern[str]:
+    """`_PART`, whose capitals and small letters are those of every alphabet."""
+    letters = [chr(code) for code in range(0x2000) if chr(code).isalpha()]
+    upper = "".join(letter for letter in letters if letter.isupper())
+    lower = "".join(letter for letter in letters if letter.islower())
+    return re.compile(rf"[{upper}]+(?![{lower}])|[{upper}]?[{lower}]+|\d+(?:\.\d+)*|[^\W\d_]+")
+
+
+def normalised(text: str) -> str:
+    """The text in Unicode's normal form NFKC, in which memories and queries are compared."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
+def chunks(text: str) -> list[str]:
+    """The words and identifiers of a text as they stand, after NFKC normalisation."""
+    return _CHUNK.findall(normalised(text))
+
+
+def terms_of(chunk: str, language: str = ENGLISH) -> tuple[str, ...]:
+    """The search terms of one chunk."""
+    return _terms(language)[chunk]
+
+
+def tokenize(text: str, language: str = ENGLISH) -> list[str]:
+    """The search terms of a text, in order, with repetitions."""
+    terms = _terms(language)
+    return [term for chunk in chunks(text) for term in terms[chunk]]

@@ -1,0 +1,1 @@
+"""PostgreSQL's full-text search, computed without a server."""

@@ -1,0 +1,205 @@
+"""What PostgreSQL's full-text search of CEMS returns, from an inverted index over chunks: postgres_text.py says what is computed.
+
+A posting is how often a lexeme stands in a chunk, because ts_rank asks for nothing else; positions are kept for phrases. Chunks stand
+in the order in which they were given, which should be the order of the rows in the server's table (`ORDER BY ctid`): where
+ranks tie, which is often, that order decides what its sort returns. Without that order, insertion order is the nearest there is.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Set
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.errors import StoreError
+from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.search.entries import WHOLE
+from cems_workbench.store.search.filter_masks import FilterMasks
+from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.search.postgres.postgres_sort import full_order, limited_order
+from cems_workbench.store.search.postgres.postgres_text import (
+    GAINS,
+    Lexemes,
+    Phrase,
+    Term,
+    TextQuery,
+    TsQueryError,
+    matches,
+    or_query,
+    ts_rank,
+)
+
+IDS, LABELS, TERMS = "ids.json", "labels.json", "terms.json"
+COLUMNS = {
+    "memories": "number of the memory of each chunk, int32",
+    "chunks": "number of each chunk within its memory, int32",
+    "by_id": "place of each chunk in the order of memory ids and chunks, int32",
+    "filters": "project and scope of each chunk, as numbers of the labels, int32, shape (chunks, 2)",
+    "starts": "where each term's postings begin, and the end, int64",
+    "documents": "the chunk of each posting, int32",
+    "counts": "how often the term stands there, uint8",
+    "places": "where each posting's positions begin, and the end, int64",
+    "positions": "the positions, uint16",
+}
+"""The arrays, a file each."""
+
+Ties = Literal["id", "limit", "window"]
+"""How equal ranks are ordered: by memory id and chunk; as `ORDER BY rank DESC LIMIT k` leaves them; as a window function does."""
+
+
+class TsRankIndex:
+    """The full-text index of one content version; it stays usable after a newer one replaced it."""
+
+    def __init__(self, directory: Path | None, hidden: Set[str] = frozenset()) -> None:
+        """Open the index in `directory` (None: an index of nothing); chunks of the memories `hidden` are never returned.
+
+        Raises StoreError when files are missing or damaged.
+        """
+        self._hidden = hidden
+        self._ids: list[str] = []
+        self._terms: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._columns: dict[str, NDArray[Any]] = {}
+        if directory is not None:
+            self._open(directory)
+
+    def _open(self, directory: Path) -> None:
+        try:
+            self._ids = json.loads((directory / IDS).read_text("utf-8"))
+            self._terms = json.loads((directory / TERMS).read_text("utf-8"))
+            # Plain arrays over the maps: numpy.memmap costs microseconds on every slice.
+            self._columns = {name: np.asarray(_mapped(directory / f"{name}.npy")) for name in COLUMNS}
+            labels = json.loads((directory / LABELS).read_text("utf-8"))
+        except (OSError, ValueError, EOFError) as error:
+            raise StoreError(
+                f"ts_rank index {directory} is damaged ({error}); doctor --repair builds it anew"
+            ) from error
+        self._numbers = {term: number for number, term in enumerate(self._terms)}
+        self._masks = FilterMasks(self._columns["filters"], labels)
+
+    @property
+    def chunk_count(self) -> int:
+        """Number of indexed chunks."""
+        return len(self._columns["memories"]) if self._columns else 0
+
+    def chunks_with(self, lexeme: str) -> int:
+        """Number of indexed chunks that have a lexeme."""
+        return len(self._postings(lexeme)[0]) if self._columns else 0
+
+    def search(
+        self, query: str | TextQuery, k: int, where: Filter = ANY, ties: Ties = "id", depth: int | None = None
+    ) -> ChunkHits:
+        """(memory id, ts_rank, chunk) of the k best chunks that match `query`, best first; `ties` says in which order equal ranks stand.
+
+        `depth` is the LIMIT of the server's query when that is not k. Raises TsQueryError where the server refuses the query.
+        """
+        asked = or_query(query) if isinstance(query, str) else query
+        if not self.chunk_count or not asked.terms or k <= 0:
+            return []
+        scores, found = self._ranked(asked)
+        mask = self._masks.of(where)
+        if mask is not None:
+            found &= mask
+        if self._hidden:
+            hidden = np.fromiter(map(self._hidden.__contains__, self._ids), bool, len(self._ids))
+            found &= ~hidden[self._columns["memories"]]
+        rows = np.flatnonzero(found)
+        best = rows[self._order(rows, scores[rows], k, ties, depth or k)]
+        memories, chunks = self._columns["memories"][best].tolist(), self._columns["chunks"][best].tolist()
+        hits = zip(memories, scores[best].tolist(), chunks, strict=True)
+        return [(self._ids[memory], score, None if chunk == WHOLE else chunk) for memory, score, chunk in hits]
+
+    def ranking(self, query: str, where: Filter = ANY) -> ChunkHits:
+        """Every chunk that matches `query`, as `search` gives them in the order of a window function; none where the server refuses it."""
+        try:
+            return self.search(query, self.chunk_count, where, "window")
+        except TsQueryError:
+            return []
+
+    def _order(
+        self, rows: NDArray[np.intp], scores: NDArray[np.float32], k: int, ties: Ties, depth: int
+    ) -> NDArray[np.intp]:
+        """Places within `rows` of the first k."""
+        if ties == "limit":
+            return np.array(limited_order(scores, max(k, depth))[:k], np.intp)
+        if ties == "window":
+            return np.array(full_order(scores, k), np.intp)
+        places = np.arange(len(rows))
+        if len(rows) > k:
+            places = np.flatnonzero(scores >= np.partition(scores, len(rows) - k)[len(rows) - k])
+        return places[np.lexsort((self._columns["by_id"][rows[places]], -scores[places]))][:k]
+
+    def _ranked(self, query: TextQuery) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """ts_rank of every chunk, and which chunks match."""
+        scores = np.zeros(self.chunk_count, np.float32)
+        found = np.zeros(self.chunk_count, bool)
+        alternatives = query.alternatives
+        if alternatives is None or query.ranks_pairs or any(term.prefix or term.weights for term in query.terms):
+            for row, document in self._documents_with(query).items():
+                found[row] = matches(document, query)
+                scores[row] = ts_rank(document, query)
+            return scores, found
+        for term in query.terms:
+            rows, counts = self._postings(term.lexeme)
+            scores[rows] = scores[rows] + GAINS[counts]  # Added in double and rounded to single precision, as there.
+        scores /= np.float32(len(query.terms))
+        for node in alternatives:
+            if isinstance(node, Term):
+                found[self._postings(node.lexeme)[0]] = True
+        for node in alternatives:
+            if isinstance(node, Phrase):
+                self._add_phrase(node, found)
+        return scores, found
+
+    def _add_phrase(self, phrase: Phrase, found: NDArray[np.bool_]) -> None:
+        """Mark the chunks where the phrase stands; mostly none is left, because its words were asked for too."""
+        rows = np.flatnonzero(~found)
+        for term in phrase.terms:
+            rows = rows[np.isin(rows, self._postings(term.lexeme)[0])]
+            if not len(rows):
+                return
+        alone = TextQuery(phrase)
+        for row in rows.tolist():
+            document = {term.lexeme: self._positions(term.lexeme, row) for term in phrase.terms}
+            found[row] = matches(document, alone)
+
+    def _documents_with(self, query: TextQuery) -> dict[int, Lexemes]:
+        """Chunk → its lexemes, as far as the query asks for them, of all chunks with at least one."""
+        documents: dict[int, Lexemes] = {}
+        for term in query.terms:
+            for lexeme in self._expanded(term):
+                for row in self._postings(lexeme)[0].tolist():
+                    documents.setdefault(row, {})[lexeme] = self._positions(lexeme, row)
+        return documents
+
+    def _expanded(self, term: Term) -> list[str]:
+        if not term.prefix:
+            return [term.lexeme]
+        start = bisect_left(self._terms, term.lexeme.encode(), key=str.encode)
+        end = start
+        while end < len(self._terms) and self._terms[end].startswith(term.lexeme):
+            end += 1
+        return self._terms[start:end]
+
+    def _postings(self, lexeme: str) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """The chunks with a lexeme and how often it stands in each."""
+        number = self._numbers.get(lexeme)
+        starts = self._columns["starts"]
+        span = slice(0, 0) if number is None else slice(starts[number], starts[number + 1])
+        return self._columns["documents"][span], self._columns["counts"][span]
+
+    def _positions(self, lexeme: str, row: int) -> tuple[int, ...]:
+        start = int(self._columns["starts"][self._numbers[lexeme]])
+        posting = start + int(np.searchsorted(self._postings(lexeme)[0], row))
+        first, last = self._columns["places"][posting : posting + 2].tolist()
+        return tuple(self._columns["positions"][first:last].tolist())
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    mapped: NDArray[Any] = np.load(path, mmap_mode="r")
+    return mapped

@@ -1,0 +1,123 @@
+"""Building the full-text index of a content version; index_directory.py puts it in the place of the one before."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.progress import Progress
+from cems_workbench.store.search.directory.index_directory import Manifest, publish, write_json
+from cems_workbench.store.search.entries import WHOLE, Document
+from cems_workbench.store.search.postgres import postgres_text, ts_rank_index
+from cems_workbench.store.search.postgres.postgres_heap import MOST_ROWS, HeapRow, heap_order
+
+Column = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What the index keeps of a chunk: whose it is, its number within that memory, `WHOLE` for a memory that is searched as one
+    text, its text, and what filters ask."""
+
+    memory_id: str
+    number: int
+    text: str
+    project: str | None
+    scope: str
+
+
+def as_on_a_server(documents: Iterable[Document], dimension: int) -> list[Chunk]:
+    """The chunks of documents in the order in which a server's rows would lie that was given them in this order."""
+    chunks = [
+        Chunk(document.id, number, text, document.project, document.scope)
+        for document in documents
+        for number, text in document.chunks or ((WHOLE, document.text),)
+    ]
+    if len(chunks) > MOST_ROWS:
+        return chunks
+    rows = [HeapRow(chunk.text, dimension, postgres_text.lexemes(chunk.text)) for chunk in chunks]
+    return [chunks[place] for place in heap_order(rows)]
+
+
+def build(
+    home: Path, chunks: Iterable[Chunk], total: int, content_version: int, progress: Progress, identity: str = ""
+) -> Manifest:
+    """Index `chunks`, in the order of the server's rows, the content of this identity, and make the result current.
+
+    Raises what `progress` raises (Cancelled), StoreError where it cannot be written; the index before stays current then.
+    """
+    return publish(
+        home, content_version, postgres_text.VERSION, lambda target: _write(target, chunks, total, progress), identity
+    )
+
+
+def _write(target: Path, chunks: Iterable[Chunk], total: int, progress: Progress) -> int:
+    ids: dict[str, int] = {}
+    labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}
+    terms: dict[str, int] = {}
+    rows, filters = array("i"), array("i")
+    postings, counts, positions = array("i"), array("B"), array("H")
+    sizes = array("i")
+    for row, chunk in enumerate(chunks):
+        if row % 1_000 == 0:
+            progress("indexing full text", row, total)
+        rows.extend((ids.setdefault(chunk.memory_id, len(ids)), chunk.number))
+        for name, value in (("projects", chunk.project), ("scopes", chunk.scope)):
+            filters.append(labels[name].setdefault(value, len(labels[name])))
+        found = postgres_text.lexemes(chunk.text)
+        sizes.append(len(found))
+        for lexeme, places in found.items():
+            postings.append(terms.setdefault(lexeme, len(terms)))
+            counts.append(len(places))
+            positions.extend(places)
+    progress("indexing full text", len(sizes), total)
+
+    ordered = sorted(terms, key=str.encode)
+    columns = _inverted(
+        np.array([terms[term] for term in ordered], np.int64),
+        np.frombuffer(postings, np.int32),
+        np.repeat(np.arange(len(sizes), dtype=np.int32), np.frombuffer(sizes, np.int32)),
+        np.frombuffer(counts, np.uint8),
+        np.frombuffer(positions, np.uint16),
+    )
+    memories, numbers = np.frombuffer(rows, np.int32).reshape(-1, 2).T
+    columns |= {"memories": memories, "chunks": numbers, "filters": np.frombuffer(filters, np.int32).reshape(-1, 2)}
+    rank_of_id = np.empty(len(ids), np.int32)
+    rank_of_id[[ids[memory_id] for memory_id in sorted(ids)]] = np.arange(len(ids), dtype=np.int32)
+    columns["by_id"] = np.empty(len(sizes), np.int32)
+    columns["by_id"][np.lexsort((numbers, rank_of_id[memories]))] = np.arange(len(sizes), dtype=np.int32)
+    for name in ts_rank_index.COLUMNS:
+        np.save(target / f"{name}.npy", columns[name])
+    write_json(target / ts_rank_index.LABELS, {name: list(codes) for name, codes in labels.items()})
+    write_json(target / ts_rank_index.TERMS, ordered)
+    write_json(target / ts_rank_index.IDS, list(ids))
+    return len(sizes)
+
+
+def _inverted(
+    ordered: Column, postings: Column, documents: Column, counts: Column, positions: Column
+) -> dict[str, Column]:
+    """The postings by term, in the order of `ordered` (numbers of terms), each term's by document."""
+    place_of = np.empty(len(ordered), np.int64)
+    place_of[ordered] = np.arange(len(ordered))
+    term = place_of[postings]
+    order = np.argsort(term, kind="stable")
+    begins = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))[:-1][order]
+    lengths = counts[order].astype(np.int64)
+    places = np.concatenate(([0], np.cumsum(lengths)))
+    # Position i of the result comes from where its posting's positions began, plus how far into the posting it is.
+    moved = np.repeat(begins - places[:-1], lengths) + np.arange(len(positions))
+    starts = np.concatenate(([0], np.cumsum(np.bincount(term, minlength=len(ordered)))))
+    return {
+        "starts": starts.astype(np.int64),
+        "documents": documents[order],
+        "counts": counts[order],
+        "places": places,
+        "positions": positions[moved],
+    }

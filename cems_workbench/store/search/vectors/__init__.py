@@ -1,0 +1,1 @@
+"""Vector search: exact, over quantized vectors, or by Chroma's HNSW graph."""

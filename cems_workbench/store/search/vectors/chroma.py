@@ -1,0 +1,161 @@
+"""Reaching Chroma, embedded in the store's directory or as a server, and the collection of a store and an embedder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from cems_workbench.errors import ModelError, StoreError
+from cems_workbench.models.http import server_name
+from cems_workbench.models.protocol import Float32
+from cems_workbench.platform.http_limits import ReplyError, connection_reason
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+    from chromadb.api.models.Collection import Collection
+
+HNSW: dict[str, Any] = {
+    "space": "cosine",
+    # At 150 hits of 100,000 clustered vectors these found all the exact ones; see benchmarks/bench_store.py.
+    "ef_construction": 200,
+    "ef_search": 300,
+    "max_neighbors": 32,
+    # Insertions in a fixed order on one thread give the same graph, so the same content gives the same hits.
+    "num_threads": 1,
+}
+
+PORTION = 2_000
+UNREADABLE, UNWRITTEN = "the vectors cannot be read", "the vectors cannot be written"
+
+
+def load() -> None:
+    """Load the library, which takes a second."""
+    import chromadb  # noqa: F401
+
+
+def connect(directory: Path, url: str | None) -> ClientAPI:
+    """A client for the embedded database in `directory`, or for the server at `url`.
+
+    Telemetry is off and no embedding function is ever used. Raises StoreError when the server does not answer or the
+    directory cannot be read.
+    """
+    import chromadb
+    from chromadb.config import Settings
+
+    from cems_workbench.platform.chroma_http import chroma_client
+
+    settings = Settings(anonymized_telemetry=False)
+    try:
+        if url is None:
+            with no_panic():
+                return chromadb.PersistentClient(str(directory), settings=settings)
+        where = urlsplit(url if "://" in url else f"http://{url}")
+        secure = where.scheme == "https"
+        port = where.port or (443 if secure else 8000)
+        return chroma_client(where.hostname or "", port, secure)
+    except Exception as error:  # Chroma raises ValueError, its own errors and its Rust core's, by version.
+        reached = "cannot be used" if isinstance(error, ReplyError) else "cannot be reached"
+        place = f"server {_shown(url)} {reached}" if url else f"index {directory} cannot be opened"
+        raise StoreError(f"Chroma {place}: {connection_reason(error) or _first_line(error)}") from error
+
+
+@contextmanager
+def no_panic() -> Iterator[None]:
+    """Whatever Chroma's Rust core panics with is an Exception inside; by itself it is none, and would pass every handler."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as panic:
+        raise RuntimeError(_first_line(panic)) from panic
+
+
+@contextmanager
+def speaking(what: str) -> Iterator[None]:
+    """What goes wrong while Chroma is asked inside is a StoreError that begins with `what`, and names the server that did not answer."""
+    from chromadb.errors import ChromaError
+    from httpx import TransportError
+
+    try:
+        with no_panic():
+            yield
+    except TransportError as error:
+        raise StoreError(
+            f"{what}: Chroma server {error.request.url.netloc.decode()}: {connection_reason(error)}"
+        ) from error
+    except (ChromaError, ReplyError, ValueError, RuntimeError, OSError, TypeError, KeyError) as error:
+        raise StoreError(f"{what}: {_first_line(error)}") from error
+
+
+def _shown(url: str) -> str:
+    """The URL without what stands before an @ and in its query, which may be secrets."""
+    try:
+        return server_name(url)
+    except ModelError:
+        return "of the settings"
+
+
+def collection_name(store_id: str, embedder_id: str) -> str:
+    """The collection of one store and one embedder, so that a server can hold many of both."""
+    return f"cems-{store_id}-{hashlib.sha256(embedder_id.encode()).hexdigest()[:12]}"
+
+
+def find_collection(client: ClientAPI, name: str) -> Collection | None:
+    """The collection of that name, None when it does not exist."""
+    from chromadb.errors import NotFoundError
+
+    with speaking("Chroma cannot say which vectors there are"):
+        try:
+            return client.get_collection(name, embedding_function=None)
+        except NotFoundError:
+            return None
+
+
+def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collection:
+    """Create the collection, empty, with HNSW as configured above."""
+    configuration: Any = {"hnsw": HNSW}
+    with speaking(UNWRITTEN):
+        return client.create_collection(
+            name, embedding_function=None, metadata={"embedder": embedder_id}, configuration=configuration
+        )
+
+
+def dimension(collection: Collection) -> int | None:
+    """How many values a vector of a collection has; None while it is empty."""
+    with speaking(UNREADABLE):
+        rows: Any = collection.get(limit=1, include=["embeddings"])["embeddings"]
+    return len(rows[0]) if rows is not None and len(rows) else None
+
+
+def read_vectors(collection: Collection, keys: Sequence[str] | None = None) -> Iterator[tuple[str, Float32]]:
+    """(key, vector) of every entry, or of those of `keys` that there are, in portions. Raises StoreError."""
+    if keys is None:
+        # By their names: a portion that begins further on is sought from the first on, which takes minutes for a million.
+        with speaking(UNREADABLE):
+            keys = collection.get(include=[])["ids"]
+    for start in range(0, len(keys), PORTION):
+        with speaking(UNREADABLE):
+            answer: Any = collection.get(ids=list(keys[start : start + PORTION]), include=["embeddings"])
+            found = answer["ids"]
+            vectors = np.asarray(answer["embeddings"], np.float32)
+            if len(vectors) != len(found):
+                raise StoreError(f"{UNREADABLE}: {len(found)} ids and {len(vectors)} vectors")
+        yield from zip(found, vectors, strict=True)
+
+
+def drop_collection(client: ClientAPI, name: str) -> None:
+    """Delete a collection with its vectors, if it exists. Raises StoreError when Chroma refuses."""
+    from chromadb.errors import NotFoundError
+
+    with speaking("the vectors cannot be dropped"), suppress(NotFoundError):
+        client.delete_collection(name)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,223 @@
+"""Bringing the 8-bit codes of vectors to what Chroma holds: a segment of what changed, and a list of what it replaces.
+
+The vectors are read from Chroma, which may round what it is given. A small change never writes a large segment: it is merged with those
+that are no larger than itself and what it was merged with, so that a vector is written about once each time its segment doubles.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.progress import Progress
+from cems_workbench.store.database import Database
+from cems_workbench.store.search.directory import column_file
+from cems_workbench.store.search.directory.column_file import Column
+from cems_workbench.store.search.directory.index_directory import Manifest
+from cems_workbench.store.search.directory.segment_directory import (
+    Segment,
+    new_segment,
+    publish,
+    read_deleted,
+    write_deleted,
+)
+from cems_workbench.store.search.entries import WHOLE, from_row, key
+from cems_workbench.store.search.lexical import sorted_texts
+from cems_workbench.store.search.vectors import chroma, embedded
+from cems_workbench.store.search.vectors.quantized_vectors import LiveSegment, VectorCodes, encoded, opened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from chromadb.api.models.Collection import Collection
+
+VERSION = "1"
+LABEL = "reading vectors"
+BLOCK = 50_000
+"""Vectors that are moved at a time when segments are merged."""
+
+
+def kind(collection: str) -> str:
+    """What the codes in a manifest are of: how they are made, and the collection (its Chroma id)."""
+    return f"{VERSION}:{collection}"
+
+
+def open_codes(home: Path, segments: Sequence[Segment]) -> VectorCodes:
+    """The codes in these segments. Raises StoreError."""
+    return VectorCodes([_live(home, each) for each in segments])
+
+
+def update(
+    home: Path,
+    segments: Sequence[Segment],
+    changed: Sequence[str] | None,
+    database: Database,
+    collection: Collection,
+    content_version: int,
+    identity: str,
+    progress: Progress,
+) -> Manifest:
+    """Make codes of `segments` without the memories `changed`, and of the vectors that these have now; of all memories where it is None.
+
+    Raises what `progress` raises and StoreError; the codes before stay current then.
+    """
+    name = str(collection.id)
+
+    def write() -> tuple[list[Segment], int]:
+        with database.reading() as cursor:
+            rows = embedded.labels(cursor, name, changed)
+        before = [] if changed is None else [_without(home, each, changed) for each in segments]
+        made = [_written(home, rows, collection, progress)] if rows.num_rows else []
+        kept = _merged(home, [*before, *made])
+        return kept, sum(_rows(home, each) for each in kept)
+
+    return publish(home, content_version, kind(name), identity, write)
+
+
+def _written(home: Path, rows: pa.Table, collection: Collection, progress: Progress) -> Segment:
+    """A segment of these entries (`embedded.labels`), with their vectors."""
+    import pyarrow.compute as pc
+
+    names, seqs = rows["memory_id"], rows["seq"].to_numpy().astype(np.int32)
+    places = [from_row(*each) for each in zip(names.to_pylist(), seqs.tolist(), strict=True)]
+    labels: dict[str, list[Any]] = {}
+    filters = np.empty((len(places), 2), np.int32)
+    for column, (kept, source) in enumerate([("projects", "project"), ("scopes", "scope")]):
+        found = pc.unique(rows[source])
+        labels[kept] = found.to_pylist()
+        filters[:, column] = pc.index_in(rows[source], value_set=found).to_numpy()
+    first = [i for i, place in enumerate(places) if not i or place[0] != places[i - 1][0]]
+    columns = _columns([places[i][0] for i in first], np.diff(first, append=len(places)), seqs, filters, labels)
+    keys = [key(place) for place in places]
+    segment = new_segment()
+    made: dict[str, Column] = {}
+    row_of = {name: row for row, name in enumerate(keys)}
+    for start in range(0, len(keys), chroma.PORTION):
+        progress(LABEL, start, len(keys))
+        found = list(chroma.read_vectors(collection, keys[start : start + chroma.PORTION]))
+        if not found:
+            continue
+        if not made:
+            made = _created(home / segment.name, columns, len(keys), len(found[0][1]))
+        own = [row_of[name] for name, _ in found]
+        made["codes"][own], made["steps"][own] = encoded(np.stack([vector for _, vector in found]))
+    if not made:
+        made = _created(home / segment.name, columns, len(keys), 1)
+    progress(LABEL, len(keys), len(keys))
+    return segment
+
+
+def _columns(
+    ids: Sequence[str],
+    sizes: NDArray[np.int64],
+    seqs: NDArray[np.int32],
+    filters: NDArray[np.int32],
+    labels: dict[str, list[Any]],
+) -> dict[str, Column]:
+    """The columns of a segment but for the codes; `sizes` is the number of vectors of each memory."""
+    blob, ends = sorted_texts.columns(ids)
+    nothing = np.zeros(0, np.int64)
+    return {
+        "ids": blob,
+        "id_ends": ends,
+        "starts": nothing if len(ids) == len(seqs) else np.concatenate(([0], np.cumsum(sizes))),
+        "seqs": nothing.astype(np.int32) if (seqs == WHOLE).all() else seqs,
+        "filters": filters,
+        "labels": column_file.as_bytes(json.dumps(labels, ensure_ascii=False)),
+    }
+
+
+def _created(path: Path, columns: dict[str, Column], rows: int, dimension: int) -> dict[str, Column]:
+    """The file of a segment with these columns, and room for its codes and steps, which are zeros."""
+    kinds: dict[str, Any] = {name: (column.dtype, column.shape) for name, column in columns.items()}
+    made = column_file.create(path, kinds | {"codes": (np.int8, (rows, dimension)), "steps": (np.float32, (rows,))})
+    for name, column in columns.items():
+        made[name][...] = column
+    return made
+
+
+def _live(home: Path, segment: Segment) -> LiveSegment:
+    return LiveSegment(opened(home / segment.name), read_deleted(home, segment))
+
+
+def _rows(home: Path, segment: Segment) -> int:
+    """Number of vectors that are still to be found."""
+    return len(VectorCodes([_live(home, segment)]))
+
+
+def _without(home: Path, segment: Segment, changed: Sequence[str]) -> Segment:
+    """The segment with these memories deleted too."""
+    deleted = read_deleted(home, segment)
+    now = np.union1d(deleted, opened(home / segment.name).ids.find_all(changed))
+    return segment if len(now) == len(deleted) else write_deleted(home, segment, now)
+
+
+def _merged(home: Path, segments: Sequence[Segment]) -> list[Segment]:
+    """The segments, the newest of them merged with those that are no larger; one that is half deleted is written anew."""
+    kept = [(each, size) for each in segments if (size := _rows(home, each))]
+    last = len(kept)
+    total = 0
+    while last and (not total or kept[last - 1][1] <= total):
+        last -= 1
+        total += kept[last][1]
+    small = [each for each, _ in kept[last:]]
+    if len(small) > 1:
+        kept = [*kept[:last], (_merge(home, small), total)]
+    return [_merge(home, [each]) if len(opened(home / each.name).codes) > 2 * size else each for each, size in kept]
+
+
+def _merge(home: Path, segments: Sequence[Segment]) -> Segment:
+    """A segment of what is not deleted in these."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts = [_live(home, each) for each in segments]
+    alive = [np.setdiff1d(np.arange(len(part.segment.ids)), part.deleted) for part in parts]
+    rows = [part.segment.all_rows(own) for part, own in zip(parts, alive, strict=True)]
+    ids: pa.Array[Any] = pa.concat_arrays(
+        [part.segment.ids.arrow().take(pa.array(own)) for part, own in zip(parts, alive, strict=True)]
+    )
+    order = pc.sort_indices(ids).to_numpy(zero_copy_only=False).astype(np.int64)
+    sizes = np.concatenate([_sizes(part, own) for part, own in zip(parts, alive, strict=True)])
+    begins = np.empty(len(order), np.int64)
+    begins[order] = np.cumsum(sizes[order]) - sizes[order]
+    # The new row of each vector, in the order of the parts.
+    within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    new = np.repeat(begins, sizes) + within
+    labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}
+    filters, seqs = np.empty((len(new), 2), np.int32), np.full(len(new), WHOLE, np.int32)
+    before = 0
+    for part, own in zip(parts, rows, strict=True):
+        target = new[before : before + len(own)]
+        before += len(own)
+        for column, (name, numbers) in enumerate(labels.items()):
+            codes = [numbers.setdefault(value, len(numbers)) for value in part.segment.labels[name]]
+            filters[target, column] = np.array(codes, np.int32)[part.segment.columns["filters"][own, column]]
+        if len(part.segment.columns["seqs"]):
+            seqs[target] = part.segment.columns["seqs"][own]
+    names = [name.decode() for name in ids.take(pa.array(order)).to_pylist()]
+    listed = {name: list(numbers) for name, numbers in labels.items()}
+    columns = _columns(names, sizes[order], seqs, filters, listed)
+    segment = new_segment()
+    made = _created(home / segment.name, columns, len(new), parts[0].segment.codes.shape[1])
+    before = 0
+    for part, own in zip(parts, rows, strict=True):
+        for start in range(0, len(own), BLOCK):
+            some = own[start : start + BLOCK]
+            target = new[before + start : before + start + len(some)]
+            made["codes"][target], made["steps"][target] = part.segment.codes[some], part.segment.steps[some]
+        before += len(own)
+    return segment
+
+
+def _sizes(part: LiveSegment, memories: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of vectors of each of these memories."""
+    starts = part.segment.starts
+    if starts is None:
+        return np.ones(len(memories), np.int64)
+    sizes: NDArray[np.int64] = np.diff(starts)[memories]
+    return sizes

@@ -1,0 +1,45 @@
+"""Work on files that may be damaged, in a process of its own: a library that crashes on them takes only that one with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended: what it printed, and why it did not end well; empty when it did."""
+
+    printed: str
+    problem: str = ""
+
+
+def run_apart(module: str, *arguments: str, seconds: float) -> Ended:
+    """Run a module of this package with arguments, for at most `seconds`."""
+    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
+    try:
+        ended = subprocess.run(  # noqa: S603 (a module of this package, no shell)
+            [sys.executable, "-X", "faulthandler=0", "-m", module, *arguments],
+            capture_output=True,
+            timeout=seconds,
+            env={**os.environ, "PYTHONPATH": path},
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired as late:
+        return Ended((late.stdout or b"").decode("utf-8", "replace"), f"it takes longer than {seconds:g} s")
+    except OSError as error:
+        return Ended("", f"no process can be started: {error.strerror}")
+    printed = ended.stdout.decode("utf-8", "replace")
+    if ended.returncode == 0:
+        return Ended(printed)
+    if ended.returncode < 0:
+        return Ended(printed, f"the library that reads it crashes ({signal.Signals(-ended.returncode).name})")
+    lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+    return Ended(printed, lines[-1] if lines else f"exit code {ended.returncode}")

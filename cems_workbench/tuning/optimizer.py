@@ -1,0 +1,340 @@
+"""Trying configs: grid up to three parameters, beyond that TPE and then the neighbours of the best; seeded, cancellable.
+
+proposals   come from a grid, Optuna's TPE, or the neighbours of the best. Each is a generator that yields values to try and is sent what
+            they reached, so that the same reached values give the same proposals. The order of trials depends on nothing but space,
+            seed and scores: a search that was cancelled and is run again, with the scores it already knows, is the search that was
+            not cancelled.
+giving up   a config that is clearly worse on the first part of the queries is given up: when the mean of `config - best so far` over the
+            queries of that part lies more than `CLEARLY` standard errors below 0. Not where several objectives are wanted, nor on a
+            grid, whose trials serve every fold. A config that breaks a constraint is not scored.
+front       the Pareto front: what no other beats in one objective without losing in another.
+choosing    a search tries many configs, and the best of many is partly luck. Among those that a paired t-test (one-sided, over the same
+            queries) cannot tell from the best, the one that changes least is proposed: it is as good as far as anybody knows, and
+            easier to trust.
+
+    t = mean(d) / (sd(d) / sqrt(Q)),   d = best - other per query;   not told apart when t < t(1 - alpha; Q - 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline.table import Bools, Floats, Ints
+from cems_workbench.progress import Cancelled
+from cems_workbench.tuning.objective import Goal, Guard
+from cems_workbench.tuning.scorer import Score
+from cems_workbench.tuning.space import SearchSpace, Values
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A config of the space with its scores.
+
+    `reached` are its objectives. A config that was given up after some of the queries has scores of those alone, and an estimate
+    of what it would have reached: the best so far plus the mean difference on what was scored.
+    """
+
+    values: Values
+    config: PipelineConfig
+    scores: Floats
+    """(Q, M) or fewer rows where it was given up."""
+    reached: Floats
+    pruned: bool = False
+    broken: tuple[Guard, ...] = ()
+    phase: str = "search"
+    missed: float = 0.0
+    """By how much it misses the guards that it breaks, together."""
+
+    @property
+    def usable(self) -> bool:
+        """Scored on every query, and breaking no guard."""
+        return not self.pruned and not self.broken
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search found. The first trial is the baseline itself."""
+
+    trials: Sequence[Trial]
+    cancelled: bool = False
+    front: Sequence[int] = field(default_factory=tuple)
+    """Which usable trials no other dominates."""
+
+    @property
+    def baseline(self) -> Trial:
+        """The trial that everything is compared with."""
+        return self.trials[0]
+
+    @property
+    def best(self) -> Trial:
+        """The usable trial with the highest first objective, the earliest of equals; the baseline where none is usable."""
+        usable = [trial for trial in self.trials if trial.usable]
+        return max(usable, key=lambda trial: float(trial.reached[0])) if usable else self.baseline
+
+
+Watch = Callable[[int, int, Trial], None]
+"""Called as `watch(done, total, best so far)` after each trial; may raise `Cancelled`, and what was tried by then stays."""
+
+
+def unwatched(done: int, total: int, best: Trial) -> None:
+    """Nobody watches."""
+
+
+Proposals = Generator[Values, Floats, None]
+STARTUP = 24
+"""Trials drawn at random before TPE has something to learn from."""
+
+
+def by_grid(space: SearchSpace, trials: int) -> Proposals:
+    """Every combination of a grid with at most about `trials` points."""
+    for values in space.grid(trials):  # noqa: UP028 - what is reached is sent in, which a plain iterator refuses
+        yield values
+
+
+def by_tpe(space: SearchSpace, trials: int, objectives: int, seed: int) -> Proposals:
+    """Optuna's tree-structured Parzen estimator, multivariate, seeded; told of the baseline first.
+
+    Source: Bergstra et al. 2011; Optuna, TPESampler.
+    """
+    import warnings
+
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(
+            seed=seed, multivariate=True, n_startup_trials=min(STARTUP, max(1, trials // 4))
+        )
+    study = optuna.create_study(directions=["maximize"] * objectives, sampler=sampler)
+    ranges: dict[str, optuna.distributions.BaseDistribution] = {
+        axis.path: optuna.distributions.CategoricalDistribution(range(axis.size))
+        if axis.choices
+        else optuna.distributions.IntDistribution(0, axis.size - 1)
+        for axis in space.axes
+    }
+    own = space.values_of(space.baseline)
+    study.enqueue_trial({axis.path: axis.place(value) for axis, value in zip(space.axes, own, strict=True)})
+    for _ in range(trials):
+        trial = study.ask(ranges)
+        reached = yield tuple(axis.value(int(trial.params[axis.path])) for axis in space.axes)
+        study.tell(trial, [float(value) for value in reached])
+
+
+def by_neighbours(space: SearchSpace, start: Values, reached: Floats, trials: int) -> Proposals:
+    """Pattern search on the first objective: along each axis by a step, which halves when no neighbour is better.
+
+    Source: Hooke & Jeeves 1961.
+    """
+    best, at = float(reached[0]), [axis.place(value) for axis, value in zip(space.axes, start, strict=True)]
+    strides = [max(1, axis.size // 8) for axis in space.axes]
+    left, seen = trials, {tuple(at)}
+    while left > 0:
+        moved = False
+        for i, axis in enumerate(space.axes):
+            steps = range(axis.size) if axis.choices else (at[i] - strides[i], at[i] + strides[i])
+            for place in steps:
+                there = [*at[:i], place, *at[i + 1 :]]
+                if not 0 <= place < axis.size or tuple(there) in seen or left <= 0:
+                    continue
+                seen.add(tuple(there))
+                left -= 1
+                found = yield tuple(a.value(p) for a, p in zip(space.axes, there, strict=True))
+                if float(found[0]) > best and np.isfinite(found[0]):
+                    best, at, moved = float(found[0]), there, True
+        if not moved:
+            if max(strides) == 1:
+                return
+            strides = [max(1, stride // 2) for stride in strides]
+
+
+def pareto_front(values: Floats) -> Bools:
+    """(T) which of T rows of (T, M) values, larger is better, no other row dominates. Equal rows are all on the front."""
+    front = np.ones(len(values), dtype=bool)
+    for row in range(len(values)):
+        at_least = (values >= values[row]).all(axis=1)
+        better = (values > values[row]).any(axis=1)
+        front[row] = not (at_least & better).any()
+    return front
+
+
+CLEARLY = 3.5
+REFINED = 0.25
+"""Share of the trials that refine the best."""
+NOWHERE = -1e9
+"""What a config that breaks a constraint reaches."""
+
+
+@dataclass
+class _Run:
+    """A search while it runs."""
+
+    space: SearchSpace
+    score: Score
+    goal: Goal
+    rows: Ints
+    types: Sequence[str | None]
+    total: int
+    watch: Watch
+    parts: list[Ints]
+    trials: list[Trial]
+    known: dict[Values, Trial]
+    best: Trial | None = None
+    """The best so far as `Search.best` says it, kept as trials come in; None before the first."""
+
+    def add(self, trial: Trial) -> Trial:
+        """Keep a trial; the best so far, of which it may be the newest."""
+        self.known[trial.values] = trial
+        self.trials.append(trial)
+        best = self.best or trial
+        better = not best.usable or float(trial.reached[0]) > float(best.reached[0])
+        self.best = trial if trial.usable and better else best
+        return self.best
+
+
+def search(
+    space: SearchSpace,
+    score: Score,
+    goal: Goal,
+    rows: Ints,
+    *,
+    types: Sequence[str | None] | None = None,
+    trials: int = 200,
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> Search:
+    """Search the space on the queries at `rows`. `types` are the query types of those rows, for the guards.
+
+    At most `trials` configs are tried beside the baseline, each once. Cancelling keeps what was tried.
+    """
+    parts = [part for part in (rows[np.isin(rows, part)] for part in score.parts) if len(part)]
+    run = _Run(space, score, goal, np.concatenate(parts), _dealt(types, rows, parts), trials + 1, watch, parts, [], {})
+    cancelled = False
+    try:
+        _try(run, space.values_of(space.baseline), "baseline")
+        if space.is_grid:
+            ahead(space, score, rows, trials)
+            _follow(run, by_grid(space, trials), "grid")
+        else:
+            _follow(run, by_tpe(space, trials - int(trials * REFINED), _objectives(goal), seed), "search")
+            best = run.best or run.trials[0]
+            _follow(run, by_neighbours(space, best.values, best.reached, trials + 1 - len(run.trials)), "refine")
+    except Cancelled:
+        cancelled = True
+    if not run.trials:
+        raise Cancelled
+    return Search(_in_row_order(run, rows), cancelled, _front(run.trials))
+
+
+def ahead(space: SearchSpace, score: Score, rows: Ints, trials: int) -> None:
+    """Say which configs of a grid will be asked for, where the scorer wants to know."""
+    tell = getattr(score, "ahead", None)
+    if tell is not None:
+        tell([config for config in map(space.config, space.grid(trials)) if space.keeps(config)], rows)
+
+
+def _follow(run: _Run, proposals: Proposals, phase: str) -> None:
+    reached: Floats | None = None
+    while len(run.trials) < run.total:
+        try:
+            values = next(proposals) if reached is None else proposals.send(reached)
+        except StopIteration:
+            return
+        reached = _try(run, values, phase)
+
+
+def _try(run: _Run, values: Values, phase: str) -> Floats:
+    """What these values reach; a config that was tried is not tried again."""
+    if values not in run.known:
+        config = run.space.config(values)
+        if run.trials and not run.space.keeps(config):
+            return np.full(_objectives(run.goal), NOWHERE)
+        best = run.add(_scored(run, values, phase))
+        run.watch(len(run.trials), run.total, best)
+    trial = run.known[values]
+    # A broken guard is worse than the baseline, the more so the further it is missed: that leads to where it holds.
+    return trial.reached if not trial.broken else np.minimum(trial.reached, run.trials[0].reached) - 0.01 - trial.missed
+
+
+def _scored(run: _Run, values: Values, phase: str) -> Trial:
+    config = run.space.config(values)
+    best = run.best
+    first = run.parts[0]
+    if best is None or not best.usable or len(run.parts) == 1 or _objectives(run.goal) > 1 or run.space.is_grid:
+        scores = run.score(config, run.rows)
+    else:
+        scores = run.score(config, first)
+        d = scores[:, 0] - best.scores[: len(first), 0]
+        d = d[~np.isnan(d)]
+        if len(d) and d.mean() < -CLEARLY * d.std() / np.sqrt(len(d)):
+            return Trial(values, config, scores, best.reached + d.mean(), pruned=True, phase=phase)
+        scores = np.concatenate([scores, run.score(config, run.rows[len(first) :])])
+    baseline = run.trials[0].scores if run.trials else scores
+    return judged(Trial(values, config, scores, run.goal.reached(scores), phase=phase), run.goal, baseline, run.types)
+
+
+def judged(trial: Trial, goal: Goal, baseline: Floats, types: Sequence[str | None]) -> Trial:
+    """A trial with the guards that its scores break against the baseline's."""
+    missed = goal.shortfalls(trial.scores, baseline, types)
+    broken = tuple(guard for guard, by in zip(goal.guards, missed.tolist(), strict=True) if by)
+    return replace(trial, broken=broken, missed=float(missed.sum()))
+
+
+def _objectives(goal: Goal) -> int:
+    return len(goal.names)
+
+
+def _dealt(types: Sequence[str | None] | None, rows: Ints, parts: Sequence[Ints]) -> list[str | None]:
+    """The types in the order in which the rows are scored."""
+    given = dict(zip(rows.tolist(), types, strict=True)) if types is not None else {}
+    return [given.get(row) for part in parts for row in part.tolist()]
+
+
+def _in_row_order(run: _Run, rows: Ints) -> list[Trial]:
+    """The trials with their scores in the order of `rows`; those of a trial that was given up stay as they are."""
+    place = {row: i for i, row in enumerate(run.rows.tolist())}
+    order = np.array([place[row] for row in rows.tolist()])
+    return [trial if trial.pruned else replace(trial, scores=trial.scores[order]) for trial in run.trials]
+
+
+def _front(trials: Sequence[Trial]) -> list[int]:
+    usable = [i for i, trial in enumerate(trials) if trial.usable]
+    if not usable:
+        return []
+    front = pareto_front(np.stack([trials[i].reached for i in usable]))
+    return [i for i, stands in zip(usable, front.tolist(), strict=True) if stands]
+
+
+ALPHA = 0.05
+
+
+def chosen(scores: Sequence[Floats], distances: Sequence[float], alpha: float = ALPHA) -> int:
+    """Index of the proposed config. `scores` are (Q) per config; ties go to the nearer, then the better, then the first.
+
+    Queries that the measure is not of have NaN under every config, and no part.
+    """
+    defined = ~np.isnan(scores[0])
+    if not defined.any():
+        return min(range(len(scores)), key=lambda i: (round(distances[i], 9), i))
+    scores = [values[defined] for values in scores]
+    means = np.array([values.mean() for values in scores])
+    best = int(means.argmax())
+    equal = np.flatnonzero(not_told_apart(scores[best], scores, alpha))
+    return min(equal.tolist(), key=lambda i: (round(distances[i], 9), -means[i], i))
+
+
+def not_told_apart(best: Floats, others: Sequence[Floats], alpha: float = ALPHA) -> Bools:
+    """Which of the others the best is not significantly better than, on the same queries (Q)."""
+    from scipy.special import stdtrit
+
+    if len(best) < 2:
+        return np.ones(len(others), dtype=bool)
+    difference = best - np.stack(others)
+    mean, spread = difference.mean(axis=1), difference.std(axis=1, ddof=1)
+    limit = float(stdtrit(len(best) - 1, 1 - alpha))
+    told: Bools = mean > limit * spread / np.sqrt(len(best)) + 1e-12
+    return ~told

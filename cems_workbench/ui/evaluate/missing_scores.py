@@ -1,0 +1,105 @@
+"""What evidence lacks, in a banner with a button that has the reranker's missing scores added to it; on Evaluate and on Tune."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from cems_workbench.evaluation.batch import lacking_lines
+from cems_workbench.jobs.evaluation import EvaluatedConfig
+from cems_workbench.jobs.scoring import Lacking, score_lacking, why_not_scored
+from cems_workbench.models.servers import Answers, ask_all
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress
+from cems_workbench.settings import Settings
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.panels import offered
+
+ICON = ":material/warning:"
+MOST = 3
+"""Lines in the banner; where there are more, all of them are below it."""
+ASKED_AGAIN = 30
+"""Seconds for which it is remembered which servers are there."""
+
+
+def of_evaluated(measured: Sequence[EvaluatedConfig]) -> list[Lacking]:
+    """What each of these lacks, as far as it does."""
+    return [
+        Lacking(
+            row.evaluation.config.name,
+            row.evaluation.config,
+            row.labelled.evidence,
+            row.evaluation.rankings.needs,
+            row.evaluation.qids,
+        )
+        for row in measured
+        if row.evaluation.rankings.needs
+    ]
+
+
+def said(lacking: Sequence[Lacking]) -> list[str]:
+    """The lines of the banner, in plain text."""
+    return lacking_lines((one.name, one.needs) for one in lacking)
+
+
+def draw(
+    key: str, lacking: Sequence[Lacking], resources: Resources, *, label: str = "Score them", locked: str | None = None
+) -> bool:
+    """The banner, nothing where nothing is lacking; True when what the rerankers had not read is scored now.
+
+    `locked` says why nothing may be added to the evidence. Where nothing can be scored the reason stands in place of the button.
+    """
+    lines = said(lacking)
+    if not lines:
+        return False
+    scorable = [one for one in lacking if one.scorable]
+    why_not = (locked or why_not_scored(scorable, resources, Settings(), server_answers)) if scorable else None
+    parts = [
+        "The evidence does not hold all that was asked for. The figures are of what is there.",
+        _listed(lines[:MOST]),
+    ]
+    if len(lines) > MOST + 1:
+        parts[-1] += f"\n- and {len(lines) - MOST} more, below"
+    else:
+        parts[-1] = _listed(lines)
+    if why_not:
+        parts.append(f"The scores cannot be added here: {plain(why_not)}.")
+    if any(len(one.needs) > one.scorable for one in lacking):
+        parts.append("What was gathered with other values has to be gathered anew for that config.")
+    message = "\n\n".join(parts)
+    done = False
+    if scorable and not why_not:
+        done = offered(
+            f"{key}:score",
+            message,
+            label,
+            lambda progress: _score(scorable, resources, progress),
+            icon=ICON,
+            warn=True,
+            kept="What was scored is kept; scoring can be resumed.",
+            help="The reranker reads just these pairs. Their scores are added to the evidence, and everything is measured anew.",
+        )
+    else:
+        st.warning(message, icon=ICON)
+    if len(lines) > MOST + 1:
+        with st.expander(f"All {len(lines)} things that the evidence does not hold"):
+            st.markdown(_listed(lines))
+    return done
+
+
+def _listed(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {plain(line)}" for line in lines)
+
+
+def _score(lacking: Sequence[Lacking], resources: Resources, progress: Progress) -> None:
+    for report in score_lacking(lacking, resources, progress):
+        for why, count in report.failed.items():
+            st.toast(plain(f"{count} pairs have no score: {why}"), icon=ICON)
+
+
+@st.cache_resource(ttl=ASKED_AGAIN, show_spinner=False)
+def server_answers() -> Answers:
+    """Which servers are there."""
+    settings = Settings()
+    return ask_all(settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, None)()

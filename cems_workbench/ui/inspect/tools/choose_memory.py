@@ -1,0 +1,103 @@
+"""Choosing the memory that a tool is about: a judged one that is missing, the followed one, or any of the store by text or id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Memory
+from cems_workbench.store import Selection
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.tables import short_id
+
+BUTTONS, MATCHES = 8, 6
+
+
+def missing(context: InspectContext, k: int) -> list[str]:
+    """Memories judged relevant that are not among the first k results, the best grade first, then by id."""
+    shown = {result.memory_id for result in context.trace.results[:k]}
+    return sorted(context.relevant - shown, key=lambda memory_id: (-context.grades[memory_id], memory_id))
+
+
+def chosen(context: InspectContext, tool: str) -> str | None:
+    """The memory chosen in a tool for the present query; else the followed one; None when there is neither."""
+    last: tuple[str, str] | None = st.session_state.get(f"inspect:{tool}:chosen")
+    return last[1] if last is not None and last[0] == context.request.query else context.followed
+
+
+def choose(tool: str, query: str, memory_id: str) -> None:
+    """Choose a memory for this query; what was searched for is cleared."""
+    st.session_state[f"inspect:{tool}:chosen"] = (query, memory_id)
+    st.session_state[f"inspect:{tool}:search"] = ""
+
+
+def offer(context: InspectContext, tool: str, lost: Sequence[str], present: str | None) -> None:
+    """Buttons for the missing memories and the followed one; the one that is `present` is marked."""
+    options = {memory_id: f"{short_id(memory_id)} · grade {context.grades[memory_id]}" for memory_id in lost[:BUTTONS]}
+    if context.followed is not None:
+        options[context.followed] = f"◆ {options.get(context.followed, short_id(context.followed))}"
+    memories = context.resources.store.memories.read(options)
+    with st.container(horizontal=True, gap="xsmall"):
+        for memory_id, label in options.items():
+            text = excerpt(memories[memory_id].content) if memory_id in memories else ""
+            st.button(
+                plain(label),
+                key=f"inspect:{tool}:pick:{memory_id}",
+                on_click=choose,
+                args=(tool, context.request.query, memory_id),
+                type="primary" if memory_id == present else "secondary",
+                help=plain(text) or None,
+            )
+        if len(lost) > BUTTONS:
+            st.caption(f"and {len(lost) - BUTTONS} more")
+
+
+def search_box(tool: str) -> None:
+    """A search box over the whole store; `offer_matches` draws what it finds."""
+    st.text_input(
+        "Search the store",
+        key=f"inspect:{tool}:search",
+        placeholder="Any memory: words of it, or its id",
+        icon=":material/search:",
+        label_visibility="collapsed",
+        help="Any memory of the store, whether or not it is a candidate of this query.",
+    )
+
+
+def offer_matches(context: InspectContext, tool: str) -> None:
+    """A button for each memory that the search box finds."""
+    typed: str = st.session_state[f"inspect:{tool}:search"].strip()
+    if not typed:
+        return
+    memories, total = matches(context.resources, typed)
+    if not memories:
+        st.caption(f"No memory has “{plain(excerpt(typed, 80))}” in its id, title or text.")
+        return
+    with st.container(gap="xxsmall", key=f"inspect:{tool}-match-list"):
+        for memory in memories:
+            st.button(
+                f"**{plain(short_id(memory.id))}**  {plain(excerpt(memory.content, 140))}",
+                key=f"inspect:{tool}:match:{memory.id}",
+                on_click=choose,
+                args=(tool, context.request.query, memory.id),
+                type="tertiary",
+                width="stretch",
+            )
+        if total > len(memories):
+            st.caption(f"{len(memories)} of {total}; type more words to narrow it.")
+
+
+def matches(resources: Resources, text: str) -> tuple[list[Memory], int]:
+    """The memory of that id, those that have the text literally, then those that share words with it; and how many there are."""
+    exact = resources.store.memories.get(text)
+    page = resources.store.memories.find(Selection(text=text, sort="id", descending=False), MATCHES)
+    found = {memory.id: memory for memory in ([exact] if exact else []) + list(page.memories)}
+    total = max(page.total, len(found))
+    if len(found) < MATCHES:
+        near = [memory_id for memory_id, _ in resources.indexes.lexical.search(text, MATCHES)]
+        found |= resources.store.memories.read([memory_id for memory_id in near if memory_id not in found])
+        total = max(total, len(found))
+    return list(found.values())[:MATCHES], total

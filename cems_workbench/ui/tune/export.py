@@ -1,0 +1,352 @@
+"""Taking the proposal away: onto the sliders, into the history under a name, as a preset file, and in every form of the export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import streamlit as st
+
+from cems_workbench.config import (
+    FORM_TITLES,
+    FORMS,
+    EvidenceCard,
+    PipelineConfig,
+    dump_config,
+    file_name,
+)
+from cems_workbench.config.value_text import shown
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.catalogue import named
+from cems_workbench.jobs.config_history import keep_config
+from cems_workbench.jobs.diagnosis import cannot_rerank
+from cems_workbench.jobs.evaluation import LabelledEvidence
+from cems_workbench.jobs.exporting import (
+    Export,
+    ExportedRanking,
+    exported,
+    measured_proposal,
+    of_selection,
+    selection_of,
+    with_figures,
+)
+from cems_workbench.jobs.gathering import gather_evidence
+from cems_workbench.jobs.scoring import Lacking
+from cems_workbench.jobs.tuning import SearchResult, card_of
+from cems_workbench.jobs.tuning_summary import headline
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress
+from cems_workbench.report.tuning import tuning_report
+from cems_workbench.settings import Settings
+from cems_workbench.ui.evaluate import missing_scores
+from cems_workbench.ui.evaluate.missing_scores import server_answers
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.job_cache import for_all_sessions
+from cems_workbench.ui.kit.panels import offered
+from cems_workbench.ui.kit.report import report_button
+from cems_workbench.ui.kit.reviewer import require, reviewer, sign_in_configured
+from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.tune.state import outdated, page
+
+SIDE_FILE = "json"
+"""The form that has no comments: its card is a file beside it."""
+MOST_LACKING = 4
+
+
+def draw(result: SearchResult, resources: Resources) -> None:
+    """Name and reason, the three ways to apply, and the export."""
+    st.markdown(f"## {plain(headline(result))}")
+    if not result.better:
+        st.info(
+            "The baseline is proposed, so there is nothing new to take away. Its export carries the card all the same.",
+            icon=":material/drag_handle:",
+        )
+    if result.tuned.validation is None:
+        st.caption(
+            ":orange[⚠] Stopped before it was cross-validated: its card has no figure of queries that the search did not see."
+        )
+    card = card_of_today(result)
+    name, why, author = _words(result)
+    config = named(name, result.tuned.config)
+    _apply(config, why, author, card, result, resources)
+    st.markdown("## Export")
+    _export(config, card, result, resources)
+    with st.expander("The evidence card"):
+        st.code(card.text, language=None, wrap_lines=True)
+
+
+def card_of_today(result: SearchResult) -> EvidenceCard:
+    """The evidence card of a result."""
+    return card_of(result, datetime.now(UTC).date().isoformat())
+
+
+def _words(result: SearchResult) -> tuple[str, str, str]:
+    by_name = not sign_in_configured()
+    boxes = st.columns([2, 4, 2] if by_name else [2, 4], vertical_alignment="bottom")
+    usual = result.tuned.config.name
+    typed = boxes[0].text_input(
+        "Name",
+        key="tune:name",
+        placeholder=usual,
+        max_chars=80,
+        persist_state="session",
+        help="Its name in presets, files and the history.",
+    )
+    why = boxes[1].text_input(
+        "Why",
+        key="tune:why",
+        placeholder="the reason, for readers of the history",
+        max_chars=500,
+        persist_state="session",
+    )
+    author = reviewer() or ""
+    if by_name:
+        st.session_state.setdefault("tune:author", author)
+        author = boxes[2].text_input("Your name", key="tune:author", max_chars=80, persist_state="session")
+    return typed.strip() or usual, why.strip(), author.strip()
+
+
+def _apply(
+    config: PipelineConfig, why: str, author: str, card: EvidenceCard, result: SearchResult, resources: Resources
+) -> None:
+    with st.container(horizontal=True):
+        if st.button(
+            "To the sliders",
+            key="tune:take",
+            type="primary",
+            icon=":material/tune:",
+            help="Every parameter of Inspect is set to the proposal; undo is there.",
+        ):
+            state.use_config(config)
+            st.toast("Set on the sliders of Inspect.", icon=":material/check:")
+        keep = st.button(
+            "Keep in the history",
+            key="tune:keep",
+            icon=":material/bookmark_add:",
+            help="A named config with who, when, why and its evidence card; it can be a baseline, and is restored from History.",
+        )
+        st.download_button(
+            "Preset file",
+            preset_text(config, why, card),
+            file_name(config, "yaml"),
+            "text/yaml",
+            key="tune:preset",
+            on_click="ignore",
+            icon=":material/description:",
+            help="YAML headed by its summary and card, as the shipped presets are.",
+        )
+        report_button(
+            "tune:report",
+            f"tuning-{config.name}",
+            lambda _: tuning_report(result, datetime.now(UTC)),
+            texts=False,
+            what="the verdict, what the proposal is worth, what it changes, and its card. No text of a query or a memory. ",
+        )
+    if keep:
+        _keep(config, why, author, card, result, resources)
+
+
+def _keep(
+    config: PipelineConfig, why: str, author: str, card: EvidenceCard, result: SearchResult, resources: Resources
+) -> None:
+    if not author:
+        st.error("Give your name above, or sign in: the history says who kept a config.")
+        return
+    try:
+        require("reviewer")
+        base = result.planned.plan.space.baseline.name
+        saved = keep_config(resources.store, config, author=author, why=why, base=base, card=card)
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return
+    page.update(saved_id=saved.id, next_view="History")
+    st.rerun()
+
+
+def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
+    """A preset file: summary, where it comes from, every key."""
+    changed = "proposed without labels beside" if card.unlabelled else "tuned from"
+    made = f"{card.baseline} kept after a search" if card.kept else f"{changed} {card.baseline}"
+    summary = why or f"{config.name}: {made}."
+    return dump_config(config, header=f"{summary}\nSource: {made}, with CEMS Workbench.\n{card.text}")
+
+
+def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, resources: Resources) -> None:
+    form = (
+        st.segmented_control(
+            "Form",
+            FORMS,
+            default="yaml",
+            key="tune:form",
+            format_func=lambda form: FORM_TITLES[form],
+            required=True,
+            label_visibility="collapsed",
+            persist_state="session",
+        )
+        or "yaml"
+    )
+    export = exported(config, form, card)
+    own = _own_evidence(export, result, resources)
+    export, rankings, card = with_figures(config, form, card, lambda export: _kept(result, export, own))
+    st.caption(_lost_words(export))
+    _rankings(rankings)
+    if export.lost:
+        if rankings:
+            _fill(export, rankings[0], own, result, resources)
+        _lost(export.lost)
+    else:
+        for line in result.lacking:
+            st.caption(plain(f"Not complete: {line}; see Result."))
+    text = export.text
+    with st.container(horizontal=True):
+        st.download_button(
+            f"Download {FORM_TITLES[form]}",
+            text,
+            file_name(config, form),
+            "text/plain",
+            key=f"tune:export:{form}",
+            on_click="ignore",
+            icon=":material/download:",
+            type="primary",
+        )
+        st.download_button(
+            "Evidence card (JSON)",
+            card.to_json(),
+            f"{file_name(config, 'card')}.json",
+            "application/json",
+            key="tune:card",
+            on_click="ignore",
+            help="The card as a file of its own" + (": JSON has no comments." if form == SIDE_FILE else "."),
+        )
+    with st.container(key="tune-code"):
+        st.code(
+            text,
+            language={"yaml": "yaml", "json": "json", "toml": "toml", "python": "python"}.get(form, "bash"),
+            height=380,
+        )
+
+
+def _own_evidence(export: Export, result: SearchResult, resources: Resources) -> LabelledEvidence | None:
+    """The evidence that was gathered for what the reader ranks with, where that of the search lacks something; None where there is none."""
+    if not export.lost or outdated(result, resources) is not None:
+        return None
+    if not any(ranking.lacking for ranking in _kept(result, export, None)):
+        return None
+    return of_selection(export, result.planned.data.labelled, resources, for_all_sessions)
+
+
+def _kept(result: SearchResult, export: Export, own: LabelledEvidence | None) -> Sequence[ExportedRanking]:
+    """Measured once for a result, its look at the hold-out, and what the reader ranks with."""
+    there = None if own is None else own.batch
+    key = ("export", result.tuned.looks, export.config, export.read, own and own.key)
+    return page.get().learned(key, lambda: measured_proposal(result, export, there))
+
+
+def _rankings(rankings: Sequence[ExportedRanking]) -> None:
+    """Both rankings, a row each, with the difference to the first; nothing where none was measured."""
+    if not rankings:
+        return
+    rows: list[dict[str, object]] = []
+    for ranking in rankings:
+        for row in ranking.differences:
+            both = (ranking.here, "as it is here"), (ranking.there, ranking.export.as_read)
+            for evaluation, name in both:
+                summary = next(summary for summary in evaluation.summaries if summary.measure == row.measure)
+                rows.append(
+                    {
+                        "ranking": name,
+                        "queries": f"{ranking.queries} ({len(evaluation.qids)})",
+                        "measure": str(row.measure),
+                        "mean": f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f})",
+                    }
+                )
+            rows[-1] |= {
+                "difference": row.difference,
+                "95 % interval": f"{row.low:+.3f} to {row.high:+.3f}",
+                "p": row.p,
+            }
+    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
+    draw_table(
+        rows,
+        key="tune:as_read",
+        placeholder="–",
+        most=8,
+        width="content",
+        columns={
+            "ranking": text("ranking", width=176),
+            "queries": text("queries", width=180),
+            "measure": text("measure", width=76),
+            "mean": text("mean", width=134, help="In brackets: 95 % confidence interval"),
+            "difference": number(
+                "difference", format="%+.3f", width=80, help="As it is read less as it is here, mean over the queries"
+            ),
+            "95 % interval": text(
+                "95 % interval", width=124, help="Of the difference, by a paired bootstrap over queries"
+            ),
+            "p": number("p", format="%.4f", width=60, help="Two-sided paired randomisation test"),
+        },
+    )
+
+
+def _fill(
+    export: Export, ranking: ExportedRanking, own: LabelledEvidence | None, result: SearchResult, resources: Resources
+) -> None:
+    """What the evidence lacks of what the reader's config asks for, and the offer to gather that, or the scores alone."""
+    if not ranking.lacking:
+        return
+    if own is not None:
+        needs = ranking.there.rankings.needs
+        rows = [Lacking(export.as_read, export.read, own.evidence, needs, own.batch.qids)]
+        if missing_scores.draw("tune:export", rows, resources):
+            st.rerun()
+        return
+    lines = "\n".join(f"- {plain(line)}" for line in ranking.lacking[:MOST_LACKING])
+    more = len(ranking.lacking) - MOST_LACKING
+    lines += f"\n- and {more} more" if more > 0 else ""
+    head = f"The figure of how {export.reader} reads it is of what is there, and may be far off."
+    selection = selection_of(result.planned.data.labelled)
+    why_not = outdated(result, resources) or cannot_rerank(Settings(), export.read, server_answers)
+    if why_not:
+        st.warning(f"{head}\n\n{lines}\n\nIt cannot be gathered here: {plain(why_not)}", icon=":material/warning:")
+        return
+
+    def gather(progress: Progress) -> None:
+        report = gather_evidence(export.read, selection, resources.store.judgments.read(), resources, progress)
+        for row in report.left_out:
+            st.toast(plain(f"{row} (left out)"), icon=":material/warning:")
+
+    message = f"{head} Gathered for it, the {len(selection.queries)} queries are measured as it ranks.\n\n{lines}"
+    kept = "What was gathered is kept; gathering can be resumed."
+    if offered("tune:export_gather", message, "Gather", gather, icon=":material/warning:", kept=kept, warn=True):
+        st.rerun()
+
+
+def _lost_words(export: Export) -> str:
+    """What is lost on the way to who reads the file, in a line."""
+    reader = f"{export.reader[:1].upper()}{export.reader[1:]}"
+    if not export.lost:
+        return (
+            "Read back, this file gives the identical config, so the ranking is the same; every value is in its range."
+        )
+    return (
+        f"{reader} may rank differently: {len(export.lost)} parameters of this config cannot be said in its file, or not exactly, or are "
+        "not read yet. They stand in it as comments or below a heading of their own."
+    )
+
+
+def _lost(lost: Sequence[tuple[str, object, object]]) -> None:
+    """What comes back otherwise, as a table."""
+    draw_table(
+        [{"parameter": path, "here": shown(here), "there": shown(there)} for path, here, there in lost],
+        key="tune:lost",
+        most=7,
+        width="content",
+        columns={
+            "parameter": st.column_config.TextColumn("parameter", width=260),
+            "here": st.column_config.TextColumn("here", width=180),
+            "there": st.column_config.TextColumn(
+                "there", width=180, help="What the file, laid over what the target does, comes to"
+            ),
+        },
+    )

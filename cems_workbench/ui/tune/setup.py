@@ -1,0 +1,131 @@
+"""The head of the Tune page: the query set, the baseline, whose judgments count, and the gathering of what is missing."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.jobs.catalogue import AS_SET
+from cems_workbench.jobs.evaluation import agreed
+from cems_workbench.jobs.gathering import (
+    QuerySelection,
+    discard_evidence,
+    gather_evidence,
+    judged_selection,
+    pending_gathers,
+    seconds_left,
+)
+from cems_workbench.jobs.tuning import TuningData, tuning_data
+from cems_workbench.jobs.unlabelled import unlabelled_selection
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.platform.bidi import in_order
+from cems_workbench.progress import Progress
+from cems_workbench.ui.evaluate.state import JUDGES, config_options
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.job_cache import for_all_sessions
+from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered, say_effects, searched_once
+from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.tune import unlabelled
+
+WITHOUT = "None: a reranker’s order"
+"""What stands among the judgments where none are to be used."""
+
+
+def choose(resources: Resources) -> TuningData | None:
+    """What is tuned on; None while there is nothing to tune on yet, which is said in place."""
+    sets = {query_set.name: query_set for query_set in resources.store.query_sets.latest()}
+    judgments = resources.store.judgments.read()
+    if not sets or not (judgments or st.session_state.get("tune:judges") == WITHOUT):
+        _nothing(bool(sets))
+        return None
+    options = config_options(resources)
+    boxes = st.columns([3, 3, 2, 2], vertical_alignment="bottom")
+    name = boxes[0].selectbox(
+        "Query set",
+        sorted(sets),
+        key="tune:set",
+        persist_state="session",
+        format_func=lambda name: f"{in_order(name)} · {sets[name].size} queries · version {sets[name].version}",
+        help="The judged queries of this set decide which config is better.",
+    )
+    if st.session_state.get("tune:baseline") not in options.configs:
+        st.session_state["tune:baseline"] = AS_SET if state.changed_parameters() else state.present_preset()
+    base = boxes[1].selectbox(
+        "Baseline",
+        list(options.configs),
+        key="tune:baseline",
+        persist_state="session",
+        help="Where the search starts, and what a proposal has to beat. “As set in Inspect” is the present state of the sliders.",
+    )
+    kind = boxes[2].selectbox(
+        "Judgments",
+        [*JUDGES, WITHOUT],
+        key="tune:judges",
+        persist_state="session",
+        help="Whose grades count. “People, else models” takes a model’s grade only where no person gave one. With none, weights of the "
+        "lists are proposed by what a reranker puts first, on all queries of the set.",
+    )
+    within = boxes[3].toggle(
+        "Within the project",
+        key="tune:project_only",
+        persist_state="session",
+        help="Search each query’s own project only, where it has one.",
+    )
+    config = options.under_its_name(base)
+    say_effects({base: config}, bool(within))
+    if kind == WITHOUT:
+        return unlabelled.gathered(config, unlabelled_selection(name, resources.store, bool(within)), resources)
+    selection = judged_selection(name, resources, judgments, bool(within))
+    if not selection.queries:
+        st.info("No query of this set is judged yet. Label some on the Label page, or import judgments.")
+        return None
+    return _gathered(config, selection, JUDGES[kind], resources)
+
+
+def _gathered(
+    config: PipelineConfig, selection: QuerySelection, kind: str | None, resources: Resources
+) -> TuningData | None:
+    """What is tuned on; while its evidence is missing, how much of it is there, and the offer to gather the rest."""
+    grades = agreed(resources.store.judgments.read(), kind)
+    data = tuning_data(config, selection, grades, resources, for_all_sessions)
+    if data is not None:
+        if data.evidence.answered:
+            answered_line(
+                "tune", f"Lists {data.evidence.answered}", lambda: discard_evidence(config, selection, resources)
+            )
+        return data
+    pending = pending_gathers([(config.name, config)], selection, resources)
+    total, done = pending[0].total, pending[0].finished
+    there = f" ({done} of {total} queries are there)" if done else ""
+    left = seconds_left(pending)
+    once = searched_once(total, left, [config], "more")
+    message = (
+        f"Not gathered yet for {plain(config.name)}{there}. {once}; after that a config takes milliseconds to try."
+    )
+
+    def gather(progress: Progress) -> None:
+        report = gather_evidence(config, selection, resources.store.judgments.read(), resources, progress)
+        for row in report.left_out:
+            st.toast(plain(f"{row} (left out)"), icon=":material/warning:")
+
+    if not_gathered("tune", message, gather, begun=bool(done)):
+        st.rerun()
+    return None
+
+
+def _nothing(has_queries: bool) -> None:
+    lacking = "None of its queries is judged yet." if has_queries else "This store has no queries yet."
+    empty("Find better weights on judged queries", render("tune/nothing_judged.html", lacking=lacking))
+    if has_queries:
+        st.button(
+            "Propose weights without judgments",
+            key="tune:without",
+            icon=":material/label_off:",
+            on_click=_without,
+            help="By what a reranker puts first. It is said everywhere that no judgment chose them.",
+        )
+
+
+def _without() -> None:
+    st.session_state["tune:judges"] = WITHOUT

@@ -1,0 +1,289 @@
+"""Snapshots of a source: whatever changed there, the store is the same as the source afterwards, and nothing is embedded."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cems_workbench.errors import InputError, StoreError
+from cems_workbench.jobs import connecting, factory
+from cems_workbench.jobs.connecting import connect, forget, paced, places, read_mapping, settle_embedder, take_snapshot
+from cems_workbench.jobs.embedder_match import match_embedder
+from cems_workbench.models.protocol import Float32
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Cancelled
+from cems_workbench.records import Memory, Relation, TakenMemory
+from cems_workbench.settings import Settings
+from cems_workbench.sources.source import Batch, SourceError
+from cems_workbench.store import Store
+from tests.planted_source import Counting, Planted, Shorter, planted, taken, vector
+from tests.small_store import empty_store, store
+from tests.thoroughly import EXAMPLES, partly
+
+__all__ = ["empty_store", "store"]
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def vectors_of(store: Store, embedder: Counting, ids: Sequence[str]) -> Mapping[str, Mapping[int | None, Float32]]:
+    return store.indexes.open(embedder).vectors.chunk_embeddings(ids)
+
+
+def test_a_snapshot_is_searched_by_the_vectors_that_came(store: Store) -> None:
+    source = Planted({"a": taken("a"), "b": taken("b", "one two three", chunks=("one two", "two three"))})
+    report = take_snapshot(store, source, NOW)
+    store.sources.name_embedder(report.source_id, "counting", "counting")
+    embedder = Counting()
+    store.indexes.refresh(embedder)
+    assert embedder.texts == []
+    assert (report.memories.added, report.vectors, report.without) == (2, 3, 0)
+    found = vectors_of(store, embedder, ["a", "b"])
+    assert set(found["b"]) == {0, 1} and set(found["a"]) == {None}
+    for own in (*found["b"].values(), found["a"][None]):
+        assert float(np.linalg.norm(own)) == pytest.approx(1.0)
+    assert store.sources.chunk_numbers({"a", "b"}) == {("b", 10): 0, ("b", 11): 1}
+    assert [chunk.start for chunk in store.chunks.read(["b"])["b"]] == [0, 4]
+
+
+class Waiting:
+    """A clock that only waiting moves; reading a batch takes `reading` seconds."""
+
+    def __init__(self, reading: float = 0.0) -> None:
+        self.now, self.reading, self.waits = 100.0, reading, 0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.waits += 1
+        self.now += min(seconds, 0.5)
+
+    def read(self, sizes: Sequence[int]) -> Iterator[Batch]:
+        for i, size in enumerate(sizes):
+            self.now += self.reading
+            yield Batch(taken=[taken(f"{i}-{n}", "one two", chunks=("one", "two")) for n in range(size)])
+
+
+@pytest.mark.parametrize(("reading", "seconds", "waited"), [(0.0, 5.0, True), (1.25, 5.25, True), (9.0, 27.0, False)])
+def test_no_more_rows_are_read_a_second_than_was_said(reading: float, seconds: float, waited: bool) -> None:
+    """5, 3 and 2 memories of 2 chunks at 4 a second: the second batch is asked for after 2.5 s, the third after 4, the end is at 5 s."""
+    clock = Waiting(reading)
+    begun, asked, rows = clock.now, [], 0
+    for batch in paced(clock.read([5, 3, 2]), 4, clock.pause, clock):
+        asked.append(clock.now - begun - reading)
+        assert rows <= 4 * asked[-1] + 1e-9  # when it was asked for, what came before had had its time
+        rows += 2 * len(batch.taken)
+    assert clock.now - begun == pytest.approx(seconds) and bool(clock.waits) == waited
+
+
+def test_a_snapshot_keeps_to_its_rate_and_can_be_cancelled_while_it_waits(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    clock = Waiting()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.pause(seconds)
+
+    monkeypatch.setattr(connecting, "time", SimpleNamespace(perf_counter=time.perf_counter, sleep=sleep))
+    monkeypatch.setattr(connecting, "paced", partial(paced, clock=clock))
+    source = Planted({name: taken(name) for name in "abcde"})  # two a batch
+    take_snapshot(store, source, NOW, rows_per_second=2)
+    assert sum(slept) == pytest.approx(2.5) and max(slept) <= connecting.PAUSE_S
+    assert store.memories.ids() == list("abcde")
+    source.memories |= {name: taken(name) for name in "fgh"}
+
+    def cancel(label: str, done: int, total: int) -> None:
+        if label == "taking memories" and done >= 7:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        take_snapshot(store, source, NOW, cancel, rows_per_second=0.001)
+    assert store.memories.ids() == list("abcdefg")  # what was taken by then stays
+
+
+def test_only_what_changed_is_read_and_what_is_gone_leaves(store: Store) -> None:
+    source = Planted({name: taken(name) for name in "abcde"}, [Relation("a", "b"), Relation("b", "c")])
+    first = take_snapshot(store, source, NOW)
+    assert first.relations.added == 2
+    store.memories.delete("e")  # by a user, who stays right
+    del source.memories["b"]
+    source.memories["c"] = taken("c", "c was changed", marker="2")
+    source.edges = [Relation("a", "c")]
+    second = take_snapshot(store, source, NOW + timedelta(hours=1))
+    assert source.read == ["c"]
+    assert (second.memories.updated, second.memories.unchanged, second.deleted) == (1, 3, 1)
+    assert (second.relations.added, second.relations_deleted) == (1, 2)
+    assert store.memories.ids() == ["a", "c", "d"]
+    assert store.memories.read(["c"])["c"].content == "c was changed"
+    source.memories["b"] = taken("b", marker="1")  # it is there again
+    take_snapshot(store, source, NOW + timedelta(hours=2))
+    assert store.memories.ids() == ["a", "b", "c", "d"]
+    assert not store.memories.hidden - {"e"}
+
+
+def test_a_new_vector_of_the_same_text_reaches_the_index(store: Store) -> None:
+    source = Planted({"a": taken("a"), "b": taken("b")})
+    report = take_snapshot(store, source, NOW)
+    store.sources.name_embedder(report.source_id, "counting", "counting")
+    embedder = Counting()
+    store.indexes.refresh(embedder)
+    source.memories["a"] = TakenMemory(source.memories["a"].memory, "2", (), vector(0, 0, 5))
+    take_snapshot(store, source, NOW)
+    store.indexes.refresh(embedder)
+    np.testing.assert_allclose(vectors_of(store, embedder, ["a"])["a"][None], [0, 0, 1], atol=1e-6)
+    assert embedder.texts == []
+
+
+def test_a_text_without_a_vector_is_in_no_vector_list_and_an_edited_one_is_embedded(store: Store) -> None:
+    source = Planted({"a": taken("a"), "n": TakenMemory(Memory("n", "no vector"), "1")})
+    report = take_snapshot(store, source, NOW)
+    store.sources.name_embedder(report.source_id, "counting", "counting")
+    embedder = Counting()
+    store.indexes.refresh(embedder)
+    assert (report.without, embedder.texts) == (1, [])
+    assert set(vectors_of(store, embedder, ["a", "n"])) == {"a"}
+    store.memories.update(Memory("a", "edited here"))
+    store.indexes.refresh(embedder)
+    assert embedder.texts == ["edited here"]
+
+
+def test_a_snapshot_that_breaks_off_goes_on_where_it_was(store: Store) -> None:
+    source = Planted({name: taken(name) for name in "abcdefg"}, fails_after=4)
+    with pytest.raises(SourceError, match="lost; 4 memories were taken, connect again to go on"):
+        take_snapshot(store, source, NOW)
+    assert store.memories.count() == 4 and not store.sources.read()[0].complete
+    source.fails_after = None
+
+    def stop(label: str, done: int, total: int) -> None:
+        if store.memories.count() == 6:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        take_snapshot(store, source, NOW, stop)
+    assert store.memories.count() == 6
+    report = take_snapshot(store, source, NOW)
+    assert source.read == ["g"] and store.sources.read()[0].complete
+    assert report.memories.added == 1 and store.memories.ids() == list("abcdefg")
+
+
+@pytest.mark.parametrize("named", [None, "another"])
+def test_vectors_of_another_model_are_refused_with_both_named(store: Store, named: str | None) -> None:
+    report = take_snapshot(store, Planted({"a": taken("a")}), NOW)
+    if named:
+        store.sources.name_embedder(report.source_id, named, named)
+    with pytest.raises(StoreError, match="counting") as refused:
+        store.indexes.refresh(Counting())
+    assert "postgresql://me@here/cems" in str(refused.value) and (named or "name it") in str(refused.value)
+
+
+def test_another_dimension_is_refused_before_anything_is_written(store: Store) -> None:
+    take_snapshot(store, Planted({"a": taken("a")}), NOW)
+    with pytest.raises(StoreError, match=r"vectors of 5 numbers, and the store those of .* with 3"):
+        take_snapshot(store, Planted({"b": taken("b")}, dimension=5), NOW)
+    assert store.memories.ids() == ["a"]
+
+
+def test_an_embedder_is_known_by_making_the_same_vectors(store: Store) -> None:
+    source = Planted({name: taken(name, f"{name} is a text of some length") for name in "abc"})
+    report = take_snapshot(store, source, NOW)
+    (record,) = store.sources.read()
+    match = match_embedder(store, report.source_id, Counting())
+    assert match.same and str(match).startswith("3 of 3 stored vectors reproduced, lowest cosine 1.0000")
+    assert "3 of 3" in settle_embedder(store, record, Counting(), "counting", stated=False)
+    assert store.sources.read()[0].model_id == "counting"
+    source.memories = {"a": TakenMemory(Memory("a", "short"), "9", (), vector(0, 0, 1))}
+    take_snapshot(store, source, NOW)
+    (record,) = store.sources.read()
+    assert "is not the embedder" in settle_embedder(store, record, Counting(), "counting", stated=False)
+
+
+States = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 4), max_size=6)
+
+
+@partly
+@settings(max_examples=EXAMPLES // 2)
+@given(st.lists(States, min_size=2, max_size=3))
+def test_the_store_follows_the_source(
+    tmp_path_factory: pytest.TempPathFactory, empty_store: Path, states: list[dict[str, int]]
+) -> None:
+    with Store.open(shutil.copytree(empty_store, tmp_path_factory.mktemp("followed") / "store")) as store:
+        source = Planted()
+        for state in states:
+            source.memories = {
+                name: taken(name, f"{name} in state {n}", f"{n}", chunks=(f"{name} in", f"state {n}")[: n % 3])
+                for name, n in state.items()
+            }
+            take_snapshot(store, source, NOW)
+            live = store.memories.read()
+            assert {key: memory.content for key, memory in live.items()} == {
+                name: each.memory.content for name, each in source.memories.items()
+            }
+            chunks = {key: tuple(c.text for c in own) for key, own in store.chunks.read(live).items()}
+            assert chunks == {
+                name: tuple(chunk.text for chunk in each.chunks)
+                for name, each in source.memories.items()
+                if each.chunks
+            }
+            assert store.sources.read()[0].memories == len(state)
+
+
+@pytest.fixture
+def resources(store: Store, monkeypatch: pytest.MonkeyPatch) -> Resources:
+    """The store with the embedder that the settings name, `shorter`; `counting` is to be had as well."""
+    made = {"shorter": Shorter, "counting": Counting}
+    monkeypatch.setattr(factory, "embedder", lambda settings: made[settings.embedder]())
+    return Resources(store, Shorter(), factory.servers(SETTINGS))
+
+
+SETTINGS = Settings.model_construct(set(), embedder="shorter")
+
+
+def test_connecting_searches_with_the_embedder_that_was_stated(
+    resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(monkeypatch, Planted({"a": taken("a")}))
+    wanted = places(resources, "postgresql://me:s3cret@here/cems")
+    found = connect(resources, SETTINGS, wanted)
+    assert "makes 2 numbers, the source has 3" in found.sources[0][1] and "nothing says which model" in found.problem
+    found = connect(resources, SETTINGS, wanted, embedder="counting")
+    assert found.problem == "" and "1 of 1 stored vectors reproduced" in found.sources[0][1]
+    assert resources.embedder.model_id == "counting" and len(resources.indexes.vectors) == 1
+    known = resources.address("postgresql://me@here/cems")
+    assert known is not None and known.secret is not None and known.secret.get_secret_value() == "s3cret"
+    assert connect(resources, SETTINGS, places(resources, None)).problem == ""  # it is remembered
+    assert forget(resources, SETTINGS, "postgresql://me@here/cems") == 1
+    assert resources.embedder.model_id == "shorter" and resources.store.memories.count() == 0
+    with pytest.raises(InputError, match="it has none"):
+        forget(resources, SETTINGS, "postgresql://me@here/cems")
+
+
+def test_what_was_taken_before_a_source_failed_stays_and_its_mapping_is_remembered(
+    resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Planted({name: taken(name) for name in "abc"}, fails_after=2)
+    planted(monkeypatch, source)
+    mapping = read_mapping("id: key", "the mapping")
+    with pytest.raises(SourceError, match="2 memories were taken"):
+        connect(resources, SETTINGS, places(resources, source.address, mapping), embedder="counting")
+    source.fails_after = None
+    (again,) = places(resources, source.address)
+    assert again.mapping == {"id": "key"}
+    assert connect(resources, SETTINGS, [again], embedder="counting").sources[0][0].read == 1
+
+
+@pytest.mark.parametrize("text", ["- a list", "key: [", "words"])
+def test_a_mapping_that_is_none_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(InputError, match=r"^notes\.yaml: ") as refused:
+        read_mapping(text, "notes.yaml")
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,298 @@
+"""What evidence lacks: page, command and card say the same of it, and a scoring run fills just that."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cems_workbench.config import PipelineConfig, dump_config, with_values
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.comparison import compare
+from cems_workbench.evaluation.evidence_file import EvidenceFile, EvidenceSet, Header, read_evidence_file
+from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.evaluation.report import markdown_report
+from cems_workbench.jobs.evaluation import EvaluatedConfig, evaluate_configs, labelled_file
+from cems_workbench.jobs.factory import servers
+from cems_workbench.jobs.scoring import score_evidence, score_lacking, why_not_scored
+from cems_workbench.jobs.tuning import SearchSettings, TuningData, card_of, plan_search, run_search, scored_queries
+from cems_workbench.models.minilm_judge import MODEL_ID
+from cems_workbench.pipeline import Evidence, ModelScore, replay
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Cancelled
+from cems_workbench.records import Judgment, Memory, Query
+from cems_workbench.settings import Settings
+from cems_workbench.store import Store
+from cems_workbench.tuning.objective import parse_goal
+from cems_workbench.tuning.space import SearchSpace, parse_axis
+from cems_workbench.ui.evaluate.missing_scores import of_evaluated, said
+from tests.small_store import HashEmbedder, empty_store  # noqa: F401
+
+NOW = "2026-09-01T00:00:00+00:00"
+TEXTS = {
+    "a": "The release goes out on Tuesdays.",
+    "b": "Redis evicts keys at 2 GB.",
+    "c": "Ada prefers tea.",
+    "d": "The cache is warmed at five.",
+    "e": "Tests run on two cores.",
+    "f": "Lunch is at noon.",
+}
+QUERIES = [
+    Query(f"q{i}", text)
+    for i, text in enumerate(("when is the release", "redis limit", "who drinks tea", "lunch", "none"))
+]
+JUDGMENTS = [
+    Judgment("q0", "a", 2),
+    Judgment("q1", "b", 1),
+    Judgment("q2", "c", 1),
+    Judgment("q3", "f", 1),
+    Judgment("q4", "a", 0),
+]
+"""Of q4 nothing is relevant."""
+RERANKED = with_values(
+    PipelineConfig(),
+    {
+        "name": "reranked",
+        "adjust.priority": False,
+        "adjust.time_decay.mode": "none",
+        "filter.min_score": None,
+        "judge.backend": "none",
+        "lists.lexical.enabled": False,
+        "rerank.backend": "cross_encoder",
+        "rerank.input_limit": 3,
+        "rerank.skip_if_few": False,
+    },
+)
+OTHERWISE = {"gathered": {"rerank.chunk_chars": 999}}
+MEASURES = parse_measures("nDCG@10")
+
+
+def gathered(query: Query, first: int, scored: Mapping[str, float]) -> Evidence:
+    """Lists that begin with another memory for each query."""
+    from cems_workbench.pipeline import Hit, RankedList, Variant
+
+    ids = list(TEXTS)[first:] + list(TEXTS)[:first]
+    hits = tuple(Hit(key, 0.9 - 0.1 * i) for i, key in enumerate(ids))
+    return Evidence(
+        query=query.query,
+        memories={key: Memory(key, text) for key, text in TEXTS.items()},
+        variants=(Variant(query.query),),
+        lists=(RankedList("vector:0", "vector", 0, hits),),
+        model_scores={"cross_encoder": {key: ModelScore(raw, TEXTS[key]) for key, raw in scored.items()}}
+        if scored
+        else {},
+        notes={"rerank_scores": {"scored": len(scored), "cached": 0}},
+    )
+
+
+@pytest.fixture
+def resources(empty_store: Path, tmp_path: Path) -> Iterator[Resources]:  # noqa: F811
+    store = Store.open(shutil.copytree(empty_store, tmp_path / "store"))
+    opened = Resources(store, HashEmbedder(), servers(Settings(cross_encoder=MODEL_ID)))
+    yield opened
+    opened.close()
+
+
+def written(path: Path, evidences: Mapping[str, Evidence], resources: Resources | None = None) -> EvidenceSet:
+    """An evidence file, of the store of `resources`."""
+    store = ("store1", 1) if resources is None else (resources.store.identity, resources.store.content_version)
+    header = Header("small", *store, "hash-16", dump_config(RERANKED), NOW)
+    path.unlink(missing_ok=True)
+    with EvidenceFile.create(path, header, QUERIES, JUDGMENTS) as file:
+        for qid, one in evidences.items():
+            file.add(qid, one, 0.5)
+        file.finish()
+    return read_evidence_file(path)
+
+
+def in_memory(path: Path, evidences: Mapping[str, Evidence]) -> EvidenceSet:
+    """The same without a file; its hash is the name of `path`."""
+    header = Header("small", "store1", 1, "hash-16", dump_config(RERANKED), NOW)
+    return EvidenceSet(path, header, tuple(QUERIES), tuple(JUDGMENTS), evidences, path.name, True, 1.0)
+
+
+def with_holes(rng: np.random.Generator) -> dict[str, Evidence]:
+    """Each query with the scores of some of its memories."""
+    made = {}
+    for i, query in enumerate(QUERIES):
+        kept = [key for key in TEXTS if rng.random() < 0.75]
+        made[query.qid] = gathered(query, i, {key: float(rng.normal()) for key in kept})
+    return made
+
+
+def evaluated(evidence: EvidenceSet, *configs: PipelineConfig) -> list[EvaluatedConfig]:
+    on_file = labelled_file(evidence, None)
+    return evaluate_configs([(config.name, config) for config in configs], lambda _: on_file, MEASURES)[0]
+
+
+def lines_of_card(evidence: EvidenceSet, config: PipelineConfig) -> tuple[str, ...]:
+    """What the card of a search says that keeps its baseline: it varies what ranks nothing."""
+    goal = parse_goal(["nDCG@10"])
+    data = TuningData(config, "small", labelled_file(evidence, None))
+    queries = scored_queries(data, goal.measures, 0)
+    space = SearchSpace.of(config, [parse_axis("judge.threshold=1:2:1", config)])
+    planned = plan_search(data, queries, space, goal, SearchSettings("query", 2, 0.0, 2))
+    return card_of(run_search(planned), "2026-09-01").lacking
+
+
+def test_page_command_report_and_card_say_the_same_of_the_same_holes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    seen = set()
+    for case in range(60):
+        holed = with_holes(rng)
+        limit = int(rng.integers(1, 7))
+        config = with_values(RERANKED, {"rerank.input_limit": limit, "lists.vector.depth": int(rng.integers(40, 60))})
+        holed = {q: replace(one, notes={"gathered": {"lists.vector.depth": 50}}) for q, one in holed.items()}
+        evidence = in_memory(tmp_path / f"holed{case}", holed)
+        missing_scores = 0
+        for one in holed.values():
+            order = [hit.memory_id for hit in one.lists[0].hits][:limit]
+            missing_scores += any(key not in one.model_scores.get("cross_encoder", {}) for key in order)
+        verb = "query lacks" if missing_scores == 1 else "queries lack"
+        expected = [f"reranked: {missing_scores} {verb} reranker scores of some candidates"] if missing_scores else []
+        (row,) = evaluated(evidence, config)
+        page = said(of_evaluated([row]))
+        assert [line for line in page if "reranker" in line] == expected
+        assert all("lists.vector.depth: gathered with 50" in line for line in page if line not in expected)
+        command = [line.removeprefix("warning: ") for line in row.evaluation.remarks if line.startswith("warning: ")]
+        report = [line for line in markdown_report(compare([row.evaluation]), "s", "h").splitlines() if " lack" in line]
+        assert command == page == report == list(lines_of_card(evidence, config))
+        seen.add((missing_scores, len(page)))
+    assert len(seen) > 5
+
+
+def test_scoring_fills_what_the_configs_lack_and_nothing_else(tmp_path: Path, resources: Resources) -> None:
+    holed = with_holes(np.random.default_rng(3))
+    evidence = written(tmp_path / "holed.evidence", holed, resources)
+    deeper = with_values(RERANKED, {"name": "deeper", "rerank.input_limit": 5})
+    rows = evaluated(evidence, RERANKED, deeper)
+    assert len(said(of_evaluated(rows))) == 2
+    asked = Settings(cross_encoder=MODEL_ID)
+    assert why_not_scored(of_evaluated(rows), resources, asked, lambda: pytest.fail("no server is asked")) is None
+    (report,) = score_lacking(of_evaluated(rows), resources)
+    filled = read_evidence_file(evidence.path)
+    assert filled.complete and report.content_hash == filled.content_hash != evidence.content_hash
+    assert said(of_evaluated(evaluated(filled, RERANKED, deeper))) == []
+    added = 0
+    for qid, before in holed.items():
+        after = filled.evidences[qid]
+        head = [hit.memory_id for hit in before.lists[0].hits][:5]
+        there = before.model_scores["cross_encoder"]
+        assert after.model_scores["cross_encoder"].keys() == there.keys() | set(head)
+        assert all(after.model_scores["cross_encoder"][key] == score for key, score in there.items())
+        new = [after.model_scores["cross_encoder"][key] for key in head if key not in there]
+        assert all(score.good for score in new)
+        assert after.notes["rerank_scores"] == before.notes["rerank_scores"], "what gathering took stays"
+        assert (after.notes["scored_later"] if new else 0) == len(new)
+        added += len(new)
+    assert report.pairs == added > 0 and not report.failed
+    (row,) = evaluated(filled, RERANKED)
+    assert row.evaluation.scored_later == f"{added} pairs that a reranker scored after gathering"
+    best = replay(filled.evidences["q0"], RERANKED).results[0]
+    assert best.memory_id == "a", "the packaged cross-encoder reads"
+    again = score_evidence(filled, [deeper], resources)
+    assert (again.pairs, again.content_hash) == (0, filled.content_hash)
+
+
+def test_a_cancelled_run_leaves_a_valid_file_with_what_was_finished(tmp_path: Path, resources: Resources) -> None:
+    evidence = written(
+        tmp_path / "bare.evidence", {q.qid: gathered(q, i, {}) for i, q in enumerate(QUERIES)}, resources
+    )
+
+    def until_two(label: str, done: int, total: int) -> None:
+        if done == 2:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        score_evidence(evidence, [RERANKED], resources, until_two)
+    kept = read_evidence_file(evidence.path)
+    assert kept.complete
+    assert [bool(one.model_scores) for one in kept.evidences.values()] == [True, True, False, False, False]
+    report = score_evidence(kept, [RERANKED], resources)
+    assert (report.queries, report.pairs) == (3, 9)
+    with pytest.raises(InputError, match="changed meanwhile"):  # of what was read before
+        score_evidence(evidence, [RERANKED], resources)
+    assert read_evidence_file(evidence.path).content_hash == report.content_hash
+
+
+def test_scores_of_other_texts_are_not_mixed_with_those_that_are_there(tmp_path: Path, resources: Resources) -> None:
+    bare = {q.qid: replace(gathered(q, i, {}), notes=OTHERWISE) for i, q in enumerate(QUERIES)}
+    evidence = written(tmp_path / "bare.evidence", bare, resources)
+    cut = with_values(RERANKED, {"name": "cut", "rerank.chunk_chars": 10})
+    rule = "5 queries lack rerank.chunk_chars: gathered with 999, wanted"
+    scores = "5 queries lack reranker scores of some candidates"
+    first = of_evaluated(evaluated(evidence, RERANKED, cut))
+    assert said(first) == [
+        f"reranked, cut: {scores}",
+        f"reranked: {rule} {RERANKED.rerank.chunk_chars}",
+        f"cut: {rule} 10",
+    ]
+    (report,) = score_lacking(first[1:], resources)
+    filled = read_evidence_file(evidence.path)
+    assert report.pairs == 15 and said(of_evaluated(evaluated(filled, cut))) == []
+    assert (
+        max(
+            len(score.chunk or "")
+            for one in filled.evidences.values()
+            for score in one.model_scores["cross_encoder"].values()
+        )
+        == 10
+    )
+    (other,) = of_evaluated(evaluated(filled, with_values(RERANKED, {"rerank.input_limit": 4})))
+    assert (
+        said([other])[1]
+        == f"reranked: 5 queries lack rerank.chunk_chars: gathered with 10, wanted {RERANKED.rerank.chunk_chars}"
+    )
+    assert other.unscored == 5 and not other.scorable and score_lacking([other], resources) == []
+    assert score_evidence(filled, [other.config], resources).pairs == 0
+
+
+def test_evidence_of_another_store_is_not_scored_and_the_reason_is_said(tmp_path: Path, resources: Resources) -> None:
+    evidence = written(tmp_path / "theirs.evidence", with_holes(np.random.default_rng(3)))
+    missing_scores = of_evaluated(evaluated(evidence, RERANKED))
+    why = why_not_scored(missing_scores, resources, Settings(), lambda: pytest.fail("no server is asked"))
+    assert why is not None and "another store" in why
+    with pytest.raises(InputError, match="another store"):
+        score_evidence(evidence, [RERANKED], resources)
+
+
+def test_a_pair_that_the_reranker_fails_on_stays_unscored(tmp_path: Path, resources: Resources) -> None:
+    evidence = written(
+        tmp_path / "bare.evidence", {q.qid: gathered(q, i, {}) for i, q in enumerate(QUERIES)}, resources
+    )
+    nobody = with_values(RERANKED, {"rerank.backend": "ollama"})  # without a model that it could ask
+    report = score_evidence(evidence, [nobody], resources)
+    assert report.pairs == 0 and sum(report.failed.values()) == 15
+    assert report.content_hash == read_evidence_file(evidence.path).content_hash == evidence.content_hash
+
+
+def test_the_button_of_the_banner_scores_and_the_banner_is_gone(tmp_path: Path, resources: Resources) -> None:
+    from streamlit.testing.v1 import AppTest
+
+    def banner(path: "Path", resources: "Resources", locked: "str | None") -> None:  # noqa: UP037
+        import streamlit as st
+        from test_scoring import RERANKED, evaluated
+
+        from cems_workbench.evaluation.evidence_file import read_evidence_file
+        from cems_workbench.ui.evaluate import missing_scores
+
+        rows = missing_scores.of_evaluated(evaluated(read_evidence_file(path), RERANKED))
+        if missing_scores.draw("test", rows, resources, locked=locked):
+            st.rerun()
+
+    holed = with_holes(np.random.default_rng(3))
+    evidence = written(tmp_path / "holed.evidence", holed, resources)
+    expected = said(of_evaluated(evaluated(evidence, RERANKED)))
+    given = {"path": evidence.path, "resources": resources}
+    shut = AppTest.from_function(banner, kwargs={**given, "locked": "the file is read-only"}).run()
+    assert not shut.exception and not shut.button
+    assert "cannot be added here: the file is read" in shut.warning[0].value.replace("\\", "")
+    page = AppTest.from_function(banner, kwargs={**given, "locked": None}).run()
+    assert all(line in page.warning[0].value.replace("\\", "") for line in expected) and len(expected) == 1
+    page.button(key="test:score").click().run(timeout=20)
+    assert not page.exception and not page.warning and not page.button
+    assert read_evidence_file(evidence.path).content_hash != evidence.content_hash
