@@ -463,9 +463,9 @@ def table(rows: Sequence[Figures]) -> str:
             line("first page, from starting the process", lambda one: number(one.paint_s, "s", 2)),
             line("… an app of one line", lambda one: number(one.peer_paint_s, "s", 2)),
             *(
-                line(f"Memories: {name}, while it loads", lambda one, n=name: number(one.loading_ms.get(n), "ms"))
+                line(f"Memories: {name}, while it loads", lambda one, n=name: number(one.loading_ms.get(n), "ms"))  # type: ignore[misc]
                 for name in actions
-            ),  # type: ignore[misc]
+            ),
             *(line(f"Memories: {name}, p95", lambda one, n=name: number(one.page_ms.get(n), "ms")) for name in actions),  # type: ignore[misc]
             line("Label: key to next card, p95", lambda one: number(one.label_ms, "ms")),
             line("Inspect: cold query until the lists' order is painted, p95", lambda one: number(one.fused_ms, "ms")),
@@ -489,9 +489,9 @@ def table(rows: Sequence[Figures]) -> str:
             line("1,000 new, from then until the graph has them", lambda one: number(one.moved_s, "s", 2)),
             line("… 1,000 new in SentenceTransformer and Chroma alone", lambda one: number(one.peer_new_s, "s", 2)),
             *(
-                line(f"`{name}` from a shell", lambda one, n=name: number(one.shell_s.get(n), "s", 1))
+                line(f"`{name}` from a shell", lambda one, n=name: number(one.shell_s.get(n), "s", 1))  # type: ignore[misc]
                 for name in ("search", "doctor")
-            ),  # type: ignore[misc]
+            ),
         ]
     )
 

@@ -16,12 +16,12 @@ for _switch in ("HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY"):  # read on
     os.environ.setdefault(_switch, "1")
 
 _HOMES = {
-    "api.asking": ("Answer", "Explanation", "replay", "search", "why"),
+    "api.single_query": ("Answer", "Explanation", "replay", "search", "why"),
     "api.configs": ("load_config", "presets", "save_config"),
-    "api.drifting": ("DriftReport", "drift"),
+    "api.drift": ("DriftReport", "drift"),
     "api.evidence": ("LoadedEvidence", "gather", "load_evidence"),
-    "api.measuring": ("ComparisonReport", "EvaluationReport", "check", "compare", "evaluate"),
-    "api.opening": ("OpenStore", "open_store"),
+    "api.measures": ("ComparisonReport", "EvaluationReport", "check", "compare", "evaluate"),
+    "api.open_store": ("OpenStore", "open_store"),
     "api.results": ("Result", "Table", "WorkbenchWarning"),
     "api.terrier": ("SearchTransformer", "as_transformer"),
     "api.tuning": ("TuningReport", "tune"),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import one_line
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,7 +175,7 @@ def cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4f}"
-    return one_line(in_order(str(value)), EXCERPT)
+    return one_line(neutralise(str(value)), EXCERPT)
 
 
 def _is_number(value: Any) -> bool:
@@ -202,15 +202,15 @@ def _text_lines(table: Table) -> list[str]:
 
 
 def _wrapped(text: str) -> str:
-    return textwrap.fill(one_line(in_order(text), 2000), WIDTH, subsequent_indent="  ")
+    return textwrap.fill(one_line(neutralise(text), 2000), WIDTH, subsequent_indent="  ")
 
 
 def _html(title: str, lines: Sequence[str], tables: Sequence[Table], notes: Sequence[str]) -> str:
     return _template().render(
-        title=in_order(title),
-        lines=[in_order(line) for line in lines],
+        title=neutralise(title),
+        lines=[neutralise(line) for line in lines],
         tables=[_drawn(table) for table in tables if table],
-        notes=[in_order(note) for note in notes],
+        notes=[neutralise(note) for note in notes],
     )
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-TURNS = "[\u202a-\u202e\u2066-\u2069]"
+BIDI_CONTROLS = "[\u202a-\u202e\u2066-\u2069]"
 """A regular expression of any of them."""
-_TURNS = re.compile(TURNS)
+_TURNS = re.compile(BIDI_CONTROLS)
 
 
-def in_order(text: str) -> str:
+def neutralise(text: str) -> str:
     """The text with a replacement character for each that would show it in another order."""
     return _TURNS.sub(REPLACEMENT, text)

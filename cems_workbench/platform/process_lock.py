@@ -80,7 +80,7 @@ def tell(line: str) -> None:
     _telling(line)
 
 
-class Turn:
+class SharedLock:
     """The turns of this process at one file. Methods may be called from any thread."""
 
     def __init__(self, lock: Path, what: str, take: Callable[[], None], give: Callable[[], None]) -> None:
@@ -117,9 +117,9 @@ class Turn:
             if self._held:
                 (end or self._give)()
                 self._unlock()
-        self.look_away()
+        self.stop_watcher()
 
-    def look_away(self) -> None:
+    def stop_watcher(self) -> None:
         """Have the thread end that looks whether somebody waits; a thread that is there when Python ends makes DuckDB complain."""
         with self._state:
             self._closed = True
@@ -305,7 +305,7 @@ class Presence:
         return fd is not None
 
 
-_turns: WeakSet[Turn] = WeakSet()
+_turns: WeakSet[SharedLock] = WeakSet()
 
 
 def longest_waits() -> dict[str, float]:
@@ -323,7 +323,7 @@ def _forget_turns() -> None:
 
 def _look_away() -> None:
     for turn in list(_turns):
-        turn.look_away()
+        turn.stop_watcher()
 
 
 os.register_at_fork(after_in_child=_forget_turns)

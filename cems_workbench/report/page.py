@@ -22,7 +22,7 @@ from cems_workbench import __version__
 from cems_workbench.errors import one_line
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.jobs.evaluation import LabelledEvidence
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 
 FOLDER = Path(__file__).resolve().parent
 EXCERPT = 200
@@ -86,7 +86,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
-        finalize=lambda value: in_order(value) if type(value) is str else value,
+        finalize=lambda value: neutralise(value) if type(value) is str else value,
     )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
-from cems_workbench.platform.process_lock import Turn
+from cems_workbench.platform.process_lock import SharedLock
 from cems_workbench.store.duckdb_file import (
     CHECK_SECONDS,
     MEMORY_LIMIT,
@@ -56,7 +56,7 @@ class _File:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.turn = Turn(directory / LOCK_NAME, f"store {directory}", self._open, self._close)
+        self.turn = SharedLock(directory / LOCK_NAME, f"store {directory}", self._open, self._close)
         self.writing = threading.RLock()
         self.users = 0
         self.commits = 0

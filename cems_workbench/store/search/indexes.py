@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 from cems_workbench.errors import StoreError, StoreLockedError
 from cems_workbench.models.embedder_match import other_dimension, other_model
 from cems_workbench.models.protocol import Embedder
-from cems_workbench.platform.process_lock import Holder, Turn
+from cems_workbench.platform.process_lock import Holder, SharedLock
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import chunks, language, memories, sources
 from cems_workbench.store.database import Database
@@ -145,7 +145,7 @@ class DerivedIndexes:
         self._store_id = store_id
         self._hidden = hidden
         self._refreshing = threading.Lock()
-        self._building = Turn(path / ".indexes.lock", f"the work on the indexes of {path}", _nothing, _nothing)
+        self._building = SharedLock(path / ".indexes.lock", f"the work on the indexes of {path}", _nothing, _nothing)
         self._opened: dict[str, tuple[Mark, Indexes]] = {}
         self._kept: dict[str, KeptVectors] = {}
         self._vocabulary = CurrentVocabulary(self._lexical_words, database)

@@ -43,7 +43,7 @@ from cems_workbench.jobs.fidelity import (
 from cems_workbench.jobs.gathering import discard_evidence, gather_evidence, pending_gathers, read_evidence
 from cems_workbench.jobs.importing import upload
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
@@ -116,7 +116,7 @@ def _recordings(resources: Resources) -> list[Recording]:
             list(sets),
             key=KEPT_SETS,
             persist_state="session",
-            format_func=lambda name: f"{in_order(name)} · {sets.get(name, 0):,} answers",
+            format_func=lambda name: f"{neutralise(name)} · {sets.get(name, 0):,} answers",
             placeholder="Choose a query set",
             help="Logs of what was asked and answered, as the Memories page or `import` keeps them.",
         )

@@ -15,7 +15,7 @@ from cems_workbench.evaluation.metrics import Measure, measures_help, offered_me
 from cems_workbench.jobs.catalogue import AS_SET, file_name
 from cems_workbench.jobs.gathering import QuerySelection, choose_relevant_from, judged_selection, measurable
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.store import QuerySet
 from cems_workbench.ui.evaluate import files, log
 from cems_workbench.ui.evaluate.state import (
@@ -97,7 +97,7 @@ def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resourc
     def shown(name: str) -> str:
         if file is not None and name == OPENED_FILE:
             return f"file {file.name}"
-        return f"{in_order(name)} · {sets[name].size} queries · version {sets[name].version}"
+        return f"{neutralise(name)} · {sets[name].size} queries · version {sets[name].version}"
 
     options = ([OPENED_FILE] if file else []) + sorted(sets)
     boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")

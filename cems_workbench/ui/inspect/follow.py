@@ -13,7 +13,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.pipeline.stages.result import StageRow
 from cems_workbench.pipeline.stages.stage import AnyStage
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.escape import excerpt
@@ -46,7 +46,7 @@ def draw(context: InspectContext) -> None:
         key=state.FOLLOW,
         placeholder="Follow a memory through every stage",
         label_visibility="collapsed",
-        format_func=lambda memory_id: f"{in_order(memory_id)}  {_text(trace, memory_id, 90)}",
+        format_func=lambda memory_id: f"{neutralise(memory_id)}  {_text(trace, memory_id, 90)}",
     )
     if context.followed is not None:
         st.html(path_html(trace, context.followed, context.target))

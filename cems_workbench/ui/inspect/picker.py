@@ -15,7 +15,7 @@ from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.jobs.evidence_memory import judged_queries
 from cems_workbench.jobs.fidelity import KEPT, failing_first, nearness, productions_of
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Query, RecordedAnswer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.labelled import evidence_memory, evidence_of
@@ -67,7 +67,9 @@ def _chosen_set(judged: int, recorded: Mapping[str, int]) -> str:
         "Queries",
         names,
         key=SET,
-        format_func=lambda name: f"{in_order(name)} · {recorded.get(name, 0)} recorded" if name else f"{judged} judged",
+        format_func=lambda name: (
+            f"{neutralise(name)} · {recorded.get(name, 0)} recorded" if name else f"{judged} judged"
+        ),
         help="Judged: by people. Recorded: a log of what a real system was asked and answered.",
     )
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from cems_workbench.formats.base.cells import guarded
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _LINK = re.compile(r"(://|\bwww(?=\.)|@(?=[-\w]+\.))")
@@ -18,13 +18,13 @@ JOINER = "\u2060"
 
 def plain(text: str) -> str:
     """Text as Markdown that shows it literally, on one line; for messages that Streamlit renders as Markdown."""
-    whole = _LINK.sub(rf"\1{JOINER}", " ".join(in_order(text).split()))
+    whole = _LINK.sub(rf"\1{JOINER}", " ".join(neutralise(text).split()))
     return _PUNCTUATION.sub(r"\\\1", whole)
 
 
 def excerpt(text: str, length: int = 160) -> str:
     """The beginning of a text on one line."""
-    line = " ".join(in_order(text[: 4 * length]).split())
+    line = " ".join(neutralise(text[: 4 * length]).split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
@@ -38,7 +38,7 @@ def tick(text: str, length: int = 28) -> str:
 
 def literal(text: str) -> str:
     """The whole text for Plotly, as it is; `tick` is for labels, where there is little room."""
-    return in_order(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return neutralise(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import streamlit as st
 
-from cems_workbench.platform.bidi import REPLACEMENT, TURNS, in_order
+from cems_workbench.platform.bidi import BIDI_CONTROLS, REPLACEMENT, neutralise
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ def _arrow(rows: pa.Table) -> pa.Table:
 
     def shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
         if pa.types.is_string(column.type):
-            return compute.replace_substring_regex(column, pattern=TURNS, replacement=REPLACEMENT)
+            return compute.replace_substring_regex(column, pattern=BIDI_CONTROLS, replacement=REPLACEMENT)
         if pa.types.is_nested(column.type):
             raise TypeError(f"texts within {column.type} are not put in order here")
         return column
@@ -89,7 +89,7 @@ def _arrow(rows: pa.Table) -> pa.Table:
 def _cell(value: Any) -> Any:
     if isinstance(value, list):
         return [_cell(each) for each in value]
-    return in_order(value) if isinstance(value, str) else value
+    return neutralise(value) if isinstance(value, str) else value
 
 
 def _count(rows: Rows) -> int:

@@ -15,7 +15,7 @@ import streamlit as st
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.kit.escape import excerpt
 from cems_workbench.ui.kit.tables import short_id
 
@@ -24,7 +24,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "templates"
 
 def _ordered(value: Any) -> Any:
     """A value as a template writes it; the HTML of another template is in order already."""
-    return in_order(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return neutralise(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @cache

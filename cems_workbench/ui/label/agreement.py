@@ -26,7 +26,7 @@ from cems_workbench.evaluation.labelling.agreement import (
 )
 from cems_workbench.formats.base.judgments import of_memories
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Judgment, Query
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.reviewer import reviewer
@@ -143,7 +143,7 @@ def _decide(resources: Resources, conflict: Disagreement, query: str, reviewer: 
         st.caption("This memory is gone.")
         return
     st.markdown(f"**{plain(query)}**")
-    st.code(in_order(memory.content), language=None, wrap_lines=True)
+    st.code(neutralise(memory.content), language=None, wrap_lines=True)
     box = st.container(horizontal=True)
     for grade, meaning in resources.store.query_sets.scale_of(conflict.qid).grades:
         if box.button(str(grade), key=f"label:decide:{grade}", help=plain(meaning)):

@@ -12,7 +12,7 @@ from cems_workbench.evaluation.labelling.judge_calibration import Difference, Gr
 from cems_workbench.evaluation.labelling.pooling import Pair
 from cems_workbench.evaluation.labelling.prejudging import PairScores
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import JudgeScale, Judgment, Query
 from cems_workbench.store import LabelEvent
 from cems_workbench.ui.kit.escape import excerpt, plain
@@ -113,7 +113,7 @@ def _in_full(
     given = [judgment for judgment in resources.store.judgments.read(qid, "human") if judgment.memory_id == memory_id]
     people = ", ".join(f"{plain(judgment.judge)} {judgment.grade}" for judgment in given)
     st.markdown(f"**{plain(query.query)}**")
-    st.code(in_order(memory.content), language=None, wrap_lines=True)
+    st.code(neutralise(memory.content), language=None, wrap_lines=True)
     score = difference.scored.raw
     st.caption(f"People: {people}. Judge: {difference.band}, score {threshold_text(score)}.")
     name = reviewer()

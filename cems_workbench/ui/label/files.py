@@ -12,7 +12,7 @@ from cems_workbench.evaluation.labelling.adjudication import Chosen, Rule, choos
 from cems_workbench.formats import FORMATS, Written, cems_feedback, judgment_writers, write_judgments
 from cems_workbench.jobs.importing import FileImport, import_files
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.imports import counts_table, error_rows, errors_csv, notes
@@ -102,7 +102,7 @@ def _report(imports: Sequence[FileImport]) -> None:
         draw_table(counts, key="label:files:counts", most=len(counts))
     if remarks := notes(imports):
         st.caption(f"{len(remarks)} notes on rows that were replaced, repeated, or differ from other judges")
-        st.code(in_order("\n".join(remarks)), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(remarks)))
+        st.code(neutralise("\n".join(remarks)), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(remarks)))
     errors = error_rows(imports)
     if not errors:
         return
@@ -184,6 +184,6 @@ def _export(choice: _Choice, resources: Resources) -> None:
         )
     if left_out:
         lines = [*left_out[:SHOWN], *([f"and {len(left_out) - SHOWN:,} more"] if len(left_out) > SHOWN else [])]
-        st.code(in_order("\n".join(lines)), language=None, wrap_lines=True, height=min(220, 28 + 21 * len(lines)))
+        st.code(neutralise("\n".join(lines)), language=None, wrap_lines=True, height=min(220, 28 + 21 * len(lines)))
     with st.expander("Preview"):
         st.code("\n".join(written.text.splitlines()[:12]) or "(nothing)", language=None)

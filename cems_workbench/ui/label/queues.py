@@ -20,7 +20,7 @@ from cems_workbench.jobs.gathering import QuerySelection, judged_selection
 from cems_workbench.jobs.labelling import QueuePlan, assemble
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import JUDGE
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.store import QueueRecord
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.inspect import state as inspect_state
@@ -84,7 +84,7 @@ def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) ->
 def _title(queue: QueueRecord) -> str:
     """A queue in the box: its name, whether it came with the app, and how many people grade each pair."""
     mark = " · ready-made" if queue.settings.get("ready_made") else ""
-    return f"{in_order(queue.name)}{mark} · {queue.overlap} reviewer{'s' if queue.overlap > 1 else ''} a pair"
+    return f"{neutralise(queue.name)}{mark} · {queue.overlap} reviewer{'s' if queue.overlap > 1 else ''} a pair"
 
 
 def _make(plan: QueuePlan, resources: Resources) -> None:
@@ -136,7 +136,7 @@ def _form(resources: Resources) -> QueuePlan | None:
         "Query set",
         sorted(sets),
         key="label:new:set",
-        format_func=lambda name: f"{in_order(name)} · {sets[name].size} queries",
+        format_func=lambda name: f"{neutralise(name)} · {sets[name].size} queries",
     )
     configs = st.multiselect(
         "Configs",

@@ -18,7 +18,7 @@ from cems_workbench.jobs.gathering import (
 from cems_workbench.jobs.tuning import TuningData, tuning_data
 from cems_workbench.jobs.unlabelled import unlabelled_selection
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
@@ -46,7 +46,7 @@ def choose(resources: Resources) -> TuningData | None:
         sorted(sets),
         key="tune:set",
         persist_state="session",
-        format_func=lambda name: f"{in_order(name)} · {sets[name].size} queries · version {sets[name].version}",
+        format_func=lambda name: f"{neutralise(name)} · {sets[name].size} queries · version {sets[name].version}",
         help="The judged queries of this set decide which config is better.",
     )
     if st.session_state.get("tune:baseline") not in options.configs:

@@ -11,7 +11,7 @@ import pytest
 
 from cems_workbench.errors import StoreLockedError
 from cems_workbench.platform import process_lock
-from cems_workbench.platform.process_lock import Presence, Turn, own_command
+from cems_workbench.platform.process_lock import Presence, SharedLock, own_command
 
 HELD_UP = 2.0
 
@@ -21,7 +21,7 @@ class Side:
 
     def __init__(self, lock: Path) -> None:
         self.log: list[str] = []
-        self.turn = Turn(lock, "the file", lambda: self.log.append("take"), lambda: self.log.append("give"))
+        self.turn = SharedLock(lock, "the file", lambda: self.log.append("take"), lambda: self.log.append("give"))
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_file_that_cannot_be_opened_leaves_the_turn_to_others(tmp_path: Path) 
     def refuse() -> None:
         raise OSError("no")
 
-    first = Turn(tmp_path / ".file.lock", "the file", refuse, lambda: None)
+    first = SharedLock(tmp_path / ".file.lock", "the file", refuse, lambda: None)
     with pytest.raises(OSError, match="no"), first.use():
         pass
     with Side(tmp_path / ".file.lock").turn.use(patience=0.1):

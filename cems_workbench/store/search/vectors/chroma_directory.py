@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from cems_workbench.errors import StoreError
-from cems_workbench.platform.process_lock import Presence, Turn
+from cems_workbench.platform.process_lock import Presence, SharedLock
 from cems_workbench.store.search.directory.index_directory import (
     FileSignature,
     checksum,
@@ -53,7 +53,7 @@ class _Files:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.turn = Turn(path.with_name(".chroma.lock"), f"index {path}", self._look_around, lambda: None)
+        self.turn = SharedLock(path.with_name(".chroma.lock"), f"index {path}", self._look_around, lambda: None)
         self.homes: list[ChromaHome] = []
         """Those that have a client."""
         self.others = Presence(path.with_name(".chroma.open"))

@@ -29,7 +29,7 @@ from cems_workbench.config import field_spec
 from cems_workbench.config.value_text import shown
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording, parse_recording
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import RecordedAnswer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
@@ -366,7 +366,7 @@ def _left_out(recording: Recording) -> None:
         return
     count = len(recording.errors)
     with st.expander(f"{count} row{'s' if count != 1 else ''} could not be used in full", icon=":material/warning:"):
-        st.code(in_order("\n".join(str(error) for error in recording.errors[:200])), language=None)
+        st.code(neutralise("\n".join(str(error) for error in recording.errors[:200])), language=None)
 
 
 def _verdict(production: Production, ours: list[str], same: bool) -> str:

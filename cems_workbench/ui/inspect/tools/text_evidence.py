@@ -32,7 +32,7 @@ from cems_workbench.pipeline.scoring import given_chunks
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.rerank import model_key
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store.search.postgres.postgres_text import TsQueryError
 from cems_workbench.ui.inspect.alignment import alignment, alignment_html, goes_on, joined, met_tokens
@@ -293,12 +293,12 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
     st.html(render("inspect/text_evidence/whole.html", title=top, body=body, **key))
     if chunk is not None and place is None:
         st.caption("The reranker read this text, which is not in the memory as it is now:")
-        st.code(in_order(chunk), language=None, wrap_lines=True)
+        st.code(neutralise(chunk), language=None, wrap_lines=True)
     if asked:
         st.caption(
             "Its score is that with the question before it in the session, which is better than that of the memory alone:"
         )
-        st.code(in_order(asked), language=None, wrap_lines=True)
+        st.code(neutralise(asked), language=None, wrap_lines=True)
     st.caption(_reading_line(context, memory, score, place, told=bool(asked)))
 
 

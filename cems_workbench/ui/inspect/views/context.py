@@ -6,7 +6,7 @@ import streamlit as st
 
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import ASSEMBLY
-from cems_workbench.platform.bidi import in_order
+from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import counted_words
@@ -31,7 +31,7 @@ def draw(context: InspectContext) -> None:
         help="greedy: in order of score, what fits the token budget. mmr: the same, but what says something new goes first. "
         f"{counted_words(trace.config.assembly)} Texts are shown as they are, never rendered.",
     )
-    st.code(in_order(context_text(trace)), language=None, wrap_lines=True)
+    st.code(neutralise(context_text(trace)), language=None, wrap_lines=True)
 
 
 def context_text(trace: Trace) -> str:
