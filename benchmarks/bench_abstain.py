@@ -1,6 +1,7 @@
 """Knowing when there is no answer: what each signal tells, and what the rules of the field let through and refuse.
 
-    python -m benchmarks.bench_abstain [--work .workbench/abstain] [--presets cems,qmd] [--queries 120] [--out docs/abstaining.md]
+    python -m benchmarks.bench_abstain [--work .workbench/abstain] [--presets cems,qmd] [--queries 120]
+        [--out benchmarks/RESULTS/abstaining.md]
 
 Two data sets: the sample with the questions that were written for it and have no answer, and the development conversations of LoCoMo in
 one store, where as many questions are asked of the conversation that they are about as other ones are of the next, which does not
@@ -401,7 +402,7 @@ def main() -> int:
     """Gather what is missing, measure, write the page; 0 also where there is no data."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--work", type=Path, default=Path(".workbench/abstain"))
-    parser.add_argument("--out", type=Path, default=Path("docs/abstaining.md"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/RESULTS/abstaining.md"))
     parser.add_argument("--presets", default=",".join(preset_names()))
     parser.add_argument("--queries", type=int, default=120, help="questions of each kind drawn of LoCoMo")
     parser.add_argument("--sets", default=",".join(SETS))

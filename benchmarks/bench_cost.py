@@ -4,7 +4,7 @@
 
 Replays the evidence that benchmarks/tune_workbench.py gathers, with fewer candidates to the reranker: by `rerank.input_limit`, and by
 `rerank.score_span`. A pair is one text that the model reads, so a long memory is several. Milliseconds are measured by reading pairs of
-each data set anew, with nothing kept. `--write` replaces docs/reranking_cost.md and its curve.
+each data set anew, with nothing kept. `--write` replaces benchmarks/RESULTS/reranking_cost.md and its curve.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cems_workbench.pipeline.table import Floats
 from cems_workbench.tuning.holdout import gain
 from cems_workbench.tuning.scorer import measurable
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/reranking_cost.md"
+PAGE = Path(__file__).resolve().parents[1] / "benchmarks/RESULTS/reranking_cost.md"
 CURVE = PAGE.with_suffix(".svg")
 DEPTHS = (0, 5, 10, 20, 30, 40, 60, 80)
 SPANS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9)
@@ -178,7 +178,9 @@ def main() -> int:
     parser.add_argument("--timed", type=int, default=12, help="queries of each data set whose pairs are read anew")
     parser.add_argument("--rivals", default="cems,qmd", help="presets to show beside it, in commas")
     parser.add_argument("--loaded", action="store_true", help="say that the machine had other work")
-    parser.add_argument("--write", action="store_true", help="replace docs/reranking_cost.md and its curve")
+    parser.add_argument(
+        "--write", action="store_true", help="replace benchmarks/RESULTS/reranking_cost.md and its curve"
+    )
     options = parser.parse_args()
     wide = [gathered(one, "wide", widened(), options.work) for one in DATASETS]
     batch = measurable(together(wide), MEASURES)

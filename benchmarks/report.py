@@ -1,6 +1,6 @@
 """What every preset reaches on LoCoMo, SciFact and the sample set, as a Markdown report with intervals and significance.
 
-    python -m benchmarks.report [--work .workbench/report] [--out docs/evaluation.md] [--presets cems,qmd] [--queries 200]
+    python -m benchmarks.report [--work .workbench/report] [--out benchmarks/RESULTS/evaluation.md] [--presets cems,qmd] [--queries 200]
 
 Stores and evidence files are kept in the work folder, so that a report that was broken off goes on, and one that is made again
 gathers nothing. Each preset gathers for itself, since what is searched is part of it; no judge is asked, which never changes a
@@ -237,7 +237,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--work", type=Path, default=Path(".workbench/report"))
-    parser.add_argument("--out", type=Path, default=Path("docs/evaluation.md"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/RESULTS/evaluation.md"))
     parser.add_argument("--presets", default=",".join(preset_names()))
     parser.add_argument("--queries", type=int, default=120, help="queries drawn of SciFact and of LoCoMo")
     parser.add_argument("--seed", type=int, default=0)

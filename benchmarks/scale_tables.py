@@ -1,6 +1,6 @@
-"""The tables of docs/scale.md, out of what `bench_scale --json FILE` measured.
+"""The tables of benchmarks/RESULTS/scale.md, out of what `bench_scale --json FILE` measured.
 
-    python -m benchmarks.scale_tables FILE [docs/scale.md]
+    python -m benchmarks.scale_tables FILE [benchmarks/RESULTS/scale.md]
 
 Each stands in the document behind a line `<!-- bench_scale: NAME -->` and ends before the next empty line.
 """
@@ -180,7 +180,7 @@ def main() -> int:
     if len(sys.argv) < 2:
         print((__doc__ or "").strip(), file=sys.stderr)
         return 2
-    place = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs" / "scale.md"
+    place = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "benchmarks" / "RESULTS" / "scale.md"
     made = tables(json.loads(Path(sys.argv[1]).read_text("utf-8")))
     place.write_text(put(place.read_text("utf-8"), made), "utf-8")
     return 0

@@ -6,10 +6,10 @@
 The five development conversations of LoCoMo, the test queries of SciFact, sessions of assistant turns and the sample set, with the packaged
 models. One wide evidence is gathered for the search; `cems` and `qmd` gather their own. Every conversation is a group and so is each other
 set: what is reported of the tuned config was measured on the group left out, by a search of its own that never scored it. `--write`
-replaces the preset, its card and docs/tuning.md.
+replaces the preset, its card and benchmarks/RESULTS/tuning.md.
 
 `--again` searches nothing: it measures the preset as it is on the sample set, for when something else than the preset has changed, and
-`--write` then adds that to the card and to docs/tuning.md, dated.
+`--write` then adds that to the card and to benchmarks/RESULTS/tuning.md, dated.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from cems_workbench.tuning.tune import Plan, Tuned, tune
 
 ROOT = Path(__file__).resolve().parents[1]
 PRESET = ROOT / "cems_workbench/config/presets/workbench.yaml"
-REPORT = ROOT / "docs/tuning.md"
+REPORT = ROOT / "benchmarks/RESULTS/tuning.md"
 SESSIONS = DATA.parent / "cems/sessions"
 MEASURES = parse_measures("nDCG@10 hit@1 hit@5 MRR")
 START = {
@@ -189,8 +189,9 @@ AGAIN_HEAD = """
 ## Measured again, {date}
 
 By `python -m benchmarks.tune_workbench --again --write`: the preset as it is, with no new search. Since it was tuned, long memories are
-searched in chunks. No turn of LoCoMo is long enough, and docs/evaluation.md shows its figures unmoved; of the sample set 22 of 438
-memories are. These are its {queries} queries with something relevant; the preset was tuned on them too, and the rivals were not. What
+searched in chunks. No turn of LoCoMo is long enough, and [evaluation.md](evaluation.md) shows the same figures;
+of the sample set 22 of 438 memories are.
+These are its {queries} queries with something relevant; the preset was tuned on them too, and the rivals were not. What
 stands under *As tuned* was measured at commit 3fbbf9b, before there were chunks. The figures here are of commit 0eb8458, whose reranker
 read the chunk that was found; with `rerank.reads` as it is now, nDCG@10 is 0.528.
 
@@ -198,8 +199,8 @@ read the chunk that was found; with `rerank.reads` as it is now, nDCG@10 is 0.52
 AS_TUNED = "\n## As tuned\n"
 
 PRESET_HEAD = """# CEMS Workbench's own, tuned: two lists' scores added up, and the best passage of their head by the shipped cross-encoder.
-# Source: python -m benchmarks.tune_workbench, whose report is docs/tuning.md.
-# It returns nothing where both the best vector and the best reranker score are low (benchmarks/bench_abstain.py, docs/abstaining.md).
+# Source: python -m benchmarks.tune_workbench, whose report is benchmarks/RESULTS/tuning.md.
+# It returns nothing where both the best vector and the best reranker score are low (benchmarks/RESULTS/abstaining.md).
 # Known mistakes: tuned on conversations, abstracts, assistant turns and one engineer's memories; of a long memory the cross-encoder
 # reads the three passages with most words of the query, and of what comes before a turn only a question.
 """
@@ -368,7 +369,9 @@ def main() -> int:
     parser.add_argument("--work", type=Path, default=Path(".workbench/tune"))
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", action="store_true", help="replace the preset, its card and docs/tuning.md")
+    parser.add_argument(
+        "--write", action="store_true", help="replace the preset, its card and benchmarks/RESULTS/tuning.md"
+    )
     parser.add_argument(
         "--rivals", default=",".join(RIVALS), help="presets it is compared with, in commas; `cems` must be one"
     )

@@ -1,6 +1,6 @@
 """CEMS Workbench: inspect and tune memory retrieval, stage by stage.
 
-What this package exports is its Python API (docs/python.md). A name is imported when it is first asked for, so that
+What this package exports is its Python API (docs/start/python.md). A name is imported when it is first asked for, so that
 `import cems_workbench` loads nothing but this file.
 """
 

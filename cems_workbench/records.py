@@ -2,7 +2,7 @@
 
 They are plain frozen dataclasses with no behaviour beyond (de)serialisation, so that formats can produce them, the store
 can keep them and the pipeline can read them without importing one another. Field names follow `memories.jsonl`
-(docs/formats.md). Times are timezone-aware UTC datetimes; text files carry them as ISO 8601.
+(docs/reference/formats.md). Times are timezone-aware UTC datetimes; text files carry them as ISO 8601.
 """
 
 from __future__ import annotations

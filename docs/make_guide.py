@@ -1,6 +1,6 @@
-"""The pictures of docs/guide.md, taken from the app itself on the sample store.
+"""The pictures of docs/start/guide.md, taken from the app itself on the sample store.
 
-    python -m docs.make_guide [--folder docs/guide] [--store STORE]
+    python -m docs.make_guide [--folder docs/start/guide] [--store STORE]
 
 Needs Chromium, as the browser tests do. The walk is on a copy of STORE, which holds the sample set, or on a new import; what was gathered
 there before, such as by `python -m benchmarks.sample_figures`, need not be gathered again.
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> None:
     """Walk through the app and keep a picture of each station."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "guide")
+    parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "start" / "guide")
     parser.add_argument("--store", type=Path)
     options = parser.parse_args()
     folder = options.folder

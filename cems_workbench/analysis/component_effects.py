@@ -9,7 +9,7 @@ Leave-one-out: that part alone is switched off, the query is replayed, and the r
 
 Parts that overlap (two lists that agree) each look small alone: what one takes away the other still gives.
 
-Source: leave-one-out ablation; docs/specification.md, "fusion" to "assembly".
+Source: leave-one-out ablation; docs/internals/specification.md, "fusion" to "assembly".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Limits of dedup are exact. With the memories K that it keeps at a limit, no pair
 nothing until it reaches the largest cosine within K, and there it does. So the walk goes from one such cosine to the next, each step a
 replay. λ is looked at on a grid of `STEP`, and every change of the results between two of its points is then bisected.
 
-Source: ACE stage 4 (dedup); Carbonell and Goldstein 1998 (MMR); docs/specification.md, "dedup" and "assembly".
+Source: ACE stage 4 (dedup); Carbonell and Goldstein 1998 (MMR); docs/internals/specification.md, "dedup" and "assembly".
 """
 
 from __future__ import annotations

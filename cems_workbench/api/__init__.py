@@ -9,5 +9,5 @@
     as_transformer                          a config as a stage of PyTerrier           terrier
 
 Every result is frozen, prints as a table, has `to_pandas()` and shows itself in a notebook (`results`). What a user can mend is a
-`WorkbenchError` of one line; what a command says on stderr is a `WorkbenchWarning`. docs/python.md is the reference.
+`WorkbenchError` of one line; what a command says on stderr is a `WorkbenchWarning`. docs/start/python.md is the reference.
 """

@@ -25,7 +25,7 @@ def mcp_command(
     judge: Annotated[str, typer.Option("--judge", help="Name that its labels are kept under.")] = "agent",
     store: StoreOption = None,
 ) -> None:
-    """Serve the Model Context Protocol: search, why, what-if, compare and evaluate for a coding agent. See docs/mcp.md."""
+    """Serve the Model Context Protocol: search, why, what-if, compare and evaluate for a coding agent. See docs/use/mcp.md."""
     if port is not None and not http:
         raise InputError("--port needs --http")
     from cems_workbench.mcp.served_store import ServedStore

@@ -17,7 +17,7 @@ EXCERPT = 160
 
 
 def print_trace(trace: Trace, as_json: bool) -> None:
-    """Print a trace as JSON (the form of docs/specification.md) or as tables."""
+    """Print a trace as JSON (the form of docs/internals/specification.md) or as tables."""
     if as_json:
         put_json(trace.to_json() | {"written_later": results_written_later(trace)})
         return

@@ -4,7 +4,7 @@
 and reader derive from them, so that there is no second list of parameters. `codec` says how a value is written where it is
 not simply the parameter's own: the codecs are in `env_codecs`.
 
-Source: docs/formats.md (.env for CEMS, .env for the memory agent); CEMS plan, "Config Changes"; memory agent, feature 2.
+Source: docs/reference/formats.md (.env for CEMS, .env for the memory agent); CEMS plan, "Config Changes"; memory agent, feature 2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Field metadata: one declaration draws the slider, validates the file, and writes the CLI help and the docs row.
 
 `param(...)` is a pydantic `Field` whose bounds are the allowed range and whose extra metadata is what a control needs.
-`specs(model)` walks a config class and yields one `FieldSpec` per leaf, in the order of docs/specification.md; nothing else in the
-project lists parameters. Lists and mappings are tuples inside, so that a config is hashable, and lists and mappings in files.
+`specs(model)` walks a config class and yields one `FieldSpec` per leaf, in the order of docs/internals/specification.md.
+Nothing else in the project lists parameters. Lists and mappings are tuples inside, so that a config is hashable,
+and lists and mappings in files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`PipelineConfig`: the whole pipeline as one frozen, hashable, validated value.
 
-Field order and defaults are those of docs/specification.md; a missing key takes the default. Everything that shows or maps
+Field order and defaults are those of docs/internals/specification.md; a missing key takes the default. Everything that shows or maps
 parameters (sliders, CLI help, docs table, exports) derives from this model through `field_specs`.
 
 `list_depths` says how deep the lists go: the configured depth, grown by ACE's coarse fetch and the memory agent's oversampling.
@@ -10,7 +10,7 @@ parameters (sliders, CLI help, docs table, exports) derives from this model thro
 
 Gather fetches this much and replay cuts to it, so that both mean the same list.
 
-Source: ACE stage 1; memory agent RERANKER_OVERSAMPLE; docs/specification.md, "Parameters".
+Source: ACE stage 1; memory agent RERANKER_OVERSAMPLE; docs/reference/parameters.md.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def attribute_name(key: str) -> str:
 
 @cache
 def field_specs() -> tuple[FieldSpec, ...]:
-    """Every parameter of `PipelineConfig` with its metadata, in the order of docs/specification.md."""
+    """Every parameter of `PipelineConfig` with its metadata, in the order of docs/internals/specification.md."""
     return tuple(specs(PipelineConfig))
 
 

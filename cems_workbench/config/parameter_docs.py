@@ -1,7 +1,4 @@
-"""The tables of parameters in docs/specification.md, written from the config model: `python -m cems_workbench.config.parameter_docs`.
-
-They stand between two marks at the end of the page; everything above is written by hand.
-"""
+"""docs/reference/parameters.md, written from the config model: `python -m cems_workbench.config.parameter_docs`."""
 
 from __future__ import annotations
 
@@ -12,12 +9,18 @@ from pathlib import Path
 from cems_workbench.config.fields import KIND_HELP, FieldSpec
 from cems_workbench.config.model import field_specs
 from cems_workbench.config.preset_docs import code, table_cell
-from cems_workbench.platform.atomic_write import between, write_text
+from cems_workbench.platform.atomic_write import write_text
 
 COMMAND = "python -m cems_workbench.config.parameter_docs"
-PATH = Path(__file__).resolve().parents[2] / "docs" / "specification.md"
-BEGIN = f"<!-- Written by `{COMMAND}`; change the config model, not this. -->"
-END = "<!-- The end of what is written by it. -->"
+PATH = Path(__file__).resolve().parents[2] / "docs" / "reference" / "parameters.md"
+HEAD = f"""\
+# Parameters
+
+Every parameter of a config, in the order of the pipeline. Set one with `--set PATH=VALUE`, in a config file, or in the sidebar.
+[The specification](../internals/specification.md) has the formulas.
+
+Written by `{COMMAND}` from the config model; change the model, not this page.
+"""
 
 
 def tables() -> str:
@@ -25,7 +28,7 @@ def tables() -> str:
     blocks = [
         "\n".join(
             [
-                f"### {section}",
+                f"## {section}",
                 "",
                 "| parameter | default | allowed | kind | what it is |",
                 "|---|---|---|---|---|",
@@ -48,14 +51,14 @@ def _row(spec: FieldSpec) -> str:
     return f"| `{spec.path}` | {code(spec.default)} | {' | '.join(map(table_cell, cells))} |"
 
 
-def document(text: str) -> str:
-    """The page with its tables as they should be. Raises ValueError when it has lost its marks."""
-    return between(text, BEGIN, END, tables())
+def document() -> str:
+    """The whole page as Markdown."""
+    return f"{HEAD}\n{tables()}\n"
 
 
 def main() -> int:
-    """Write the tables into the page."""
-    write_text(PATH, document(PATH.read_text(encoding="utf-8")))
+    """Write the page."""
+    write_text(PATH, document())
     print(PATH.relative_to(Path.cwd()) if PATH.is_relative_to(Path.cwd()) else PATH)
     return 0
 

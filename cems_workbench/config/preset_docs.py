@@ -1,4 +1,4 @@
-"""docs/presets.md, written from the preset files: what each is, where it is from, and where it differs from `cems`.
+"""docs/reference/presets.md, written from the preset files: what each is, where it is from, and where it differs from `cems`.
 
     python -m cems_workbench.config.preset_docs
 
@@ -20,7 +20,7 @@ from cems_workbench.config.presets import DEFAULT, Preset, preset
 from cems_workbench.platform.atomic_write import write_text
 
 COMMAND = "python -m cems_workbench.config.preset_docs"
-PATH = Path(__file__).resolve().parents[2] / "docs" / "presets.md"
+PATH = Path(__file__).resolve().parents[2] / "docs" / "reference" / "presets.md"
 HEAD = f"""\
 # Presets
 

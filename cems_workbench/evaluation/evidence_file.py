@@ -8,7 +8,8 @@ Two hashes are written when the gather is complete, and checked when the file is
 and `content_hash`, over that, the judgments on its queries, the relevance grade and the config: everything that moves a figure measured on
 the file. Who measures with other judgments names them by the same hash of those.
 
-Source: docs/architecture.md, "The one idea": evidence and config give the same numbers anywhere, so that a hash of both names a result.
+Source: docs/internals/architecture.md, "The one idea": evidence and config give the same numbers on any machine, so a hash of both
+identifies a result.
 """
 
 from __future__ import annotations

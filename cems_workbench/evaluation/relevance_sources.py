@@ -13,7 +13,7 @@ What a judge has not labelled counts as not relevant, and the share it labelled 
 shown. Agreement is Cohen's kappa over the results that both labelled. A model that also ranked agrees with the ranking by
 construction, so its figures say little; that is marked.
 
-Source: ACE retrieval precision document, "Problem Statement"; Cohen 1960; docs/specification.md, "judge".
+Source: ACE retrieval precision document, "Problem Statement"; Cohen 1960; docs/internals/specification.md, "judge".
 """
 
 from __future__ import annotations

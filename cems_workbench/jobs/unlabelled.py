@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cems_workbench.store import Store
 
 SAMPLE = 200
-"""How many queries of a set are asked at most; a hundred tell weights apart well enough (docs/unlabelled.md)."""
+"""How many queries of a set are asked at most; a hundred tell weights apart well enough (benchmarks/RESULTS/unlabelled.md)."""
 READ = 20
 """How many of each list the reranker reads, besides what it reads under the config itself."""
 PACKAGED = {"rerank.backend": "cross_encoder", "rerank.model": "workbench/minilm-judge"}

@@ -7,5 +7,5 @@
     server          the tools as an MCP server, whose errors are lines that say what to do
     transports      standard input and output, and HTTP on this machine
 
-docs/mcp.md is for its users. Nothing here is imported before the command `mcp` runs.
+docs/use/mcp.md is for its users. Nothing here is imported before the command `mcp` runs.
 """

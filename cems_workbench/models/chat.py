@@ -3,7 +3,7 @@
 Both ask at temperature 0, do not stream, and give up when the whole reply has not come within `timeout_s`, however slowly
 it drips. Nothing here reads the reply; `prompts` and `llm_reranker` do.
 
-Source: docs/specification.md, "expansion" (Ollama or any OpenAI-compatible server).
+Source: docs/internals/specification.md, "expansion" (Ollama or any OpenAI-compatible server).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
 A call that fails becomes a `CallError` with one of `CAUSES`; httpx's and the ollama client's errors are told apart here. A
 backend with words of its own (`llama_server`) gives the server another `classify`.
 
-Source: docs/specification.md, "rerank" (max_concurrent, timeout_s, flagged failures).
+Source: docs/internals/specification.md, "rerank" (max_concurrent, timeout_s, flagged failures).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 q_t and d_s are the embedder's token vectors. Scores lie in -1..1, in practice 0.2..0.9. Which s each t met is kept with the score.
 
-Source: ColBERT's MaxSim (Khattab & Zaharia 2020) weighted by idf; docs/specification.md, "rerank".
+Source: ColBERT's MaxSim (Khattab & Zaharia 2020) weighted by idf; docs/internals/specification.md, "rerank".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 The server's own rerank endpoint is not used: it gives garbage with this model.
 
-Source: Qwen3-Reranker's prompt (Zhang et al. 2025); the memory-agent document; docs/specification.md, "rerank".
+Source: Qwen3-Reranker's prompt (Zhang et al. 2025); the memory-agent document; docs/internals/specification.md, "rerank".
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def score_of_reply(reply: Any) -> PairScore:
     A reply with neither of them in it, or with a logprob that is no finite number, has no score: nothing was read, and a neutral
     number would stand above what a judge did read.
 
-    Source: docs/specification.md, "rerank"; the memory-agent document. There, logprobs of −0.1 for yes and −2.5 for no give more
+    Source: docs/internals/specification.md, "rerank"; the memory-agent document. There, logprobs of −0.1 for yes and −2.5 for no give more
     than 0.8, and −3.0 and −0.1 less than 0.2.
     """
     try:

@@ -11,7 +11,7 @@ A reply is read in this order, after code fences and thinking aloud are taken of
 
 Two different grades at the same step, a grade outside 0..10, a percentage, or no number: not a number, and flagged.
 
-Source: the LLM reranking that the CEMS plan replaces; docs/specification.md, "rerank" (`llm`).
+Source: the LLM reranking that the CEMS plan replaces; docs/internals/specification.md, "rerank" (`llm`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ It is an ONNX file of 24 MB that onnxruntime reads on the CPU, beside its tokeni
 `weights/minilm_judge/`. It stands in where a cross-encoder that was asked for cannot be had. Raw scores are logits, about -10..10.
 
 Every pair goes through the network alone. Its activations are rounded to 8 bits by the largest value of the whole tensor, so in a
-batch a score would depend on which other pairs are in it: by 0.17 on average, by 1.1 at most (docs/decisions/0007).
+batch a score would depend on which other pairs are in it: by 0.17 on average, by 1.1 at most (docs/internals/decisions/0007).
 
 Source: training/ of this repository; the card says what it was trained on, and what it is worth.
 """

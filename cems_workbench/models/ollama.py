@@ -7,7 +7,7 @@
 A reply is a score when it is one number and nothing else but whitespace around it: "7", " -0.25\\n", "1e-3". A reply that
 holds a number among words is not one, since which number was meant would be a guess; `llm_reranker` is for models that talk.
 
-Source: CEMS plan, phase 4; docs/specification.md, "rerank"; the ollama client.
+Source: CEMS plan, phase 4; docs/internals/specification.md, "rerank"; the ollama client.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ A reply is read tolerantly: fences, thinking aloud, numbering, bullets, quotes, 
 at most `READ_CHARS` characters, and raises ModelError, never anything else, when the reply cannot be used. An apology ("I'm sorry,
 ...") is no reply.
 
-Source: CEMS retrieval guide (synthesize_query, generate_hypothetical_memory); docs/specification.md, "query" and "expansion".
+Source: CEMS retrieval guide (synthesize_query, generate_hypothetical_memory); docs/internals/specification.md, "query" and "expansion".
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ sentences, each of which is read; the best of their scores is the memory's.
 "Yes, last summer!" answers nothing by itself: with `question_before` a memory that follows a question in its session is also read with
 that question in front of it (`question_at_end` of the memory before it).
 
-Source: CEMS plan, `select_best_chunk`; docs/specification.md, "rerank".
+Source: CEMS plan, `select_best_chunk`; docs/internals/specification.md, "rerank".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A source that is added (`pipeline/searches`) is known here by its name alone: what replay needs of it is the same for all of them.
 
-Source: docs/specification.md, "lists" and "fusion".
+Source: docs/internals/specification.md, "lists" and "fusion".
 """
 
 from __future__ import annotations

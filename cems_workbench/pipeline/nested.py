@@ -11,7 +11,7 @@
 so that its share, its k, its depths and the seeds are sliders: gathering keeps the ranks inside, and the edges of every memory that may
 be a seed under some share.
 
-Source: CEMS 0.9.3 as recorded; docs/specification.md, "lists"; docs/cems.md.
+Source: CEMS 0.9.3 as recorded; docs/internals/specification.md, "lists"; docs/use/cems.md.
 """
 
 from __future__ import annotations

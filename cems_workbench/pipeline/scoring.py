@@ -7,7 +7,7 @@ The judge's scores are a relevance judgment of each result, fetched beside the r
 that the reranker reads, or the first `judge.max_chars` characters of a memory, against the query as it was searched. Its
 backend `auto` takes the cross-encoder: the one of the settings, else, without a word, the packaged one.
 
-Source: ACE, cross-encoder relevance threshold; docs/specification.md, "rerank" and "judge".
+Source: ACE, cross-encoder relevance threshold; docs/internals/specification.md, "rerank" and "judge".
 """
 
 from __future__ import annotations

@@ -13,20 +13,20 @@ then the first in the alphabet. A word is left alone when
 - it is shorter than `SHORTEST` letters, has a digit, an apostrophe or a hyphen, or stands inside code;
 - it is in capitals, or of a script without capitals, where words often have no spaces between them.
 
-Source: ACE retrieval precision (typo correction); Boytsov 2011 (optimal string alignment); docs/specification.md, "query".
+Source: ACE retrieval precision (typo correction); Boytsov 2011 (optimal string alignment); docs/internals/specification.md, "query".
 
 The lexicon of technical terms: the shipped one, and a project's own words over it.
 
 The shipped file says what is in it and why. A project dictionary is a file of the same form, whose words are added.
 
-Source: docs/specification.md, "query" (domain signal).
+Source: docs/internals/specification.md, "query" (domain signal).
 
 Typo correction within a search: correct, learn what was corrected, and let the LLM look at it afterwards.
 
 A correction is accepted by being searched with; with `auto_learn` it is learned then. With `validate` and an LLM each newly learned
 pair is asked about in the background, and forgotten, and never learned again, when the answer is no.
 
-Source: ACE retrieval precision (auto-learning typo correction with background validation); docs/specification.md, "query".
+Source: ACE retrieval precision (auto-learning typo correction with background validation); docs/internals/specification.md, "query".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ a signal is simple, one of more than twelve words or of several clauses is compl
 words that ask for a reason or a comparison, need reasoning. Routing a bare identifier to vectors alone is a known
 mistake of that rule, and is shown as such.
 
-Source: CEMS retrieval guide (retrieval.py:1129); docs/specification.md, "query".
+Source: CEMS retrieval guide (retrieval.py:1129); docs/internals/specification.md, "query".
 
 Asking the language model of the settings, through the store's cache of its replies.
 

@@ -7,7 +7,7 @@
 Without an LLM, feedback takes the place of its expansion; sub-questions and hypothesis are left out. Both are said. A strong signal,
 and on request a conversational query, save everything but what was typed by hand.
 
-Source: CEMS retrieval guide (query synthesis, HyDE); ACE; docs/specification.md, "expansion".
+Source: CEMS retrieval guide (query synthesis, HyDE); ACE; docs/internals/specification.md, "expansion".
 
 Query variants: typed by hand, from the dictionary, or by pseudo-relevance feedback.
 
@@ -19,7 +19,7 @@ RM3: the first lexical hits vote for words,
 
 and the best words that the query lacks are added to it. It needs no LLM. At most `max_expansions` variants are used.
 
-Source: ACE (`_QUERY_EXPANSIONS`); Abdul-Jaleel et al. 2004 (RM3); docs/specification.md, "expansion".
+Source: ACE (`_QUERY_EXPANSIONS`); Abdul-Jaleel et al. 2004 (RM3); docs/internals/specification.md, "expansion".
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Every text is bounded before it is parsed, in characters, depth and digits; a key that stands twice is an error that names it; and an
 error is one short line, whatever the text holds. YAML loses what makes it dangerous or ambiguous: anchors and aliases, with which 400
 bytes become gigabytes, the octal `010` (8 in YAML 1.1, 10 to people) and the base 60 of `1:30` (90). `yes`, `no`, `on` and `off` are true
-and false, as people mean them beside a switch; where text is wanted they stand in quotes. See docs/decisions/0014-one-safe-reading.md.
+and false, as people mean them beside a switch; where text is wanted they stand in quotes. See
+docs/internals/decisions/0014-one-safe-reading.md.
 """
 
 from __future__ import annotations

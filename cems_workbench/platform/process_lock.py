@@ -6,7 +6,7 @@ taken at the earliest, so that a page that reads forty times does not open the f
 
 Two files stand for it, locked with flock, which ends with the process, however that ends. Who has the turn holds `NAME.lock` and has
 written into it who that is. Who waits for it holds `NAME.next`, which is how the holder learns of it; others queue for that one, also the
-process that has just let go. See docs/decisions/0017-taking-turns.md.
+process that has just let go. See docs/internals/decisions/0017-inter-process-locking.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ ranking    what is measured is the ranking as it was fused. With the reranker ev
            variants and the fusion can be chosen so.
 agreement  nDCG of a list alone by these grades, with its bootstrap interval over queries. Two further figures are shown and choose
            nothing: what a list shares with the others, and the lead of its first score. On three query sets with judgments the lead
-           did not say which of two lists is the better one (docs/unlabelled.md).
+           did not say which of two lists is the better one (benchmarks/RESULTS/unlabelled.md).
 
 The grades are those of a model: they carry its mistakes, and what no list brought before it has none. So what is found is never called
 tuned, and where there are judgments it is measured by them.

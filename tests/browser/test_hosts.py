@@ -34,7 +34,7 @@ def test_only_configured_names_get_a_session(server: str) -> None:
 
 
 def test_streamlits_own_agent_endpoints_are_off(server: str) -> None:
-    """What they would do is what `mcp` does with a store, and not with pages (docs/decisions/0023)."""
+    """What they would do is what `mcp` does with a store, and not with pages (docs/internals/decisions/0023)."""
     at = urlsplit(server)
     for path, status in (("interact", 403), ("mcp", 400)):
         connection = http.client.HTTPConnection("localhost", at.port, timeout=30)

@@ -32,7 +32,7 @@ def test_from_a_failing_query_to_a_tuned_config_in_a_file(window: Window, stocke
     window.view("Result")
     expect(window.page.locator(".wb-verdict p")).to_contain_text("configs of 6 parameters")
     expect(window.page.locator(".wb-tune-axes > div")).to_have_count(7)  # the head and six parameters
-    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "start" / "guide.md").read_text(encoding="utf-8")
     assert " ".join(LOST.split()) in " ".join(guide.split())
     assert "Evidence card" in file.read_text(encoding="utf-8")
     changes = [row for row in difference(preset(FIRST).config, load_config(file)) if row[0] != "name"]

@@ -1,4 +1,4 @@
-"""docs/extending.md is true: its examples are put into a copy of the package, and used."""
+"""docs/internals/extending.md is true: its examples are put into a copy of the package, and used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "extending.md"
+PAGE = ROOT / "docs" / "internals" / "extending.md"
 _PLACE = re.compile(r"`(cems_workbench/[\w./-]+)`")
 Edit = tuple[str, str, str]
 """Path, language, text of one block of the page."""

@@ -1,4 +1,4 @@
-"""Gathering with the real store, the real indexes and the packaged MiniLM (docs/specification.md, "lists" and "expansion")."""
+"""Gathering with the real store, the real indexes and the packaged MiniLM (docs/internals/specification.md, "lists" and "expansion")."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NUMBER = re.compile(r"-?\d+\.\d+")
 ALIKE = 0.02
 """Numbers of another machine: its embedder rounds differently."""
-NOTEBOOK = ROOT / "docs" / "notebook" / "first_look.ipynb"
+NOTEBOOK = ROOT / "docs" / "start" / "first_look.ipynb"
 
 
 def shown(notebook: Any) -> list[tuple[str, list[float]]]:

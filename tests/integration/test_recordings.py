@@ -2,7 +2,7 @@
 
 The memories, chunks, vectors and relations are taken from the server (`connect`), and both lists of every query are its own answer
 (`lists.origin` source). What is made of them is replay. From the files alone, `fidelity` does the same
-(tests/integration/test_fidelity_command.py; docs/cems.md has the figures). Every sixth query is asked, and all of them by `make thorough`.
+(tests/integration/test_fidelity_command.py; docs/use/cems.md has the figures). Every sixth query is asked, and all by `make thorough`.
 """
 
 from __future__ import annotations

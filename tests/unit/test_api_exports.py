@@ -69,18 +69,18 @@ def test_the_names_are_those_that_have_a_home() -> None:
 
 @pytest.mark.parametrize("name", cw.__all__)
 def test_the_reference_tells_of_every_name_and_argument(name: str) -> None:
-    reference = (ROOT / "docs" / "python.md").read_text()
+    reference = (ROOT / "docs" / "start" / "python.md").read_text()
     value = getattr(cw, name)
-    assert f"`{name}" in reference, f"docs/python.md says nothing of {name}"
+    assert f"`{name}" in reference, f"docs/start/python.md says nothing of {name}"
     if inspect.isfunction(value):
         written = re.search(rf"\*\*`{name}\(([^`]*)\)`\*\*", reference)
-        assert written, f"docs/python.md has no heading **`{name}(…)`**"
+        assert written, f"docs/start/python.md has no heading **`{name}(…)`**"
         arguments = [text.split("=")[0].strip().lstrip("*") for text in re.split(r",\s", written[1])]
         assert [one for one in arguments if one] == list(inspect.signature(value).parameters)
     elif value.__module__.startswith("cems_workbench.api"):
         members = [key for key, member in vars(value).items() if not key.startswith("_") and _public(member)]
         lacking = [key for key in members if f"`{key}" not in reference and f".{key}" not in reference]
-        assert not lacking, f"docs/python.md says nothing of {', '.join(lacking)} of {name}"
+        assert not lacking, f"docs/start/python.md says nothing of {', '.join(lacking)} of {name}"
 
 
 def _public(member: object) -> bool:

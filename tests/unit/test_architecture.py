@@ -1,4 +1,4 @@
-"""The directions of imports, and the purity of replay, read from the source (docs/architecture.md, "Layers")."""
+"""The directions of imports, and the purity of replay, read from the source (docs/internals/architecture.md, "Layers")."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ and two parameters have ranges that a walk stays in:
     assembly.max_tokens      the first k selected with a budget B, which use U tokens, are the same for every budget U..B
     dedup.similarity         the walk at s is the same from the closest pair it kept to the closest that it met as a duplicate
 
-Source: RRF is linear in the list weights (Cormack et al. 2009); docs/specification.md, "threshold" to "assembly".
+Source: RRF is linear in the list weights (Cormack et al. 2009); docs/internals/specification.md, "threshold" to "assembly".
 """
 
 from __future__ import annotations

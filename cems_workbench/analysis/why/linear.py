@@ -9,7 +9,7 @@ is a straight line wherever the same candidates are lowest and highest, so all w
 places are roots of straight lines. Between two roots the order is fixed. The lines are read off two replays, so the formula
 of a stage stays in its stage; what comes after adjust (budget, diversity) is not solved, so every answer is verified by replay.
 
-Source: RRF is linear in the list weights (Cormack et al. 2009); docs/specification.md, "fusion" and "adjust".
+Source: RRF is linear in the list weights (Cormack et al. 2009); docs/internals/specification.md, "fusion" and "adjust".
 """
 
 from __future__ import annotations

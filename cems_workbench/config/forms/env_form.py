@@ -17,7 +17,7 @@ so that a plain dotenv parser, pydantic-settings and a shell read the same; what
 An export of this version says so in a line (`MEANING`): earlier ones took CEMS_HYBRID_VECTOR_WEIGHT for the share between the vector and
 the lexical list, and CEMS_MAX_CANDIDATES_PER_QUERY and CEMS_ENABLE_LEXICAL_IN_INFERENCE for those of other lists.
 
-Source: docs/formats.md (.env for CEMS, .env for the memory agent); docs/cems.md.
+Source: docs/reference/formats.md (.env for CEMS, .env for the memory agent); docs/use/cems.md.
 
 A config out of a `.env` file of CEMS or of the memory agent, laid over the config at hand.
 
@@ -206,7 +206,7 @@ def export_env(config: PipelineConfig, target: Target, header: str = "") -> str:
 
 
 def exported(target: Target) -> list[tuple[FieldSpec, ExportName]]:
-    """Every parameter that has a variable in the target, with that variable, in the order of docs/specification.md."""
+    """Every parameter that has a variable in the target, with that variable, in the order of docs/internals/specification.md."""
     return [(spec, export) for spec in field_specs() for export in spec.exports if export.target == target]
 
 

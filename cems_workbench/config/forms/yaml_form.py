@@ -122,7 +122,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def difference(old: PipelineConfig, new: PipelineConfig) -> list[tuple[str, Any, Any]]:
-    """The parameters in which two configs differ, as (path, old value, new value), in the order of docs/specification.md."""
+    """The parameters in which two configs differ, as (path, old value, new value), in the order of docs/internals/specification.md."""
     pairs = ((spec.path, old.get(spec.path), new.get(spec.path)) for spec in field_specs())
     return [(path, was, now) for path, was, now in pairs if was != now]
 

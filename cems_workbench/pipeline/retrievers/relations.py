@@ -5,7 +5,7 @@
 
 The seeds are those of a fixed fusion (rrf, k 60, weights 1), so that replay need not search.
 
-Source: docs/specification.md, "lists".
+Source: docs/internals/specification.md, "lists".
 """
 
 from __future__ import annotations

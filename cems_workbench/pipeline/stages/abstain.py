@@ -11,7 +11,7 @@ is off, no scores of the model) decides nothing and is a warning. List scores ar
 is 1.0 under `max`. The lists inside a hybrid list count as searched. Two rules of other systems are other stages, since they cut
 candidates one by one: CEMS's relevance threshold is `filter.min_score`, the memory agent's is `threshold`.
 
-Source: docs/specification.md, "abstain".
+Source: docs/internals/specification.md, "abstain".
 """
 
 from __future__ import annotations

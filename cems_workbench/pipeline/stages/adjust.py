@@ -15,7 +15,7 @@ and has no feedback, since CEMS then looks at another record of it.
 
 Only factors that apply are recorded. Age is against the query, never against a clock.
 
-Source: CEMS retrieval guide, scoring adjustments (retrieval.py:602-619); docs/specification.md, "adjust".
+Source: CEMS retrieval guide, scoring adjustments (retrieval.py:602-619); docs/internals/specification.md, "adjust".
 """
 
 from __future__ import annotations

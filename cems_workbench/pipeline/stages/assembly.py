@@ -14,7 +14,7 @@ stand by score. Words are runs of [a-z0-9] between word boundaries, ties fall to
 Tokens are `chars4`, ceil(characters / 4), or `cl100k`, counted when the evidence was gathered; of the whole content, or with
 `text: version` of the text by which a memory scored best in a list.
 
-Source: CEMS retrieval guide, token-budgeted and diverse assembly; docs/specification.md, "assembly".
+Source: CEMS retrieval guide, token-budgeted and diverse assembly; docs/internals/specification.md, "assembly".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Closeness is the cosine of the stored embeddings; the dropped memory names the best ranked kept one it duplicates. A memory
 without an embedding is kept, with a warning.
 
-Source: ACE stage 4 (similarity 0.90); docs/specification.md, "dedup".
+Source: ACE stage 4 (similarity 0.90); docs/internals/specification.md, "dedup".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Variants are made and searched by gathering (see `pipeline/variants.py`); here one can only be switched off, which leaves its lists
 out of the lists stage. The stage reports that, and what the strong-signal probe saw.
 
-Source: CEMS retrieval guide (query synthesis, strong signal); docs/specification.md, "expansion".
+Source: CEMS retrieval guide (query synthesis, strong signal); docs/internals/specification.md, "expansion".
 """
 
 from __future__ import annotations

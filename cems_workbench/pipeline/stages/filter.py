@@ -3,7 +3,7 @@
 Score < `min_score` is dropped (null: off), then what lies below the `percentile` of the scores that are left (linear
 interpolation; 0: off). Raw mode (debug) switches the filter off and says so.
 
-Source: CEMS retrieval guide (relevance filtering, raw mode); ACE stage 2; docs/specification.md, "filter".
+Source: CEMS retrieval guide (relevance filtering, raw mode); ACE stage 2; docs/internals/specification.md, "filter".
 """
 
 from __future__ import annotations

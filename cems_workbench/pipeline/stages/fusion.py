@@ -16,7 +16,7 @@ one non-empty list, score and order are that list's own (ACE).
 What is summed are the hits as flat arrays: most of (query, list, candidate) is empty, and only what is there costs. They depend on
 no weight, so that they are found once and serve every config with the same lists and ties.
 
-Source: Cormack et al. 2009 (RRF); CEMS plan, phase 3; QMD; two-stage RRF plan; docs/specification.md, "fusion".
+Source: Cormack et al. 2009 (RRF); CEMS plan, phase 3; QMD; two-stage RRF plan; docs/internals/specification.md, "fusion".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Candidates below `ratio` * the top score are dropped; the first `keep` always stay. 0 is off. CEMS leaves aggregation queries whole.
 
-Source: CEMS today (score gap filtering); docs/specification.md, "gap".
+Source: CEMS today (score gap filtering); docs/internals/specification.md, "gap".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A result is relevant above `threshold`; `bands` are the lower ends of highly rel
 ms-marco logits as > -8, -8..-10, -10..-12, below). What the config leaves null is the judge's own, which the evidence names
 beside its scores. The sigmoid 1 / (1 + e^-raw) is shown beside a score and decides nothing.
 
-Source: ACE, cross-encoder relevance threshold; docs/specification.md, "judge"; docs/decisions/0008.
+Source: ACE, cross-encoder relevance threshold; docs/internals/specification.md, "judge"; docs/internals/decisions/0008.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ normalised after, lexical scores by default, cosines where a config says so: `ma
 documents call it min-max; it is not, and the first hit is always 1.0), `minmax` is (s - min) / (max - min) with all equal -> 1.0,
 `saturating` is s / (1 + s). Otherwise cosines are kept as they are, negative ones too.
 
-Source: CEMS plan, phase 2; docs/specification.md, "lists".
+Source: CEMS plan, phase 2; docs/internals/specification.md, "lists".
 """
 
 from __future__ import annotations

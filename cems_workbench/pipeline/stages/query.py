@@ -14,7 +14,8 @@ of `CODE`; names that are only written like code (iPhone, Node.js) are none. Bot
 
 Gathering routes by these signals and corrects typos; in replay the stage reports them, and assembly asks for aggregations.
 
-Source: CEMS retrieval guide (retrieval.py:65, 90, 119); ACE retrieval precision, `is_conversational`; docs/specification.md, "query".
+Source: CEMS retrieval guide (retrieval.py:65, 90, 119); ACE retrieval precision, `is_conversational`;
+docs/internals/specification.md, "query".
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ effective weight  which side of the blend decides the order, against the share t
 
                   A band is inverted when its weight gives one side the majority and the spread gives it to the other.
 
-Source: CEMS plan, phase 4; QMD; memory agent, feature 2; docs/specification.md, "rerank" and "Why four retrieval scores".
+Source: CEMS plan, phase 4; QMD; memory agent, feature 2; docs/internals/specification.md, "rerank" and "Why four retrieval scores".
 """
 
 from __future__ import annotations

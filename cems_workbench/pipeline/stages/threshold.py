@@ -5,7 +5,7 @@ max - i * step (rounded to 1e-10) while above min, then min itself (the seed's f
 the first threshold with at least int(limit * target_ratio) distinct memories over the lists it applies to; when none
 has that many, the first that had the most. Lists it does not apply to pass whole.
 
-Source: memory agent, adaptive similarity thresholds; docs/specification.md, "threshold".
+Source: memory agent, adaptive similarity thresholds; docs/internals/specification.md, "threshold".
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
             height=120,
             placeholder="table: public.notes\nid: note_id\ntext: body\nvector: embedding",
             help="YAML that says which columns of which table are id, text and vector; only for a table that is neither CEMS’s nor "
-            "mem0’s. docs/sources.md has the other fields.",
+            "mem0’s. docs/use/sources.md has the other fields.",
         )
     with st.container(horizontal=True, vertical_alignment="center"):
         typed = bool(st.session_state[ADDRESS].strip())

@@ -72,7 +72,7 @@ SINCE = {
 }
 """What was added to express CEMS as it runs, and the refusal to answer; the defaults leave everything as PIPELINE.md has it."""
 OF_THE_JUDGE = {"judge.threshold": None, "judge.bands": None, "judge.max_chars": None}
-"""Where PIPELINE.md has the numbers of ms-marco: each judge has its own (docs/decisions/0008), and reads what
+"""Where PIPELINE.md has the numbers of ms-marco: each judge has its own (docs/internals/decisions/0008), and reads what
 the reranker reads, not 500 characters."""
 GROWTH = {
     "lists.vector.depth",

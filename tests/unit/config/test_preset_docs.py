@@ -1,4 +1,4 @@
-"""docs/presets.md says what the preset files say."""
+"""docs/reference/presets.md says what the preset files say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from cems_workbench.config.preset_docs import COMMAND, PATH, document, paragraph
 
 
 def test_the_page_is_what_the_preset_files_give() -> None:
-    assert PATH.is_file() and PATH.read_text(encoding="utf-8") == document(), f"docs/presets.md is stale: run {COMMAND}"
+    assert PATH.is_file() and PATH.read_text(encoding="utf-8") == document(), (
+        f"docs/reference/presets.md is stale: run {COMMAND}"
+    )
 
 
 def test_a_section_has_the_notes_and_every_difference(subtests: pytest.Subtests) -> None:

@@ -1,4 +1,4 @@
-"""abstain (docs/specification.md)."""
+"""abstain (docs/internals/specification.md)."""
 
 from __future__ import annotations
 

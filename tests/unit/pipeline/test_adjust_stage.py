@@ -1,4 +1,4 @@
-"""adjust: metadata factors, against the numbers of docs/specification.md, "adjust"."""
+"""adjust: metadata factors, against the numbers of docs/internals/specification.md, "adjust"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""assembly: greedy and mmr within a limit and a token budget (docs/specification.md, "assembly")."""
+"""assembly: greedy and mmr within a limit and a token budget (docs/internals/specification.md, "assembly")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence bundles: what is read, and the one line for what cannot be (docs/specification.md, "Evidence bundle and trace")."""
+"""Evidence bundles: what is read, and the one line for what cannot be (docs/internals/specification.md, "Evidence bundle and trace")."""
 
 from __future__ import annotations
 

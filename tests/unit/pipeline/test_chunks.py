@@ -1,4 +1,4 @@
-"""Which part of a memory a reranker reads (docs/specification.md, "rerank")."""
+"""Which part of a memory a reranker reads (docs/internals/specification.md, "rerank")."""
 
 from __future__ import annotations
 

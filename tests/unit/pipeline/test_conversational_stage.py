@@ -1,4 +1,4 @@
-"""Stopword ratio, domain signal, code, and the conversational query (docs/specification.md, "query")."""
+"""Stopword ratio, domain signal, code, and the conversational query (docs/internals/specification.md, "query")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Query variants: typed, from the dictionary, or by feedback (docs/specification.md, "expansion")."""
+"""Query variants: typed, from the dictionary, or by feedback (docs/internals/specification.md, "expansion")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""filter: minimum score, then the percentile of what is left (docs/specification.md, "filter")."""
+"""filter: minimum score, then the percentile of what is left (docs/internals/specification.md, "filter")."""
 
 from __future__ import annotations
 

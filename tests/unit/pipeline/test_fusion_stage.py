@@ -1,4 +1,4 @@
-"""fusion: from ranked lists to one score, against numbers worked out by hand (docs/specification.md, "fusion")."""
+"""fusion: from ranked lists to one score, against numbers worked out by hand (docs/internals/specification.md, "fusion")."""
 
 from __future__ import annotations
 

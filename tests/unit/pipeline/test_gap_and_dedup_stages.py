@@ -1,4 +1,4 @@
-"""gap and dedup (docs/specification.md)."""
+"""gap and dedup (docs/internals/specification.md)."""
 
 from __future__ import annotations
 

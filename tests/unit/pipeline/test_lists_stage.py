@@ -1,4 +1,4 @@
-"""lists: which lists take part, how deep, and how lexical scores are made comparable (docs/specification.md, "lists")."""
+"""lists: which lists take part, how deep, and how lexical scores are made comparable (docs/internals/specification.md, "lists")."""
 
 from __future__ import annotations
 

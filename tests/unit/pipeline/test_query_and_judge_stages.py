@@ -1,4 +1,4 @@
-"""The detectors of the query stage, and the judge (docs/specification.md, "query" and "judge")."""
+"""The detectors of the query stage, and the judge (docs/internals/specification.md, "query" and "judge")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rerank: scales, bands, retrieval scores, failures and the tail (docs/specification.md, "rerank")."""
+"""rerank: scales, bands, retrieval scores, failures and the tail (docs/internals/specification.md, "rerank")."""
 
 from __future__ import annotations
 

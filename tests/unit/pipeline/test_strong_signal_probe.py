@@ -1,4 +1,4 @@
-"""The strong-signal probe on its three scales (docs/specification.md, "expansion")."""
+"""The strong-signal probe on its three scales (docs/internals/specification.md, "expansion")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""threshold: fixed and adaptive cuts on list scores (docs/specification.md, "threshold")."""
+"""threshold: fixed and adaptive cuts on list scores (docs/internals/specification.md, "threshold")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typo correction against the store's words and learned pairs (docs/specification.md, "query")."""
+"""Typo correction against the store's words and learned pairs (docs/internals/specification.md, "query")."""
 
 from __future__ import annotations
 

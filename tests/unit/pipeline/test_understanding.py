@@ -1,4 +1,4 @@
-"""Intent from the words of a query, and where `auto` routes it (docs/specification.md, "query")."""
+"""Intent from the words of a query, and where `auto` routes it (docs/internals/specification.md, "query")."""
 
 from __future__ import annotations
 
