@@ -24,6 +24,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from cems_workbench import renamed
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.progress import Cancelled
 
@@ -90,7 +91,7 @@ def declared(group: str, taken: Iterable[str] = ()) -> Mapping[str, EntryPoint]:
 @cache
 def _declared(group: str, taken: frozenset[str]) -> Mapping[str, EntryPoint]:
     by_name: dict[str, list[EntryPoint]] = {}
-    for entry in entry_points(group=group):
+    for entry in (*entry_points(group=group), *_under_old_names(group)):
         by_name.setdefault(entry.name, []).append(entry)
     usable = {}
     for name, entries in sorted(by_name.items()):
@@ -104,6 +105,16 @@ def _declared(group: str, taken: frozenset[str]) -> Mapping[str, EntryPoint]:
         else:
             usable[name] = entries[0]
     return usable
+
+
+def _under_old_names(group: str) -> Iterator[EntryPoint]:
+    """The entry points that a package still declares in an older group alone."""
+    present = {(entry.name, entry.value) for entry in entry_points(group=group)}
+    for old in renamed.old_groups(group):
+        for entry in entry_points(group=old):
+            if (entry.name, entry.value) not in present:
+                renamed.report(f"entry-point group {old} (of {_package(entry)})", group)
+                yield entry
 
 
 class Registry(Mapping[str, Item]):

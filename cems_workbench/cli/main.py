@@ -47,11 +47,22 @@ from cems_workbench.cli import (
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import told
 from cems_workbench.platform.process_lock import tell_waiting
+from cems_workbench.renamed import present_arguments
 
 INTERRUPTED = 130
 
+
+class _Commands(typer.core.TyperGroup):
+    """The commands; old names of commands and options are read as the present ones."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        groups = [name for name, command in self.commands.items() if hasattr(command, "commands")]
+        return super().parse_args(ctx, present_arguments(args, groups))
+
+
 commands = typer.Typer(
     name="cems_workbench",
+    cls=_Commands,
     help="Inspect and tune memory retrieval, stage by stage.",
     no_args_is_help=True,
     add_completion=False,

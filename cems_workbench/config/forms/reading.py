@@ -22,6 +22,7 @@ from cems_workbench.config.forms.writing import Form
 from cems_workbench.config.forms.yaml_form import difference, parse_config, with_values
 from cems_workbench.config.model import PipelineConfig, field_specs
 from cems_workbench.config.presets import preset
+from cems_workbench.config.renamed import present_values
 from cems_workbench.errors import InputError
 from cems_workbench.platform.parsing import bounded, read_text
 
@@ -136,7 +137,7 @@ def salvaged(values: Mapping[str, Any]) -> tuple[PipelineConfig, tuple[str, ...]
     """The config of nested plain values (`nested`), and the paths that had to be left out."""
     known = {spec.path for spec in field_specs()} | set(NAMES)
     sections = {path.rsplit(".", depth)[0] for path in known for depth in range(1, path.count(".") + 1)}
-    leaves = dict(_leaves(values, "", known, sections))
+    leaves = dict(_leaves(present_values(values), "", known, sections))
     left_out = [path for path in leaves if path not in known]
     stated = {path: value for path, value in leaves.items() if path in known}
     config = PipelineConfig()

@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 
 from cems_workbench.config.fields import Section, bounds_text, specs
 from cems_workbench.config.model import PipelineConfig, attribute_name, field_spec, field_specs
+from cems_workbench.config.renamed import present_assignment, present_values
 from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest, one_line, short
 from cems_workbench.platform.parsing import yaml_values
@@ -64,6 +65,7 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
     """Validate a nested mapping into a config. Missing keys take the default; unknown keys are an InputError."""
     if not isinstance(values, Mapping):
         raise InputError(f"{source}: expected a mapping of sections, found {type(values).__name__}")
+    values = present_values(values)
     problems = list(islice(_unknown(PipelineConfig, values, ""), FAULTS + 1))
     try:
         config = PipelineConfig.model_validate(values)
@@ -102,7 +104,8 @@ def nested(config: PipelineConfig) -> dict[str, Any]:
 def with_values(config: PipelineConfig, changes: Mapping[str, Any], source: str = "config") -> PipelineConfig:
     """A copy with values at dotted paths replaced, validated as a whole. Raises InputError as `config_from` does."""
     values = nested(config)
-    for path, value in changes.items():
+    for given_path, given_value in changes.items():
+        path, value = present_assignment(given_path, given_value)
         *parents, leaf = path.split(".")
         target: Any = values
         for depth, parent in enumerate(parents):

@@ -1,0 +1,99 @@
+"""Renamed names: the present name of everything that users may have stored or typed under an older one.
+
+The tables are data, one row a name, and they are only ever added to: config files, evidence, bundles, links and scripts of earlier
+versions are read for ever. `config.renamed` applies the parameters and values to a config. A row that is used is reported once a process:
+on stderr by a command, in `reported()` for a page.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+PARAMETERS: Mapping[str, str] = {}
+"""Present path of a config parameter, or of a section, by its old path; only the last part of a path changes."""
+
+PARAMETER_VALUES: Mapping[str, Mapping[str, str]] = {}
+"""Present value of a config parameter by its old value, by the parameter's present path."""
+
+PARAMETER_COSTS: Mapping[str, str] = {}
+"""Present word for what a change of a parameter costs, by the old one (parameter listings of MCP, pages and docs)."""
+
+PRESETS: Mapping[str, str] = {"cems_0_9": "cems_head"}
+"""Present name of a preset by its old one."""
+
+COMMANDS: Mapping[str, str] = {}
+"""Present command by the old one: `"embed": "reindex"`. Commands of a group in full: `"report figures": "report plots"`."""
+
+OPTIONS: Mapping[str, Mapping[str, str]] = {}
+"""Present option by the old one, by the present command: `"sample": {"--by": "--strategy"}`; a group's command is `"report compare"`."""
+
+LIST_OPTIONS: Mapping[str, Mapping[str, str]] = {}
+"""As OPTIONS, where the old option took several values with spaces between and the present one is repeated:
+`"evaluate": {"--metrics": "--metric"}`."""
+
+ENTRY_POINT_GROUPS: Mapping[str, str] = {}
+"""Present group of entry points by the old one."""
+
+log = logging.getLogger(__name__)
+_reported: dict[str, None] = {}
+
+
+def report(old: str, new: str) -> None:
+    """Warn that a name is an old one, once a process; a command shows the line on stderr."""
+    line = deprecation(old, new)
+    if line not in _reported:
+        _reported[line] = None
+        log.warning(line)
+
+
+def deprecation(old: str, new: str) -> str:
+    """The line for one old name."""
+    return f"{old} is now {new}; the old name still works"
+
+
+def reported() -> tuple[str, ...]:
+    """The lines so far, for the notices of a page."""
+    return tuple(_reported)
+
+
+def old_groups(group: str) -> tuple[str, ...]:
+    """The older names of a group of entry points."""
+    return tuple(old for old, new in ENTRY_POINT_GROUPS.items() if new == group)
+
+
+def present_arguments(arguments: Sequence[str], groups: Iterable[str] = ()) -> list[str]:
+    """A command line with the present names of its command and options; `groups` are the commands that have commands.
+
+    Values are left alone, as is everything after `--`.
+    """
+    length = 2 if arguments and arguments[0] in groups else 1
+    words, rest = list(arguments[:length]), list(arguments[length:])
+    if any(word.startswith("-") for word in words):
+        return list(arguments)
+    command = " ".join(words)
+    if command in COMMANDS:
+        report(command, COMMANDS[command])
+        command = COMMANDS[command]
+        words = command.split()
+    return [*words, *_present_options(command, rest)]
+
+
+def _present_options(command: str, arguments: Sequence[str]) -> list[str]:
+    options, lists = OPTIONS.get(command, {}), LIST_OPTIONS.get(command, {})
+    present: list[str] = []
+    remaining = iter(arguments)
+    for argument in remaining:
+        if argument == "--":
+            return [*present, argument, *remaining]
+        option, equals, value = argument.partition("=")
+        if option in options:
+            report(f"{command} {option}", options[option])
+            present.append(f"{options[option]}{equals}{value}")
+        elif option in lists:
+            report(f"{command} {option}", f"{lists[option]}, repeatable")
+            values = (value if equals else next(remaining, "")).split()
+            present += [part for value in values or [""] for part in (lists[option], value)]
+        else:
+            present.append(argument)
+    return present
