@@ -14,14 +14,14 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Relation, TakenChunk, TakenMemory
 from cems_workbench.sources import connect as sources
 from cems_workbench.sources.source import (
-    AS_IT_IS,
+    NO_TRIAL,
     Batch,
     Changed,
     EngineList,
     EngineQuery,
-    Probe,
     RowProblem,
     SourceError,
+    SourceInfo,
     Trial,
 )
 
@@ -44,8 +44,8 @@ class Planted:
     address: str = "postgresql://me@here/cems"
     read: list[str] = field(default_factory=list)
 
-    def probe(self) -> Probe:
-        return Probe("planted", "a test", len(self.memories), len(self.memories), self.dimension)
+    def probe(self) -> SourceInfo:
+        return SourceInfo("planted", "a test", len(self.memories), len(self.memories), self.dimension)
 
     def snapshot(self) -> AbstractContextManager[Planted]:
         self.read = []
@@ -68,7 +68,7 @@ class Planted:
     def relations(self) -> Iterator[Sequence[Relation]]:
         yield self.edges
 
-    def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
+    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
         return ()
 
     def close(self) -> None: ...

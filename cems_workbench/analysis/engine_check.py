@@ -19,7 +19,7 @@ from cems_workbench.pipeline.gather import EVERYTHING, Request, engine_depths, s
 from cems_workbench.pipeline.live_engine import Engine, LiveList
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
-from cems_workbench.sources.source import AS_IT_IS, ListName, Probe, Setting, Trial
+from cems_workbench.sources.source import NO_TRIAL, ListName, Setting, SourceInfo, Trial
 from cems_workbench.store.search.hits import by_memory
 
 
@@ -44,7 +44,7 @@ class EngineCheck:
     """What the engine answered to one text, beside the exact answers; it can be asked again with other settings."""
 
     engine: Engine
-    probe: Probe
+    probe: SourceInfo
     text: str
     vector: np.ndarray
     depths: Mapping[ListName, int]
@@ -116,10 +116,10 @@ def check_engine(
         name: hybrid.depth if hybrid.enabled else keeps.get(name) or EVERYTHING for name in depths
     }
     check = EngineCheck(engine, probe, text, vector, depths, where.required_scope, exact, kept, ())
-    return replace(check, lists=tuple(check._compared(AS_IT_IS, None).values()))
+    return replace(check, lists=tuple(check._compared(NO_TRIAL, None).values()))
 
 
-def cause(found: EngineComparison, probe: Probe) -> str:
+def cause(found: EngineComparison, probe: SourceInfo) -> str:
     """Why a list of the engine is not the exact one, in a sentence; empty when it is."""
     live, missed = found.live, found.deep.missed
     if not missed:

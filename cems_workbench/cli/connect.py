@@ -14,11 +14,11 @@ from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
-    from cems_workbench.jobs.connecting import Connected
+    from cems_workbench.jobs.connecting import ConnectReport
     from cems_workbench.sources.address import Address
-    from cems_workbench.sources.source import Probe
+    from cems_workbench.sources.source import SourceInfo
 
-SHOWN_PROBLEMS = 50
+MAX_PROBLEMS = 50
 
 
 def connect_command(
@@ -65,14 +65,14 @@ def connect_command(
     if probe_only:
         if address is None:
             raise InputError("--probe needs an address")
-        there = connecting.Place(_asked(parse(address), ask_password), columns)
-        _print_probe(there.address.plain, connecting.look(there), as_json)
+        there = connecting.SourceSpec(_asked(parse(address), ask_password), columns)
+        _print_probe(there.address.plain, connecting.probe_source(there), as_json)
         return
     settings = settings_for(store)
     if embedder is not None:
         settings = settings.model_copy(update={"embedder": embedder})
     with progress_bar(as_json) as progress, closing(open_resources(settings)) as resources:
-        wanted = connecting.places(resources, address, columns)
+        wanted = connecting.source_specs(resources, address, columns)
         if forget:
             for plain in [each.address.plain for each in wanted]:
                 count = connecting.forget(resources, settings, plain)
@@ -98,7 +98,7 @@ def _asked(address: Address, ask: bool) -> Address:
     return address.with_secret(typer.prompt("password or key", hide_input=True), "a prompt") if ask else address
 
 
-def _print_probe(address: str, probe: Probe, as_json: bool) -> None:
+def _print_probe(address: str, probe: SourceInfo, as_json: bool) -> None:
     if as_json:
         put_json({"address": address, **dataclasses.asdict(probe)})
         return
@@ -106,7 +106,7 @@ def _print_probe(address: str, probe: Probe, as_json: bool) -> None:
     print_table(["what", "found"], [list(fact) for fact in facts])
 
 
-def _print(found: Connected, as_json: bool) -> None:
+def _print(found: ConnectReport, as_json: bool) -> None:
     if as_json:
         reports = [{**dataclasses.asdict(report), "embedder": said} for report, said in found.sources]
         put_json({"sources": reports, "problem": found.problem or None})
@@ -118,9 +118,9 @@ def _print(found: Connected, as_json: bool) -> None:
         say(read)
         for note in (*([said] if said else []), *notes):
             say(f"note: {note}")
-        for each in report.problems[:SHOWN_PROBLEMS]:
+        for each in report.problems[:MAX_PROBLEMS]:
             say(f"left out: {report.address}: {each.memory_id}: {each.field}: {each.reason}", err=True)
-        more = len(report.problems) + report.more_problems - SHOWN_PROBLEMS
+        more = len(report.problems) + report.more_problems - MAX_PROBLEMS
         if more > 0:
             say(f"left out: {more} more rows; --json lists the first {len(report.problems)}", err=True)
     if found.problem:

@@ -33,7 +33,7 @@ from cems_workbench.errors import InputError, one_line
 from cems_workbench.evaluation import evidence_rows
 from cems_workbench.evaluation.evidence_rows import arrow
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.list_provenance import answered
+from cems_workbench.pipeline.list_provenance import provenance
 from cems_workbench.pipeline.missing_evidence import BEFORE, gather_parameters
 from cems_workbench.platform.parsing import MOST_CHARS, json_values, yaml_values
 from cems_workbench.records import Judgment, Query
@@ -217,7 +217,7 @@ class EvidenceSet:
     @property
     def answered(self) -> str:
         """By whom and when the lists were answered, where that was a running system; else empty."""
-        return answered(*self.evidences.values())
+        return provenance(*self.evidences.values())
 
     @property
     def seconds_per_query(self) -> float | None:

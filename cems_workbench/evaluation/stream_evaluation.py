@@ -26,7 +26,7 @@ from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.rankings import NO_GRADE, GradedRankings
 from cems_workbench.evaluation.statistics import bootstrap, bounding_values, means
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.list_provenance import answered
+from cems_workbench.pipeline.list_provenance import provenance
 from cems_workbench.pipeline.stages.abstain import SIGNALS
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 from cems_workbench.progress import Progress, silent
@@ -149,7 +149,7 @@ class _Pass:
             )
         overlaps = tuple(float(np.concatenate(one.overlaps).mean()) for one in self.configs[1:] if one.overlaps)
         return StreamEvaluation(
-            tuple(evaluations), overlaps, answered(*(one for pair in self.answered.values() for one in pair))
+            tuple(evaluations), overlaps, provenance(*(one for pair in self.answered.values() for one in pair))
         )
 
 
@@ -183,7 +183,7 @@ def _pass(
             each(batch, found)
         for evidence in portion.evidences.values():
             if engine := evidence.notes.get("engine"):
-                first, last = run.answered.get(name := answered(evidence).rpartition(" at ")[0], (evidence, evidence))
+                first, last = run.answered.get(name := provenance(evidence).rpartition(" at ")[0], (evidence, evidence))
                 at = [str(one.notes["engine"].get("at")) for one in (first, last)]
                 when = str(engine.get("at"))
                 run.answered[name] = evidence if when < at[0] else first, evidence if when > at[1] else last

@@ -28,17 +28,17 @@ from cems_workbench.platform.parsing import yaml_values
 from cems_workbench.progress import Progress, silent
 from cems_workbench.settings import Settings
 from cems_workbench.sources import connect as sources
-from cems_workbench.sources.address import TYPED, Address, again, parse
-from cems_workbench.sources.source import Batch, Probe, RowProblem, Source, SourceError
+from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_saved
+from cems_workbench.sources.source import Batch, RowProblem, Source, SourceError, SourceInfo
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
 from cems_workbench.store.sources import SourceRecord, TakenRows
 
 Item = TypeVar("Item")
 
-PAUSE_S = 0.5
+CANCEL_POLL_S = 0.5
 """Seconds of a wait for the rate after which a cancel is looked for."""
-SHOWN_PROBLEMS = 1_000
+MAX_PROBLEMS = 1_000
 """Problems of rows that a report lists; the rest is counted."""
 
 
@@ -48,7 +48,7 @@ class SnapshotReport:
 
     source_id: int
     address: str
-    probe: Probe
+    probe: SourceInfo
     memories: RowCounts = NO_ROWS
     read: int = 0
     deleted: int = 0
@@ -80,7 +80,7 @@ class SnapshotReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceSpec:
     """A source to be taken: its address, and which columns are which where it is a table of its own."""
 
     address: Address
@@ -88,7 +88,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Connected:
+class ConnectReport:
     """What connecting came to: of each source its report and a line about the embedder, empty where there is nothing to say.
 
     `problem` is why what was taken cannot be searched; empty when it can.
@@ -98,7 +98,7 @@ class Connected:
     problem: str = ""
 
 
-def places(resources: Resources, typed: str | None, mapping: Mapping[str, Any] | None = None) -> list[Place]:
+def source_specs(resources: Resources, typed: str | None, mapping: Mapping[str, Any] | None = None) -> list[SourceSpec]:
     """The source at an address as it was typed, or every source of the store without one. Raises InputError, also where there is none.
 
     A secret that is known already, and a mapping that the store remembers, need not be given again.
@@ -107,16 +107,20 @@ def places(resources: Resources, typed: str | None, mapping: Mapping[str, Any] |
     if typed is None:
         if not kept:
             raise InputError("the store has no source yet; name its address")
-        return [known_place(resources, each) for each in kept]
+        return [saved_spec(resources, each) for each in kept]
     address = parse(typed)
-    if address.secret_from != TYPED:
+    if address.secret_from != FROM_ADDRESS:
         address = resources.address(address.plain) or address
-    return [Place(address, mapping or next((each.mapping for each in kept if each.address == address.plain), None))]
+    return [
+        SourceSpec(address, mapping or next((each.mapping for each in kept if each.address == address.plain), None))
+    ]
 
 
-def known_place(resources: Resources, record: SourceRecord) -> Place:
+def saved_spec(resources: Resources, record: SourceRecord) -> SourceSpec:
     """A source of the store, with its secret looked for where it was found. Raises InputError."""
-    return Place(resources.address(record.address) or again(record.address, record.secret_from), record.mapping)
+    return SourceSpec(
+        resources.address(record.address) or parse_saved(record.address, record.secret_from), record.mapping
+    )
 
 
 def read_mapping(text: str, named: str) -> Mapping[str, Any]:
@@ -127,7 +131,7 @@ def read_mapping(text: str, named: str) -> Mapping[str, Any]:
     return values
 
 
-def look(there: Place) -> Probe:
+def probe_source(there: SourceSpec) -> SourceInfo:
     """What is at a source, without taking anything. Raises InputError and SourceError."""
     with closing(sources.open_source(there.address, there.mapping)) as source:
         return source.probe()
@@ -136,11 +140,11 @@ def look(there: Place) -> Probe:
 def connect(
     resources: Resources,
     settings: Settings,
-    wanted: Sequence[Place],
+    wanted: Sequence[SourceSpec],
     progress: Progress = silent,
     embedder: str | None = None,
     rows_per_second: float | None = None,
-) -> Connected:
+) -> ConnectReport:
     """Take these sources into the store, settle who made their vectors, and search with that embedder from now on.
 
     `embedder` is the setting of the one that is stated to have made them. Their secrets are known to `resources` as long as it lives.
@@ -157,8 +161,8 @@ def connect(
     try:
         resources.refresh(progress)
     except (ModelError, StoreError) as failure:  # what was taken is in the store all the same
-        return Connected(tuple(found), str(failure))
-    return Connected(tuple(found))
+        return ConnectReport(tuple(found), str(failure))
+    return ConnectReport(tuple(found))
 
 
 def forget(resources: Resources, settings: Settings, address: str) -> int:
@@ -182,7 +186,7 @@ def follow_embedder(resources: Resources, settings: Settings, before: str) -> No
 def _taken(
     resources: Resources,
     settings: Settings,
-    there: Place,
+    there: SourceSpec,
     progress: Progress,
     stated: str | None,
     rows_per_second: float | None,
@@ -254,11 +258,11 @@ def take_snapshot(
 
             def pause(seconds: float) -> None:
                 progress("taking memories", tally.same + tally.read, snapshot.total)
-                time.sleep(min(seconds, PAUSE_S))
+                time.sleep(min(seconds, CANCEL_POLL_S))
 
             batches = snapshot.batches(changed)
             given = paced(batches, rows_per_second, pause) if rows_per_second else batches
-            for batch, rows in prepared(given) if rows_per_second else one_ahead(prepared(given)):
+            for batch, rows in prepared(given) if rows_per_second else prefetched(prepared(given)):
                 _count(tally, batch.seen, batch.problems)
                 counts = store.sources.put(source_id, rows)
                 tally.read += len(batch.taken)
@@ -303,7 +307,7 @@ def _closed(items: Iterator[Any]) -> Iterator[None]:
             items.close()
 
 
-def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
+def prefetched(items: Iterator[Item]) -> Iterator[Item]:
     """The same items, the next of which is fetched in a thread while one is worked on; closed, it waits for that one."""
     with _closed(items), ThreadPoolExecutor(1, "ahead") as pool:
         coming = pool.submit(next, items, None)
@@ -342,7 +346,7 @@ def _count(tally: _Tally, seen: Sequence[str], problems: Sequence[RowProblem]) -
     if seen:
         tally.seen.append(pa.array(seen, pa.string()))
         tally.there += len(seen)
-    room = SHOWN_PROBLEMS - len(tally.problems)
+    room = MAX_PROBLEMS - len(tally.problems)
     tally.problems += problems[:room]
     tally.more_problems += max(0, len(problems) - room)
 

@@ -27,7 +27,7 @@ from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, StoreLockedError, WorkbenchError
 from cems_workbench.jobs.embedder_match import match_store
 from cems_workbench.jobs.factory import embedder, for_store, openai_embedder
-from cems_workbench.jobs.source_status import MATCH_SECONDS, SourceStatus, ask_sources, snapshot_line
+from cems_workbench.jobs.source_status import MATCH_TIMEOUT_S, SourceStatus, ask_sources, snapshot_line
 from cems_workbench.jobs.team_status import team_status
 from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
 from cems_workbench.models.http import server_name
@@ -492,13 +492,13 @@ def _embedder_match(settings: Settings, store: Store) -> list[Check]:
         proven = _server(settings) is None and not settings.embedding_same_as
         if proven or store.sources.inhabited():
             return []
-        found = in_thread(lambda: _matched(store, embeds)).result(MATCH_SECONDS)
+        found = in_thread(lambda: _matched(store, embeds)).result(MATCH_TIMEOUT_S)
     except (EmbedderMismatchError, StoreError) as refusal:
         return [Check(name, "failed", str(refusal))]
     except ModelError as failure:
         return [Check(name, "warning", f"the store's vectors were not compared: {failure}")]
     except TimeoutError:
-        said = f"the store's vectors were not compared: the embedder took longer than {MATCH_SECONDS:g} s"
+        said = f"the store's vectors were not compared: the embedder took longer than {MATCH_TIMEOUT_S:g} s"
         return [Check(name, "warning", said)]
     advice = "" if found.same or not found.asked else f"they are of another model or setting; {ANEW}"
     return [Check(name, "warning" if advice else "ok", str(found), advice)]

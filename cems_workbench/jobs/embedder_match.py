@@ -8,7 +8,7 @@ from cems_workbench.models.embedder_match import EmbedderMatch, match
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.store import Store
 
-SAMPLE = 20
+SAMPLE_TEXTS = 20
 """Texts that are embedded again."""
 
 
@@ -24,7 +24,9 @@ def match_store(store: Store, embedder: Embedder) -> EmbedderMatch:
         return EmbedderMatch(0, 0, 0.0)
     vectors = store.indexes.open(embedder).vectors
     ids = vectors.ids()
-    spread = [ids[i] for i in dict.fromkeys(np.linspace(0, len(ids) - 1, min(SAMPLE, len(ids))).astype(int).tolist())]
+    spread = [
+        ids[i] for i in dict.fromkeys(np.linspace(0, len(ids) - 1, min(SAMPLE_TEXTS, len(ids))).astype(int).tolist())
+    ]
     kept, texts = vectors.chunk_embeddings(spread), store.indexes.texts(spread)
     # Of a memory in chunks the first one is enough.
     firsts = [(key, next(iter(kept[key]))) for key in spread if key in kept]
@@ -33,4 +35,4 @@ def match_store(store: Store, embedder: Embedder) -> EmbedderMatch:
 
 def match_embedder(store: Store, source_id: int, embedder: Embedder) -> EmbedderMatch:
     """Embed some of a source's texts again, and compare with the vectors that came with them. Raises ModelError."""
-    return match(embedder, [(text, vector) for _, text, vector in store.sources.sample_texts(source_id, SAMPLE)])
+    return match(embedder, [(text, vector) for _, text, vector in store.sources.sample_texts(source_id, SAMPLE_TEXTS)])

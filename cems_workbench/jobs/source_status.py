@@ -20,16 +20,16 @@ from cems_workbench.models.embedder_match import EmbedderMatch
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.platform.timeouts import in_thread
 from cems_workbench.sources import connect
-from cems_workbench.sources.address import Address, again
-from cems_workbench.sources.source import Probe
+from cems_workbench.sources.address import Address, parse_saved
+from cems_workbench.sources.source import SourceInfo
 from cems_workbench.store import Store
 from cems_workbench.store.sources import SourceRecord
 
-SOURCE_SECONDS = 4.0
+PROBE_TIMEOUT_S = 4.0
 """What a source may take to say what it is."""
-MATCH_SECONDS = 20.0
+MATCH_TIMEOUT_S = 20.0
 """What embedding some stored texts again may take; the weights of a model that runs here are loaded within it."""
-AGES = (
+AGE_UNITS = (
     (timedelta(days=2), timedelta(days=1), "days"),
     (timedelta(hours=2), timedelta(hours=1), "h"),
     (timedelta(minutes=1), timedelta(minutes=1), "min"),
@@ -47,7 +47,7 @@ class SourceStatus:
     """
 
     record: SourceRecord
-    probe: Probe | None
+    probe: SourceInfo | None
     problem: str
     model_id: str
     match: EmbedderMatch | None
@@ -100,7 +100,7 @@ def snapshot_line(record: SourceRecord, now: datetime) -> str:
 
 def age(passed: timedelta) -> str:
     """`3 h ago`, in the largest unit that tells enough; `just now` below a minute."""
-    for least, unit, name in AGES:
+    for least, unit, name in AGE_UNITS:
         if passed >= least:
             return f"{passed // unit} {name} ago"
     return "just now"
@@ -126,22 +126,25 @@ def ask_sources(
 
 
 def _status(
-    record: SourceRecord, probing: Future[Probe], matching: Future[tuple[str, EmbedderMatch]] | None, started: float
+    record: SourceRecord,
+    probing: Future[SourceInfo],
+    matching: Future[tuple[str, EmbedderMatch]] | None,
+    started: float,
 ) -> SourceStatus:
-    probe = _answer(probing, started + SOURCE_SECONDS, f"no answer within {SOURCE_SECONDS:g} s")
+    probe = _answer(probing, started + PROBE_TIMEOUT_S, f"no answer within {PROBE_TIMEOUT_S:g} s")
     reached, problem = (None, probe) if isinstance(probe, str) else (probe, "")
     if matching is None:
         return SourceStatus(record, reached, problem, "", None, "not compared")
-    late = f"not compared: the embedder took longer than {MATCH_SECONDS:g} s"
-    said = _answer(matching, started + MATCH_SECONDS, late)
+    late = f"not compared: the embedder took longer than {MATCH_TIMEOUT_S:g} s"
+    said = _answer(matching, started + MATCH_TIMEOUT_S, late)
     if isinstance(said, str):
         return SourceStatus(record, reached, problem, "", None, said)
     return SourceStatus(record, reached, problem, *said, "")
 
 
-def _probe(record: SourceRecord, address: Address | None) -> Probe:
-    there = address or again(record.address, record.secret_from)
-    with closing(connect.open_source(there, record.mapping, SOURCE_SECONDS)) as source:
+def _probe(record: SourceRecord, address: Address | None) -> SourceInfo:
+    there = address or parse_saved(record.address, record.secret_from)
+    with closing(connect.open_source(there, record.mapping, PROBE_TIMEOUT_S)) as source:
         return source.probe()
 
 

@@ -35,8 +35,8 @@ from cems_workbench.pipeline.understanding import Intent, asker, understand
 from cems_workbench.pipeline.variants import make_variants
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Chunk, Memory, Relation
-from cems_workbench.sources.address import without_place
-from cems_workbench.sources.source import ListName, Probe, SourceError
+from cems_workbench.sources.address import redact_address
+from cems_workbench.sources.source import ListName, SourceError, SourceInfo
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits, first_memories
 from cems_workbench.store.search.postgres.postgres_text import TsQueryError
@@ -243,12 +243,14 @@ def _ask_engine(
                 said += _lacking(f"{name}:{i}", found, engine.probe())
         note = engine_note(engine.name, engine.probe().kind, begun, asked)
     except SourceError as error:
-        why = without_place(str(error), engine.address).removeprefix("…: ")
+        why = redact_address(str(error), engine.address).removeprefix("…: ")
         return {}, None, [f"the lists are the store's own, not those of the running system: {why}"]
     return live, note, said
 
 
-def engine_depths(config: PipelineConfig, probe: Probe, query: str, language: str = ENGLISH) -> dict[ListName, int]:
+def engine_depths(
+    config: PipelineConfig, probe: SourceInfo, query: str, language: str = ENGLISH
+) -> dict[ListName, int]:
     """Rows of each list that an engine is asked for: as many chunks as CEMS asks for, else what fills the depth on average."""
     inner = inner_depth(config, query, language)
     rows = math.ceil(_depths(config)["vector"] * probe.vectors / max(1, probe.memories))
@@ -265,7 +267,7 @@ def _passing(hits: ChunkHits, where: Filter, resources: Resources) -> ChunkHits:
     return [hit for hit in hits if passes(memories[hit[0]], where)]
 
 
-def _lacking(name: str, found: LiveList, probe: Probe) -> list[str]:
+def _lacking(name: str, found: LiveList, probe: SourceInfo) -> list[str]:
     """What a list of the engine lacks, as far as its length says it."""
     short = found.shortfall(probe.vectors)
     said = [f"{name}: {short}; Index check says why"] if short else []

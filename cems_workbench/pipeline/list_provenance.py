@@ -43,7 +43,7 @@ def without_source(note: Mapping[str, Any]) -> dict[str, Any]:
     return {name: note[name] for name in ("kind", "at", "lists") if name in note}
 
 
-def answered_by(evidence: Evidence, name: str) -> str:
+def provenance_of(evidence: Evidence, name: str) -> str:
     """Whose list this is where the running system answered it: "as answered by cems at 2026-11-23 12:04 UTC"; else empty.
 
     A hybrid list is made of two others, and is the engine's as far as they are.
@@ -53,19 +53,19 @@ def answered_by(evidence: Evidence, name: str) -> str:
     made_of = INSIDE if source == "hybrid" else (source,)
     if not engine or not any(f"{part}:{variant}" in engine["lists"] for part in made_of):
         return ""
-    return answered(evidence)
+    return provenance(evidence)
 
 
 def answered_lists(evidence: Evidence, names: Iterable[str]) -> str:
     """Which of these lists the running system answered: "vector:0, ts_rank:0: as answered by cems at 2026-11-23 12:04 UTC"; else empty."""
     said: dict[str, list[str]] = {}
     for name in names:
-        if whose := answered_by(evidence, name):
+        if whose := provenance_of(evidence, name):
             said.setdefault(whose, []).append(name)
     return "; ".join(f"{', '.join(of)}: {whose}" for whose, of in said.items())
 
 
-def answered(*evidences: Evidence) -> str:
+def provenance(*evidences: Evidence) -> str:
     """By whom and when lists of these were answered: "as answered by cems at 2026-11-23 12:04 UTC"; empty where nobody was asked.
 
     Of several the moments are the first and the last: "from … to …".

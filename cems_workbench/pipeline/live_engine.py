@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.protocol import Float32
-from cems_workbench.sources.address import Address, again, name_of
+from cems_workbench.sources.address import Address, parse_saved, short_name
 from cems_workbench.sources.connect import open_source
-from cems_workbench.sources.source import AS_IT_IS, EngineQuery, ListName, Probe, Source, SourceError, Trial
+from cems_workbench.sources.source import NO_TRIAL, EngineQuery, ListName, Source, SourceError, SourceInfo, Trial
 from cems_workbench.store import Store
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.sources import SourceRecord
@@ -58,7 +58,7 @@ class Engine:
         self._breaker = breaker
         self._address = address
         self._source: Source | None = None
-        self._probe: Probe | None = None
+        self._probe: SourceInfo | None = None
         self._lock = threading.Lock()
 
     @property
@@ -69,9 +69,9 @@ class Engine:
     @property
     def name(self) -> str:
         """Its database or collection, which does not say where it is."""
-        return name_of(self.record.address)
+        return short_name(self.record.address)
 
-    def probe(self) -> Probe:
+    def probe(self) -> SourceInfo:
         """What it is, asked once. Raises SourceError."""
         with self._lock:
             if self._probe is None:
@@ -79,7 +79,7 @@ class Engine:
             return self._probe
 
     def search(
-        self, text: str, vector: Float32, depths: Mapping[ListName, int], scope: str | None, trial: Trial = AS_IT_IS
+        self, text: str, vector: Float32, depths: Mapping[ListName, int], scope: str | None, trial: Trial = NO_TRIAL
     ) -> dict[ListName, LiveList]:
         """The engine's lists of one text, by name; `depths` are rows (chunks, where it has any). Raises SourceError."""
         query = EngineQuery(text, vector, depths, scope)
@@ -116,7 +116,7 @@ class Engine:
         started = time.monotonic()
         try:
             if self._source is None:
-                address = self._address or again(self.address, self.record.secret_from)
+                address = self._address or parse_saved(self.address, self.record.secret_from)
                 self._source = open_source(address, self.record.mapping)
             answer = question(self._source)
         except SourceError as error:

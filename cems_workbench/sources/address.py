@@ -42,7 +42,7 @@ VARIABLES: Mapping[str, str] = {
 }
 """Where the secret of each kind of source is looked for."""
 FORMS = "postgresql://USER@HOST/DATABASE, chroma://HOST:PORT/COLLECTION, qdrant://HOST:PORT/COLLECTION, https://CEMS-HOST or env:NAME"
-TYPED = "the address"
+FROM_ADDRESS = "the address"
 """What a secret was found in that stood in the address itself."""
 _SECRET = re.compile(r"pass|pwd|key|token|secret", re.IGNORECASE)
 _NUMERIC = re.compile(r"(?<![\w.])[0-9a-fA-F]*[.:][0-9a-fA-F.:]*[0-9a-fA-F:](?!\w)")
@@ -93,7 +93,7 @@ def parse(text: str, environment: Mapping[str, str] = os.environ) -> Address:
         if not value or value.startswith("env:"):
             raise InputError(f"address env:{name}: the variable {name} holds no address; it should be one of {FORMS}")
         return replace(_parsed(value, environment, f"the variable {name}"), secret_from=f"env:{name}")
-    return _parsed(given, environment, TYPED)
+    return _parsed(given, environment, FROM_ADDRESS)
 
 
 def _parsed(text: str, environment: Mapping[str, str], where: str) -> Address:
@@ -129,7 +129,7 @@ def _reason(error: ValueError) -> str:
     return re.sub(r"['\"].*['\"]", "…", str(error)).splitlines()[0]
 
 
-def again(plain: str, secret_from: str, environment: Mapping[str, str] = os.environ) -> Address:
+def parse_saved(plain: str, secret_from: str, environment: Mapping[str, str] = os.environ) -> Address:
     """The address that was kept as `plain`, with its secret looked for where it was found; raises InputError."""
     if secret_from.startswith("env:"):
         named = parse(secret_from, environment)
@@ -138,7 +138,7 @@ def again(plain: str, secret_from: str, environment: Mapping[str, str] = os.envi
     return parse(plain, environment)
 
 
-def name_of(plain: str) -> str:
+def short_name(plain: str) -> str:
     """What a source is called in short: its database or collection, never where that is; "the source" where the address has none."""
     try:
         path = unquote(urlsplit(plain).path)
@@ -147,7 +147,7 @@ def name_of(plain: str) -> str:
     return path.rstrip("/").rpartition("/")[2] or "the source"
 
 
-def without_place(text: str, plain: str) -> str:
+def redact_address(text: str, plain: str) -> str:
     """A text without what a plain address says: the address, its host, port, user, directory, name and options become "…".
 
     So do all numeric addresses: a server's own words name them. For texts that leave this machine.

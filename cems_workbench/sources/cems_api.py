@@ -33,12 +33,12 @@ from cems_workbench.sources.requests import ask
 from cems_workbench.sources.source import SourceError
 
 PATH = "/api/memory/search"
-TRIES = 4
-LONGEST_WAIT_S = 30.0
+MAX_ATTEMPTS = 4
+MAX_WAIT_S = 30.0
 """Of a wait between tries; a server that wants more is not waited for."""
-STEP_S = 0.5
+CANCEL_POLL_S = 0.5
 """How long a wait goes on before `progress` is asked whether to go on."""
-FAILURES_IN_A_ROW = 3
+MAX_CONSECUTIVE_FAILURES = 3
 """Queries that may fail one after the other before the rest is not asked."""
 
 
@@ -83,7 +83,7 @@ class _Refused(SourceError):
     """An answer of the server that asking again, or for another query, does not change."""
 
 
-class _Passing(SourceError):
+class _Transient(SourceError):
     """A failure that may pass; `wait_s` is what the server asks to wait."""
 
     def __init__(self, line: str, wait_s: float = 0.0) -> None:
@@ -155,7 +155,7 @@ class CemsApi:
                 failures += 1
                 if len(queries) == 1:
                     raise
-                if failures >= min(FAILURES_IN_A_ROW, len(queries)):
+                if failures >= min(MAX_CONSECUTIVE_FAILURES, len(queries)):
                     raise SourceError(
                         f"{error}; {failures} queries in a row failed, so the others are not asked"
                     ) from None
@@ -186,8 +186,8 @@ class CemsApi:
             raise SourceError(f"{self._address.plain}: the query is empty; it was not asked")
         body = self.options.body(query)
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_Passing),
-            stop=tenacity.stop_after_attempt(TRIES),
+            retry=tenacity.retry_if_exception_type(_Transient),
+            stop=tenacity.stop_after_attempt(MAX_ATTEMPTS),
             wait=_wait,
             sleep=self._pause,
             reraise=True,
@@ -211,12 +211,12 @@ class CemsApi:
                 wait = float(after) if after.isascii() and after.isdigit() else 0.0
                 line = f"{self._address.plain}: it is asked too often (HTTP 429: {said}); lower per_second"
                 raise (
-                    _Passing(line, wait)
-                    if wait <= LONGEST_WAIT_S
+                    _Transient(line, wait)
+                    if wait <= MAX_WAIT_S
                     else _Refused(f"{line}; it wants {wait:g} s of waiting")
                 )
             if status >= 500:
-                raise _Passing(f"{self._address.plain}: HTTP {status}: {said}")
+                raise _Transient(f"{self._address.plain}: HTTP {status}: {said}")
             if status in (301, 302, 307, 308, 404, 405):
                 raise _Refused(f"{self._address.plain}: HTTP {status} at {PATH}: is a CEMS server there?")
             raise SourceError(f"{self._address.plain}: HTTP {status}: {said}")
@@ -230,8 +230,8 @@ class CemsApi:
     def _pause(self, seconds: float) -> None:
         """Wait; raises what `progress` raises."""
         while seconds > 0:
-            self._sleep(min(STEP_S, seconds))
-            seconds -= STEP_S
+            self._sleep(min(CANCEL_POLL_S, seconds))
+            seconds -= CANCEL_POLL_S
             self._go_on()
 
     def _read(self, number: int, query: Query, reply: Any) -> Answer:
@@ -275,8 +275,8 @@ def options_of(address: Address) -> SearchOptions:
 
 def _wait(state: tenacity.RetryCallState) -> float:
     failure = state.outcome.exception() if state.outcome else None
-    asked = failure.wait_s if isinstance(failure, _Passing) else 0.0
-    return max(asked, tenacity.wait_exponential(0.5, LONGEST_WAIT_S)(state))
+    asked = failure.wait_s if isinstance(failure, _Transient) else 0.0
+    return max(asked, tenacity.wait_exponential(0.5, MAX_WAIT_S)(state))
 
 
 def _reason(error: Exception) -> str | None:

@@ -20,11 +20,11 @@ import numpy as np
 
 from cems_workbench.platform.http_limits import connection_reason
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.collection import CollectionSource, Engine, Near, Query, Row
+from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row, ServerOrDirectoryClient
 from cems_workbench.sources.memory_fields import SHARED_WORDS
 from cems_workbench.sources.payload import Payload
 from cems_workbench.sources.requests import check_options
-from cems_workbench.sources.source import Distance, Probe, Setting, SourceError, Vector
+from cems_workbench.sources.source import Distance, Setting, SourceError, SourceInfo, Vector
 
 if TYPE_CHECKING:
     from chromadb.api.client import Client
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 OPTIONS = ("tenant", "database", "user")
 PORT = 8000
-LISTED = 50_000
+ID_PAGE_ROWS = 50_000
 """Rows whose ids are asked for at once."""
-WITH_FIELDS = 1_000
+FIELD_PAGE_ROWS = 1_000
 """Rows whose metadata are asked for at once."""
 DISTANCES: Mapping[str, Distance] = {"cosine": "cosine", "l2": "l2", "ip": "ip"}
 MODEL_FIELDS = ("model_name", "model", "model_id", "embedding_model", "embedder", "deployment_id")
@@ -61,7 +61,7 @@ def _headers(address: Address) -> dict[str, str]:
     return {"x-chroma-token": secret, "Authorization": f"Bearer {secret}"}
 
 
-class _Chroma(Engine["Client", "Collection"]):
+class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
     """A collection of Chroma."""
 
     sign = "chroma.sqlite3"
@@ -101,7 +101,7 @@ class _Chroma(Engine["Client", "Collection"]):
             return said
         return None
 
-    def describe(self) -> Probe:
+    def describe(self) -> SourceInfo:
         collection = self._collection
         rows = collection.count() if self.owner is None else len(collection.get(where=self._where(), include=[])["ids"])
         configuration = _configuration(collection)
@@ -132,7 +132,7 @@ class _Chroma(Engine["Client", "Collection"]):
             notes.append(
                 "Chroma writes to a directory that it opens, so a copy of it is read: connect again to see what changed"
             )
-        return Probe(
+        return SourceInfo(
             kind="chroma",
             engine=f"Chroma {self._client.get_version()}"
             if self._address.host
@@ -154,7 +154,7 @@ class _Chroma(Engine["Client", "Collection"]):
         return self._rows(self._collection.get(where=self._where(), limit=rows, include=["documents", "metadatas"]))
 
     def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
-        size = WITH_FIELDS if names else LISTED
+        size = FIELD_PAGE_ROWS if names else ID_PAGE_ROWS
         seen: set[str] = set()
         # The count may grow meanwhile; a page that is not full is the last.
         for offset in range(0, 2**62, size):
@@ -173,7 +173,7 @@ class _Chroma(Engine["Client", "Collection"]):
     def take(self, ids: Sequence[str]) -> Sequence[Row]:
         return self._rows(self._collection.get(ids=list(ids), include=["documents", "metadatas", "embeddings"]))
 
-    def search(self, query: Query) -> Sequence[Near]:
+    def search(self, query: ClientQuery) -> Sequence[ClientHit]:
         if query.trial.exact:
             raise SourceError(f"{self._address.plain}: Chroma has no exact search; the exact list is computed here")
         if query.trial.settings:
@@ -192,7 +192,9 @@ class _Chroma(Engine["Client", "Collection"]):
         ids, distances = found["ids"][0], cast(Any, found["distances"])[0]
         payloads: Sequence[Payload | None] = found["metadatas"][0] if found["metadatas"] else [None] * len(ids)
         score = _SCORES[DISTANCES[self._space()]]
-        return [Near(each, payload or {}, score(d)) for each, payload, d in zip(ids, payloads, distances, strict=True)]
+        return [
+            ClientHit(each, payload or {}, score(d)) for each, payload, d in zip(ids, payloads, distances, strict=True)
+        ]
 
     def _where(self, further: Mapping[str, Any] | None = None) -> Any:
         """The rows that are meant, as Chroma is asked for them; None is all."""

@@ -30,26 +30,26 @@ from cems_workbench.sources.payload import (
     USER_NAMES,
     Payload,
     canonical,
+    chunk_key,
     memory_of,
     names_of,
-    place_of,
     text_of,
     used_names,
     user_path,
 )
 from cems_workbench.sources.requests import ask
 from cems_workbench.sources.source import (
-    AS_IT_IS,
     BATCH_BYTES,
     BATCH_ROWS,
+    NO_TRIAL,
     Batch,
     Changed,
     EngineHit,
     EngineList,
     EngineQuery,
-    Probe,
     RowProblem,
     SourceError,
+    SourceInfo,
     TakenChunk,
     TakenMemory,
     Trial,
@@ -68,15 +68,15 @@ Collection = TypeVar("Collection")
 
 SAMPLE_ROWS = 200
 """Rows that are looked at to see how the collection is used."""
-FIRST_ROWS = 64
+FIRST_PAGE_ROWS = 64
 """Rows of the first page, whose size is not known yet."""
 PAGE_BYTES = BATCH_BYTES // 4
 """Bytes of texts and vectors of a page: numbers travel as JSON and are Python's meanwhile, at many times their size."""
-NAMED = 10
+MAX_LISTED = 10
 """Collections that a message lists."""
-COPIES = 3
+MAX_COPIES = 3
 """How often a directory that is written to meanwhile is copied anew."""
-FORM = "1"
+MARKER_VERSION = "1"
 """Part of every marker: another number takes all rows anew."""
 
 
@@ -99,7 +99,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class ClientHit:
     """A row that a search found, with its payload, which may be only the fields that were asked for."""
 
     id: str
@@ -107,7 +107,7 @@ class Near:
     score: float
 
 
-class Engine(ABC, Generic[Client, Collection]):
+class ServerOrDirectoryClient(ABC, Generic[Client, Collection]):
     """What a product answers about one collection. Methods may raise anything; `reason` says in words what it was."""
 
     sign: ClassVar[str]
@@ -122,13 +122,13 @@ class Engine(ABC, Generic[Client, Collection]):
             if address.host:
                 name, client = address.path, ask(address, timeout, lambda: self.server(timeout), self.reason)
             else:
-                directory, name = directory_of(address, self.sign)
-                copy = opened.enter_context(copied(address, directory))
+                directory, name = find_directory(address, self.sign)
+                copy = opened.enter_context(temporary_copy(address, directory))
                 client = ask(address, timeout, lambda: self.directory(str(copy)), self.reason)
             opened.callback(client.close)
             self._client = client
             self._collection = ask(
-                address, timeout, lambda: self.collection(chosen(address, name, self.names())), self.reason
+                address, timeout, lambda: self.collection(choose_collection(address, name, self.names())), self.reason
             )
             self._opened = opened.pop_all()
 
@@ -157,7 +157,7 @@ class Engine(ABC, Generic[Client, Collection]):
         """What an error of this product means, on one line; None for what is not the product's, which is a bug."""
 
     @abstractmethod
-    def describe(self) -> Probe:
+    def describe(self) -> SourceInfo:
         """The collection; `memories` counts its rows."""
 
     @abstractmethod
@@ -173,12 +173,12 @@ class Engine(ABC, Generic[Client, Collection]):
         """These rows, with vectors, in any order; those that are gone are absent."""
 
     @abstractmethod
-    def search(self, query: Query) -> Sequence[Near]:
+    def search(self, query: ClientQuery) -> Sequence[ClientHit]:
         """The engine's own list, best first. Raises SourceError for a trial that it cannot do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Query:
+class ClientQuery:
     """What an engine is asked. `names` are payload fields to return.
 
     `scope_field` of the payload should hold one of SHARED_WORDS for "shared", anything else or nothing for "personal".
@@ -187,13 +187,13 @@ class Query:
     vector: Vector
     rows: int
     names: Sequence[str] = ()
-    trial: Trial = AS_IT_IS
+    trial: Trial = NO_TRIAL
     scope: str | None = None
     scope_field: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Use:
+class _Schema:
     """How a collection is used, as far as a sample shows: by field the name it has, and whether rows are chunks of documents."""
 
     fields: Mapping[str, str]
@@ -217,7 +217,7 @@ class CollectionSource:
         address: Address,
         mapping: Mapping[str, Any] | None,
         timeout: float,
-        engine: Callable[[Address, float], Engine[Any, Any]],
+        engine: Callable[[Address, float], ServerOrDirectoryClient[Any, Any]],
     ) -> None:
         """Open it with `engine`; raises InputError for a mapping that does not fit and SourceError when it cannot be reached."""
         self._address, self._mapping, self._timeout = address, mapping, timeout
@@ -257,7 +257,7 @@ class CollectionSource:
         """Let go of connections and of what was copied."""
         self._engine.close()
 
-    def probe(self) -> Probe:
+    def probe(self) -> SourceInfo:
         """What it is; a sample of its rows says what their fields are. Raises SourceError."""
         found = self._ask(self._engine.describe)
         missing, notes = list(found.missing), list(found.notes)
@@ -288,7 +288,7 @@ class CollectionSource:
         found = self._ask(self._engine.describe)
         yield CollectionSnapshot(self, found, self._entries(problems), problems)
 
-    def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
+    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
         """The engine's list by vectors. Raises SourceError."""
         rows = query.depths.get("vector", 0)
         if rows <= 0:
@@ -296,15 +296,15 @@ class CollectionSource:
         use = self._use
         scope_field = use.fields.get("scope", "")
         started = time.perf_counter()
-        near: Sequence[Near] = ()
+        near: Sequence[ClientHit] = ()
         if scope_field or query.scope != "shared":
             names = tuple(use.fields[name] for name in ("document", "number")) if use.chunked else ()
             scope = query.scope if scope_field else None
-            asked = Query(np.asarray(query.vector, np.float32), rows, names, trial, scope, scope_field)
+            asked = ClientQuery(np.asarray(query.vector, np.float32), rows, names, trial, scope, scope_field)
             near = self._ask(lambda: self._engine.search(asked))
         hits = []
         for each in near:
-            place = place_of(each.payload, self._names) if use.chunked else None
+            place = chunk_key(each.payload, self._names) if use.chunked else None
             hits.append(EngineHit(place[0], each.score, place[1]) if place else EngineHit(each.id, each.score))
         return (EngineList("vector", rows, tuple(hits), time.perf_counter() - started),)
 
@@ -312,16 +312,16 @@ class CollectionSource:
         return ask(self._address, self._timeout, call, self._engine.reason)
 
     @cached_property
-    def _use(self) -> _Use:
+    def _use(self) -> _Schema:
         rows = self._ask(lambda: self._engine.sample(SAMPLE_ROWS))
         payloads = [row.payload for row in rows]
-        places = [place_of(payload, self._names) for payload in payloads]
+        places = [chunk_key(payload, self._names) for payload in payloads]
         chunked = bool(places) and None not in places and len(set(places)) == len(places)
         without = sum(text_of(row.text, row.payload, self._names) is None for row in rows)
         found = used_names(payloads, self._names)
         if any(row.text for row in rows) and (not self._mapping or "content" not in self._mapping):
             found.pop("content", None)
-        return _Use(found, chunked, without)
+        return _Schema(found, chunked, without)
 
     def _entries(self, problems: list[RowProblem]) -> list[_Entry]:
         """What is there, listed; rows that cannot be told from others are put among the `problems`."""
@@ -330,7 +330,7 @@ class CollectionSource:
         documents: dict[str, dict[int | None, str]] = {}
         while (portion := self._ask(lambda: next(portions, None))) is not None:
             for row_id, payload in portion:
-                document, number = (place_of(payload, self._names) if names else None) or (row_id, None)
+                document, number = (chunk_key(payload, self._names) if names else None) or (row_id, None)
                 rows = documents.setdefault(document, {})
                 if number in rows or (rows and (number is None) != (None in rows)):
                     what = f"chunk {number} of {document}" if number is not None else f"the row {document}"
@@ -345,14 +345,14 @@ class CollectionSnapshot:
     """The rows of a collection that were there when it was listed."""
 
     _source: CollectionSource
-    _found: Probe
+    _found: SourceInfo
     _entries: Sequence[_Entry]
     _problems: list[RowProblem]
-    _page: int = FIRST_ROWS
+    _page: int = FIRST_PAGE_ROWS
     _form: bytes = field(init=False, default=b"")
 
     def __post_init__(self) -> None:
-        self._form = f"{FORM} {json.dumps(dict(self._source._names.given), sort_keys=True)}".encode()
+        self._form = f"{MARKER_VERSION} {json.dumps(dict(self._source._names.given), sort_keys=True)}".encode()
 
     @property
     def total(self) -> int:
@@ -469,9 +469,11 @@ class CollectionSnapshot:
         return row.vector
 
 
-def chosen(address: Address, asked: str, there: Sequence[str]) -> str:
+def choose_collection(address: Address, asked: str, there: Sequence[str]) -> str:
     """The collection that is asked for, or the only one. Raises InputError that names those that are there."""
-    listed = ", ".join(sorted(there)[:NAMED]) + (f" and {len(there) - NAMED} more" if len(there) > NAMED else "")
+    listed = ", ".join(sorted(there)[:MAX_LISTED]) + (
+        f" and {len(there) - MAX_LISTED} more" if len(there) > MAX_LISTED else ""
+    )
     if asked in there:
         return asked
     if not there:
@@ -485,7 +487,7 @@ def chosen(address: Address, asked: str, there: Sequence[str]) -> str:
     raise InputError(f"{address.plain} names no collection; there are: {listed}")
 
 
-def directory_of(address: Address, sign: str) -> tuple[Path, str]:
+def find_directory(address: Address, sign: str) -> tuple[Path, str]:
     """The directory of an address without a host, and the collection in it; `sign` is a file that such a directory has.
 
     Raises InputError when neither the path nor the one above it is such a directory.
@@ -498,7 +500,7 @@ def directory_of(address: Address, sign: str) -> tuple[Path, str]:
 
 
 @contextmanager
-def copied(address: Address, directory: Path) -> Iterator[Path]:
+def temporary_copy(address: Address, directory: Path) -> Iterator[Path]:
     """A copy of a directory whose client writes to what it opens; it is deleted at the end. Raises SourceError.
 
     A directory that is written to meanwhile is copied again.
@@ -506,7 +508,7 @@ def copied(address: Address, directory: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="cems-workbench-source-") as place:
         try:
             before = _state(directory)
-            for _ in range(COPIES):
+            for _ in range(MAX_COPIES):
                 need, free = sum(size for size, _ in before.values()), shutil.disk_usage(place).free
                 if need > free:
                     raise SourceError(

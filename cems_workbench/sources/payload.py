@@ -74,7 +74,7 @@ def text_of(document: str | None, payload: Payload, names: Names) -> str | None:
     return said if isinstance(said, str) and said.strip() else None
 
 
-def place_of(payload: Payload, names: Names) -> tuple[str, int] | None:
+def chunk_key(payload: Payload, names: Names) -> tuple[str, int] | None:
     """(document, number) of a chunk; None for a row that does not say both."""
     document, number = names.value(payload, "document"), names.value(payload, "number")
     if isinstance(document, bool) or not isinstance(document, str | int) or document == "":

@@ -23,11 +23,11 @@ import numpy as np
 from cems_workbench.errors import InputError, reply_words
 from cems_workbench.platform.http_limits import HEADERS, ReplyError, connection_reason, event_hooks
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.collection import CollectionSource, Engine, Near, Query, Row
+from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row, ServerOrDirectoryClient
 from cems_workbench.sources.memory_fields import SHARED_WORDS
 from cems_workbench.sources.payload import Payload
 from cems_workbench.sources.requests import check_options
-from cems_workbench.sources.source import Distance, Probe, Setting, SourceError, Trial
+from cems_workbench.sources.source import Distance, Setting, SourceError, SourceInfo, Trial
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 OPTIONS = ("vector", "user")
 PORT = 6333
-LISTED = 5_000
+ID_PAGE_ROWS = 5_000
 """Points whose ids are asked for at once."""
 DISTANCES: Mapping[str, Distance] = {"Cosine": "cosine", "Euclid": "l2", "Dot": "ip"}
-TRIED = (64, 128, 256, 512)
+EF_CHOICES = (64, 128, 256, 512)
 """Values of hnsw_ef worth trying."""
 SETTINGS = ("hnsw_ef", "indexed_only")
 
@@ -87,7 +87,7 @@ def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]
     return name, parameters
 
 
-class _Qdrant(Engine["QdrantClient", "_Collection"]):
+class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
     """A collection of Qdrant."""
 
     sign = "meta.json"
@@ -148,7 +148,7 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
             return str(error) or type(error).__name__
         return None
 
-    def describe(self) -> Probe:
+    def describe(self) -> SourceInfo:
         found = self._client.get_collection(self._collection.name)
         parameters, graph = self._collection.parameters, found.config.hnsw_config
         own = parameters.hnsw_config
@@ -175,7 +175,7 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
             notes.append(f"sparse vectors are not taken: {', '.join(sorted(found.config.params.sparse_vectors))}")
         if parameters.distance.value == "Cosine":
             notes.append("Qdrant keeps vectors of a cosine collection with length 1")
-        return Probe(
+        return SourceInfo(
             kind="qdrant",
             engine=f"Qdrant {self._client.info().version}" if self._address.host else "Qdrant's local mode",
             memories=points,
@@ -199,7 +199,7 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
             points, offset = self._client.scroll(
                 self._collection.name,
                 scroll_filter=self._filter(),
-                limit=LISTED,
+                limit=ID_PAGE_ROWS,
                 offset=offset,
                 with_payload=list(names) or False,
                 with_vectors=False,
@@ -222,7 +222,7 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
             )
         return rows
 
-    def search(self, query: Query) -> Sequence[Near]:
+    def search(self, query: ClientQuery) -> Sequence[ClientHit]:
         if query.vector.size != self._collection.parameters.size:
             raise SourceError(
                 f"{self._address.plain}: the query's vector has {query.vector.size} numbers, "
@@ -241,9 +241,9 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
                 with_payload=list(query.names) or False,
             )
         sign = -1.0 if self._collection.parameters.distance.value == "Euclid" else 1.0
-        return [Near(str(point.id), point.payload or {}, sign * point.score) for point in found.points]
+        return [ClientHit(str(point.id), point.payload or {}, sign * point.score) for point in found.points]
 
-    def _filter(self, query: Query | None = None) -> Filter | None:
+    def _filter(self, query: ClientQuery | None = None) -> Filter | None:
         """The points that are meant, and of those what a query asks for; None is all."""
         from qdrant_client.models import FieldCondition, Filter, MatchAny, MatchValue
 
@@ -281,4 +281,4 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
 
 
 def _others(present: int) -> tuple[str, ...]:
-    return tuple(str(value) for value in TRIED if value != present)
+    return tuple(str(value) for value in EF_CHOICES if value != present)

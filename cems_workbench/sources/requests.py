@@ -12,7 +12,7 @@ from cems_workbench.sources.source import SourceError
 
 T = TypeVar("T")
 
-LINE_CHARS = 300
+MAX_ERROR_CHARS = 300
 
 
 def ask(address: Address, seconds: float, call: Callable[[], T], reason: Callable[[Exception], str | None]) -> T:
@@ -24,14 +24,14 @@ def ask(address: Address, seconds: float, call: Callable[[], T], reason: Callabl
     except (SourceError, InputError):
         raise
     except ReplyError as error:
-        raise SourceError(f"{address.plain}: {one_line(address.hidden(str(error)), LINE_CHARS)}") from None
+        raise SourceError(f"{address.plain}: {one_line(address.hidden(str(error)), MAX_ERROR_CHARS)}") from None
     except TimeoutError:
         raise SourceError(f"{address.plain}: no answer in {seconds:g} s") from None
     except Exception as error:
         said = reason(error)
         if said is None:
             raise
-        raise SourceError(f"{address.plain}: {one_line(address.hidden(said), LINE_CHARS)}") from None
+        raise SourceError(f"{address.plain}: {one_line(address.hidden(said), MAX_ERROR_CHARS)}") from None
 
 
 def check_options(address: Address, known: Collection[str]) -> None:

@@ -29,7 +29,7 @@ BATCH_ROWS = 4_000
 BATCH_BYTES = 32_000_000
 """Bytes of texts and vectors past which a batch ends."""
 
-MOST_TEXT_BYTES = 2_000_000
+MAX_TEXT_BYTES = 2_000_000
 """UTF-8 bytes of a memory's content that is taken, and half of what its chunks may have together, which overlap: the store's database
 holds 2,048 texts in memory at once when it writes them to its file."""
 
@@ -52,7 +52,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class SourceInfo:
     """What a source is, as far as it can be seen without reading its memories."""
 
     kind: str
@@ -109,7 +109,7 @@ class RowProblem:
 
 def too_long(memory_id: str, content: int, chunks: int = 0) -> RowProblem | None:
     """Why a memory with so many bytes of content and chunks is not taken; None when it is."""
-    for field_, size, most in (("content", content, MOST_TEXT_BYTES), ("chunks", chunks, 2 * MOST_TEXT_BYTES)):
+    for field_, size, most in (("content", content, MAX_TEXT_BYTES), ("chunks", chunks, 2 * MAX_TEXT_BYTES)):
         if size > most:
             return RowProblem(
                 memory_id, field_, f"{size:,} bytes are more than the {most:,} that are taken; it was left out"
@@ -189,7 +189,7 @@ class Trial:
     exact: bool = False
 
 
-AS_IT_IS = Trial()
+NO_TRIAL = Trial()
 
 
 class Source(Protocol):
@@ -199,13 +199,13 @@ class Source(Protocol):
     def address(self) -> str:
         """Where it is, without any secret: what may be kept, shown and logged."""
 
-    def probe(self) -> Probe:
+    def probe(self) -> SourceInfo:
         """What it is. Raises SourceError."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """Its memories. Raises SourceError."""
 
-    def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
+    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
         """The engine's own lists, all of one moment where the engine can do that. Raises SourceError."""
 
     def close(self) -> None:

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 _COLUMNS = "id, address, mapping, probe, secret_from, dimension, embedder, model_id, begun_at, taken_at"
 
 
-READ_AT_ONCE = 2_048
+DUCKDB_VECTOR_ROWS = 2_048
 """Rows whose texts DuckDB holds in memory at once when it writes a table to the file: a vector of its."""
-TEXT_SHARE = 2
+TEXT_MEMORY_FACTOR = 2
 """What that takes, of the size of these texts: 600 of 1 MB wanted less than 1.2."""
 KEY_BYTES = 240
 """What the two keys of a memory take in memory while rows are written, at most; 195 were measured."""
-CHANGING_BYTES = 128_000_000
+UPDATE_BYTES = 128_000_000
 """What changing memories takes besides, whose old texts are kept until the commit; adding new ones does not."""
 
 
@@ -115,38 +115,38 @@ class TakenRows:
 
 
 @dataclass
-class _Needed:
+class _MemoryNeed:
     """What DuckDB cannot do without while memories are written: their keys, and the texts that it reads at once when it writes a table."""
 
     memories: int
     longest: NDArray[np.int64]
-    """Bytes of the READ_AT_ONCE longest texts, which may come to lie side by side."""
+    """Bytes of the DUCKDB_VECTOR_ROWS longest texts, which may come to lie side by side."""
     changing: bool
     allow: Callable[[int], None] = lambda _: None
 
     @property
     def bytes(self) -> int:
         """All of it."""
-        return KEY_BYTES * self.memories + TEXT_SHARE * int(self.longest.sum()) + self.changing * CHANGING_BYTES
+        return KEY_BYTES * self.memories + TEXT_MEMORY_FACTOR * int(self.longest.sum()) + self.changing * UPDATE_BYTES
 
     def grow(self, memories: int, sizes: NDArray[np.int64]) -> None:
         """Allow what so many memories, with texts of these bytes, need besides."""
         self.memories += memories
-        self.longest = np.sort(np.concatenate([self.longest, sizes]))[-READ_AT_ONCE:]
+        self.longest = np.sort(np.concatenate([self.longest, sizes]))[-DUCKDB_VECTOR_ROWS:]
         self.allow(self.bytes)
 
 
-def _needed(cursor: duckdb.DuckDBPyConnection) -> _Needed:
+def _needed(cursor: duckdb.DuckDBPyConnection) -> _MemoryNeed:
     """What the memories that are there need."""
     count = cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0]
     sizes = [
         row[0]
         for table in ("memories", "chunks")
         for row in cursor.execute(
-            f"SELECT strlen(content) AS size FROM {table} ORDER BY size DESC LIMIT {READ_AT_ONCE}"
+            f"SELECT strlen(content) AS size FROM {table} ORDER BY size DESC LIMIT {DUCKDB_VECTOR_ROWS}"
         ).fetchall()
     ]
-    return _Needed(count, np.sort(np.array(sizes, np.int64))[-READ_AT_ONCE:], changing=count > 0)
+    return _MemoryNeed(count, np.sort(np.array(sizes, np.int64))[-DUCKDB_VECTOR_ROWS:], changing=count > 0)
 
 
 class Sources:
@@ -156,7 +156,7 @@ class Sources:
         """`hidden` are the ids of deleted memories, shared with the open indexes."""
         self._database = database
         self._hidden = hidden
-        self._needed: _Needed | None = None
+        self._needed: _MemoryNeed | None = None
 
     def read(self) -> list[SourceRecord]:
         """Every source, in the order in which they were first connected."""

@@ -15,17 +15,17 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.jobs.catalogue import AS_SET
 from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.pipeline import replay
-from cems_workbench.pipeline.list_provenance import answered_by
+from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, TakenMemory
 from cems_workbench.settings import Settings
 from cems_workbench.sources.source import (
-    AS_IT_IS,
+    NO_TRIAL,
     EngineHit,
     EngineList,
     EngineQuery,
-    Probe,
     Setting,
     SourceError,
+    SourceInfo,
     Trial,
 )
 from cems_workbench.store import Store
@@ -65,8 +65,8 @@ class Cut(Planted):
     away: bool = False
     asked: list[Trial] = field(default_factory=list)
 
-    def probe(self) -> Probe:
-        return Probe(
+    def probe(self) -> SourceInfo:
+        return SourceInfo(
             "planted",
             "a test 1.0",
             len(self.memories),
@@ -76,7 +76,7 @@ class Cut(Planted):
             settings=(Setting("hnsw.ef_search", str(self.ef), "rows an index scan returns", ("4", "100")),),
         )
 
-    def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
+    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
         if self.away:
             raise SourceError(f"{self.address}: nothing answers at this address")
         self.asked.append(trial)
@@ -168,7 +168,7 @@ def test_other_views_say_whose_list_it_is_in_the_words_of_the_lists_view(
     page: Callable[..., AppTest], view: str
 ) -> None:
     opened = show(page(lists__origin="source", threshold__mode="fixed", threshold__fixed=0.0), view)
-    whose = answered_by(evidence_of(opened), "vector:0")
+    whose = provenance_of(evidence_of(opened), "vector:0")
     assert whose and f"vector:0: {whose}" in captions(opened)  # and no other list
     charts = "".join(chart.proto.spec for chart in opened.get("plotly_chart"))
     assert view == "Threshold" or whose in charts  # on hover
@@ -181,7 +181,7 @@ def test_the_page_says_when_it_was_answered_and_asks_again_on_request(
 ) -> None:
     opened = page(lists__origin="source")
     assert len(source.asked) == 1
-    assert f"vector:0: {answered_by(evidence_of(opened), 'vector:0')}" in captions(opened)
+    assert f"vector:0: {provenance_of(evidence_of(opened), 'vector:0')}" in captions(opened)
     first = evidence_of(opened).notes["engine"]["at"]
     opened = checked(opened.run())
     assert len(source.asked) == 1  # what was answered is shown until somebody asks again

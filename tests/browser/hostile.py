@@ -23,7 +23,7 @@ from cems_workbench.evaluation.labelling.queue import make_queue
 from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.jobs.sample_figures import read_figures
 from cems_workbench.records import Judgment, Memory, Relation, TakenMemory
-from cems_workbench.sources.source import Probe, RowProblem
+from cems_workbench.sources.source import RowProblem, SourceInfo
 from cems_workbench.store import Store
 from tests.planted_source import Planted
 
@@ -221,8 +221,8 @@ def _take(store: Store) -> None:
     """A running system with an attack in all that it says of itself, which has stopped since."""
 
     class Talking(Planted):
-        def probe(self) -> Probe:
-            return Probe(
+        def probe(self) -> SourceInfo:
+            return SourceInfo(
                 evil(0), evil(1), 2, 0, None, index=evil(2), model=evil(3), missing=(evil(4),), notes=(evil(5), evil(6))
             )
 

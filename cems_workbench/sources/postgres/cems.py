@@ -32,15 +32,15 @@ from cems_workbench.sources.postgres.snapshot import (
     within_years,
 )
 from cems_workbench.sources.source import (
-    AS_IT_IS,
+    NO_TRIAL,
     Batch,
     Changed,
     EngineHit,
     EngineList,
     EngineQuery,
-    Probe,
     RowProblem,
     SourceError,
+    SourceInfo,
     Trial,
     too_long,
 )
@@ -153,7 +153,7 @@ class CemsSource:
         """Where it is, without any secret."""
         return self._database.address.plain
 
-    def probe(self) -> Probe:
+    def probe(self) -> SourceInfo:
         """Counts, columns and index of what is visible. Raises SourceError."""
         from psycopg import sql
 
@@ -175,7 +175,7 @@ class CemsSource:
                     f"the index {index.definition} orders by {index.distance}, CEMS by cosine, so it is not used"
                 )
                 index = None
-            return Probe(
+            return SourceInfo(
                 kind="cems",
                 engine=engine,
                 memories=memories,
@@ -199,7 +199,7 @@ class CemsSource:
         finally:
             own.close()
 
-    def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
+    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
         """CEMS's nearest chunks and its best by ts_rank, of one moment. Raises SourceError, InputError for a setting unknown."""
         with self._database.reading() as reader:
             catalog.engine(reader, self._database)

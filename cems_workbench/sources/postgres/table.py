@@ -37,16 +37,16 @@ from cems_workbench.sources.postgres.snapshot import (
     within_years,
 )
 from cems_workbench.sources.source import (
-    AS_IT_IS,
+    NO_TRIAL,
     Batch,
     Changed,
     Distance,
     EngineHit,
     EngineList,
     EngineQuery,
-    Probe,
     RowProblem,
     SourceError,
+    SourceInfo,
     Trial,
     too_long,
 )
@@ -94,7 +94,7 @@ class TableSource:
         """Where it is, without any secret."""
         return self._database.address.plain
 
-    def probe(self) -> Probe:
+    def probe(self) -> SourceInfo:
         """Counts, dimension, distance and index. Raises SourceError."""
         from psycopg import sql
 
@@ -115,7 +115,7 @@ class TableSource:
                 notes.append(
                     "no index says which distance is meant: cosine is taken; `distance:` in a mapping says otherwise"
                 )
-            return Probe(
+            return SourceInfo(
                 kind=layout.kind,
                 engine=engine,
                 memories=memories,
@@ -139,7 +139,7 @@ class TableSource:
         finally:
             own.close()
 
-    def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
+    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
         """The rows by distance. Raises SourceError, InputError for an unknown setting."""
         from psycopg import sql
 

@@ -19,7 +19,7 @@ from cems_workbench.evaluation.signals import SignalTable, signal_table
 from cems_workbench.jobs.background_evidence import BackgroundEvidence, begins_unasked
 from cems_workbench.jobs.evidence_memory import EvidenceMemory, Grades, MemoryKey, judged_queries
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.list_provenance import answered
+from cems_workbench.pipeline.list_provenance import provenance
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.abstain import switched_off
 from cems_workbench.records import Query
@@ -217,7 +217,7 @@ def _build(context: InspectContext, queries: list[Query], grades: Grades) -> Lab
     named = {query.qid: evidence for query, evidence in zip(queries, evidences, strict=True)}
     labelled = LabelledSet(named, grades, relevant_from)
     key = evidence_memory().key(config, context.resources)
-    st.session_state[LABELLED] = BuiltSet(key, queries, grades, relevant_from, labelled, answered(*evidences))
+    st.session_state[LABELLED] = BuiltSet(key, queries, grades, relevant_from, labelled, provenance(*evidences))
     return labelled
 
 

@@ -13,21 +13,21 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.jobs.connecting import (
-    Connected,
-    Place,
+    ConnectReport,
     SnapshotReport,
+    SourceSpec,
     connect,
     forget,
-    known_place,
-    look,
-    places,
+    probe_source,
     read_mapping,
+    saved_spec,
+    source_specs,
 )
 from cems_workbench.jobs.source_status import SourceStatus, ask_sources, snapshot_line
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.settings import Settings
-from cems_workbench.sources.source import Probe
+from cems_workbench.sources.source import SourceInfo
 from cems_workbench.store.sources import SourceRecord
 from cems_workbench.ui.kit import reviewer, templates
 from cems_workbench.ui.kit.escape import plain
@@ -57,7 +57,6 @@ FORMS = (
     ("Any", "env:NAME", "the address in an environment variable, such as env:DATABASE_URL"),
 )
 """What an address looks like: the system, the form, what it is."""
-SHOWN_PROBLEMS = 1_000
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
@@ -152,7 +151,7 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
     state.update(source_problem="", looked=None, connected=None)
     try:
         with place, st.spinner("asking what is there"):
-            state.update(looked=(there.address.plain, look(there)))
+            state.update(looked=(there.address.plain, probe_source(there)))
     except WorkbenchError as error:
         state.update(source_problem=str(error))
 
@@ -173,16 +172,16 @@ def _keep_secret(resources: Resources) -> None:
         st.session_state[ADDRESS] = address.plain
 
 
-def _typed(resources: Resources) -> Place:
+def _typed(resources: Resources) -> SourceSpec:
     """The source that the form names. Raises InputError."""
     mapping = st.session_state.get(MAPPING, "").strip()
-    (there,) = places(
+    (there,) = source_specs(
         resources, st.session_state[ADDRESS].strip(), read_mapping(mapping, "Mapping") if mapping else None
     )
     return there
 
 
-def take(resources: Resources, there: Place, place: DeltaGenerator, embedder: str | None = None) -> None:
+def take(resources: Resources, there: SourceSpec, place: DeltaGenerator, embedder: str | None = None) -> None:
     """Connect one source, with progress and Cancel in `place`, and draw the page anew with what became of it."""
     reviewer.require("operator")
     # Already now: a run that is cancelled has changed the store too.
@@ -199,7 +198,7 @@ def take(resources: Resources, there: Place, place: DeltaGenerator, embedder: st
     st.rerun()
 
 
-def probe_html(address: str, probe: Probe) -> Markup:
+def probe_html(address: str, probe: SourceInfo) -> Markup:
     """What a source says of itself, and what it lacks."""
     return templates.render("memories/source.html", address=address, engine=probe.engine, facts=_drawn(probe.facts))
 
@@ -212,13 +211,13 @@ def _drawn(facts: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _draw_probe(address: str, probe: Probe) -> None:
+def _draw_probe(address: str, probe: SourceInfo) -> None:
     st.markdown("## What is there")
     with st.container(border=True):
         st.html(probe_html(address, probe))
 
 
-def _draw_connected(found: Connected) -> None:
+def _draw_connected(found: ConnectReport) -> None:
     st.markdown("## Last taken")
     rows = [row for report, _ in found.sources for row in report.counts]
     number = st.column_config.NumberColumn
@@ -347,7 +346,7 @@ def _card_buttons(resources: Resources, record: SourceRecord, place: DeltaGenera
             st.button("Delete them and forget it", key=f"{key}:forget", on_click=_forget, args=(resources, record))
     if taking or naming:
         try:
-            there = known_place(resources, record)
+            there = saved_spec(resources, record)
         except InputError as error:
             state.update(source_problem=str(error))
             st.rerun()

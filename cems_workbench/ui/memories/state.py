@@ -14,13 +14,13 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.near_duplicates import NearDuplicates
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.connecting import Connected
+from cems_workbench.jobs.connecting import ConnectReport
 from cems_workbench.jobs.importing import FileImport
 from cems_workbench.jobs.source_status import SourceStatus
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory
-from cems_workbench.sources.source import Probe
+from cems_workbench.sources.source import SourceInfo
 from cems_workbench.store import Duplicates, Statistics
 from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit import reviewer
@@ -76,9 +76,9 @@ class MemoriesState:
     """Why another folder could not be opened."""
     notice: str = ""
     """What became of the last edit."""
-    looked: tuple[str, Probe] | None = None
+    looked: tuple[str, SourceInfo] | None = None
     """The plain address of the source that was looked at last, and what it said."""
-    connected: Connected | None = None
+    connected: ConnectReport | None = None
     """What became of the sources that were taken last."""
     source_problem: str = ""
     """Why a source could not be looked at, taken or forgotten."""

@@ -8,7 +8,7 @@ import pytest
 from cems_workbench.analysis.engine_check import cause, compared, limiting
 from cems_workbench.analysis.index_check import ExactRanking
 from cems_workbench.pipeline.live_engine import LiveList
-from cems_workbench.sources.source import Probe, Setting
+from cems_workbench.sources.source import Setting, SourceInfo
 
 EXACT = ExactRanking(tuple("abcdef"), np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4]))
 EF = Setting("hnsw.ef_search", "3", "rows at most", ("10",))
@@ -21,8 +21,8 @@ def live(hits: str, asked: int = 6, returned: int | None = None) -> LiveList:
     return LiveList("vector", asked, len(hits) if returned is None else returned, found, (), 0.01)
 
 
-def probe(*settings: Setting, index: str | None = "hnsw (v)") -> Probe:
-    return Probe("t", "engine", 6, 6, 3, index=index, settings=settings)
+def probe(*settings: Setting, index: str | None = "hnsw (v)") -> SourceInfo:
+    return SourceInfo("t", "engine", 6, 6, 3, index=index, settings=settings)
 
 
 def test_what_is_missing_of_the_memories_that_are_kept_is_named() -> None:

@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.jobs import connecting, factory
-from cems_workbench.jobs.connecting import connect, forget, paced, places, read_mapping, settle_embedder, take_snapshot
+from cems_workbench.jobs.connecting import (
+    connect,
+    forget,
+    paced,
+    read_mapping,
+    settle_embedder,
+    source_specs,
+    take_snapshot,
+)
 from cems_workbench.jobs.embedder_match import match_embedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.resources import Resources
@@ -99,7 +107,7 @@ def test_a_snapshot_keeps_to_its_rate_and_can_be_cancelled_while_it_waits(
     monkeypatch.setattr(connecting, "paced", partial(paced, clock=clock))
     source = Planted({name: taken(name) for name in "abcde"})  # two a batch
     take_snapshot(store, source, NOW, rows_per_second=2)
-    assert sum(slept) == pytest.approx(2.5) and max(slept) <= connecting.PAUSE_S
+    assert sum(slept) == pytest.approx(2.5) and max(slept) <= connecting.CANCEL_POLL_S
     assert store.memories.ids() == list("abcde")
     source.memories |= {name: taken(name) for name in "fgh"}
 
@@ -253,7 +261,7 @@ def test_connecting_searches_with_the_embedder_that_was_stated(
     resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted(monkeypatch, Planted({"a": taken("a")}))
-    wanted = places(resources, "postgresql://me:s3cret@here/cems")
+    wanted = source_specs(resources, "postgresql://me:s3cret@here/cems")
     found = connect(resources, SETTINGS, wanted)
     assert "makes 2 numbers, the source has 3" in found.sources[0][1] and "nothing says which model" in found.problem
     found = connect(resources, SETTINGS, wanted, embedder="counting")
@@ -261,7 +269,7 @@ def test_connecting_searches_with_the_embedder_that_was_stated(
     assert resources.embedder.model_id == "counting" and len(resources.indexes.vectors) == 1
     known = resources.address("postgresql://me@here/cems")
     assert known is not None and known.secret is not None and known.secret.get_secret_value() == "s3cret"
-    assert connect(resources, SETTINGS, places(resources, None)).problem == ""  # it is remembered
+    assert connect(resources, SETTINGS, source_specs(resources, None)).problem == ""  # it is remembered
     assert forget(resources, SETTINGS, "postgresql://me@here/cems") == 1
     assert resources.embedder.model_id == "shorter" and resources.store.memories.count() == 0
     with pytest.raises(InputError, match="it has none"):
@@ -275,9 +283,9 @@ def test_what_was_taken_before_a_source_failed_stays_and_its_mapping_is_remember
     planted(monkeypatch, source)
     mapping = read_mapping("id: key", "the mapping")
     with pytest.raises(SourceError, match="2 memories were taken"):
-        connect(resources, SETTINGS, places(resources, source.address, mapping), embedder="counting")
+        connect(resources, SETTINGS, source_specs(resources, source.address, mapping), embedder="counting")
     source.fails_after = None
-    (again,) = places(resources, source.address)
+    (again,) = source_specs(resources, source.address)
     assert again.mapping == {"id": "key"}
     assert connect(resources, SETTINGS, [again], embedder="counting").sources[0][0].read == 1
 

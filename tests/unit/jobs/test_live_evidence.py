@@ -19,10 +19,10 @@ from cems_workbench.jobs.gathering import (
     read_evidence,
 )
 from cems_workbench.models.circuit_breaker import CircuitBreaker
-from cems_workbench.pipeline.list_provenance import answered, asked_between
+from cems_workbench.pipeline.list_provenance import asked_between, provenance
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.records import ParsedInput, Query
-from cems_workbench.sources.source import AS_IT_IS, EngineHit, EngineList, EngineQuery, SourceError, Trial
+from cems_workbench.sources.source import NO_TRIAL, EngineHit, EngineList, EngineQuery, SourceError, Trial
 from cems_workbench.store import Store
 from tests.planted_source import Counting, Planted, planted, taken
 from tests.small_store import empty_store, store
@@ -44,7 +44,7 @@ class Changing(Planted):
     away: bool = False
     texts: list[str] = field(default_factory=list)
 
-    def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
+    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
         if self.away:
             raise SourceError(f"{self.address}: here does not answer")
         self.texts.append(query.text)
@@ -155,4 +155,4 @@ def test_in_memory_it_is_asked_once_by_this_process_never_from_the_shelf_and_aga
     assert len(source.texts) == 2 and [hit.memory_id for hit in found[0].lists[0].hits] == ["b", "a"]
     memory.forget(LIVE, resources)
     assert not memory.has(QUERIES, LIVE, resources)
-    assert "as answered by cems" in answered(*memory.get(QUERIES, LIVE, resources)) and len(source.texts) == 4
+    assert "as answered by cems" in provenance(*memory.get(QUERIES, LIVE, resources)) and len(source.texts) == 4

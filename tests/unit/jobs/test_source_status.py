@@ -17,7 +17,7 @@ from cems_workbench.jobs.source_status import age, ask_sources, snapshot_line
 from cems_workbench.settings import Settings
 from cems_workbench.sources import connect as sources
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.source import Probe, SourceError
+from cems_workbench.sources.source import SourceError, SourceInfo
 from cems_workbench.store import Store
 from tests.planted_source import Counting, Planted, Shorter, planted, taken
 from tests.small_store import empty_store, store
@@ -32,7 +32,7 @@ class Silent(Planted):
 
     over: threading.Event | None = None
 
-    def probe(self) -> Probe:
+    def probe(self) -> SourceInfo:
         assert self.over is not None
         self.over.wait()
         raise SourceError("too late")
@@ -105,7 +105,7 @@ def test_sources_that_are_away_or_silent_are_asked_side_by_side_and_only_warn(
         return by_address[address.plain]
 
     monkeypatch.setattr(sources, "open_source", opened)
-    monkeypatch.setattr(source_status, "SOURCE_SECONDS", 0.3)
+    monkeypatch.setattr(source_status, "PROBE_TIMEOUT_S", 0.3)
     away, *rest = source_checks(ask_sources(store)(), NOW)
     assert away.status == "warning" and away.finding.startswith("chroma://away:1/x: nobody answers; memories: 2 here; ")
     assert "snapshot broken off just now" in away.finding

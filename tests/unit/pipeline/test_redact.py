@@ -14,7 +14,7 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, load_config, preset, preset_names, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, bundle_from, read_bundle, replay
-from cems_workbench.pipeline.list_provenance import answered_by
+from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.redact import Pseudonyms, redacted
 from cems_workbench.pipeline.stages.query import SIGNALS
 from cems_workbench.records import Memory
@@ -157,11 +157,11 @@ def test_of_a_running_system_its_kind_and_the_moment_stay_and_its_name_goes() ->
     }
     whole = evidence()
     whole = replace(whole, notes=whole.notes | {"engine": note})
-    assert answered_by(whole, "vector:0") == "as answered by acme_prod at 2026-09-01 12:04 UTC"
+    assert provenance_of(whole, "vector:0") == "as answered by acme_prod at 2026-09-01 12:04 UTC"
     without = redacted(whole, KEY)
     assert without.notes["engine"] == {name: note[name] for name in ("kind", "at", "lists")}
     assert "acme_prod" not in json.dumps(bundle_from(without))
-    assert answered_by(without, "vector:0") == "as answered by Qdrant at 2026-09-01 12:04 UTC"
+    assert provenance_of(without, "vector:0") == "as answered by Qdrant at 2026-09-01 12:04 UTC"
 
 
 def test_a_key_decides_the_pseudonyms_and_none_is_drawn_anew() -> None:

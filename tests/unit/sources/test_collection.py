@@ -26,7 +26,7 @@ def directory(tmp_path: Path) -> Path:
 
 def test_a_copy_has_every_file_may_be_written_and_is_deleted(directory) -> None:
     (directory / "chroma.sqlite3").chmod(0o400)
-    with collection.copied(ADDRESS, directory) as copy:
+    with collection.temporary_copy(ADDRESS, directory) as copy:
         assert (copy / "inner" / "data.bin").read_bytes() == b"22"
         assert (copy / "chroma.sqlite3").stat().st_mode & 0o200
         (copy / "chroma.sqlite3").write_bytes(b"changed")
@@ -44,22 +44,25 @@ def test_a_directory_that_is_written_to_meanwhile_is_copied_again(directory, mon
         return state(place)
 
     monkeypatch.setattr(collection, "_state", write_and_look)
-    if writes >= collection.COPIES:
+    if writes >= collection.MAX_COPIES:
         with (
             pytest.raises(
                 SourceError, match=r"^chroma:/somewhere/notes: it is written to all the time; connect to its server"
             ),
-            collection.copied(ADDRESS, directory),
+            collection.temporary_copy(ADDRESS, directory),
         ):
             raise AssertionError("there is no copy")
         return
-    with collection.copied(ADDRESS, directory) as copy:
+    with collection.temporary_copy(ADDRESS, directory) as copy:
         assert (copy / "inner" / "data.bin").read_bytes() == b"x" * (writes + 5)
 
 
 def test_a_copy_that_does_not_fit_the_disk_is_not_begun(directory, monkeypatch) -> None:
     monkeypatch.setattr(collection.shutil, "disk_usage", lambda place: SimpleNamespace(free=1))
-    with pytest.raises(SourceError, match=r"a copy of its 0\.0 GB is read, and"), collection.copied(ADDRESS, directory):
+    with (
+        pytest.raises(SourceError, match=r"a copy of its 0\.0 GB is read, and"),
+        collection.temporary_copy(ADDRESS, directory),
+    ):
         raise AssertionError("there is no copy")
 
 

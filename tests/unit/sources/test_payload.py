@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.sources.payload import canonical, memory_of, names_of, place_of, text_of, used_names
+from cems_workbench.sources.payload import canonical, chunk_key, memory_of, names_of, text_of, used_names
 
 ANY = names_of(None)
 JSON = st.recursive(
@@ -149,12 +149,12 @@ def test_a_value_that_does_not_fit_is_named_by_its_path_and_left_out(payload, fi
     ],
 )
 def test_a_chunk_names_its_document_and_its_number(payload, place) -> None:
-    assert place_of(payload, ANY) == place
+    assert chunk_key(payload, ANY) == place
 
 
 @given(st.dictionaries(FIELDS, JSON, max_size=6), st.none() | st.text(max_size=20))
 def test_any_payload_is_read_or_said_to_be_none(payload: dict[str, Any], document: str | None) -> None:
-    place_of(payload, ANY)
+    chunk_key(payload, ANY)
     text = text_of(document, payload, ANY)
     if text is None:
         return

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
-from cems_workbench.sources.address import name_of, parse, without_place
+from cems_workbench.sources.address import parse, redact_address, short_name
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_an_option_that_counts_tokens_is_no_secret() -> None:
     ],
 )
 def test_a_source_is_called_by_its_database_or_collection_and_never_by_where_it_is(plain: str, name: str) -> None:
-    assert name_of(plain) == name
+    assert short_name(plain) == name
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_a_source_is_called_by_its_database_or_collection_and_never_by_where_it_
     ],
 )
 def test_a_line_that_leaves_this_machine_says_nothing_of_where_a_source_is(plain: str, said: str, told: str) -> None:
-    assert without_place(said, plain) == told
+    assert redact_address(said, plain) == told

@@ -48,8 +48,8 @@ def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def put_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put many texts, and others in their place; the old ones are kept until the commit, for which nothing is allowed here."""
     monkeypatch.setattr(database, "PASSING_BYTES", 8_000_000)
-    monkeypatch.setattr(sources, "CHANGING_BYTES", 0)
-    monkeypatch.setattr(sources, "TEXT_SHARE", 1)
+    monkeypatch.setattr(sources, "UPDATE_BYTES", 0)
+    monkeypatch.setattr(sources, "TEXT_MEMORY_FACTOR", 1)
     before, source = memory_limit(store), begun(store)
     for turn in "12":
         given = [TakenMemory(Memory(f"m{i}", f"{turn} {i} {'words ' * 50_000}"), turn) for i in range(100)]

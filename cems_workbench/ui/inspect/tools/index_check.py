@@ -17,7 +17,7 @@ from cems_workbench.config import list_depths
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import EVERYTHING, inner_depth, search_filter
-from cems_workbench.pipeline.list_provenance import answered_by
+from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.live_engine import Engine
 from cems_workbench.store.search.hits import by_memory
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
@@ -87,7 +87,7 @@ def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
     key = (
         context.request,
         ranked.variant,
-        answered_by(context.trace.evidence, ranked.name),
+        provenance_of(context.trace.evidence, ranked.name),
         depth,
         where,
         str(context.resources.store.path),
@@ -119,7 +119,7 @@ def _depth(context: InspectContext, ranked: RankedList) -> int:
     if config.lists.vector.enabled or not config.lists.hybrid.enabled:
         return list_depths(config)["vector"] or EVERYTHING
     rows = inner_depth(config, context.trace.evidence.query, context.trace.evidence.language)
-    if answered_by(context.trace.evidence, ranked.name):
+    if provenance_of(context.trace.evidence, ranked.name):
         return rows  # what the engine left out is missed too
     return len({hit.memory_id for hit in ranked.hits[:rows]})
 
@@ -159,7 +159,7 @@ def _compared(
     pooled = config.lists.pool.mode == "recent_access"
     walked = not pooled and len(ids) > EXACT_ROWS
     pool = f"exact, of the {config.lists.pool.size:,} last accessed and the lexical hits (Lists → Pool)"
-    live = answered_by(context.trace.evidence, ranked.name)
+    live = provenance_of(context.trace.evidence, ranked.name)
     how = live or (pool if pooled else GRAPH if walked else "exact: every embedding was compared")
     answer = by_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
     rows = [Compared(ranked.name, how, compare(exact, answer, depth), pooled)]

@@ -9,7 +9,7 @@ import streamlit as st
 from cems_workbench.analysis.found_chunk import chunk_words
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.list_provenance import answered_by, answered_lists
+from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
 from cems_workbench.pipeline.stages.fusion import FUSION, Contribution, FusionRow, PartKind, score_parts
 from cems_workbench.pipeline.stages.lists import LISTS, called
 from cems_workbench.ui.inspect.baseline import sign
@@ -190,7 +190,7 @@ def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str
     chunk = chunk_words(trace.evidence, row.memory_id, None if hit is None else hit.chunk)
     found = [f"found by the {chunk}"] if chunk else []
     place = f"{literal(called(entry.list))}, rank {rank}: {how}"
-    whose = answered_by(trace.evidence, entry.list)
+    whose = provenance_of(trace.evidence, entry.list)
     found += [literal(whose)] if whose else []
     return lines(place, *found, f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}")
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Against, lists_in_use, loss
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.list_provenance import answered_by
+from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.stages import FUSION, LISTS
 from cems_workbench.pipeline.stages.lists import called, turn_of
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
@@ -53,7 +53,7 @@ def draw(context: InspectContext) -> None:
 
 def _help(trace: Trace, name: str) -> str:
     """What a list or stage is, and whose list it is."""
-    whose = answered_by(trace.evidence, name)
+    whose = provenance_of(trace.evidence, name)
     return f"{about(name)} {whose.capitalize()}." if whose else about(name)
 
 

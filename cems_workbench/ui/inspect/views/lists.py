@@ -10,7 +10,7 @@ import streamlit as st
 
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.list_provenance import answered_by
+from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, called, inner_ranks
@@ -69,7 +69,7 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
     columns = st.columns(len(entries))  # the stylesheet wraps them
     for column, entry in zip(columns, entries, strict=True):
         with column:
-            whose = answered_by(trace.evidence, entry.name)
+            whose = provenance_of(trace.evidence, entry.name)
             said = f"{use_words(fields, entry)} · {plain(whose)}" if whose else use_words(fields, entry)
             st.markdown(f"**{plain(called(entry.name))}**  {said}", help=about(entry.name))
             _draw_list(trace, entry.name, context.followed)

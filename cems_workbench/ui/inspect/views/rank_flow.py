@@ -17,7 +17,7 @@ from markupsafe import Markup
 from cems_workbench.analysis.rank_flow import FlowLine, RankFlow, rank_flow
 from cems_workbench.analysis.ranks import Against, lists_in_use
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.list_provenance import answered_by, answered_lists
+from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
 from cems_workbench.pipeline.stages import JUDGE, LISTS
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect import state
@@ -437,7 +437,7 @@ def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
     about = [f"{bold(tick(line.memory_id, 40))}  {kind.name}", tick(text, 72)]
     for point in line.points:
         score = "" if point.score is None else f", score {point.score:.4f}"
-        whose = answered_by(trace.evidence, point.column)
+        whose = provenance_of(trace.evidence, point.column)
         about.append(
             f"{tick(called(point.column), 24)}: rank {point.rank}{score}" + (f", {literal(whose)}" if whose else "")
         )

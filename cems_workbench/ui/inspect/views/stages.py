@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import RANKED_STAGES, Against, lists_in_use
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.list_provenance import answered_by
+from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, LISTS, RERANK
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect.baseline import sign, words
@@ -90,7 +90,7 @@ def side_by_side_html(
         ranked = _in_stage(trace, name) if name in RANKED_STAGES else _in_list(trace, name)
         first = ranked[:top] + [row for row in ranked[top:] if row[0] == followed]
         rows = [_row(trace, name, row, followed, against) for row in first]
-        columns.append(Column(name, rows, answered_by(trace.evidence, name)))
+        columns.append(Column(name, rows, provenance_of(trace.evidence, name)))
     return render("inspect/stages.html", columns=columns, compared=against is not None)
 
 
