@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cems_workbench.config import PipelineConfig, difference, preset, preset_names
-from cems_workbench.config.preset_docs import COMMAND, PATH, document, paragraphs, shown
-
-
-def test_the_page_is_what_the_preset_files_give() -> None:
-    assert PATH.is_file() and PATH.read_text(encoding="utf-8") == document(), (
-        f"docs/reference/presets.md is stale: run {COMMAND}"
-    )
+from docs.reference_pages.presets import document, paragraphs, shown
 
 
 def test_a_section_has_the_notes_and_every_difference(subtests: pytest.Subtests) -> None:

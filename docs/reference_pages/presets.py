@@ -1,15 +1,8 @@
-"""docs/reference/presets.md, written from the preset files: what each is, where it is from, and where it differs from `cems`.
-
-    python -m cems_workbench.config.preset_docs
-
-A test compares the file with what this gives, so that it is never stale.
-"""
+"""docs/reference/presets.md: what each preset is, its source, and how it differs from `cems`; read from the preset files."""
 
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 from cems_workbench.builtin import preset_names
@@ -17,19 +10,16 @@ from cems_workbench.config.fields import Section
 from cems_workbench.config.forms.yaml_form import difference
 from cems_workbench.config.model import field_spec
 from cems_workbench.config.presets import DEFAULT, Preset, preset
-from cems_workbench.platform.atomic_write import write_text
+from docs.reference_pages.markdown import code, notice, table_cell
 
-COMMAND = "python -m cems_workbench.config.preset_docs"
-PATH = Path(__file__).resolve().parents[2] / "docs" / "reference" / "presets.md"
 HEAD = f"""\
 # Presets
 
-A preset is a config file that states every parameter; the head of the file says where its numbers come from and which
-mistakes of its source it keeps, so that they can be seen. `python -m cems_workbench search "…" --preset NAME` searches with
-one, `python -m cems_workbench export NAME --to yaml` prints it, and `python -m cems_workbench doctor --preset NAME` says
-whether its models are there.
+A preset is a config file that states every parameter. The head of the file says where its numbers come from and which mistakes of its
+source it keeps, so that they can be seen. `search "…" --preset NAME` searches with one, `export NAME --to yaml` prints it, and
+`doctor --preset NAME` says whether its models are available.
 
-Written by `{COMMAND}` from cems_workbench/config/presets; change those files, not this one.
+{notice("cems_workbench/config/presets")}
 """
 _LABEL = re.compile(r"(Source|Known mistakes?(?:, kept visible)?|Differs from \w+): ")
 
@@ -52,7 +42,7 @@ def paragraphs(notes: str) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """A parameter's value as it stands in the file, in YAML's flow style."""
+    """A parameter's value as written in a config file, in YAML's flow style."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -90,30 +80,10 @@ def _table(one: Preset) -> str:
         return "The tables below say where the others differ from this one. A key that a config leaves out has its value here."
     changes = difference(preset(DEFAULT).config, one.config)
     if not changes:
-        return f"It differs from {DEFAULT} in nothing."
+        return f"It has the same values as {DEFAULT}."
     rows = [f"| parameter | {DEFAULT} | {one.name} | what it is |", "|---|---|---|---|"]
     rows += [
-        f"| `{path}` | {code(was)} | {code(now)} | {table_cell(field_spec(path).label)} |" for path, was, now in changes
+        f"| `{path}` | {code(shown(was))} | {code(shown(now))} | {table_cell(field_spec(path).label)} |"
+        for path, was, now in changes
     ]
     return "\n".join(rows)
-
-
-def code(value: Any) -> str:
-    """A value as code in a cell of a table."""
-    return f"`{table_cell(shown(value))}`"
-
-
-def table_cell(text: str) -> str:
-    """Text that no cell of a table ends within."""
-    return text.replace("|", "\\|")
-
-
-def main() -> int:
-    """Write the page."""
-    write_text(PATH, document())
-    print(PATH.relative_to(Path.cwd()) if PATH.is_relative_to(Path.cwd()) else PATH)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
