@@ -35,7 +35,7 @@ from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.evaluation.metrics.signal import Signal, blocks, roc_values, weighted_mean
 from cems_workbench.evaluation.statistics import bootstrap, interval
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.gathering import drawn, gather_query_set
+from cems_workbench.jobs.query_set_evidence import drawn, gather_query_set
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.abstain import SIGNALS, switched_off
 from cems_workbench.pipeline.table import Bools, Floats, Ints

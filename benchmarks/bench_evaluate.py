@@ -29,7 +29,7 @@ from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_f
 from cems_workbench.evaluation.grades import Grades, agreed_grades
 from cems_workbench.evaluation.metrics import standard_measures
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.gathering import gather_query_set, request_for
+from cems_workbench.jobs.query_set_evidence import gather_query_set, request_for
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import gather
 from cems_workbench.pipeline.resources import Resources

@@ -33,7 +33,7 @@ from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.jobs.cluster import cluster_at
 from cems_workbench.jobs.evaluation import labelled_file
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.gathering import gather_query_set
+from cems_workbench.jobs.query_set_evidence import gather_query_set
 from cems_workbench.jobs.tuning import TuningData, planned_search, run_search
 from cems_workbench.progress import Progress, silent
 from cems_workbench.settings import Settings

@@ -26,7 +26,7 @@ from cems_workbench.evaluation.evaluate import Evaluation, Summary, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.gathering import drawn, gather_query_set
+from cems_workbench.jobs.query_set_evidence import drawn, gather_query_set
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.records import ChunkRule, Judgment, Query

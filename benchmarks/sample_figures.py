@@ -21,7 +21,7 @@ from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.report import experiment_card
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled_selection
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.gathering import QuerySelection, judged_selection, obtained_evidence
+from cems_workbench.jobs.query_set_evidence import QuerySelection, judged_selection, obtained_evidence
 from cems_workbench.jobs.sample_figures import FILE, Measured, SampleFigures, corpus_digest, write_figures
 from cems_workbench.jobs.tuning import card_of, planned_search, run_search, tuning_data
 from cems_workbench.pipeline.resources import Resources

@@ -42,7 +42,7 @@ from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics import Measure, parse_measures
 from cems_workbench.evaluation.statistics import bootstrap, holm, randomisation_test
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.gathering import drawn, gather_query_set
+from cems_workbench.jobs.query_set_evidence import drawn, gather_query_set
 from cems_workbench.models.minilm_judge import MODEL_ID
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.platform import gc_tuning

@@ -177,7 +177,7 @@ def gather(
     Queries that cannot be searched are left out, each with a `WorkbenchWarning`.
     """
     from cems_workbench.evaluation.evidence_file import read_evidence_file
-    from cems_workbench.jobs.gathering import (
+    from cems_workbench.jobs.query_set_evidence import (
         QuerySelection,
         drawn,
         gather_query_set,

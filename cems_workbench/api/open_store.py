@@ -60,7 +60,7 @@ class OpenStore(Result):
         Raises:
             InputError: there are none.
         """
-        from cems_workbench.jobs.gathering import queries_named
+        from cems_workbench.jobs.query_set_evidence import queries_named
 
         return tuple(queries_named(query_set, self.resources, judged)[0])
 

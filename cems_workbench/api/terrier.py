@@ -43,7 +43,7 @@ class SearchTransformer:
         import pandas as pd
 
         from cems_workbench.api.single_query import search
-        from cems_workbench.jobs.gathering import AHEAD, embed_queries
+        from cems_workbench.jobs.query_set_evidence import AHEAD, embed_queries
 
         missing = [name for name in ("qid", "query") if name not in queries.columns]
         if missing:

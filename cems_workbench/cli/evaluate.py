@@ -289,7 +289,7 @@ def _gathered(
     from cems_workbench.jobs.caching import RecentCache
     from cems_workbench.jobs.evaluation import agreed, labelled
     from cems_workbench.jobs.factory import open_resources
-    from cems_workbench.jobs.gathering import QuerySelection, drawn, obtained_evidence, queries_named
+    from cems_workbench.jobs.query_set_evidence import QuerySelection, drawn, obtained_evidence, queries_named
 
     begun = datetime.now(UTC)
     cache = RecentCache(size=2)  # configs that come one after the other often ask for the same

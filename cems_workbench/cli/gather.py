@@ -46,7 +46,7 @@ def gather_command(
 ) -> None:
     """Gather the evidence of every query of a set. What is finished stays; the same command goes on after it."""
     chosen = chosen_config(preset, config, changes)
-    from cems_workbench.jobs.gathering import drawn, gather_query_set, queries_named
+    from cems_workbench.jobs.query_set_evidence import drawn, gather_query_set, queries_named
 
     with progress_bar(as_json) as progress, filled_resources(store, dask) as resources:
         queries, judgments = queries_named(query_set, resources, judged)

@@ -154,9 +154,8 @@ def why_command(
     request, chosen = asked(query, project, only_project, as_of, expand, chosen)
     from cems_workbench.analysis.why import explain, require_stored
     from cems_workbench.jobs.evidence_memory import judged_set
-    from cems_workbench.pipeline.gather import gather_lists
+    from cems_workbench.pipeline.gather import gather_lists, gather_scores
     from cems_workbench.pipeline.replay import replay
-    from cems_workbench.pipeline.scoring import score_to_decide
     from cems_workbench.report.investigation import investigation_report
 
     with progress_bar() as progress, filled_resources(store) as resources:
@@ -164,7 +163,7 @@ def why_command(
         tell_unknown_project(resources.store, project, only_project)
         lists = gather_lists(request, chosen, resources)
         left_out = require_variants(off, lists)
-        evidence = score_to_decide(lists, chosen, resources, switched_off=left_out)
+        evidence = gather_scores(lists, chosen, resources, judge="decisive", switched_off=left_out)
         found = explain(
             memory_id,
             evidence,

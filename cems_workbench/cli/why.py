@@ -132,12 +132,11 @@ def _gathered(
     A judge is asked only where abstain has a threshold on its score.
     """
     from cems_workbench.jobs.evidence_memory import judged_set
-    from cems_workbench.pipeline.gather import gather_lists
-    from cems_workbench.pipeline.scoring import score_to_decide
+    from cems_workbench.pipeline.gather import gather_lists, gather_scores
 
     lists = gather_lists(request, config, resources)
     left_out = require_variants(off, lists)
-    own = score_to_decide(lists, config, resources, switched_off=left_out)
+    own = gather_scores(lists, config, resources, judge="decisive", switched_off=left_out)
     if not labelled:
         return own, None, left_out
     return own, judged_set(config, resources, progress), left_out

@@ -1,27 +1,26 @@
-"""Work with progress, cancel and resume, which pages, command line and servers call; nothing here draws or prints.
+"""Jobs: work with progress, cancel and resume, called by pages, commands and servers; nothing here draws or prints.
 
-How a query set goes from queries to a tuned config:
+From the queries of a set to a tuned config:
 
-    QuerySelection                 the queries of a set of the store, each within its own project or not
-      | gathering.read_evidence      the evidence of a config that was gathered before, by whomever; else
-      | gathering.gather_evidence    each query searched once, into a file on the shelf beside the store; goes on after a cancel or a kill
+    QuerySelection                 the queries of a set, each restricted to its own project or not
+      | query_set_evidence.read_evidence      evidence that was gathered before; if there is none:
+      | query_set_evidence.gather_evidence    search every query once, into a file beside the store; resumes after a cancel or a kill
       v
     EvidenceSet                    what replay needs of every query, in one portable file, with the judgments
       | evaluation.agreed            judgments become grades, by kind of judge
-      | evaluation.labelled          evidence and grades become a batch, encoded once
+      | evaluation.labelled          evidence and grades become a batch, tabulated once
       v
     LabelledEvidence
-      |-- evaluation.evaluate_configs    configs measured on it, milliseconds each: Evaluate, `evaluate`, `compare`
+      |-- evaluation.evaluate_configs    measure configs on it, milliseconds each: Evaluate, `evaluate`, `compare`
       v
     tuning.TuningData              with a baseline
       | tuning.plan_search           space, goal, folds, sealed hold-out, seed
-      | tuning.run_search            every score is kept beside the evidence, so that page and command line go on with each other's;
-      |                              on the page in a thread, `background_search`
+      | tuning.run_search            keeps every score beside the evidence, so that page and command resume each other's search;
+      |                              the page runs it in a thread, `background_search`
       v
-    tuning.SearchResult            the proposal, what it is worth on queries it was not chosen on, its evidence card
-      | tuning.open_holdout          the sealed queries, scored once; looks are counted for page and command line together
+    tuning.SearchResult            the proposal, its gain on queries it was not chosen on, its evidence card
+      | tuning.open_holdout          scores the sealed queries once; page and command count looks together
 
-`catalogue` is what configs can be chosen by name, `config_history` what was kept and is taken back, `evidence_memory` evidence of single
-queries for the tools of Inspect, `labelling` what reviewers are given to judge, `diagnosis` the account of `doctor`, `opening` the way from
-settings to store and models.
+`catalogue` lists the configs to choose from, `config_history` what was saved, `evidence_memory` holds evidence of single queries
+for the tools of Inspect, `labelling` makes queues, `diagnosis` is the report of `doctor`, `factory` opens store and models from settings.
 """

@@ -26,7 +26,7 @@ from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.evaluation.stream_evaluation import Each, StreamEvaluation, evaluate_stream
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.catalogue import named
-from cems_workbench.jobs.gathering import QuerySelection, read_evidence
+from cems_workbench.jobs.query_set_evidence import QuerySelection, read_evidence
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment

@@ -13,7 +13,7 @@ from cems_workbench.analysis.why import LabelledSet
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
-from cems_workbench.jobs.gathering import (
+from cems_workbench.jobs.query_set_evidence import (
     AHEAD,
     QuerySelection,
     dictionary_words,
@@ -24,10 +24,10 @@ from cems_workbench.jobs.gathering import (
     require_answered,
 )
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import RERANKING, score_to_decide
+from cems_workbench.pipeline.scoring import RERANKING
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
 
@@ -90,7 +90,7 @@ class EvidenceMemory:
                 embed_ahead(missing[i : i + AHEAD], resources)
             lists = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
             require_answered(lists, config)
-            found[query] = score_to_decide(lists, config, resources, reading)
+            found[query] = gather_scores(lists, config, resources, reading, judge="decisive")
             if not resources.behind:
                 gathered[query] = found[query]
         return [found.get(query) or gathered[query] for query in queries]

@@ -31,7 +31,7 @@ from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.evaluation import LabelledEvidence, labelled_selection
-from cems_workbench.jobs.gathering import QuerySelection
+from cems_workbench.jobs.query_set_evidence import QuerySelection
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import write_text

@@ -35,7 +35,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.recorded_answers import Recording, read_recording
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.gathering import QuerySelection, obtained_evidence, request_for
+from cems_workbench.jobs.query_set_evidence import QuerySelection, obtained_evidence, request_for
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.replay import run

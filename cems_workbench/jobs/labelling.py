@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.grades import agreed_grades, relevant
+from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged, relevant
 from cems_workbench.evaluation.labelling.pooling import (
     Pair,
     PooledPair,
@@ -28,13 +29,13 @@ from cems_workbench.evaluation.labelling.pooling import (
 from cems_workbench.evaluation.labelling.queue import decisive_first, make_queue
 from cems_workbench.evaluation.relevance_sources import judge_name
 from cems_workbench.formats.base.records import derived_id
-from cems_workbench.jobs.gathering import QuerySelection, obtained_evidence
+from cems_workbench.jobs.query_set_evidence import QuerySelection, obtained_evidence
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.judge import scale_of
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import HUMAN, WHOLE_STORE, Judgment, Query
+from cems_workbench.records import DEFAULT_SCALE, HUMAN, WHOLE_STORE, Judgment, Query
 from cems_workbench.store import QueueRecord, Store
 
 Evidences = Mapping[str, Mapping[str, Evidence]]
@@ -152,6 +153,27 @@ def meant_query(asked: Request, store: Store) -> Query | None:
     if not same:
         return None
     return max(same, key=lambda query: (query.as_of == asked.as_of, query.project == asked.project, str(query.as_of)))
+
+
+class QueryGrades(NamedTuple):
+    """Human grades of a query by memory id, the lowest relevant grade, and whether people, or else its set, say that the store has an
+    answer; None if nobody does."""
+
+    grades: Mapping[str, int] = MappingProxyType({})
+    relevant_from: int = DEFAULT_SCALE.relevant_from
+    answerable: bool | None = None
+
+
+def query_grades(request: Request, store: Store) -> QueryGrades:
+    """The human grades of the stored query that a request means (`meant_query`); none for another request."""
+    meant = meant_query(request, store)
+    if meant is None:
+        return QueryGrades()
+    judgments = store.judgments.read(meant.qid, "human")
+    grades = agreed_grades(judgments).get(meant.qid, {})
+    relevant_from = store.query_sets.relevant_from_of([meant.qid])[meant.qid] if grades else DEFAULT_SCALE.relevant_from
+    answerable = as_judged([meant], agreed_answerable(judgments))[0].answerable
+    return QueryGrades(grades, relevant_from, answerable)
 
 
 def add_to_set(asked: Request, name: str, store: Store) -> Query:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.config.presets import DEFAULT
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.gathering import QuerySelection
 from cems_workbench.jobs.labelling import QueuePlan, assemble
+from cems_workbench.jobs.query_set_evidence import QuerySelection
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 

@@ -25,7 +25,7 @@ from cems_workbench.evaluation.evaluate import SCORED_LATER
 from cems_workbench.evaluation.evidence_file import EvidenceSet, add_scores, read_evidence_file
 from cems_workbench.jobs.diagnosis import cannot_rerank
 from cems_workbench.jobs.factory import embedder, for_store, servers
-from cems_workbench.jobs.gathering import alone, narrowed, not_of_this_store
+from cems_workbench.jobs.query_set_evidence import alone, narrowed, not_of_this_store
 from cems_workbench.jobs.tuning import store_of
 from cems_workbench.models.servers import Answers
 from cems_workbench.pipeline import Evidence

@@ -30,7 +30,7 @@ from cems_workbench.evaluation.metrics import relevance_words
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.cluster import Cluster, ClusterParts
 from cems_workbench.jobs.evaluation import AgreedGrades, LabelledEvidence, labelled, labelled_selection
-from cems_workbench.jobs.gathering import FOLDER, QuerySelection
+from cems_workbench.jobs.query_set_evidence import FOLDER, QuerySelection
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.tuning import tune as protocol

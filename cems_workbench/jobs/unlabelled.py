@@ -17,7 +17,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import lacking_lines
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.evaluation import LabelledEvidence
-from cems_workbench.jobs.gathering import QuerySelection, drawn, gather_evidence, read_evidence
+from cems_workbench.jobs.query_set_evidence import QuerySelection, drawn, gather_evidence, read_evidence
 from cems_workbench.jobs.scoring import score_evidence
 from cems_workbench.jobs.tuning import (
     ByJudgments,

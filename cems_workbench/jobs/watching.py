@@ -20,7 +20,7 @@ from cems_workbench.evaluation.metrics import MEASURES, Measure, standard_measur
 from cems_workbench.evaluation.report import experiment_card
 from cems_workbench.evaluation.statistics import bootstrap, means, randomisation_test
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, refuse_nothing
-from cems_workbench.jobs.gathering import QuerySelection, obtained_evidence, queries_named
+from cems_workbench.jobs.query_set_evidence import QuerySelection, obtained_evidence, queries_named
 from cems_workbench.jobs.timeline import MADE, made_with, read_made
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.table import Floats

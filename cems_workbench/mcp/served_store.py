@@ -23,7 +23,7 @@ from cems_workbench.errors import InputError, nearest
 from cems_workbench.evaluation.evidence_file import is_evidence_file
 from cems_workbench.jobs.access import Role, confined, require
 from cems_workbench.jobs.catalogue import catalogue
-from cems_workbench.jobs.gathering import ALL
+from cems_workbench.jobs.query_set_evidence import ALL
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.settings import Settings, settings_for

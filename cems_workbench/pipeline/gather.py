@@ -10,10 +10,10 @@ but cannot be done (a backend that is not there) is a warning in the evidence, s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
@@ -22,14 +22,16 @@ from cems_workbench.pipeline.evidence import LANGUAGE, Evidence, Hit, RankedList
 from cems_workbench.pipeline.list_provenance import engine_note
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.live_engine import LiveList
-from cems_workbench.pipeline.missing_evidence import gather_parameters
+from cems_workbench.pipeline.missing_evidence import ParameterNeed, gather_parameters
+from cems_workbench.pipeline.replay import Clock, replay
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.retrievers import SearchRequest, added_lists, passes, ranked_list, search_list
-from cems_workbench.pipeline.scoring import judge_missing, score_missing
+from cems_workbench.pipeline.scoring import RERANKING, judge_missing, score_missing
 from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_conversational
+from cems_workbench.pipeline.trace import Trace
 from cems_workbench.pipeline.typos import CorrectedQuery, corrected, technical_terms
 from cems_workbench.pipeline.understanding import Intent, asker, understand
 from cems_workbench.pipeline.variants import make_variants
@@ -64,14 +66,131 @@ def search_filter(request: Request, config: PipelineConfig) -> Filter:
     return Filter(request.project, request.project_only, config.query.scope)
 
 
-def gather(request: Request, config: PipelineConfig, resources: Resources, progress: Progress = silent) -> Evidence:
+class GatherObserver(Protocol):
+    """Follows a gather while it runs, so that a page can show rankings early and keep what a cancelled gather has finished."""
+
+    def ranking(self, trace: Trace, read: tuple[int, int] | None) -> None:
+        """A ranking so far: by the lists, with the cached scores, then after each batch of the reranker.
+
+        `read` counts the texts that the reranker has read, and all that it will read; None before the first batch.
+        """
+
+    def evidence(self, evidence: Evidence) -> None:
+        """Evidence so far: with the cached scores before the reranker starts, and with all scores at the end."""
+
+
+JudgeScope = Literal["results", "decisive"]
+"""What the judge scores: every result, or only what `abstain.judge` decides on."""
+
+
+def gather(
+    request: Request,
+    config: PipelineConfig,
+    resources: Resources,
+    progress: Progress = silent,
+    *,
+    known: Trace | None = None,
+    judge: JudgeScope = "results",
+    switched_off: Collection[int] = (),
+    observer: GatherObserver | None = None,
+    clock: Clock | None = None,
+) -> Evidence:
     """Gather the evidence of one query: lists first, then the model scores that the config needs, then judgments.
+
+    `known` is an earlier trace of this request under this config: its lists are reused unless a gather parameter differs, and its
+    moment if the request has none. The other arguments are those of `gather_scores`.
 
     Raises InputError for an empty query; ModelError or StoreError when model or store cannot be used. A `Cancelled` from
     `progress` passes through; model scores that were finished by then stay in the store's cache.
     """
-    scored = score_missing(gather_lists(request, config, resources, progress), config, resources, progress)
-    return judge_missing(scored, config, resources, progress)
+    reused = known is not None and not any(isinstance(need, ParameterNeed) for need in known.needs)
+    if known is not None and reused:
+        evidence = known.evidence
+    else:
+        moment = request.as_of or (known.evidence.as_of if known is not None else None)
+        evidence = gather_lists(replace(request, as_of=moment), config, resources, progress)
+    return gather_scores(
+        evidence,
+        config,
+        resources,
+        progress,
+        trace=known if reused else None,
+        judge=judge,
+        switched_off=switched_off,
+        observer=observer,
+        clock=clock,
+    )
+
+
+def gather_scores(
+    evidence: Evidence,
+    config: PipelineConfig,
+    resources: Resources,
+    progress: Progress = silent,
+    *,
+    trace: Trace | None = None,
+    judge: JudgeScope = "results",
+    switched_off: Collection[int] = (),
+    observer: GatherObserver | None = None,
+    clock: Clock | None = None,
+) -> Evidence:
+    """The evidence with the reranker's and the judge's scores that this config needs; the same object if none is missing.
+
+    `trace` is the replay of this evidence under this config, if there is one already. `switched_off` are the query variants left out, as in
+    `replay`. An `observer` costs a replay for each ranking that it gets, timed by `clock`. Raises as `gather` does.
+    """
+    reading = progress
+    if observer is not None:
+        evidence, trace, reading = _observed(
+            evidence, trace, config, resources, progress, switched_off, observer, clock
+        )
+    scored = score_missing(evidence, config, resources, reading, switched_off=switched_off, trace=trace)
+    if judge == "results" or config.abstain.judge is not None:
+        scored = judge_missing(scored, config, resources, reading, switched_off=switched_off)
+    if observer is not None and scored is not evidence:
+        observer.evidence(scored)
+    return scored
+
+
+def _observed(
+    evidence: Evidence,
+    trace: Trace | None,
+    config: PipelineConfig,
+    resources: Resources,
+    progress: Progress,
+    switched_off: Collection[int],
+    observer: GatherObserver,
+    clock: Clock | None,
+) -> tuple[Evidence, Trace, Progress]:
+    """The evidence with the cached scores, its replay, and a progress that reports a ranking after each batch of the reranker."""
+
+    def replayed(evidence: Evidence) -> Trace:
+        return replay(evidence, config, switched_off=switched_off, clock=clock)
+
+    first = trace
+    if first is None:
+        first = replayed(evidence)
+        observer.ranking(first, None)
+    cached = score_missing(
+        evidence, config, resources, progress, cached_only=True, switched_off=switched_off, trace=first
+    )
+    observer.evidence(cached)  # before the slow part, which may be cancelled
+    latest = first if _score_count(cached) == _score_count(evidence) else replayed(cached)
+    if latest is trace or latest is not first:
+        observer.ranking(latest, None)
+
+    def reading(label: str, done: int, total: int) -> None:
+        progress(label, done, total)
+        if label == RERANKING and done < total:
+            known = score_missing(cached, config, resources, cached_only=True, switched_off=switched_off, trace=latest)
+            observer.ranking(replayed(known), (done, total))
+
+    return cached, latest, reading
+
+
+def _score_count(evidence: Evidence) -> int:
+    """How many scores of rerankers it has. Scores are only ever added, so equal counts mean equal scores."""
+    return sum(map(len, evidence.model_scores.values()))
 
 
 def gather_lists(

@@ -127,25 +127,6 @@ def _best(scores: Sequence[ModelScore]) -> ModelScore:
     return replace(best, detail={**(best.detail or {}), "passages": sum(score.good for score in scores)})
 
 
-def score_to_decide(
-    evidence: Evidence,
-    config: PipelineConfig,
-    resources: Resources,
-    progress: Progress = silent,
-    *,
-    switched_off: Collection[int] = (),
-    trace: Trace | None = None,
-) -> Evidence:
-    """The evidence with every score that the results depend on: those of `score_missing`, then the judge's where abstain asks for them.
-
-    Arguments are those of `score_missing`.
-    """
-    scored = score_missing(evidence, config, resources, progress, switched_off=switched_off, trace=trace)
-    if config.abstain.judge is None:
-        return scored
-    return judge_missing(scored, config, resources, progress, switched_off=switched_off)
-
-
 def given_chunks(evidence: Evidence, config: PipelineConfig) -> dict[str, Chunk]:
     """By memory id the chunk that stands first in some list, where a reranker reads that in place of the whole memory (`rerank.reads`).
 

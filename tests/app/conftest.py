@@ -21,7 +21,7 @@ from cems_workbench.jobs.factory import embedder as made
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import resolve
 from cems_workbench.settings import Settings
-from cems_workbench.ui.inspect import gathering
+from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.inspect import page as inspect_page
 from cems_workbench.ui.kit import shared_resources
 from tests.sample import SampleEmbedder
@@ -65,7 +65,7 @@ def open_page(
     for module, pause in (
         (shared_resources, "PAINT_SECONDS"),
         (inspect_page, "PAINT_SECONDS"),
-        (gathering, "FLUSH_SECONDS"),
+        (fetch_evidence, "FLUSH_SECONDS"),
     ):
         monkeypatch.setattr(module, pause, 0.0)  # no browser is here to paint
     monkeypatch.setattr(cems_workbench.jobs.factory, "embedder", loaded_once)

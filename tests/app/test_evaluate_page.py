@@ -14,7 +14,7 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import PipelineConfig, export_config, preset, with_values
-from cems_workbench.jobs import gathering
+from cems_workbench.jobs import query_set_evidence
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
@@ -98,7 +98,7 @@ def test_a_gather_that_was_cancelled_goes_on_after_what_it_had_finished(
 
         return report
 
-    monkeypatch.setattr(gathering, "gather", counted)
+    monkeypatch.setattr(query_set_evidence, "gather", counted)
     page = open_page(small_store).switch_page("pages/evaluate.py").run()
     page.selectbox(key="evaluate:set").select("few").run()
     page.session_state["evaluate:configs"] = ["cems_head"]

@@ -17,13 +17,13 @@ from cems_workbench.evaluation.labelling.agreement import kappa_reading, label_t
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import Card, make_queue
 from cems_workbench.jobs.evidence_memory import judged_queries
-from cems_workbench.jobs.gathering import request_for
+from cems_workbench.jobs.labelling import query_grades
+from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.jobs.ready_queue import THREAD_NAME, fast_config
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.records import WHOLE_STORE, Judgment, Memory, Query
 from cems_workbench.store import Store
-from cems_workbench.ui.inspect.gathering import judged
 from cems_workbench.ui.kit import shared_resources
 from cems_workbench.ui.label.card import card_html, marked, name_of, written
 from tests.app.conftest import ROOT, release
@@ -227,7 +227,7 @@ def test_two_reviewers_of_one_pair_count_by_the_rule_of_evaluation_wherever_grad
         resources.store.labels.give(Judgment(qid, memory_id, grade, judge))
     assert judged_queries(resources)[1][qid][memory_id] == 0  # the median, not whoever came last
     query = next(one for one in resources.store.queries.read() if one.qid == qid)
-    assert judged(Request(query.query, query.project, query.as_of), resources)[0][memory_id] == 0
+    assert query_grades(Request(query.query, query.project, query.as_of), resources.store).grades[memory_id] == 0
 
 
 def graded(pair: tuple[str, str]) -> bool:

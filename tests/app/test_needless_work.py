@@ -11,11 +11,11 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset
 from cems_workbench.jobs.background_priority import FOREGROUND
-from cems_workbench.pipeline import Trace, scoring
+from cems_workbench.pipeline import Trace, gather, scoring
 from cems_workbench.pipeline.replay import replay
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.queries import Queries
-from cems_workbench.ui.inspect import baseline, gathering
+from cems_workbench.ui.inspect import baseline, fetch_evidence
 from cems_workbench.ui.inspect import page as page_module
 from cems_workbench.ui.kit import shared_resources
 
@@ -27,9 +27,10 @@ pytestmark = [pytest.mark.models]
 
 @pytest.fixture
 def replays(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A name for every replay: `page`, `scores` or `baseline`."""
+    """A name for every replay: `gather`, `page`, `scores` or `baseline`."""
     seen: list[str] = []
-    for name, module in (("page", gathering), ("scores", scoring), ("baseline", baseline)):
+    modules = (("gather", gather), ("page", fetch_evidence), ("scores", scoring), ("baseline", baseline))
+    for name, module in modules:
 
         def counted(*args: Any, of: str = name, **options: Any) -> Any:
             seen.append(of)
@@ -48,22 +49,22 @@ def test_a_new_query_without_a_reranker_replays_once_and_so_does_a_moved_slider(
     open_page: OpenPage, replays: list[str]
 ) -> None:
     page = search(open_page(), "a query that nobody has asked before")
-    assert replays == ["page"]
+    assert replays == ["gather"]
     slide(page)
-    assert replays == ["page"] * 2
+    assert replays == ["gather", "page"]
 
 
 def test_a_new_query_with_a_reranker_replays_once_more_for_each_order_on_screen_and_with_all_scores(
     open_page: OpenPage, replays: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     painted: list[tuple[int, int] | None] = []
-    monkeypatch.setattr(gathering, "settling_html", lambda trace, read, off: painted.append(read) or Markup(""))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(fetch_evidence, "settling_html", lambda trace, read, off: painted.append(read) or Markup(""))  # type: ignore[func-returns-value]
     page = open_page()
     set_config(page, preset("qmd").config)
     search(page.run(), "another query that nobody has asked before")
     batches = [read for read in painted if read is not None]
     assert painted[0] is None and batches == sorted(set(batches)) and len(batches) == len(painted) - 1
-    assert replays == ["page"] * (1 + len(batches) + 1)
+    assert replays == ["gather"] * (1 + len(batches)) + ["page"]
 
 
 @pytest.mark.parametrize("loaded", [True, False])
@@ -80,8 +81,8 @@ def test_the_order_of_the_lists_is_painted_before_the_controls_where_it_is_there
         assert FOREGROUND.at_work == 1, "what is done in the background gives way to a page"
         return Markup("<p></p>")
 
-    monkeypatch.setattr(gathering, "settling_html", painted)
-    monkeypatch.setattr(gathering, "UNDRAWN_SECONDS", 600)
+    monkeypatch.setattr(fetch_evidence, "settling_html", painted)
+    monkeypatch.setattr(fetch_evidence, "MAX_STALE_CONTROLS_S", 600)
     set_config(page, preset("qmd").config)
     search(page, "another query that nobody has asked before")
     assert drawn[:2] == (["lists", "controls"] if loaded else ["controls", "lists"]) and drawn.count("controls") == 1

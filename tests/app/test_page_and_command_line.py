@@ -18,7 +18,7 @@ from cems_workbench.cli import main
 from cems_workbench.cli import tune as tune_command
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.jobs import gathering
+from cems_workbench.jobs import query_set_evidence
 from cems_workbench.ui.kit import shared_resources
 from tests.sample import store_with_set
 
@@ -230,13 +230,13 @@ def test_evaluate_measures_on_the_evidence_that_the_page_gathered(
     checked(page.button(key="tune:gather").click().run())
     evidence = shelf(small_store)
     searches: list[str] = []
-    real = gathering.gather
+    real = query_set_evidence.gather
 
     def counted(request: Any, *arguments: Any) -> Any:
         searches.append(request.query)
         return real(request, *arguments)
 
-    monkeypatch.setattr(gathering, "gather", counted)
+    monkeypatch.setattr(query_set_evidence, "gather", counted)
     with page_closed():
         of_set = command("evaluate", "few", "--preset", "cems", "--store", small_store, "--json")
         of_some = command("evaluate", "few", "--preset", "cems", "--limit", "5", "--store", small_store, "--json")

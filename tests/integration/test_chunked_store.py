@@ -10,7 +10,7 @@ import pytest
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.evaluation.evidence_file import EvidenceFile, read_evidence_file
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.gathering import header_for
+from cems_workbench.jobs.query_set_evidence import header_for
 from cems_workbench.models import tokens
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.bundle import read_bundle, write_bundle

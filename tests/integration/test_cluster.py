@@ -28,7 +28,7 @@ from cems_workbench.jobs import tuning as runs_tuning
 from cems_workbench.jobs.cluster import Cluster, cluster_at
 from cems_workbench.jobs.evaluation import labelled_file
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.gathering import gather_query_set
+from cems_workbench.jobs.query_set_evidence import gather_query_set
 from cems_workbench.jobs.tuning import PlannedSearch, TuningData, planned_search, run_search
 from cems_workbench.pipeline import bundle_from
 from cems_workbench.progress import Cancelled

@@ -15,7 +15,7 @@ from cems_workbench.config import preset
 from cems_workbench.formats.recorded_answers import read_recording
 from cems_workbench.jobs import factory
 from cems_workbench.jobs.fidelity import asked_queries, measure_fidelity, selection_for, setting_for
-from cems_workbench.jobs.gathering import pending_gathers
+from cems_workbench.jobs.query_set_evidence import pending_gathers
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 

@@ -16,9 +16,9 @@ import pytest
 from cems_workbench.config import with_values
 from cems_workbench.config.presets import preset
 from cems_workbench.evaluation.evidence_file import read_evidence_file
-from cems_workbench.jobs import gathering
+from cems_workbench.jobs import query_set_evidence
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.gathering import drawn, gather_query_set, request_for
+from cems_workbench.jobs.query_set_evidence import drawn, gather_query_set, request_for
 from cems_workbench.models import ollama
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.http import ModelServer
@@ -58,7 +58,7 @@ def test_a_cancelled_gather_goes_on_without_repeating_what_was_finished(
         asked.append(request.query)
         return gather(request, *arguments)
 
-    monkeypatch.setattr(gathering, "gather", watched)
+    monkeypatch.setattr(query_set_evidence, "gather", watched)
     done = gather_query_set(path, queries, [], CONFIG, resources)
     assert (done.finished_before, done.gathered) == (4, 2)
     assert asked == [query.query for query in queries[4:]]
@@ -153,7 +153,7 @@ def test_a_gather_killed_in_the_middle_of_a_query_is_gone_on_with(store: Path, t
 import os, signal
 from pathlib import Path
 from cems_workbench.config import preset, with_values
-from cems_workbench.jobs import gathering
+from cems_workbench.jobs import query_set_evidence
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.settings import Settings
 resources = open_resources(Settings(store=Path({str(store)!r})))
@@ -161,7 +161,7 @@ config = with_values(preset("cems").config, {{"judge.backend": "none"}})
 def dies(label, done, total):
     if done == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-gathering.gather_query_set(Path({str(path)!r}), resources.store.queries.read()[:5], [], config, resources, progress=dies)
+query_set_evidence.gather_query_set(Path({str(path)!r}), resources.store.queries.read()[:5], [], config, resources, progress=dies)
 """
     died = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr

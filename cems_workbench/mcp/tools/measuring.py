@@ -20,7 +20,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, verdict
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.jobs.catalogue import named
-from cems_workbench.jobs.gathering import LABEL
+from cems_workbench.jobs.query_set_evidence import LABEL
 from cems_workbench.mcp.arguments import Changes, ConfigName, Limit, Measures, Offset, Queries, QuerySet, Seconds
 from cems_workbench.mcp.responses import TITLE, UNTRUSTED, Paged, Reply, Text, cut, page, rounded
 from cems_workbench.mcp.served_store import ServedStore

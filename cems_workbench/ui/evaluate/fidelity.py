@@ -40,14 +40,14 @@ from cems_workbench.jobs.fidelity import (
     selection_for,
     setting_for,
 )
-from cems_workbench.jobs.gathering import discard_evidence, gather_evidence, pending_gathers, read_evidence
 from cems_workbench.jobs.importing import upload
+from cems_workbench.jobs.query_set_evidence import discard_evidence, gather_evidence, pending_gathers, read_evidence
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
-from cems_workbench.ui.evaluate.gather import under
+from cems_workbench.ui.evaluate.missing_evidence import under
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain

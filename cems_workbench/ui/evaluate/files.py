@@ -11,7 +11,7 @@ import streamlit as st
 
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.jobs.access import confined
-from cems_workbench.jobs.gathering import not_of_this_store
+from cems_workbench.jobs.query_set_evidence import not_of_this_store
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import written_whole
 from cems_workbench.settings import Settings

@@ -15,7 +15,7 @@ from cems_workbench.ui.evaluate import (
     compare,
     experiments,
     fidelity,
-    gather,
+    missing_evidence,
     missing_scores,
     over_time,
     queries,
@@ -61,10 +61,10 @@ def main() -> None:
         return
     try:
         evaluated, missing = measured(choice, resources)
-        if gather.offer(missing, evaluated, choice, resources):
+        if missing_evidence.offer(missing, evaluated, choice, resources):
             st.rerun()
         if evaluated:
-            gather.draw_answered(evaluated, choice, resources)
+            missing_evidence.draw_answered(evaluated, choice, resources)
             _views(evaluated, choice, resources)
         else:
             sample.draw(choice, resources)

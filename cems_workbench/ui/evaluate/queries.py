@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.evaluation.comparison import SAME, surely_lower
 from cems_workbench.evaluation.evaluate import NO_TYPE, number
 from cems_workbench.jobs.evaluation import EvaluatedConfig
-from cems_workbench.jobs.gathering import request_for
+from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.records import Query
 from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice, made_of

@@ -13,7 +13,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import read_header
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
 from cems_workbench.jobs.catalogue import AS_SET, file_name
-from cems_workbench.jobs.gathering import QuerySelection, choose_relevant_from, judged_selection, measurable
+from cems_workbench.jobs.query_set_evidence import QuerySelection, choose_relevant_from, judged_selection, measurable
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.store import QuerySet

@@ -29,7 +29,7 @@ from cems_workbench.jobs.evaluation import (
     labelled_file,
     labelled_selection,
 )
-from cems_workbench.jobs.gathering import QuerySelection
+from cems_workbench.jobs.query_set_evidence import QuerySelection
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError
 from cems_workbench.ui.inspect import state

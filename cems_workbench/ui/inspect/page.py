@@ -12,6 +12,7 @@ from cems_workbench.analysis.ranks import nothing_returned
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import preset, preset_names
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.labelling import query_grades
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.idle_parameters import idle_parameters
@@ -21,7 +22,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import BY_NAME
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
-from cems_workbench.ui.inspect import baseline, gathering, rows, state
+from cems_workbench.ui.inspect import baseline, fetch_evidence, rows, state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.dictionary import draw_dictionary
@@ -222,24 +223,26 @@ def _offer_sample_data(resources: Resources) -> None:
 def _inspect(request: Request, resources: Resources, started: float) -> None:
     """The ranking, the sidebar, and the chosen view of one query."""
     draw_sidebar = cache(partial(_draw_sidebar, resources))  # when something is painted, or while one waits; once
-    trace = gathering.trace_at_hand(request, resources)
-    fetch = gathering.has_to_fetch(trace, request)
+    trace = fetch_evidence.present_trace(request, resources)
+    fetch = fetch_evidence.must_fetch(trace, request)
     if fetch:
-        trace = gathering.fetched_trace(request, resources, trace, draw_sidebar)
+        trace = fetch_evidence.fetched_trace(request, resources, trace, draw_sidebar)
     if trace is None:
         draw_sidebar()
         return
     if not fetch and trace.needs:
-        gathering.offer_again(trace.needs)
+        fetch_evidence.offer_resume(trace.needs)
     off, followed = state.variants_off(request), state.followed()
-    judged = gathering.judged(request, resources)
+    judged = query_grades(request, resources.store)
     context = InspectContext(
         request=request,
         trace=trace,
         resources=resources,
         grades=judged.grades,
         variants_off=off,
-        against=baseline.against(trace, off, lambda config: gathering.lists_for(config, trace, request, resources)),
+        against=baseline.against(
+            trace, off, lambda config: fetch_evidence.lists_for(config, trace, request, resources)
+        ),
         followed=followed if followed in trace.evidence.memories else None,
         relevant_from=judged.relevant_from,
         answerable=judged.answerable,
@@ -256,7 +259,8 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
     """The strip and the results, with how they differ from those of a pinned baseline."""
     trace, against = context.trace, context.against
     st.html(
-        strip_html(trace, 1000 * (time.perf_counter() - started), gathering.search_ms(trace)) + warnings_html(trace)
+        strip_html(trace, 1000 * (time.perf_counter() - started), fetch_evidence.search_ms(trace))
+        + warnings_html(trace)
     )
     said = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
     if said or (trace.config.lists.origin == "source" and context.resources.engine() is not None):

@@ -16,8 +16,8 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.pooling import Strategy, coverage, mean_judged
 from cems_workbench.evaluation.labelling.prejudging import PairScores, prelabel
 from cems_workbench.evaluation.labelling.queue import LabelQueue
-from cems_workbench.jobs.gathering import QuerySelection, judged_selection
 from cems_workbench.jobs.labelling import QueuePlan, assemble
+from cems_workbench.jobs.query_set_evidence import QuerySelection, judged_selection
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.platform.bidi import neutralise

@@ -30,7 +30,7 @@ from cems_workbench.jobs.exporting import (
     selection_of,
     with_figures,
 )
-from cems_workbench.jobs.gathering import gather_evidence
+from cems_workbench.jobs.query_set_evidence import gather_evidence
 from cems_workbench.jobs.scoring import Lacking
 from cems_workbench.jobs.tuning import SearchResult, card_of
 from cems_workbench.jobs.tuning_summary import headline

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.evaluation.evaluate import NO_TYPE
-from cems_workbench.jobs.gathering import request_for
+from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
 from cems_workbench.ui.inspect.state import open_in_inspect

@@ -7,7 +7,7 @@ import streamlit as st
 from cems_workbench.config import PipelineConfig
 from cems_workbench.jobs.catalogue import AS_SET
 from cems_workbench.jobs.evaluation import agreed
-from cems_workbench.jobs.gathering import (
+from cems_workbench.jobs.query_set_evidence import (
     QuerySelection,
     discard_evidence,
     gather_evidence,

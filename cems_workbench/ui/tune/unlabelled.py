@@ -10,7 +10,7 @@ import streamlit as st
 from cems_workbench.config import PipelineConfig
 from cems_workbench.jobs.diagnosis import cannot_rerank
 from cems_workbench.jobs.evaluation import LabelledEvidence, agreed, labelled
-from cems_workbench.jobs.gathering import QuerySelection
+from cems_workbench.jobs.query_set_evidence import QuerySelection
 from cems_workbench.jobs.tuning import SearchResult, SearchSettings, TuningData
 from cems_workbench.jobs.unlabelled import by_judgments, gather_to_stand_in, store_data, trust_in_lists, with_stand_in
 from cems_workbench.pipeline.resources import Resources

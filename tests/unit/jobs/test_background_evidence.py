@@ -56,24 +56,24 @@ def test_it_stands_still_between_batches_while_a_page_is_at_work(
     resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     foreground, searched = Foreground(quiet=0, most=600), []
-    real_lists, real_scores = evidence_memory.gather_lists, evidence_memory.score_to_decide
+    real_lists, real_scores = evidence_memory.gather_lists, evidence_memory.gather_scores
 
     def lists(request: Any, *given: Any) -> Any:
         searched.append(request.query)
         return real_lists(request, *given)
 
-    def scores(evidence: Any, config: Any, resources: Any, progress: Any) -> Any:
+    def scores(evidence: Any, config: Any, resources: Any, progress: Any, **options: Any) -> Any:
         page.__enter__()  # somebody opens a page while a batch is read
         threading.Timer(0.05, page.__exit__, (None, None, None)).start()
         progress("embedding", 1, 2)  # the reranker is locked: no time to stand still
         assert foreground.at_work == 1
         progress(RERANKING, 1, 2)
         assert foreground.at_work == 0
-        return real_scores(evidence, config, resources)
+        return real_scores(evidence, config, resources, **options)
 
     monkeypatch.setattr(background_priority, "FOREGROUND", foreground)
     monkeypatch.setattr(evidence_memory, "gather_lists", lists)
-    monkeypatch.setattr(evidence_memory, "score_to_decide", scores)
+    monkeypatch.setattr(evidence_memory, "gather_scores", scores)
     page = foreground.working()
     with foreground.working():
         gather = BackgroundEvidence(EvidenceMemory(), QUERIES[:1], CONFIG, resources).start()

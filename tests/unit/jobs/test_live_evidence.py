@@ -10,7 +10,7 @@ import pytest
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.jobs.evidence_memory import EvidenceMemory
-from cems_workbench.jobs.gathering import (
+from cems_workbench.jobs.query_set_evidence import (
     QuerySelection,
     discard_evidence,
     evidence_path,

@@ -7,7 +7,7 @@ from collections import Counter
 
 from cems_workbench import formats
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.jobs.gathering import measurable
+from cems_workbench.jobs.query_set_evidence import measurable
 from cems_workbench.records import Judgment
 from cems_workbench.store.importing import set_name
 

@@ -15,8 +15,8 @@ from cems_workbench.evaluation.grades import agreed_answerable, as_judged
 from cems_workbench.evaluation.labelling.agreement import no_answer_agreement
 from cems_workbench.jobs.evaluation import agreed
 from cems_workbench.jobs.evaluation import labelled as labelled_evidence
-from cems_workbench.jobs.gathering import measurable
 from cems_workbench.jobs.labelling import give_no_answer
+from cems_workbench.jobs.query_set_evidence import measurable
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import DEFAULT_SCALE, WHOLE_STORE, GradeScale, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import QueueRecord, RowCounts, Store

@@ -12,7 +12,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.judge import JUDGE, JudgeRow
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.records import MS_MARCO
-from cems_workbench.ui.inspect import gathering
+from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -43,7 +43,7 @@ def draw(context: InspectContext) -> None:
     if not trace.results:
         st.caption("There are no results to judge.")
         return
-    judged = gathering.judged_trace(trace, context.request, context.resources)
+    judged = fetch_evidence.judged_trace(trace, context.request, context.resources)
     stage = judged.stage(JUDGE)
     frame = judge_table(judged, context.grades, context.against)
     st.caption(

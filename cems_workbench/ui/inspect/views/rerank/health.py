@@ -25,7 +25,7 @@ from cems_workbench.pipeline.stages.rerank import (
     overtaking,
     unit_spread,
 )
-from cems_workbench.ui.inspect import gathering
+from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.kit import panels
@@ -189,7 +189,7 @@ def _draw_flagged(flagged: Sequence[RerankRow], request: Request, resources: Res
         icon=":material/refresh:",
         key="inspect:ask_again",
         width="stretch",
-        on_click=gathering.ask_failed_again,
+        on_click=fetch_evidence.retry_failures,
         args=(request, resources),
         help="Clears this model’s failures for this query and asks it again.",
     )

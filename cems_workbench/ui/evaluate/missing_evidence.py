@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.jobs.evaluation import EvaluatedConfig
-from cems_workbench.jobs.gathering import (
+from cems_workbench.jobs.query_set_evidence import (
     PendingGather,
     discard_evidence,
     gather_evidence,

@@ -50,11 +50,10 @@ from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.cluster import Cluster, cluster_at
 from cems_workbench.models.embedder import RememberedQueries
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.gather import Request, gather, gather_lists
+from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores
 from cems_workbench.pipeline.list_provenance import asked_between
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import judge_missing, score_missing
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.variants import read_dictionary
 from cems_workbench.progress import Cancelled, Progress, silent
@@ -305,8 +304,7 @@ class _Asked:
 
     def _scored(self, lists: Evidence, seconds: float) -> tuple[Evidence, float]:
         begun = time.monotonic()
-        scored = score_missing(lists, self.config, self.resources, self._unless_over)
-        evidence = judge_missing(scored, self.config, self.resources, self._unless_over)
+        evidence = gather_scores(lists, self.config, self.resources, self._unless_over)
         return evidence, seconds + time.monotonic() - begun
 
     def _unless_over(self, label: str, done: int, total: int) -> None:
