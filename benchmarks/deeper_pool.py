@@ -31,7 +31,7 @@ from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.statistics import bootstrap, means
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.platform.atomic_write import between, write_text
+from cems_workbench.platform.atomic_write import replace_between, write_text
 from cems_workbench.records import Judgment
 
 BEFORE, DEEPER, PAGE = SAMPLE / "judgments.qrels", SAMPLE / "deeper_pool" / "judgments.jsonl", SAMPLE / "README.md"
@@ -210,7 +210,7 @@ def main() -> int:
     left = len(unjudged(pool(evidence, DEPTH), [*before, *deeper]))
     part = section(rows, deeper, left, options.seed)
     if options.write:
-        write_text(PAGE, between(PAGE.read_text(encoding="utf-8"), BEGIN, END, part))
+        write_text(PAGE, replace_between(PAGE.read_text(encoding="utf-8"), BEGIN, END, part))
     print(part)
     return 0
 

@@ -161,7 +161,7 @@ def search(
     from cems_workbench.config import with_values
     from cems_workbench.pipeline.gather import Request, gather
     from cems_workbench.pipeline.replay import replay as replayed
-    from cems_workbench.platform.parsing import moment_of
+    from cems_workbench.platform.parsing import parse_datetime
 
     chosen = load_config(config)
     if only_project and not project:
@@ -173,7 +173,7 @@ def search(
         raise InputError(f"project: {problem}")
     if problem:
         warn(f"project: {problem}")
-    moment = moment_of(as_of, "as_of") if isinstance(as_of, str) else as_of
+    moment = parse_datetime(as_of, "as_of") if isinstance(as_of, str) else as_of
     if moment is not None and moment.tzinfo is None:
         raise InputError(f"as_of {moment.isoformat()}: a datetime needs a time zone, such as tzinfo=UTC")
     request = Request(query, project, moment, only_project, tuple(expand))

@@ -179,7 +179,7 @@ def _streamed(
     """The configs measured on a stream; their one run is written as it comes."""
     from cems_workbench.evaluation.report import run_lines
     from cems_workbench.jobs.evaluation import evaluate_streamed
-    from cems_workbench.platform.atomic_write import set_aside
+    from cems_workbench.platform.atomic_write import write_atomically
 
     _refuse_runs(run_out, configs)
     tell_unproved(stream.unproved)
@@ -188,7 +188,7 @@ def _streamed(
         if run_out is None:
             return evaluate_streamed(stream, named, measures, judges, seed=seed, progress=progress)
         try:
-            with set_aside(run_out) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+            with write_atomically(run_out) as part, part.open("w", encoding="utf-8", newline="\n") as file:
 
                 def each(batch: LabelledBatch, found: Sequence[Rankings]) -> None:
                     file.write(run_lines(batch, found[0]))

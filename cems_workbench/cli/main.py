@@ -46,7 +46,7 @@ from cems_workbench.cli import (
 )
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import told
-from cems_workbench.platform.process_lock import tell_waiting
+from cems_workbench.platform.process_lock import set_wait_notifier
 from cems_workbench.renamed import present_arguments
 
 INTERRUPTED = 130
@@ -127,7 +127,7 @@ def _command() -> Callable[..., Any]:
 def main() -> None:
     """Run the command line; every error meant for the user becomes one line on stderr and exit code 2."""
     logging.getLogger("cems_workbench").addHandler(_Warnings(logging.WARNING))
-    tell_waiting(lambda line: say(line, err=True))
+    set_wait_notifier(lambda line: say(line, err=True))
     try:
         code = _command()(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
         if code == INTERRUPTED:

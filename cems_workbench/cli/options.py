@@ -299,9 +299,9 @@ def require_variants(off: Sequence[int] | None, evidence: Evidence) -> tuple[int
 
 def parse_moment(text: str | None) -> datetime | None:
     """An ISO 8601 moment in UTC (a bare date is its midnight). Raises InputError."""
-    from cems_workbench.platform.parsing import moment_of
+    from cems_workbench.platform.parsing import parse_datetime
 
-    return None if text is None else moment_of(text, "--as-of")
+    return None if text is None else parse_datetime(text, "--as-of")
 
 
 def account() -> str | None:

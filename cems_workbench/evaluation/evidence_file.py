@@ -35,7 +35,7 @@ from cems_workbench.evaluation.evidence_rows import arrow
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.list_provenance import provenance
 from cems_workbench.pipeline.missing_evidence import BEFORE, gather_parameters
-from cems_workbench.platform.parsing import MOST_CHARS, json_values, yaml_values
+from cems_workbench.platform.parsing import MAX_CHARS, json_values, yaml_values
 from cems_workbench.records import Judgment, Query
 from cems_workbench.store.database import FULL
 from cems_workbench.store.duckdb_file import (
@@ -541,7 +541,7 @@ def _header(connection: duckdb.DuckDBPyConnection, path: Path) -> Header:
         found = _meta(connection, "format")
         if found not in READABLE:
             raise InputError(f"{path}: format {found!r} is not known; this version reads {', '.join(READABLE)}")
-        header = Header(**json_values(_meta(connection, "header") or "{}", f"{path}: header", 4 * MOST_CHARS))
+        header = Header(**json_values(_meta(connection, "header") or "{}", f"{path}: header", 4 * MAX_CHARS))
         if any(not isinstance(getattr(header, name), kind) for name, kind in _HEADER.items()):
             raise TypeError("header")
         _ = header.moment

@@ -28,7 +28,7 @@ from cems_workbench.formats.base.format import DatasetWriter, Format
 from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.formats.base.records import collect, collect_judgments
 from cems_workbench.formats.qrels import whole_grade
-from cems_workbench.platform.atomic_write import written_whole
+from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
@@ -206,7 +206,7 @@ def _split_notes(splits: list[str], whole: ParsedInput) -> Iterator[str]:
 def write(dataset: DataSet, path: Path, progress: Progress) -> Exported:
     """Write the folder: corpus.jsonl, queries.jsonl, qrels/test.tsv; raises InputError when no memory can be written."""
     losses = Losses()
-    with written_whole(path, folder=True) as place:
+    with output_path(path, directory=True) as place:
         corpus = put_rows(dataset.counted(progress, path.name), _document, losses, place / "corpus.jsonl")
         if not corpus:
             raise nothing_to_write(path, "memories", losses)

@@ -35,7 +35,7 @@ from cems_workbench.models.minilm_judge import MODEL_ID, available
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import MISSING, loads_others, locate, resolve
 from cems_workbench.models.servers import SERVER_SECONDS, Answers, ask_all
-from cems_workbench.platform.timeouts import in_thread
+from cems_workbench.platform.timeouts import run_in_thread
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
@@ -492,7 +492,7 @@ def _embedder_match(settings: Settings, store: Store) -> list[Check]:
         proven = _server(settings) is None and not settings.embedding_same_as
         if proven or store.sources.inhabited():
             return []
-        found = in_thread(lambda: _matched(store, embeds)).result(MATCH_TIMEOUT_S)
+        found = run_in_thread(lambda: _matched(store, embeds)).result(MATCH_TIMEOUT_S)
     except (EmbedderMismatchError, StoreError) as refusal:
         return [Check(name, "failed", str(refusal))]
     except ModelError as failure:

@@ -14,7 +14,7 @@ from typing import IO
 from cems_workbench import formats
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.formats import FORMATS
-from cems_workbench.platform.atomic_write import written_whole
+from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
 from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
 from cems_workbench.store import ImportReport, Store
@@ -104,7 +104,7 @@ def _saved(folder: Path, name: str, content: IO[bytes]) -> Path:
     folder.mkdir()
     base = PurePosixPath(name.replace("\\", "/")).name.replace("\0", "").lstrip(".")
     path = folder / (base[-NAME_LENGTH:] or "upload")
-    with written_whole(path) as part, part.open("wb") as file:
+    with output_path(path) as part, part.open("wb") as file:
         shutil.copyfileobj(content, file)
     return path
 

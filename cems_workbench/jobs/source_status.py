@@ -18,7 +18,7 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.embedder_match import match_embedder
 from cems_workbench.models.embedder_match import EmbedderMatch
 from cems_workbench.models.protocol import Embedder
-from cems_workbench.platform.timeouts import in_thread
+from cems_workbench.platform.timeouts import run_in_thread
 from cems_workbench.sources import connect
 from cems_workbench.sources.address import Address, parse_saved
 from cems_workbench.sources.source import SourceInfo
@@ -115,7 +115,7 @@ def ask_sources(
     """
     started = time.monotonic()
     asked = [
-        (record, in_thread(partial(_probe, record, known(record.address))), _matching(store, record, embedder))
+        (record, run_in_thread(partial(_probe, record, known(record.address))), _matching(store, record, embedder))
         for record in store.sources.read()
     ]
 
@@ -153,7 +153,7 @@ def _matching(
 ) -> Future[tuple[str, EmbedderMatch]] | None:
     if embedder is None or record.dimension is None:
         return None
-    return in_thread(lambda: (embedder.model_id, match_embedder(store, record.id, embedder)))
+    return run_in_thread(lambda: (embedder.model_id, match_embedder(store, record.id, embedder)))
 
 
 def _answer(asked: Future[T], until: float, late: str) -> T | str:

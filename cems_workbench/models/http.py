@@ -156,7 +156,7 @@ class ModelServer:
         """Keyword arguments of an httpx.AsyncClient within the limits; bad statuses raise CallError unless told not to."""
         import httpx
 
-        from cems_workbench.platform.http_limits import HEADERS, async_hook, certificates
+        from cems_workbench.platform.http_limits import HEADERS, async_hook, ssl_context
 
         logging.getLogger("httpx").setLevel(
             logging.WARNING
@@ -173,7 +173,7 @@ class ModelServer:
             "event_hooks": {"response": [async_hook(REPLY_BYTES), *([check] if raise_for_status else [])]},
             "headers": HEADERS,
             "follow_redirects": False,
-            "verify": certificates(),
+            "verify": ssl_context(),
         }
 
     def call(self, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -326,9 +326,9 @@ def call_error(error: Exception, server: ModelServer) -> CallError:
 
 def _unread(error: Exception, server: ModelServer) -> CallError | None:
     """The failure of a reply that `replies` does not let be read, for every backend; None for any other."""
-    from cems_workbench.platform.http_limits import ReplyError
+    from cems_workbench.platform.http_limits import ResponseError
 
-    return CallError("bad reply", f"{server.name}: {error}") if isinstance(error, ReplyError) else None
+    return CallError("bad reply", f"{server.name}: {error}") if isinstance(error, ResponseError) else None
 
 
 def _call_error(error: Exception, server: ModelServer) -> CallError:

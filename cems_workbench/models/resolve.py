@@ -14,7 +14,7 @@ from importlib import util
 from pathlib import Path
 
 from cems_workbench.errors import install_extra
-from cems_workbench.platform.timeouts import in_thread
+from cems_workbench.platform.timeouts import run_in_thread
 
 PACKAGED_ID = "sentence-transformers/all-MiniLM-L6-v2"
 EIGHT_BIT = "workbench/minilm-8bit"
@@ -118,7 +118,7 @@ def hub_reachable() -> bool:
     place = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
         # httpx limits each step of a request, and the look-up of the host's name not at all.
-        status = in_thread(lambda: httpx.head(place, timeout=PROBE_SECONDS).status_code).result(PROBE_SECONDS)
+        status = run_in_thread(lambda: httpx.head(place, timeout=PROBE_SECONDS).status_code).result(PROBE_SECONDS)
     except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
         return False
     return status not in (401, 403, 407) and status < 500

@@ -29,8 +29,8 @@ from cems_workbench.models.http import (
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.ollama import models
 from cems_workbench.models.openai_embedder import OpenAiEmbedder
-from cems_workbench.platform.chroma_http import VERSION, too_old
-from cems_workbench.platform.timeouts import in_thread
+from cems_workbench.platform.chroma_http import VERSION_PATH, version_problem
+from cems_workbench.platform.timeouts import run_in_thread
 
 SERVER_SECONDS = 2.0
 LOOKUP_SECONDS = 1.0
@@ -64,12 +64,12 @@ def ask_all(
 ) -> Callable[[], Answers]:
     """Begin to ask every server; calling what is returned waits for the answers until the time is up. Raises nothing."""
     until = time.monotonic() + ANSWERS_SECONDS
-    llama = in_thread(lambda: llama_server(llama_server_url))
-    ollama = in_thread(lambda: ollama_models(ollama_url))
-    llm = in_thread(lambda: openai_models(llm_url, llm_key) if llm_url else None)
-    dimension: Future[int | None] = in_thread(lambda: _embeds(embedder) if embedder else None)
-    limit: Future[int | None] = in_thread(lambda: embedder.token_limit() if embedder else None)
-    chroma = in_thread(lambda: chroma_heartbeat(chroma_url) if chroma_url else None)
+    llama = run_in_thread(lambda: llama_server(llama_server_url))
+    ollama = run_in_thread(lambda: ollama_models(ollama_url))
+    llm = run_in_thread(lambda: openai_models(llm_url, llm_key) if llm_url else None)
+    dimension: Future[int | None] = run_in_thread(lambda: _embeds(embedder) if embedder else None)
+    limit: Future[int | None] = run_in_thread(lambda: embedder.token_limit() if embedder else None)
+    chroma = run_in_thread(lambda: chroma_heartbeat(chroma_url) if chroma_url else None)
 
     def answer(future: Future[T]) -> T | ModelError:
         try:
@@ -133,7 +133,7 @@ def chroma_heartbeat(url: str) -> None:
     place = f"{where.scheme}://{host}:{port}"
     if _get(f"{place}/api/v2/heartbeat", url) is None:
         raise ModelError(f"what answers at {server_name(url)} is not Chroma")
-    if old := too_old(_get(f"{place}{VERSION}", url)):
+    if old := version_problem(_get(f"{place}{VERSION_PATH}", url)):
         raise ModelError(f"Chroma server {server_name(url)}: {old}")
 
 
@@ -162,7 +162,7 @@ def _look_up(url: str) -> None:
     """
     parts = urlsplit(server_url(url))
     try:
-        in_thread(lambda: socket.getaddrinfo(parts.hostname, parts.port)).result(LOOKUP_SECONDS)
+        run_in_thread(lambda: socket.getaddrinfo(parts.hostname, parts.port)).result(LOOKUP_SECONDS)
     except TimeoutError:
         what = f"{server_name(url)}: the host's name was not looked up within {LOOKUP_SECONDS:g} s"
         raise CallError("timeout", what) from None

@@ -24,8 +24,8 @@ from cems_workbench.pipeline.evidence import (
     Variant,
 )
 from cems_workbench.pipeline.validation import NOTES, check
-from cems_workbench.platform.atomic_write import written_whole
-from cems_workbench.platform.parsing import MOST_FILE_BYTES, json_values, read_text
+from cems_workbench.platform.atomic_write import output_path
+from cems_workbench.platform.parsing import MAX_FILE_BYTES, json_values, read_text
 from cems_workbench.records import Chunk, Memory, Relation
 
 _TIMES = ("created_at", "last_accessed", "updated_at")
@@ -35,14 +35,14 @@ _NUMBERS = ("priority", "access_count", "relevant_count", "noise_count")
 
 def read_bundle(path: Path) -> Evidence:
     """Read an evidence bundle. Raises InputError naming file and field."""
-    text = read_text(path, "bundle", MOST_FILE_BYTES)
-    return evidence_from(json_values(text, str(path), MOST_FILE_BYTES), str(path))
+    text = read_text(path, "bundle", MAX_FILE_BYTES)
+    return evidence_from(json_values(text, str(path), MAX_FILE_BYTES), str(path))
 
 
 def write_bundle(evidence: Evidence, path: Path) -> None:
     """Write a bundle; the file appears whole or not at all. Raises InputError when it cannot be written."""
     text = json.dumps(bundle_from(evidence), ensure_ascii=False, indent=1) + "\n"
-    with written_whole(path) as part:
+    with output_path(path) as part:
         part.write_text(text, "utf-8", "backslashreplace")
 
 

@@ -20,7 +20,7 @@ from cems_workbench.models.late_interaction import LateInteraction, WordpieceFre
 from cems_workbench.models.protocol import Elsewhere, Float32, MadeBy, PairScore, PairScorer, QueryEmbedder
 from cems_workbench.models.token_memory import TokenMemory
 from cems_workbench.pipeline.live_engine import Engine
-from cems_workbench.platform.atomic_write import set_aside
+from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
 from cems_workbench.sources.address import Address
@@ -279,7 +279,7 @@ class Resources:
             "counts": counts,
             "check": _check(counted.documents, counts),
         }
-        with suppress(OSError), set_aside(self._frequency_file) as part:  # it is only kept for the next time
+        with suppress(OSError), write_atomically(self._frequency_file) as part:  # it is only kept for the next time
             part.write_text(json.dumps(content), encoding="utf-8")
         return counted
 

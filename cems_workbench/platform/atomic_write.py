@@ -1,4 +1,4 @@
-"""Writing files: each is written aside and takes its name when it is whole, so that a failure leaves what was there as it was."""
+"""Atomic file writes: write to a temporary sibling, then rename it, so that a failure leaves the previous file unchanged."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from cems_workbench.errors import InputError
 
 
 @contextmanager
-def set_aside(path: Path, folder: bool = False) -> Iterator[Path]:
-    """A place to write to, an empty file or folder, that takes the name `path` when the block ends. Raises OSError.
+def write_atomically(path: Path, directory: bool = False) -> Iterator[Path]:
+    """An empty temporary file or directory that is renamed to `path` when the block ends. Raises OSError.
 
-    A link is followed. A pipe or a device is written to as it is: it has nothing to keep, and must not be replaced.
+    A symbolic link is followed. A pipe or a device is written to directly.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         yield path
         return
     path = path.resolve() if path.is_symlink() else path
-    if path.is_dir() and not folder:
+    if path.is_dir() and not directory:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     part = path.with_name(f".{os.getpid()}-{os.urandom(3).hex()}.part")
     try:
-        part.mkdir() if folder else part.touch()
+        part.mkdir() if directory else part.touch()
         if path.is_file():
             if not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
             shutil.copymode(path, part)
         yield part
-        if folder and path.exists():
+        if directory and path.exists():
             path.rmdir()
-        if not folder:
-            _on_disk(part)
+        if not directory:
+            _flush_to_disk(part)
         os.replace(part, path)
     finally:
         if part.is_dir():
@@ -46,46 +46,46 @@ def set_aside(path: Path, folder: bool = False) -> Iterator[Path]:
                 part.unlink(missing_ok=True)
 
 
-def _on_disk(part: Path) -> None:
-    """Have the content on the disk before its name is: some disks say only then that they are full."""
-    handle = os.open(part, os.O_RDONLY)
+def _flush_to_disk(part: Path) -> None:
+    """Flush the content before the rename: some file systems report a full disk only on fsync."""
+    fd = os.open(part, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        os.fsync(fd)
     finally:
-        os.close(handle)
+        os.close(fd)
 
 
 @contextmanager
-def written_whole(path: Path, folder: bool = False) -> Iterator[Path]:
-    """`set_aside`, which raises InputError when it cannot be written, or when a folder would take the place of something."""
+def output_path(path: Path, directory: bool = False) -> Iterator[Path]:
+    """`write_atomically` for a path that the user named. Raises InputError if it cannot be written or the directory is not empty."""
     try:
-        if folder and path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise InputError(f"{path} is there already; name a new or an empty directory")
-        if not folder and path.is_dir():
+        if directory and path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise InputError(f"{path} already exists; name a new or an empty directory")
+        if not directory and path.is_dir():
             raise InputError(f"{path} is a directory; name a file in it")
-        with set_aside(path, folder) as part:
+        with write_atomically(path, directory) as part:
             yield part
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     except UnicodeEncodeError as error:
-        raise InputError(f"{path}: cannot be written: {error.object[error.start]!r} is no UTF-8") from None
+        raise InputError(f"{path}: cannot be written: {error.object[error.start]!r} is not UTF-8") from None
 
 
 def write_text(path: Path, text: str, newline: str | None = None) -> None:
-    """Write a text in UTF-8, whole or not at all; line ends as `open` has them. Raises InputError."""
-    with written_whole(path) as part:
+    """Write a text in UTF-8, atomically; `newline` as in `open`. Raises InputError."""
+    with output_path(path) as part:
         part.write_text(text, encoding="utf-8", newline=newline)
 
 
-def between(text: str, begin: str, end: str, part: str) -> str:
-    """A page with `part` in place of what stands between two marks. Raises ValueError when it has lost them."""
+def replace_between(text: str, begin: str, end: str, part: str) -> str:
+    """A page with the text between two marks replaced by `part`. Raises ValueError if a mark is missing."""
     before, mark, rest = text.partition(begin)
     _, closing, after = rest.partition(end)
     if not mark or not closing:
-        raise ValueError(f"the page has lost the marks {begin} and {end}")
+        raise ValueError(f"the page lacks the marks {begin} and {end}")
     return f"{before}{begin}\n\n{part}\n\n{end}{after}"
 
 
-def safe_stem(text: str, otherwise: str, most: int = 80) -> str:
-    """A text as a file's name without its suffix, safe on every system; `otherwise` where nothing of it is left."""
-    return re.sub(r"[^\w.-]+", "-", text)[:most].strip("-.") or otherwise
+def safe_stem(text: str, default: str, max_length: int = 80) -> str:
+    """A text as a file name without suffix, safe on every system; `default` if no character of it is allowed."""
+    return re.sub(r"[^\w.-]+", "-", text)[:max_length].strip("-.") or default

@@ -1,7 +1,6 @@
-"""The garbage collector, told what lives as long as the process.
+"""Garbage collector tuning: freezes long-lived objects, so that full collections stay short.
 
-A full collection walks every object there is. With Streamlit, DuckDB, Chroma and torch loaded that is some 80 ms on two
-cores, paid several times while the app starts, and again after every run of a page: Streamlit makes a full one then.
+A full collection takes about 80 ms with Streamlit, DuckDB, Chroma and torch loaded, and Streamlit runs one after every page run.
 """
 
 from __future__ import annotations
@@ -13,18 +12,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
-LONG, RENEWED = 0.005, 600.0
-"""Seconds: what a full collection of that many left is left out of the next ones, and after that many all is looked through again."""
+FREEZE_AFTER_S, REFREEZE_EVERY_S = 0.005, 600.0
+"""A full collection that took longer freezes the survivors; all objects are unfrozen and collected again at this interval."""
 
-FULL = 2
-"""The generation that holds all."""
+FULL_GENERATION = 2
 
 pause = gc.disable
 
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """No collection while the block runs: for work that makes a great many objects, none of which is garbage in a cycle."""
+    """Disable collection inside the block: for code that allocates many objects without reference cycles."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -35,43 +33,43 @@ def paused() -> Iterator[None]:
 
 
 def freeze() -> None:
-    """Leave everything that is alive now out of later collections, and collect again from here on."""
+    """Exclude every live object from later collections, and enable collection."""
     gc.freeze()
     gc.enable()
-    _let_go_at_the_end()
+    _unfreeze_at_exit()
 
 
 @cache
 def watch() -> None:
-    """From now on what a long full collection finds alive is left out of the next ones, for ten minutes.
+    """Freeze the survivors of each long full collection for REFREEZE_EVERY_S.
 
-    So a page that imports what it draws with, or reads a large set of evidence, is not slower from then on. What of it
-    becomes garbage in a cycle, as a session that was closed does, is freed after those minutes.
+    Imports and large evidence then do not slow later page runs. Cyclic garbage among the frozen objects, such as closed
+    sessions, is freed after that interval.
     """
-    gc.callbacks.append(_Watch())
-    _let_go_at_the_end()
+    gc.callbacks.append(_FreezeLongLived())
+    _unfreeze_at_exit()
 
 
-class _Watch:
-    """Called by the collector before and after each collection."""
+class _FreezeLongLived:
+    """A `gc.callbacks` entry, called before and after each collection."""
 
     def __init__(self) -> None:
-        self._began = self._renewed = time.monotonic()
+        self._started_at = self._unfrozen_at = time.monotonic()
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
-        if info["generation"] < FULL:
+        if info["generation"] < FULL_GENERATION:
             return
         now = time.monotonic()
         if phase == "start":
-            self._began = now
-        elif now >= self._renewed + RENEWED:
-            self._renewed = now
+            self._started_at = now
+        elif now >= self._unfrozen_at + REFREEZE_EVERY_S:
+            self._unfrozen_at = now
             gc.unfreeze()
-        elif now >= self._began + LONG:
+        elif now >= self._started_at + FREEZE_AFTER_S:
             gc.freeze()
 
 
 @cache
-def _let_go_at_the_end() -> None:
-    """Or the interpreter cannot clean up at its end, and native modules complain of leaks."""
+def _unfreeze_at_exit() -> None:
+    """Unfreeze before the interpreter exits; otherwise native modules report leaks."""
     atexit.register(gc.unfreeze)

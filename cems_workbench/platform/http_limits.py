@@ -1,10 +1,10 @@
-"""What every HTTP client here holds a server's reply to, before its body is read.
+"""HTTP response limits of every client in the workbench, enforced before a body is read.
 
-    redirect      never followed: what is sent would go to a host that nobody named
-    size          counted as it comes; a server that does not end fills no memory
-    compression   not asked for, and refused: a few kilobytes can become gigabytes
+    redirect      refused: the request would go to a host that the user did not name
+    size          counted while streaming, so that an endless body does not fill memory
+    compression   not requested, and refused: a few kilobytes can expand to gigabytes
 
-`HEADERS` and `event_hooks` are for the clients of httpx, also for those inside of others.
+`HEADERS` and `event_hooks` fit every httpx client, also those inside other libraries.
 """
 
 from __future__ import annotations
@@ -20,57 +20,57 @@ from cems_workbench.errors import WorkbenchError
 if TYPE_CHECKING:
     import ssl
 
-MOST_BYTES = 256_000_000
-"""The vectors of a batch of 4,000 memories are some 100 MB of JSON."""
+MAX_RESPONSE_BYTES = 256_000_000
+"""A batch of 4,000 vectors is about 100 MB of JSON."""
 HEADERS = {"Accept-Encoding": "identity"}
 
 Hook = Callable[[httpx.Response], None]
 AsyncHook = Callable[[httpx.Response], Awaitable[None]]
 
 
-class ReplyError(WorkbenchError):
-    """A reply that is not read, and why, in a few words that name no server's own secrets."""
+class ResponseError(WorkbenchError):
+    """A refused response; the message contains no secrets of the server."""
 
 
 @cache
-def certificates() -> ssl.SSLContext:
-    """The `verify` of every client of httpx, read from disk once: 50 ms, which is long beside a call."""
+def ssl_context() -> ssl.SSLContext:
+    """The `verify` argument of every httpx client, loaded once: loading takes 50 ms."""
     return httpx.create_ssl_context()
 
 
-def bound(response: httpx.Response, most: int) -> None:
-    """Let no more than `most` bytes be read of a reply whose body has not begun. Raises ReplyError for one that is not to be read."""
+def limit_response(response: httpx.Response, max_bytes: int) -> None:
+    """Limit an unread response body to `max_bytes`. Raises ResponseError for a redirect or a compressed body."""
     if response.has_redirect_location:
         here, there = response.request.url, response.request.url.join(response.headers["Location"])
         where = "elsewhere on this host" if there.netloc == here.netloc else f"to another host, {there.netloc.decode()}"
-        raise ReplyError(f"HTTP {response.status_code} of {here.netloc.decode()} sends {where}: not followed")
+        raise ResponseError(f"HTTP {response.status_code} of {here.netloc.decode()} sends {where}: not followed")
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-        raise ReplyError("the reply is compressed, which was not asked for: not read")
-    response.stream = _Counted(response.stream, most)
+        raise ResponseError("the reply is compressed, which was not asked for: not read")
+    response.stream = _LimitedStream(response.stream, max_bytes)
 
 
 def event_hooks() -> dict[str, list[Hook]]:
-    """`event_hooks` of an httpx.Client whose replies have at most MOST_BYTES."""
-    return {"response": [lambda response: bound(response, MOST_BYTES)]}
+    """`event_hooks` of an httpx.Client with responses of at most MAX_RESPONSE_BYTES."""
+    return {"response": [lambda response: limit_response(response, MAX_RESPONSE_BYTES)]}
 
 
-def async_hook(most: int) -> AsyncHook:
-    """The hook of an httpx.AsyncClient on its responses."""
+def async_hook(max_bytes: int) -> AsyncHook:
+    """The response hook of an httpx.AsyncClient."""
 
     async def hook(response: httpx.Response) -> None:
-        bound(response, most)
+        limit_response(response, max_bytes)
 
     return hook
 
 
-class _Counted(httpx.SyncByteStream, httpx.AsyncByteStream):
-    def __init__(self, stream: Any, most: int) -> None:
-        self._stream, self._most, self._seen = stream, most, 0
+class _LimitedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
+    def __init__(self, stream: Any, max_bytes: int) -> None:
+        self._stream, self._max_bytes, self._bytes_read = stream, max_bytes, 0
 
     def _count(self, part: bytes) -> bytes:
-        self._seen += len(part)
-        if self._seen > self._most:
-            raise ReplyError(f"the reply is longer than {self._most:,} bytes: not read to its end")
+        self._bytes_read += len(part)
+        if self._bytes_read > self._max_bytes:
+            raise ResponseError(f"the reply is longer than {self._max_bytes:,} bytes: not read to its end")
         return part
 
     def __iter__(self) -> Iterator[bytes]:
@@ -89,7 +89,7 @@ class _Counted(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 def connection_reason(error: BaseException | None) -> str | None:
-    """What an error of httpx says of the connection; None for any other."""
+    """A message for an httpx connection error; None for any other error."""
     if isinstance(error, httpx.TimeoutException):
         return "it did not answer in time"
     if isinstance(error, httpx.ConnectError):

@@ -1,12 +1,11 @@
-"""Whose turn it is: a file that one process at a time may have open, handed over as soon as another process asks for it.
+"""Lock between processes on one file, released on request.
 
-A process takes its turn when it first needs the file, and keeps it while nobody else asks: alone it never waits, and pays nothing but a
-look every `LOOK` seconds. One that asks is let in when the work at hand is done (a transaction, a query), `TURN` seconds after the turn was
-taken at the earliest, so that a page that reads forty times does not open the file forty times.
+A process acquires the lock when it first needs the file and keeps it until another process requests it. It then releases the lock after
+the current operation, MIN_HOLD_S after acquiring it at the earliest, so that a page with forty reads does not open the file forty times.
 
-Two files stand for it, locked with flock, which ends with the process, however that ends. Who has the turn holds `NAME.lock` and has
-written into it who that is. Who waits for it holds `NAME.next`, which is how the holder learns of it; others queue for that one, also the
-process that has just let go. See docs/internals/decisions/0017-inter-process-locking.md.
+The holder has an flock on `NAME.lock`, which contains its pid and command. The first waiter has an flock on `NAME.next`, which the holder
+polls; other waiters queue for that one. The kernel drops both when a process ends.
+See docs/internals/decisions/0017-inter-process-locking.md.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from weakref import WeakSet
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
 
 log = logging.getLogger(__name__)
-LOOK, STEP = 0.02, 0.003
-"""Seconds between two looks whether somebody waits, and between two tries to take what one waits for."""
-TURN, IDLE = 0.12, 0.03
-"""Seconds that a turn lasts at least while its process goes on using the file, and after which it does not go on."""
-GATE = 1.0
-"""Seconds for which a thread that begins is held back, so that the work at hand comes to an end."""
-TELL, PATIENCE = 0.3, 30.0
-"""Seconds after which who waits says so, and after which he gives up."""
+POLL_INTERVAL_S, RETRY_INTERVAL_S = 0.02, 0.003
+"""How often the holder looks for waiters, and how often a waiter tries to acquire the lock."""
+MIN_HOLD_S, IDLE_RELEASE_S = 0.12, 0.03
+"""Requested, the lock is released after MIN_HOLD_S, or sooner if the file has not been used for IDLE_RELEASE_S."""
+DRAIN_TIMEOUT_S = 1.0
+"""How long new threads are held back at most, so that the current operations finish."""
+NOTICE_AFTER_S, ACQUIRE_TIMEOUT_S = 0.3, 30.0
+"""When a waiter prints a notice, and when it gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process and what it is: a command's name without its arguments, which may be secrets."""
+    """A process: its pid and command name, without arguments, which may be secrets."""
 
     pid: int
     command: str
@@ -51,7 +50,7 @@ class Holder:
 
 
 def own_command() -> str:
-    """What this process calls itself where others wait for it."""
+    """The command name that waiting processes see."""
     name, *rest = (Path(sys.argv[0]).name if sys.argv else "", *sys.argv[1:])
     if name in ("streamlit", "__main__.py", "cems-workbench", "cems_workbench"):
         name, rest = "cems-workbench", ["app"] if name == "streamlit" else rest
@@ -59,73 +58,75 @@ def own_command() -> str:
     return one_line(" ".join([name or "python", *shown, *(["…"] if rest[len(shown) :] else [])]), 60)
 
 
-Telling = Callable[[str], None]
+WaitNotifier = Callable[[str], None]
 
 
-def _logged(line: str) -> None:
+def _log_notice(line: str) -> None:
     log.warning(line)
 
 
-_telling: Telling = _logged
+_notifier: WaitNotifier = _log_notice
 
 
-def tell_waiting(telling: Telling) -> None:
-    """Have this called with a line when this process begins to wait for another one; it is logged else."""
-    global _telling
-    _telling = telling
+def set_wait_notifier(notifier: WaitNotifier) -> None:
+    """Call `notifier` with a line when this process starts to wait; by default the line is logged."""
+    global _notifier
+    _notifier = notifier
 
 
-def tell(line: str) -> None:
-    """Say what this process waits for, to whoever wants to hear it."""
-    _telling(line)
+def notify_waiting(line: str) -> None:
+    """Pass a line about what this process waits for to the notifier."""
+    _notifier(line)
 
 
 class SharedLock:
-    """The turns of this process at one file. Methods may be called from any thread."""
+    """This process's side of the lock on one file. Thread-safe."""
 
-    def __init__(self, lock: Path, what: str, take: Callable[[], None], give: Callable[[], None]) -> None:
-        """`take` opens the file at the beginning of each turn, `give` closes it at the end of one; `what` is its name in errors."""
-        self._path, self._what = lock, what
-        self._take, self._give = take, give
+    def __init__(
+        self, lock: Path, file_name: str, on_acquire: Callable[[], None], on_release: Callable[[], None]
+    ) -> None:
+        """`on_acquire` opens the file, `on_release` closes it; `file_name` names it in errors."""
+        self._path, self._file_name = lock, file_name
+        self._on_acquire, self._on_release = on_acquire, on_release
         self._state = threading.Condition()
-        self._held = self._taking = self._asked = self._ending = self._closed = False
-        self._inside: dict[int, int] = {}
-        self._since = self._idle_since = 0.0
+        self._held = self._acquiring = self._requested = self._draining = self._closed = False
+        self._holds: dict[int, int] = {}
+        self._acquired_at = self._idle_at = 0.0
         self._fd: int | None = None
-        self._watch: threading.Thread | None = None
-        self.waited = 0.0
-        """The longest that a turn was waited for, in seconds."""
-        _turns.add(self)
+        self._watcher: threading.Thread | None = None
+        self.longest_wait_s = 0.0
+        """The longest wait for the lock so far."""
+        _locks.add(self)
 
     @contextmanager
-    def use(self, patience: float | None = None) -> Iterator[None]:
-        """While the block runs it is this process's turn. May be nested.
+    def acquire(self, timeout_s: float | None = None) -> Iterator[None]:
+        """Hold the lock inside the block; may be nested.
 
-        Raises StoreLockedError where another process does not let go within `patience` seconds (by default `PATIENCE`), and what
-        `take` raises.
+        Raises StoreLockedError if another process does not release it within `timeout_s` (default ACQUIRE_TIMEOUT_S), and what
+        `on_acquire` raises.
         """
         thread = threading.get_ident()
-        self._enter(thread, PATIENCE if patience is None else patience)
+        self._enter(thread, ACQUIRE_TIMEOUT_S if timeout_s is None else timeout_s)
         try:
             yield
         finally:
             self._leave(thread)
 
-    def close(self, end: Callable[[], None] | None = None) -> None:
-        """End the turn, if it is one. `end` closes the file instead of `give`; what it raises leaves all as it was."""
+    def close(self, close_file: Callable[[], None] | None = None) -> None:
+        """Release the lock, if held. `close_file` replaces `on_release`; if it raises, nothing changes."""
         with self._state:
             if self._held:
-                (end or self._give)()
+                (close_file or self._on_release)()
                 self._unlock()
         self.stop_watcher()
 
     def stop_watcher(self) -> None:
-        """Have the thread end that looks whether somebody waits; a thread that is there when Python ends makes DuckDB complain."""
+        """End the thread that polls for waiters; DuckDB complains if it is alive when Python exits."""
         with self._state:
             self._closed = True
             self._state.notify_all()
-        if self._watch is not None and self._watch is not threading.current_thread():
-            self._watch.join(GATE)
+        if self._watcher is not None and self._watcher is not threading.current_thread():
+            self._watcher.join(DRAIN_TIMEOUT_S)
 
     @property
     def name(self) -> str:
@@ -134,72 +135,72 @@ class SharedLock:
 
     @property
     def held(self) -> bool:
-        """Whether it is this process's turn now."""
+        """Whether this process holds the lock now."""
         return self._held
 
-    def _enter(self, thread: int, patience: float) -> None:
+    def _enter(self, thread: int, timeout_s: float) -> None:
         with self._state:
-            if self._ending and thread not in self._inside:
-                self._state.wait_for(lambda: not self._ending, GATE)
+            if self._draining and thread not in self._holds:
+                self._state.wait_for(lambda: not self._draining, DRAIN_TIMEOUT_S)
             while not self._held:
-                if self._taking:
+                if self._acquiring:
                     self._state.wait()
                     continue
-                self._taking = True
+                self._acquiring = True
                 self._state.release()
                 try:
-                    self._lock_file(patience)
+                    self._lock_file(timeout_s)
                     try:
-                        self._take()
+                        self._on_acquire()
                     except BaseException:
                         self._unlock()
                         raise
                 finally:
                     self._state.acquire()
-                    self._taking = False
+                    self._acquiring = False
                     self._state.notify_all()
-                self._held, self._since = True, time.monotonic()
-                if self._watch is None or self._closed:
+                self._held, self._acquired_at = True, time.monotonic()
+                if self._watcher is None or self._closed:
                     self._closed = False
-                    self._watch = threading.Thread(target=self._look_out, name="turns", daemon=True)
-                    self._watch.start()
-            self._inside[thread] = self._inside.get(thread, 0) + 1
+                    self._watcher = threading.Thread(target=self._watch, name="lock-watcher", daemon=True)
+                    self._watcher.start()
+            self._holds[thread] = self._holds.get(thread, 0) + 1
 
     def _leave(self, thread: int) -> None:
         with self._state:
-            left = self._inside.pop(thread, 1) - 1
+            left = self._holds.pop(thread, 1) - 1
             if left:
-                self._inside[thread] = left
-            if not self._inside:
-                self._idle_since = time.monotonic()
-                if self._asked:
+                self._holds[thread] = left
+            if not self._holds:
+                self._idle_at = time.monotonic()
+                if self._requested:
                     self._state.notify_all()
 
-    def _lock_file(self, patience: float) -> None:
-        """Hold the lock; wait for it, behind who waits already."""
-        started, told, waiting = time.monotonic(), False, None
+    def _lock_file(self, timeout_s: float) -> None:
+        """Acquire the file lock, queueing behind earlier waiters."""
+        started, notified, queue_fd = time.monotonic(), False, None
         try:
             while True:
-                waiting = _locked(self._next) if waiting is None else waiting
-                fd = None if waiting is None else _locked(self._path)
-                took = time.monotonic() - started
+                queue_fd = _try_lock(self._queue_path) if queue_fd is None else queue_fd
+                fd = None if queue_fd is None else _try_lock(self._path)
+                waited_s = time.monotonic() - started
                 if fd is not None:
                     break
-                if took > TELL and not told:
-                    told = True
-                    tell(f"waiting for {self.holder()}, which uses this store too")
-                if took > patience:
+                if waited_s > NOTICE_AFTER_S and not notified:
+                    notified = True
+                    notify_waiting(f"waiting for {self.holder()}, which uses this store too")
+                if waited_s > timeout_s:
                     raise StoreLockedError(
-                        f"{self._what} is held by another process: {self.holder()} has not let go of it for {took:.0f} s; "
+                        f"{self._file_name} is held by another process: {self.holder()} has not released it for {waited_s:.0f} s; "
                         "end that one, or pass another --store"
                     )
-                time.sleep(STEP)
+                time.sleep(RETRY_INTERVAL_S)
         finally:
-            if waiting is not None:
-                os.close(waiting)
+            if queue_fd is not None:
+                os.close(queue_fd)
         self._fd = fd
-        self.waited = max(self.waited, took)
-        with suppress(OSError):  # a full disk
+        self.longest_wait_s = max(self.longest_wait_s, waited_s)
+        with suppress(OSError):  # the holder's name is optional on a full disk
             os.ftruncate(fd, 0)
             os.pwrite(fd, json.dumps([os.getpid(), own_command()]).encode(), 0)
 
@@ -209,33 +210,33 @@ class SharedLock:
             os.close(fd)
 
     @property
-    def _next(self) -> Path:
+    def _queue_path(self) -> Path:
         return self._path.with_suffix(".next")
 
     def holder(self) -> Holder:
-        """Who has the turn, or had it last."""
+        """The process that holds the lock, or held it last."""
         try:
             pid, command = json.loads(self._path.read_bytes()[:1000])
             return Holder(int(pid), one_line(str(command), 60))
         except (OSError, ValueError, TypeError):
             return Holder(0, "")
 
-    def _look_out(self) -> None:
-        """See to it that the turn ends when somebody waits."""
-        pause = LOOK
+    def _watch(self) -> None:
+        """Release the lock when another process waits for it."""
+        pause = POLL_INTERVAL_S
         while True:
             with self._state:
                 self._state.wait_for(lambda: self._held or self._closed)
                 if self._state.wait_for(lambda: self._closed, pause):
                     return
-            pause = LOOK
-            if self._held and self._somebody_waits():
+            pause = POLL_INTERVAL_S
+            if self._held and self._has_waiters():
                 with self._state:
-                    pause = LOOK if self._hand_over() else GATE
+                    pause = POLL_INTERVAL_S if self._yield_lock() else DRAIN_TIMEOUT_S
 
-    def _somebody_waits(self) -> bool:
+    def _has_waiters(self) -> bool:
         try:
-            fd = _locked(self._next)
+            fd = _try_lock(self._queue_path)
         except StoreError:
             return False
         if fd is None:
@@ -243,43 +244,43 @@ class SharedLock:
         os.close(fd)
         return False
 
-    def _hand_over(self) -> bool:
-        """Wait until the file is left alone, and give it; the state's lock is held. False where it cannot be closed now."""
-        self._asked = True
+    def _yield_lock(self) -> bool:
+        """Wait until the file is not in use and release the lock; call with `_state` held. False if the file cannot be closed."""
+        self._requested = True
         try:
             while self._held:
                 now = time.monotonic()
-                ending = now >= self._since + TURN
-                if not self._inside and (ending or now >= self._idle_since + IDLE):
-                    self._give()
+                draining = now >= self._acquired_at + MIN_HOLD_S
+                if not self._holds and (draining or now >= self._idle_at + IDLE_RELEASE_S):
+                    self._on_release()
                     self._unlock()
                     break
-                self._ending = ending
-                self._state.wait(STEP)
+                self._draining = draining
+                self._state.wait(RETRY_INTERVAL_S)
             return True
         except Exception:
-            log.exception("%s cannot be handed over", self._what)
+            log.exception("%s cannot be released", self._file_name)
             return False
         finally:
-            self._asked = self._ending = False
+            self._requested = self._draining = False
             self._state.notify_all()
 
-    def _forget(self) -> None:
-        """In a fork, which has no part in the turn of its parent, but would keep it beyond the parent's end."""
+    def _drop_in_child(self) -> None:
+        """Drop the inherited lock in a forked child, which would otherwise keep it after the parent's end."""
         if self._fd is not None:
             os.close(self._fd)
         self._fd, self._held, self._closed = None, False, True
 
 
 class Presence:
-    """Which processes have something open, one file for all of them. Not for several threads at once."""
+    """Tells whether any other process has something open, by a shared flock on one file. Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd: int | None = None
 
     def enter(self) -> bool:
-        """Say that this process has it open; whether no other one has."""
+        """Register this process; True if no other process is registered."""
         alone = self._alone()
         if self._fd is None:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -287,7 +288,7 @@ class Presence:
         return alone
 
     def leave(self) -> bool:
-        """Say that this process has it open no more; whether no other one has. Nobody knows where the folder is gone: False."""
+        """Unregister this process; True if no other process is registered, False if that is unknown because the directory is gone."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -299,39 +300,39 @@ class Presence:
     def _alone(self) -> bool:
         if self._fd is not None:
             return False
-        fd = _locked(self._path)
+        fd = _try_lock(self._path)
         if fd is not None:
             os.close(fd)
         return fd is not None
 
 
-_turns: WeakSet[SharedLock] = WeakSet()
+_locks: WeakSet[SharedLock] = WeakSet()
 
 
 def longest_waits() -> dict[str, float]:
-    """The longest that this process has waited for a turn, in seconds, by the name of the lock."""
-    found: dict[str, float] = {}
-    for turn in list(_turns):
-        found[turn.name] = max(turn.waited, found.get(turn.name, 0.0))
-    return found
+    """The longest wait of this process in seconds, by lock name."""
+    waits: dict[str, float] = {}
+    for lock in list(_locks):
+        waits[lock.name] = max(lock.longest_wait_s, waits.get(lock.name, 0.0))
+    return waits
 
 
-def _forget_turns() -> None:
-    for turn in list(_turns):
-        turn._forget()
+def _drop_locks_in_child() -> None:
+    for lock in list(_locks):
+        lock._drop_in_child()
 
 
-def _look_away() -> None:
-    for turn in list(_turns):
-        turn.stop_watcher()
+def _stop_watchers() -> None:
+    for lock in list(_locks):
+        lock.stop_watcher()
 
 
-os.register_at_fork(after_in_child=_forget_turns)
-atexit.register(_look_away)
+os.register_at_fork(after_in_child=_drop_locks_in_child)
+atexit.register(_stop_watchers)
 
 
-def _locked(path: Path) -> int | None:
-    """The file, open and locked; None while somebody else has it. Raises StoreError where there can be no such file."""
+def _try_lock(path: Path) -> int | None:
+    """A descriptor of the locked file; None if another process holds it. Raises StoreError if the file cannot be created."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -339,7 +340,7 @@ def _locked(path: Path) -> int | None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with suppress(OSError):
-            if os.fstat(fd).st_ino == path.stat().st_ino:  # else it was removed, and others lock another one
+            if os.fstat(fd).st_ino == path.stat().st_ino:  # the file was not replaced in the meantime
                 return fd
     except BlockingIOError:
         pass

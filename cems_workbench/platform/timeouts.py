@@ -1,4 +1,4 @@
-"""Asking with a deadline what knows none of its own: `in_thread(ask).result(seconds)`, or `cut_off` where a socket is asked."""
+"""Timeouts for calls that have none: `run_in_thread(function).result(seconds)`, or `close_socket_after` for a socket."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def in_thread(ask: Callable[[], T]) -> Future[T]:
-    """`ask`, begun in a thread of its own: `.result(seconds)` is what it returns or raises, or TimeoutError by then.
+def run_in_thread(function: Callable[[], T]) -> Future[T]:
+    """Start `function` in a daemon thread; `.result(seconds)` returns or raises what it does, or raises TimeoutError.
 
-    What is given up on runs on unseen and does not keep the process from ending, as a thread of a pool would.
+    A call that timed out continues in the background and, unlike a thread of a pool, does not delay the exit of the process.
     """
     future: Future[T] = Future()
 
     def run() -> None:
         try:
-            future.set_result(ask())
+            future.set_result(function())
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=run, name="in_thread", daemon=True).start()
+    threading.Thread(target=run, name="run_in_thread", daemon=True).start()
     return future
 
 
 @contextmanager
-def cut_off(descriptor: int, seconds: float) -> Iterator[None]:
-    """Cut a connection, by the number of its socket, when the block has not ended by then: who waits for it there goes on with an error."""
-    timer = threading.Timer(seconds, _cut, (descriptor,))
+def close_socket_after(descriptor: int, seconds: float) -> Iterator[None]:
+    """Shut down a connection, by its file descriptor, if the block takes longer: a blocked read in it then fails."""
+    timer = threading.Timer(seconds, _shut_down, (descriptor,))
     timer.daemon = True
     timer.start()
     try:
@@ -42,7 +42,7 @@ def cut_off(descriptor: int, seconds: float) -> Iterator[None]:
         timer.cancel()
 
 
-def _cut(descriptor: int) -> None:
-    """End a connection from another thread."""
+def _shut_down(descriptor: int) -> None:
+    """Shut down a socket from another thread."""
     with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
         same.shutdown(socket.SHUT_RDWR)

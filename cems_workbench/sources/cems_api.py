@@ -104,7 +104,7 @@ class CemsApi:
         """`options` go before those of the address. Raises InputError for an option that is none, and without a key."""
         import httpx
 
-        from cems_workbench.platform.http_limits import HEADERS, certificates, event_hooks
+        from cems_workbench.platform.http_limits import HEADERS, event_hooks, ssl_context
 
         if address.secret is None:
             raise InputError(f"{address.plain}: a CEMS server wants a key: set CEMS_API_KEY")
@@ -121,7 +121,7 @@ class CemsApi:
             headers={"Authorization": f"Bearer {key}", **HEADERS},
             follow_redirects=False,
             event_hooks=event_hooks(),
-            verify=certificates(),
+            verify=ssl_context(),
         )
         self._next = 0.0
         self._go_on: Callable[[], None] = lambda: None

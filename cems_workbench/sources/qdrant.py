@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cems_workbench.errors import InputError, reply_words
-from cems_workbench.platform.http_limits import HEADERS, ReplyError, connection_reason, event_hooks
+from cems_workbench.platform.http_limits import HEADERS, ResponseError, connection_reason, event_hooks
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row, ServerOrDirectoryClient
 from cems_workbench.sources.memory_fields import SHARED_WORDS
@@ -136,7 +136,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
                 return f"the key is refused, or none was given: set QDRANT_API_KEY ({said})"
             return f"HTTP {error.status_code}: {said}"
         cause = error.source if isinstance(error, ResponseHandlingException) else error
-        if isinstance(cause, ReplyError):
+        if isinstance(cause, ResponseError):
             return str(cause)
         if (broken := connection_reason(cause)) is not None:
             return broken

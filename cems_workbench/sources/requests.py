@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.platform.timeouts import in_thread
+from cems_workbench.platform.timeouts import run_in_thread
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
 
@@ -17,13 +17,13 @@ MAX_ERROR_CHARS = 300
 
 def ask(address: Address, seconds: float, call: Callable[[], T], reason: Callable[[Exception], str | None]) -> T:
     """What `call` returns. Raises SourceError, one line without any secret, when it fails or takes longer than `seconds`."""
-    from cems_workbench.platform.http_limits import ReplyError
+    from cems_workbench.platform.http_limits import ResponseError
 
     try:
-        return in_thread(call).result(seconds)
+        return run_in_thread(call).result(seconds)
     except (SourceError, InputError):
         raise
-    except ReplyError as error:
+    except ResponseError as error:
         raise SourceError(f"{address.plain}: {one_line(address.hidden(str(error)), MAX_ERROR_CHARS)}") from None
     except TimeoutError:
         raise SourceError(f"{address.plain}: no answer in {seconds:g} s") from None

@@ -222,7 +222,7 @@ class Database:
         """While the block runs no other process uses the store. What it takes to do several things as one; not for long work."""
         if not self._open:
             raise StoreError("the store is closed")
-        with self._file.turn.use():
+        with self._file.turn.acquire():
             yield
 
     def commits(self) -> int:

@@ -22,7 +22,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.config.forms.yaml_form import nested
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.platform.atomic_write import set_aside
+from cems_workbench.platform.atomic_write import write_atomically
 
 Known = dict[tuple[str, int], Floats]
 """(Qp, M) scores by digest of the config and number of the part."""
@@ -72,7 +72,7 @@ class KeptScores:
         """Write the scores; the file appears whole or not at all. The oldest of other searches goes. Raises OSError."""
         names = np.array([f"{key}:{part}" for key, part in known], dtype=str)
         columns = {f"scores{i}": values for i, values in enumerate(known.values())}
-        with set_aside(self.path) as part, part.open("wb") as file:
+        with write_atomically(self.path) as part, part.open("wb") as file:
             np.savez(file, belongs_to=np.array(self.marks, dtype=str), names=names, **columns)  # type: ignore[arg-type]
         self._forget_oldest()
 

@@ -283,7 +283,7 @@ def test_a_store_that_another_process_holds_is_said_and_tried_again(
         store,
     )
     assert holder.stdout is not None and holder.stdout.readline() == "open\n"
-    monkeypatch.setattr(process_lock, "PATIENCE", 0.2)
+    monkeypatch.setattr(process_lock, "ACQUIRE_TIMEOUT_S", 0.2)
     served = ServedStore(store)
 
     async def ask(call: Asked) -> None:

@@ -24,7 +24,7 @@ from cems_workbench.config.model import PipelineConfig, field_specs
 from cems_workbench.config.presets import preset
 from cems_workbench.config.renamed import present_values
 from cems_workbench.errors import InputError
-from cems_workbench.platform.parsing import bounded, read_text
+from cems_workbench.platform.parsing import read_text, within_length
 
 SUFFIXES: dict[str, Form] = {
     ".yaml": "yaml",
@@ -71,7 +71,7 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
     `present` is what the result is compared with and what a `.env` is laid over; without one, a `.env` of CEMS is laid over
     preset `cems_head`, one of the memory agent over `memory_agent`, and nothing is compared.
     """
-    form = form_of(bounded(text, source), source)
+    form = form_of(within_length(text, source), source)
     warnings: list[str] = []
     if form == "toml":
         config = parse_toml(text, source)

@@ -16,7 +16,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.dataset import DataSet, Exported, Losses, judged
 from cems_workbench.formats.base.format import DatasetWriter
 from cems_workbench.formats.base.judgments import one_grade_each
-from cems_workbench.platform.atomic_write import written_whole
+from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 
@@ -81,7 +81,7 @@ def _write(form: ConversationForm, dataset: DataSet, path: Path, progress: Progr
     losses = Losses()
     parts = _sorted_in(form, dataset, losses, progress, path.name)
     rows = {"memories": 0, "queries": 0, "judgments": 0}
-    with written_whole(path) as place, place.open("w", encoding="utf-8", newline="") as file:
+    with output_path(path) as place, place.open("w", encoding="utf-8", newline="") as file:
         for number, part in enumerate(parts):
             progress(f"checking {path.name}", number, len(parts))
             document = _writable(form, part, losses)

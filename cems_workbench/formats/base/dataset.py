@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.platform.atomic_write import written_whole
+from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, Query, Relation
 
@@ -129,7 +129,7 @@ def put_rows(records: Iterable[Record], line: Line[Record], losses: Losses, path
 def write_rows(records: Iterable[Record], line: Line[Record], kind: str, path: Path, header: str = "") -> Exported:
     """Write one file of such rows; raises InputError when there is nothing that can be written."""
     losses = Losses()
-    with written_whole(path) as place:
+    with output_path(path) as place:
         count = put_rows(records, line, losses, place, header)
         if not count:
             raise nothing_to_write(path, kind, losses)

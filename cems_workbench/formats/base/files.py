@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.platform.parsing import MOST_FILE_BYTES
+from cems_workbench.platform.parsing import MAX_FILE_BYTES
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError
 
@@ -101,9 +101,9 @@ def regular_file(path: Path) -> Path:
             raise InputError(
                 f"{shown} is {kind}; only regular files are read" if "file" not in kind else f"{shown} is {kind}"
             )
-    if found.st_size > MOST_FILE_BYTES:
+    if found.st_size > MAX_FILE_BYTES:
         raise InputError(
-            f"{shown} has {found.st_size / 1e6:,.0f} MB; at most {MOST_FILE_BYTES / 1e6:,.0f} MB are read; split it"
+            f"{shown} has {found.st_size / 1e6:,.0f} MB; at most {MAX_FILE_BYTES / 1e6:,.0f} MB are read; split it"
         )
     return path
 

@@ -13,7 +13,7 @@ from cems_workbench.mcp.arguments import MOST_NAME, MOST_QUERY, AsOf, MemoryId, 
 from cems_workbench.mcp.responses import Reply
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.platform.parsing import moment_of
+from cems_workbench.platform.parsing import parse_datetime
 from cems_workbench.records import Judgment, Query
 
 MODEL = "model"
@@ -121,4 +121,4 @@ class LabellingTools:
 
 
 def _request(query: str, project: str, as_of: str) -> Request:
-    return Request(query.strip(), project or None, moment_of(as_of, "as_of") if as_of else None)
+    return Request(query.strip(), project or None, parse_datetime(as_of, "as_of") if as_of else None)

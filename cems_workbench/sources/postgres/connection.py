@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias
 
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.platform.timeouts import cut_off
+from cems_workbench.platform.timeouts import close_socket_after
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
 
@@ -97,7 +97,7 @@ class Reader:
 
     def _watched(self) -> AbstractContextManager[None]:
         """Cut the connection when the server says nothing long after its own time limit: a process that hangs ends nothing itself."""
-        return cut_off(self._connection.fileno(), self._seconds + SILENCE_S)
+        return close_socket_after(self._connection.fileno(), self._seconds + SILENCE_S)
 
 
 class Database:

@@ -178,7 +178,7 @@ class DerivedIndexes:
         if not self._refreshing.acquire(blocking=wait):
             raise StoreLockedError(f"{self.builder()} is bringing the indexes up to date")
         try:
-            with self._building.use(patience):
+            with self._building.acquire(patience):
                 yield
         finally:
             self._refreshing.release()

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from cems_workbench.errors import InputError, StoreError, WorkbenchError, one_line
-from cems_workbench.platform.process_lock import PATIENCE, TELL, tell
-from cems_workbench.platform.timeouts import cut_off
+from cems_workbench.platform.process_lock import ACQUIRE_TIMEOUT_S, NOTICE_AFTER_S, notify_waiting
+from cems_workbench.platform.timeouts import close_socket_after
 from cems_workbench.store.claims import TableClaims
 from cems_workbench.store.team.session import AwayError, Row, counts
 
@@ -89,12 +89,12 @@ class PostgresSession:
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """See Session."""
-        with cut_off(self._connection.fileno(), STATEMENT_S + SILENCE_S):
+        with close_socket_after(self._connection.fileno(), STATEMENT_S + SILENCE_S):
             return self._connection.execute(_placed(sql), list(values)).fetchall()
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
         """See Session."""
-        with cut_off(self._connection.fileno(), STATEMENT_S + SILENCE_S):
+        with close_socket_after(self._connection.fileno(), STATEMENT_S + SILENCE_S):
             return self._connection.execute(_placed(sql), list(values)).rowcount
 
     @contextmanager
@@ -103,7 +103,7 @@ class PostgresSession:
         columns = ", ".join(f"{field.name} {_TYPES[str(field.type)]}" for field in table.schema)
         self.change(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP")
         with (
-            cut_off(self._connection.fileno(), STATEMENT_S + SILENCE_S),
+            close_socket_after(self._connection.fileno(), STATEMENT_S + SILENCE_S),
             self._connection.cursor() as cursor,
             cursor.copy(f"COPY {name} FROM STDIN".encode()) as copy,
         ):
@@ -137,7 +137,7 @@ class PostgresTables:
         if getattr(self._asking, "until", None) is not None:
             return call()
         started, told = time.monotonic(), False
-        self._asking.until = started + (AT_ONCE if self._away else PATIENCE)
+        self._asking.until = started + (AT_ONCE if self._away else ACQUIRE_TIMEOUT_S)
         try:
             for attempt in range(1_000_000):
                 try:
@@ -147,9 +147,9 @@ class PostgresTables:
                     if now > self._asking.until:
                         self._away = True
                         raise StoreError(f"{error}; nothing was stored, try again when it is back") from None
-                    if now > started + TELL and not told:
+                    if now > started + NOTICE_AFTER_S and not told:
                         told = True
-                        tell(f"waiting for the team's database {self.place}")
+                        notify_waiting(f"waiting for the team's database {self.place}")
                     time.sleep(WAITS[min(attempt, len(WAITS) - 1)])
                 else:
                     self._away = False
@@ -243,7 +243,7 @@ class PostgresTables:
             kept = self._kept()
             connection = kept or self._connected()
             try:
-                with cut_off(connection.fileno(), STATEMENT_S + SILENCE_S):
+                with close_socket_after(connection.fileno(), STATEMENT_S + SILENCE_S):
                     cursor = connection.execute(text.encode())
                 while cursor.nextset():
                     pass
@@ -286,7 +286,7 @@ class PostgresTables:
         connection.close()
 
     def _send(self, connection: Connection, statement: str) -> None:
-        with cut_off(connection.fileno(), STATEMENT_S + SILENCE_S):
+        with close_socket_after(connection.fileno(), STATEMENT_S + SILENCE_S):
             connection.execute(statement.encode())
 
     def _was_committed(self, number: str, token: str) -> bool:
@@ -296,7 +296,7 @@ class PostgresTables:
         """
         import psycopg
 
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + ACQUIRE_TIMEOUT_S
         for attempt in range(1_000_000):
             with suppress(AwayError, psycopg.OperationalError):
                 connection = self._connected()

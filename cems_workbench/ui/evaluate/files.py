@@ -13,7 +13,7 @@ from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.jobs.access import confined
 from cems_workbench.jobs.query_set_evidence import not_of_this_store
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform.atomic_write import written_whole
+from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.state import OPENED_FILE, OpenedFile, page, read_file
 from cems_workbench.ui.kit.escape import plain
@@ -107,7 +107,7 @@ def _saved(upload: IO[bytes] | None) -> Path:
     digest = hashlib.sha256()
     upload.seek(0)
     whole = Path(folder.name) / "upload"
-    with written_whole(whole) as part, part.open("wb") as out:
+    with output_path(whole) as part, part.open("wb") as out:
         while chunk := upload.read(CHUNK):
             digest.update(chunk)
             out.write(chunk)

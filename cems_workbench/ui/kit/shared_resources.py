@@ -17,7 +17,7 @@ from cems_workbench.jobs.access import confined
 from cems_workbench.jobs.background_priority import FOREGROUND
 from cems_workbench.jobs.factory import embedder, for_store, open_resources, servers
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform.process_lock import tell_waiting
+from cems_workbench.platform.process_lock import set_wait_notifier
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import reviewer
@@ -43,7 +43,7 @@ _switching = threading.Lock()
 @st.cache_resource(show_spinner=False)
 def resources() -> Resources:
     """The open store: the one the settings name, until `switch`. Raises StoreError with a line for the page."""
-    tell_waiting(_said_on_page)
+    set_wait_notifier(_said_on_page)
     return _handed_over.pop() if _handed_over else open_resources(Settings())
 
 

@@ -386,7 +386,7 @@ def test_a_rebuild_leaves_the_vectors_of_another_embedder_alone(store, embedder,
 
 def test_a_store_whose_folder_was_removed_is_closed_all_the_same(store, embedder, rows):
     def looking_out() -> int:
-        return sum(thread.name == "turns" for thread in threading.enumerate())
+        return sum(thread.name == "lock-watcher" for thread in threading.enumerate())
 
     before = looking_out()
     with Store.open(store.path.with_name("another")) as another:

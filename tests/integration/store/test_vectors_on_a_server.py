@@ -111,7 +111,7 @@ def test_a_store_that_is_opened_while_it_is_away_is_as_it_was_when_it_is_back(
 
 @pytest.mark.thorough
 def test_one_that_hangs_is_given_up(server, opened, embedder, monkeypatch):
-    monkeypatch.setattr(chroma_http, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(chroma_http, "RESPONSE_TIMEOUT_S", 1.0)
     with Store.open(opened.path, chroma_url=server.url) as store:
         before = store.indexes.open(embedder)
         server.process.send_signal(signal.SIGSTOP)

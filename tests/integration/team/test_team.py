@@ -154,7 +154,7 @@ def test_a_label_given_while_the_database_is_away_is_stored_once_it_is_back(two,
     first, _ = two
     told: list[str] = []
     with away(server) as back:
-        monkeypatch.setattr(process_lock, "_telling", lambda line: (told.append(line), back.set()))
+        monkeypatch.setattr(process_lock, "_notifier", lambda line: (told.append(line), back.set()))
         label(first, "m0", 2)
         assert first.labels.undo("Ann") is not None
         label(first, "m1", 1)
@@ -165,7 +165,7 @@ def test_a_label_given_while_the_database_is_away_is_stored_once_it_is_back(two,
 
 def test_who_waits_too_long_is_told_so_in_a_line_and_at_once_from_then_on(two, server: Server, monkeypatch) -> None:
     first, _ = two
-    monkeypatch.setattr(postgres, "PATIENCE", 0.2)
+    monkeypatch.setattr(postgres, "ACQUIRE_TIMEOUT_S", 0.2)
     monkeypatch.setattr(postgres, "AT_ONCE", 0.0)
     with away(server), pytest.raises(StoreError) as caught:
         label(first, "m0", 2)

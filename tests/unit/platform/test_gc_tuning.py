@@ -34,7 +34,7 @@ def test_what_a_long_collection_leaves_is_left_out_and_looked_through_again_afte
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(gc_tuning, "time", clock)
-    watch = gc_tuning._Watch()
+    watch = gc_tuning._FreezeLongLived()
 
     def collected(seconds: float, info: dict[str, int] = FULL) -> list[str]:
         done.clear()
@@ -43,16 +43,16 @@ def test_what_a_long_collection_leaves_is_left_out_and_looked_through_again_afte
         watch("stop", info)
         return done
 
-    assert collected(gc_tuning.LONG / 2) == []
-    assert collected(gc_tuning.LONG * 2, YOUNG) == []
-    assert collected(gc_tuning.LONG * 2) == ["freeze"]
-    clock.now += gc_tuning.RENEWED
-    assert collected(gc_tuning.LONG / 2) == ["unfreeze"]
-    assert collected(gc_tuning.LONG / 2) == []
-    assert collected(gc_tuning.LONG * 2) == ["freeze"]
+    assert collected(gc_tuning.FREEZE_AFTER_S / 2) == []
+    assert collected(gc_tuning.FREEZE_AFTER_S * 2, YOUNG) == []
+    assert collected(gc_tuning.FREEZE_AFTER_S * 2) == ["freeze"]
+    clock.now += gc_tuning.REFREEZE_EVERY_S
+    assert collected(gc_tuning.FREEZE_AFTER_S / 2) == ["unfreeze"]
+    assert collected(gc_tuning.FREEZE_AFTER_S / 2) == []
+    assert collected(gc_tuning.FREEZE_AFTER_S * 2) == ["freeze"]
 
 
 def test_it_is_watched_once_however_many_pages_ask() -> None:
     for _ in range(3):
         gc_tuning.watch()
-    assert sum(isinstance(each, gc_tuning._Watch) for each in gc.callbacks) == 1
+    assert sum(isinstance(each, gc_tuning._FreezeLongLived) for each in gc.callbacks) == 1

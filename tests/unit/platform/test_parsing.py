@@ -11,9 +11,9 @@ import pytest
 from cems_workbench.config.forms.reading import import_config, load_import
 from cems_workbench.errors import InputError, short
 from cems_workbench.pipeline.bundle import read_bundle
-from cems_workbench.platform.parsing import MOST_CHARS, MOST_DEPTH, json_values, yaml_values
+from cems_workbench.platform.parsing import MAX_CHARS, MAX_DEPTH, json_values, yaml_values
 
-MANY = MOST_CHARS - 1_000
+MANY = MAX_CHARS - 1_000
 
 
 def nine_nested_aliases(path: str) -> str:
@@ -38,7 +38,7 @@ HOSTILE = {
     "yaml: hexadecimal": ("x.yaml", "fusion: {k: 0x" + "f" * MANY + "}"),
     "yaml: tag": ("x.yaml", "!" * MANY + " a"),
     "yaml: key": ("x.yaml", "\x1b[31mk" * 10_000 + ": 1"),
-    "yaml: too large": ("x.yaml", "#" * (MOST_CHARS + 1)),
+    "yaml: too large": ("x.yaml", "#" * (MAX_CHARS + 1)),
     "json: deep": ("x.json", '{"fusion":' * (MANY // 10)),
     "json: deep and whole": ("x.json", '{"a":' * 60 + "1" + "}" * 60),
     "json: digits": ("x.json", '{"fusion": {"k": ' + "1" * MANY + "}}"),
@@ -87,9 +87,9 @@ def test_answers_are_truth_beside_a_switch_and_text_in_quotes() -> None:
 
 def test_nesting_up_to_the_bound_is_read() -> None:
     for values in (yaml_values, json_values):
-        assert values("[" * MOST_DEPTH + "]" * MOST_DEPTH, "x")
+        assert values("[" * MAX_DEPTH + "]" * MAX_DEPTH, "x")
         with pytest.raises(InputError, match="nested too deeply"):
-            values("[" * (MOST_DEPTH + 1) + "]" * (MOST_DEPTH + 1), "x")
+            values("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "x")
 
 
 def test_a_value_is_never_written_out_whole() -> None:
@@ -103,7 +103,7 @@ def test_a_value_is_never_written_out_whole() -> None:
 def test_an_endless_file_is_read_to_its_bound(tmp_path: Path) -> None:
     endless = tmp_path / "c.yaml"
     endless.symlink_to("/dev/zero")
-    with pytest.raises(InputError, match="larger than 400,000 bytes, which no config file is"):
+    with pytest.raises(InputError, match="larger than 400,000 bytes, too large for a config file"):
         load_import(endless)
 
 

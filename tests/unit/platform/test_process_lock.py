@@ -1,4 +1,4 @@
-"""Whose turn it is, between two that know nothing of each other, as in two processes."""
+"""The lock between two sides that know nothing of each other, as in two processes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from cems_workbench.errors import StoreLockedError
 from cems_workbench.platform import process_lock
 from cems_workbench.platform.process_lock import Presence, SharedLock, own_command
 
-HELD_UP = 2.0
+MAX_WAIT_S = 2.0
 
 
 class Side:
-    """One of two, and what became of the file on its side."""
+    """One side, with a log of its file being opened and closed."""
 
     def __init__(self, lock: Path) -> None:
         self.log: list[str] = []
-        self.turn = SharedLock(lock, "the file", lambda: self.log.append("take"), lambda: self.log.append("give"))
+        self.lock = SharedLock(lock, "the file", lambda: self.log.append("open"), lambda: self.log.append("close"))
 
 
 @pytest.fixture
@@ -29,52 +29,52 @@ def sides(tmp_path: Path) -> Iterator[tuple[Side, Side]]:
     both = Side(tmp_path / ".file.lock"), Side(tmp_path / ".file.lock")
     yield both
     for side in both:
-        side.turn.close()
+        side.lock.close()
 
 
-def test_alone_the_turn_is_kept(sides: tuple[Side, Side]) -> None:
+def test_lock_is_kept_without_waiters(sides: tuple[Side, Side]) -> None:
     first, _ = sides
     for _ in range(3):
-        with first.turn.use():
+        with first.lock.acquire():
             pass
-    assert first.log == ["take"]
-    assert first.turn.held
+    assert first.log == ["open"]
+    assert first.lock.held
 
 
-def test_one_that_asks_gets_it_and_the_first_takes_it_again(sides: tuple[Side, Side]) -> None:
+def test_lock_is_released_to_a_waiter_and_acquired_again(sides: tuple[Side, Side]) -> None:
     first, second = sides
     for side in (first, second, first):
-        with side.turn.use():
-            assert side.turn.held
-    assert first.log == ["take", "give", "take"]
-    assert second.log == ["take", "give"]
+        with side.lock.acquire():
+            assert side.lock.held
+    assert first.log == ["open", "close", "open"]
+    assert second.log == ["open", "close"]
 
 
-def test_nobody_gets_it_while_it_is_in_use(sides: tuple[Side, Side]) -> None:
+def test_lock_is_not_released_while_in_use(sides: tuple[Side, Side]) -> None:
     first, second = sides
     order: list[str] = []
 
     def ask() -> None:
-        with second.turn.use():
+        with second.lock.acquire():
             order.append("second")
 
-    with first.turn.use():
+    with first.lock.acquire():
         asking = threading.Thread(target=ask)
         asking.start()
-        time.sleep(process_lock.TURN + 0.1)
-        with first.turn.use():  # what a piece of work does within itself is not held back
+        time.sleep(process_lock.MIN_HOLD_S + 0.1)
+        with first.lock.acquire():  # what a piece of work does within itself is not held back
             order.append("first")
-    asking.join(HELD_UP)
+    asking.join(MAX_WAIT_S)
     assert order == ["first", "second"]
 
 
-def test_work_that_never_ends_in_the_first_does_not_keep_the_second_out(sides: tuple[Side, Side]) -> None:
+def test_lock_is_released_despite_overlapping_uses(sides: tuple[Side, Side]) -> None:
     first, second = sides
     over = threading.Event()
 
     def work() -> None:
         while not over.is_set():
-            with first.turn.use():
+            with first.lock.acquire():
                 time.sleep(0.002)
 
     workers = [threading.Thread(target=work) for _ in range(3)]  # always one of them is at it
@@ -82,51 +82,49 @@ def test_work_that_never_ends_in_the_first_does_not_keep_the_second_out(sides: t
         worker.start()
     try:
         started = time.monotonic()
-        with second.turn.use():
-            assert time.monotonic() - started < HELD_UP
+        with second.lock.acquire():
+            assert time.monotonic() - started < MAX_WAIT_S
     finally:
         over.set()
         for worker in workers:
             worker.join()
 
 
-def test_who_does_not_get_it_is_told_by_whom_and_may_give_up(
-    sides: tuple[Side, Side], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiter_is_notified_and_times_out(sides: tuple[Side, Side], monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = sides
-    said: list[str] = []
-    monkeypatch.setattr(process_lock, "_telling", said.append)
-    monkeypatch.setattr(process_lock, "TELL", 0.01)
+    notices: list[str] = []
+    monkeypatch.setattr(process_lock, "_notifier", notices.append)
+    monkeypatch.setattr(process_lock, "NOTICE_AFTER_S", 0.01)
     refusal = pytest.raises(StoreLockedError, match=r"the file is held by another process: pid \d+ \(")
-    with first.turn.use(), refusal, second.turn.use(patience=0.1):
+    with first.lock.acquire(), refusal, second.lock.acquire(timeout_s=0.1):
         pass
-    assert said == [f"waiting for {first.turn.holder()}, which uses this store too"]
-    assert not second.turn.held
+    assert notices == [f"waiting for {first.lock.holder()}, which uses this store too"]
+    assert not second.lock.held
 
 
-def test_a_file_that_cannot_be_opened_leaves_the_turn_to_others(tmp_path: Path) -> None:
+def test_lock_is_released_if_the_file_cannot_be_opened(tmp_path: Path) -> None:
     def refuse() -> None:
         raise OSError("no")
 
     first = SharedLock(tmp_path / ".file.lock", "the file", refuse, lambda: None)
-    with pytest.raises(OSError, match="no"), first.use():
+    with pytest.raises(OSError, match="no"), first.acquire():
         pass
-    with Side(tmp_path / ".file.lock").turn.use(patience=0.1):
+    with Side(tmp_path / ".file.lock").lock.acquire(timeout_s=0.1):
         pass
 
 
-def test_a_turn_that_was_ended_can_be_taken_again_and_is_handed_over_then_too(sides: tuple[Side, Side]) -> None:
+def test_lock_can_be_acquired_again_after_close(sides: tuple[Side, Side]) -> None:
     first, second = sides
-    with first.turn.use():
+    with first.lock.acquire():
         pass
-    first.turn.close()
-    with first.turn.use():
+    first.lock.close()
+    with first.lock.acquire():
         pass
-    with second.turn.use():
-        assert first.log == ["take", "give", "take", "give"]
+    with second.lock.acquire():
+        assert first.log == ["open", "close", "open", "close"]
 
 
-def test_a_command_is_named_without_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_is_named_without_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, name in {
         ("/x/cems_workbench/__main__.py", "connect", "postgresql://me:secret@host/db"): "cems-workbench connect …",
         ("/usr/bin/cems-workbench", "doctor"): "cems-workbench doctor",
@@ -137,7 +135,7 @@ def test_a_command_is_named_without_what_it_was_given(monkeypatch: pytest.Monkey
         assert own_command() == name
 
 
-def test_who_has_something_open_knows_whether_others_have(tmp_path: Path) -> None:
+def test_presence_tells_whether_others_are_there(tmp_path: Path) -> None:
     first, second = Presence(tmp_path / ".open"), Presence(tmp_path / ".open")
     assert first.enter()
     assert not second.enter()

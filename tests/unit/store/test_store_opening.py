@@ -90,9 +90,9 @@ def test_a_store_that_another_process_does_not_let_go_of_is_named_in_one_line(tm
         "with store._database.turn(): print('open', flush=True); sys.stdin.read()",
         tmp_path / "store",
     )
-    monkeypatch.setattr(process_lock, "PATIENCE", 0.4)
+    monkeypatch.setattr(process_lock, "ACQUIRE_TIMEOUT_S", 0.4)
     said: list[str] = []
-    monkeypatch.setattr(process_lock, "_telling", said.append)
+    monkeypatch.setattr(process_lock, "_notifier", said.append)
     assert holder.stdout.readline() == "open\n"
     try:
         with pytest.raises(StoreLockedError) as error:

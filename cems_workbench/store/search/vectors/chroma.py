@@ -14,7 +14,7 @@ import numpy as np
 from cems_workbench.errors import ModelError, StoreError
 from cems_workbench.models.http import server_name
 from cems_workbench.models.protocol import Float32
-from cems_workbench.platform.http_limits import ReplyError, connection_reason
+from cems_workbench.platform.http_limits import ResponseError, connection_reason
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -60,7 +60,7 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
         port = where.port or (443 if secure else 8000)
         return chroma_client(where.hostname or "", port, secure)
     except Exception as error:  # Chroma raises ValueError, its own errors and its Rust core's, by version.
-        reached = "cannot be used" if isinstance(error, ReplyError) else "cannot be reached"
+        reached = "cannot be used" if isinstance(error, ResponseError) else "cannot be reached"
         place = f"server {_shown(url)} {reached}" if url else f"index {directory} cannot be opened"
         raise StoreError(f"Chroma {place}: {connection_reason(error) or _first_line(error)}") from error
 
@@ -89,7 +89,7 @@ def speaking(what: str) -> Iterator[None]:
         raise StoreError(
             f"{what}: Chroma server {error.request.url.netloc.decode()}: {connection_reason(error)}"
         ) from error
-    except (ChromaError, ReplyError, ValueError, RuntimeError, OSError, TypeError, KeyError) as error:
+    except (ChromaError, ResponseError, ValueError, RuntimeError, OSError, TypeError, KeyError) as error:
         raise StoreError(f"{what}: {_first_line(error)}") from error
 
 

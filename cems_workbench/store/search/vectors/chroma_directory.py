@@ -134,7 +134,7 @@ class ChromaHome:
                 yield client
 
     def _turn(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._files is None else self._files.turn.use()
+        return nullcontext() if self._files is None else self._files.turn.acquire()
 
     def _opened_client(self) -> ClientAPI:
         with _opening:
