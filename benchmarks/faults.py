@@ -150,7 +150,7 @@ def gather(store: Path, out: Path) -> object:
 def evaluate(store: Path, out: Path) -> object:
     """Figures of the evidence that was made before."""
     asked = str(store / "evidence.duckdb")
-    code = command("evaluate", asked, "--metrics", "nDCG@10 hit@5", "--store", str(store), "--json")
+    code = command("evaluate", asked, "--metric", "nDCG@10", "--metric", "hit@5", "--store", str(store), "--json")
     return code or without_times((out / "stdout").read_text())
 
 
@@ -173,13 +173,13 @@ def label(store: Path, out: Path) -> object:
 
 def judgments(store: Path, out: Path) -> object:
     """The labels as a file."""
-    code = command("judgments", "--kind", "all", "--out", str(out / "labels.jsonl"), "--store", str(store))
+    code = command("judgments", "--judge-kind", "all", "--out", str(out / "labels.jsonl"), "--store", str(store))
     return code or (out / "labels.jsonl").read_text()
 
 
 def rescue(store: Path, out: Path) -> object:
     """The exit code of a rescue."""
-    return command("doctor", "--rescue", str(out / "new"), "--store", str(store))
+    return command("doctor", "--recover-to", str(out / "new"), "--store", str(store))
 
 
 def page(store: Path, out: Path) -> object:

@@ -441,7 +441,7 @@ def run_commands(total: int, seed: int, golden: Path | None) -> tuple[Counter[st
                 "import": ["import", str(path), "--store", str(Path(home) / "commands")],
                 "bundle": ["replay", str(path), "--preset", "cems"],
                 "evidence": ["evaluate", str(path)],
-                "config": ["export", str(path), "--to", "yaml"],
+                "config": ["export", str(path), "--format", "yaml"],
             }[kind]
             ended = subprocess.run(
                 [sys.executable, "-m", "cems_workbench", *command],

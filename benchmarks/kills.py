@@ -152,10 +152,10 @@ CASES: Mapping[str, Case] = {
     "label": Case(("label",), "store", store_rows, needs=(IMPORT,), kept=labels_kept),
     "import": Case(IMPORT, "store", store_rows),
     "export": Case(
-        ("export", str(ROOT / "cems_workbench/config/presets/cems.yaml"), "--to", "yaml", "--out", "out.yaml"),
+        ("export", str(ROOT / "cems_workbench/config/presets/cems.yaml"), "--format", "yaml", "--out", "out.yaml"),
         "out.yaml",
         config,
-        ("export", str(ROOT / "cems_workbench/config/presets/qmd.yaml"), "--to", "yaml", "--out", "out.yaml"),
+        ("export", str(ROOT / "cems_workbench/config/presets/qmd.yaml"), "--format", "yaml", "--out", "out.yaml"),
     ),
     "migrate": Case(("search", "deploy", "--preset", "recollection", "--store", "store"), "store", store_rows),
 }

@@ -220,7 +220,7 @@ class Shell:
             ("import", str(self.folder / f"shell-{self.turn}.jsonl")),
             ("search", query, "--preset", "recollection"),
             ("why", query, f"shell-{self.turn}", "--preset", "recollection"),
-            ("judgments", "--to", "qrels", "--out", str(self.folder / "qrels")),
+            ("judgments", "--format", "qrels", "--out", str(self.folder / "qrels")),
             ("gather", "few", "--preset", "cems", "--set", "rerank.backend=none", "--out", evidence),
             ("evaluate", evidence, "--preset", "cems", "--set", "rerank.backend=none"),
             (

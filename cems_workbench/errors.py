@@ -116,5 +116,5 @@ def told(error: BaseException) -> str | None:
         return f"{error.filename or 'a file'}: {error.strerror}; what was stored before is as it was"
     if type(error).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
         said = " ".join(str(error).split())
-        return f"the store's database cannot be read: {said}; doctor --rescue NEW_STORE writes what can be into a new store"
+        return f"the store's database cannot be read: {said}; doctor --recover-to NEW_STORE writes what can be into a new store"
     return None

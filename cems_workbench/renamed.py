@@ -22,13 +22,41 @@ PARAMETER_COSTS: Mapping[str, str] = {}
 PRESETS: Mapping[str, str] = {"cems_0_9": "cems_head"}
 """Present name of a preset by its old one."""
 
-COMMANDS: Mapping[str, str] = {}
+COMMANDS: Mapping[str, str] = {"embed": "reindex", "score": "fill-scores"}
 """Present command by the old one: `"embed": "reindex"`. Commands of a group in full: `"report figures": "report plots"`."""
 
-OPTIONS: Mapping[str, Mapping[str, str]] = {}
+_QUERY = {"--only-project": "--restrict-to-project", "--expand": "--variant", "--off": "--without-variant"}
+_LABELS = {"--to": "--format", "--set": "--query-set", "--kind": "--judge-kind"}
+_NO_LOSS = {"--assert-no-loss": "--fail-on-regression"}
+
+OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "agreement": {"--set": "--query-set"},
+    "calibrate": {"--judges": "--judge-kind"},
+    "ci check": _NO_LOSS,
+    "ci init": _NO_LOSS,
+    "compare": {"--judges": "--judge-kind", "--queries": "--show", **_NO_LOSS},
+    "config-history": {"--by": "--author"},
+    "dataset": _LABELS,
+    "doctor": {"--rescue": "--recover-to"},
+    "drift": {"--k": "--cutoff", "--queries": "--show"},
+    "evaluate": {"--judges": "--judge-kind", "--project-only": "--per-query-project", "--honest": "--compare-judges"},
+    "export": {"--to": "--format"},
+    "fidelity": {"--as-chosen": "--keep-config", "--queries": "--show"},
+    "gather": {"--project-only": "--per-query-project"},
+    "import": {"--set": "--query-set"},
+    "judgments": _LABELS,
+    "report compare": {"--judges": "--judge-kind", "--by": "--sort-by", "--queries": "--show"},
+    "report why": {**_QUERY, "--k": "--cutoff"},
+    "sample": {"--set": "--query-set", "--by": "--strategy"},
+    "search": _QUERY,
+    "watch": _NO_LOSS,
+    "why": {**_QUERY, "--k": "--cutoff"},
+}
 """Present option by the old one, by the present command: `"sample": {"--by": "--strategy"}`; a group's command is `"report compare"`."""
 
-LIST_OPTIONS: Mapping[str, Mapping[str, str]] = {}
+LIST_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    command: {"--metrics": "--metric"} for command in ("ci check", "compare", "evaluate", "export", "report compare")
+}
 """As OPTIONS, where the old option took several values with spaces between and the present one is repeated:
 `"evaluate": {"--metrics": "--metric"}`."""
 

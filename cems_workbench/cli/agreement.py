@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from cems_workbench.cli.judgments import SetNameOption, chosen_labels
+from cems_workbench.cli.judgments import QuerySetOption, chosen_labels
 from cems_workbench.cli.options import JsonOption, StoreOption, asked_queries, opened_store, print_table
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
 
 def agreement_command(
-    query_set: SetNameOption = None,
+    query_set: QuerySetOption = None,
     weights: Annotated[str, typer.Option("--weights", help="Weights of kappa: linear or quadratic.")] = "quadratic",
     level: Annotated[str, typer.Option("--level", help="Level of alpha: nominal, ordinal or interval.")] = "ordinal",
     seed: Annotated[int, typer.Option("--seed", help="Seed of the bootstrap.")] = 0,

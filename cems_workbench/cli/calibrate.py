@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.evaluate import JudgesOption, check_judges, configs_for
+from cems_workbench.cli.evaluate import JudgeKindOption, check_judge_kind, configs_for
 from cems_workbench.cli.options import JsonOption, SetOption, preset_help, print_table, read_evidence
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
@@ -45,17 +45,17 @@ def calibrate_command(
     probability: Annotated[
         float, typer.Option("--probability", help="Probability of an answer from which on the thresholds answer.")
     ] = PROBABILITY,
-    judges: JudgesOption = None,
+    judge_kind: JudgeKindOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Calibrate the signals of abstain on judged queries and print their thresholds as config. Nothing is gathered or changed."""
     from cems_workbench.jobs.calibration import calibrations
     from cems_workbench.jobs.evaluation import labelled_file, refuse_nothing
 
-    check_judges(judges)
+    check_judge_kind(judge_kind)
     read = read_evidence(evidence)
     chosen, _ = configs_for(read.header, [config] if config else None, [preset] if preset else None, changes, None)[0]
-    batch = labelled_file(read, judges).batch
+    batch = labelled_file(read, judge_kind).batch
     refuse_nothing(batch.qids, evidence)
     group_by, found, refused = calibrations(batch, chosen, read.header.relevant_from, signal, method.value, probability)
     if not found:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cems_workbench.cli.evaluate import MetricsOption, asserted_json, exit_unless_all_hold
+from cems_workbench.cli.evaluate import MetricOption, asserted_json, exit_unless_all_hold
 from cems_workbench.cli.gather import SeedOption
 from cems_workbench.cli.options import JsonOption, read_evidence
 from cems_workbench.cli.terminal import put, put_json, say, say_wrapped
@@ -20,16 +20,18 @@ LARGE = 50_000_000
 """Bytes of a file that GitHub warns about; it refuses twice that."""
 
 group = typer.Typer(
-    name="ci", help="Hold a changed config against its last state, in CI and before a commit.", no_args_is_help=True
+    name="ci",
+    help="Hold a changed config against its last state, in CI and before a commit.",
+    no_args_is_help=True,
 )
 EvidenceArgument = Annotated[Path, typer.Argument(help="An evidence file with judgments, committed beside the config.")]
 ConfigFileOption = Annotated[Path, typer.Option("--config", help="The config file that is under version control.")]
 NoLossOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--assert-no-loss",
+        "--fail-on-regression",
         metavar="[TYPE:]MEASURE[ p<N]",
-        help=f"Fail when the config scores less than before; with p<N only when surely less (default: {DEFAULT_GUARD}).",
+        help=f"Fail if the config scores lower than before, with p<N only if significantly lower (default: {DEFAULT_GUARD}).",
     ),
 ]
 AssertOption = Annotated[
@@ -47,7 +49,7 @@ def check_command(
     no_loss: NoLossOption = None,
     asserted: AssertOption = None,
     tolerance: Annotated[float, typer.Option("--tolerance", min=0, help="Losses up to this are ignored.")] = 0.0,
-    metrics: MetricsOption = None,
+    metric: MetricOption = None,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write a report for a pull request.")] = None,
     junit: Annotated[Path | None, typer.Option("--junit", help="Write what was asserted as JUnit XML.")] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a report as one HTML file.")] = None,
@@ -68,7 +70,7 @@ def check_command(
         against,
         [DEFAULT_GUARD] if no_loss is None else no_loss,
         asserted or (),
-        metrics=metrics,
+        metrics=" ".join(metric) if metric else None,
         tolerance=tolerance,
         seed=seed,
     )

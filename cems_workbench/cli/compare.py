@@ -10,10 +10,10 @@ import typer
 
 from cems_workbench.cli.evaluate import (
     GradeOption,
-    JudgesOption,
-    MetricsOption,
+    JudgeKindOption,
+    MetricOption,
     asserted_json,
-    check_judges,
+    check_judge_kind,
     chosen_measures,
     configs_for,
     exit_unless_all_hold,
@@ -45,19 +45,19 @@ def compare_command(
         list[str] | None, typer.Option("--preset", help=preset_help("none: name at least two configs; repeatable"))
     ] = None,
     changes: SetOption = None,
-    metrics: MetricsOption = None,
+    metric: MetricOption = None,
     grade: GradeOption = None,
-    judges: JudgesOption = None,
+    judge_kind: JudgeKindOption = None,
     no_loss: Annotated[
         list[str] | None,
         typer.Option(
-            "--assert-no-loss",
+            "--fail-on-regression",
             metavar="[TYPE:]MEASURE[ p<N]",
-            help="Exit with 1 when a config scores less, with p<0.05 only when surely less; repeatable.",
+            help="Exit with 1 if a config scores lower than the first, with p<N only if significantly lower; repeatable.",
         ),
     ] = None,
     tolerance: Annotated[float, typer.Option("--tolerance", min=0, help="Losses up to this are ignored.")] = 0.0,
-    shown: Annotated[int, typer.Option("--queries", min=0, help="Changed queries to list, by the first measure.")] = 10,
+    shown: Annotated[int, typer.Option("--show", metavar="N", min=0, help="Number of changed queries to list.")] = 10,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -76,17 +76,17 @@ def compare_command(
 
     if len(config or ()) + len(preset or ()) < 2:
         raise InputError("compare needs at least two configs: --config A --config B (files, or presets by name)")
-    check_judges(judges)
+    check_judge_kind(judge_kind)
     if streamed(evidence):
         with EvidenceStream(evidence) as stream:
             tell_unproved(stream.unproved)
             header, content = stream.header, stream.content_hash
             least = header.relevant_from if grade is None else grade
             guarded = [parse_no_loss(text, least) for text in no_loss or ()]
-            measures = chosen_measures(metrics, least, [guard.measure for guard in guarded])
+            measures = chosen_measures(metric, least, [guard.measure for guard in guarded])
             named = [(chosen.name, chosen) for chosen, _ in configs_for(header, config, preset, changes, None)]
             with progress_bar(as_json) as progress:
-                found = evaluate_streamed(stream, named, measures, judges, seed=seed, progress=progress)
+                found = evaluate_streamed(stream, named, measures, judge_kind, seed=seed, progress=progress)
         comparison = found.found.compared(seed)
         scoring: list[str] = []
     else:
@@ -95,8 +95,8 @@ def compare_command(
         configs = configs_for(header, config, preset, changes, None)
         least = header.relevant_from if grade is None else grade
         guarded = [parse_no_loss(text, least) for text in no_loss or ()]
-        measures = chosen_measures(metrics, least, [guard.measure for guard in guarded])
-        of_file = labelled_file(read, judges)
+        measures = chosen_measures(metric, least, [guard.measure for guard in guarded])
+        of_file = labelled_file(read, judge_kind)
         refuse_nothing(of_file.batch.queries, evidence[0])
         measured, _ = evaluate_configs(
             [(chosen.name, chosen) for chosen, _ in configs], lambda _: of_file, measures, seed=seed

@@ -25,8 +25,8 @@ def config_history_command(
         Path | None, typer.Option("--add", metavar="CONFIG", help="Save this config, with the evidence card beside it.")
     ] = None,
     why: Annotated[str, typer.Option("--why", help="With --add: the reason for keeping it.")] = "",
-    by: Annotated[
-        str | None, typer.Option("--by", help="With --add: who keeps it (default: the account's name).")
+    author: Annotated[
+        str | None, typer.Option("--author", help="With --add: author of the entry (default: the account's name).")
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -38,14 +38,14 @@ def config_history_command(
         raise InputError("--out restores a config: name its ID")
     with opened_store(store) as opened:
         if add is not None:
-            _add(opened, add, why, by)
+            _add(opened, add, why, author)
         elif number is not None:
             _take(opened, number, out, as_json)
         else:
             _list(opened.configs.history(), as_json)
 
 
-def _add(store: Store, path: Path, why: str, by: str | None) -> None:
+def _add(store: Store, path: Path, why: str, author: str | None) -> None:
     from cems_workbench.config import card_path, read_card
     from cems_workbench.jobs.config_history import keep_config
 
@@ -53,7 +53,7 @@ def _add(store: Store, path: Path, why: str, by: str | None) -> None:
     beside = card_path(path)
     card = read_card(beside) if path.is_file() and beside.is_file() else None
     base = card.baseline if card else None
-    record = keep_config(store, config, author=by or _account(), why=why, base=base, card=card)
+    record = keep_config(store, config, author=author or _account(), why=why, base=base, card=card)
     say(f"kept as config {record.id}: {record.name}" + ("" if card else ", without an evidence card"))
 
 
@@ -111,5 +111,5 @@ def _row(record: ConfigRecord) -> dict[str, object]:
 
 def _account() -> str:
     if (name := account()) is None:
-        raise InputError("--by: say who keeps it")
+        raise InputError("--author: name who saves it")
     return name

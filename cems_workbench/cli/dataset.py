@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.judgments import SetNameOption, chosen_labels
+from cems_workbench.cli.judgments import JudgeKindOption, QuerySetOption, chosen_labels
 from cems_workbench.cli.options import JsonOption, StoreOption, asked_queries, opened_store, progress_bar
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
@@ -21,15 +21,15 @@ SHOWN = 50
 
 
 def dataset_command(
-    to: Annotated[
+    format: Annotated[
         str,
         typer.Option(
-            "--to",
+            "--format",
             help="Form: beir (a folder), locomo, longmemeval, beam, memories-jsonl, memories-csv, relations-jsonl, queries-jsonl.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="The file to write, or the new folder.")],
-    query_set: SetNameOption = None,
+    query_set: QuerySetOption = None,
     project: Annotated[
         str | None,
         typer.Option(
@@ -37,7 +37,7 @@ def dataset_command(
         ),
     ] = None,
     judge: Annotated[str | None, typer.Option("--judge", help="Only the labels of this judge.")] = None,
-    kind: Annotated[str, typer.Option("--kind", help="Kind of labels: human, model or all.")] = "human",
+    judge_kind: JudgeKindOption = "human",
     rule: Annotated[
         str | None,
         typer.Option("--rule", help="One grade per pair: majority, strictest or decided; raw labels otherwise."),
@@ -52,15 +52,15 @@ def dataset_command(
     from cems_workbench.formats import dataset_writers, write_dataset
 
     with opened_store(store) as opened, progress_bar(as_json) as progress:
-        dataset = _chosen(opened, query_set, project, (judge, kind, rule))
-        done = write_dataset(to, dataset, out, progress)
-    kinds = dataset_writers()[to].kinds
+        dataset = _chosen(opened, query_set, project, (judge, judge_kind, rule))
+        done = write_dataset(format, dataset, out, progress)
+    kinds = dataset_writers()[format].kinds
     others = () if len(kinds) == 1 else [name for name in ("relations", "queries", "judgments") if name not in kinds]
     left = {name: len(rows) for name in others if (rows := list(getattr(dataset, name)))}
     if as_json:
         put_json({**dataclasses.asdict(done), "no_place_for": left, "out": str(out)})
     else:
-        _tell(done, left, to, out)
+        _tell(done, left, format, out)
     if done.left_out or done.not_kept:
         raise typer.Exit(1)
 
@@ -87,11 +87,11 @@ def _chosen(
     return DataSet(store.memories.each(project), total, relations, queries, judgments)
 
 
-def _tell(done: Exported, left: dict[str, int], to: str, out: Path) -> None:
-    say(", ".join(f"{count} {kind}" for kind, count in done.rows.items()) + f" written to {out} as {to}")
+def _tell(done: Exported, left: dict[str, int], format: str, out: Path) -> None:
+    say(", ".join(f"{count} {kind}" for kind, count in done.rows.items()) + f" written to {out} as {format}")
     for kind, count in left.items():
-        other = "judgments --to judgments-jsonl" if kind == "judgments" else f"dataset --to {kind}-jsonl"
-        say(f"note: {to} has no place for the {count} {kind}; `{other}` writes them")
+        other = "judgments --format judgments-jsonl" if kind == "judgments" else f"dataset --format {kind}-jsonl"
+        say(f"note: {format} has no place for the {count} {kind}; `{other}` writes them")
     for note in done.notes:
         say(f"note: {note}")
     for line in done.not_kept:

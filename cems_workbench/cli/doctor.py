@@ -37,9 +37,11 @@ RepairOption = Annotated[
     bool, typer.Option("--repair", help="First build anew what is damaged and can be built from the memories.")
 ]
 
-RescueOption = Annotated[
+RecoverToOption = Annotated[
     Path | None,
-    typer.Option("--rescue", metavar="NEW_STORE", help="Write every readable row of a damaged store into a new one."),
+    typer.Option(
+        "--recover-to", metavar="NEW_STORE", help="Copy every readable row of a damaged store into a new store."
+    ),
 ]
 
 
@@ -49,15 +51,15 @@ def doctor_command(
     store: StoreOption = None,
     deep: DeepOption = False,
     repair: RepairOption = False,
-    rescue: RescueOption = None,
+    recover_to: RecoverToOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Look at packages, models, servers and the store: what is there, and what a preset or config will run with.
 
     Exit code 1 when something is missing that nothing can take the place of.
     """
-    if rescue is not None:
-        return _rescue(settings_for(store).store, rescue, as_json)
+    if recover_to is not None:
+        return _recover(settings_for(store).store, recover_to, as_json)
     chosen = chosen_config(preset, config, None)
     from cems_workbench.jobs.diagnosis import diagnose
 
@@ -73,7 +75,7 @@ def doctor_command(
         raise typer.Exit(1)
 
 
-def _rescue(source: Path, target: Path, as_json: bool) -> None:
+def _recover(source: Path, target: Path, as_json: bool) -> None:
     """Print of each table how much was read; exit code 1 when something was lost."""
     from cems_workbench.store.recovery import rescue
 

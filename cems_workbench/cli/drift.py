@@ -29,8 +29,10 @@ def drift_command(
         str | None, typer.Option("--preset", help=preset_help("the config the first file was gathered with"))
     ] = None,
     changes: SetOption = None,
-    k: Annotated[int, typer.Option("--k", min=1, help="Results of each query that are compared.")] = 10,
-    shown: Annotated[int, typer.Option("--queries", min=0, help="Queries to list, those that changed most.")] = 10,
+    cutoff: Annotated[int, typer.Option("--cutoff", min=1, help="Number of top results per query to compare.")] = 10,
+    shown: Annotated[
+        int, typer.Option("--show", metavar="N", min=0, help="Number of queries to list, largest change first.")
+    ] = 10,
     least: Annotated[
         float | None, typer.Option("--assert-overlap", min=0, max=1, help="Exit with 1 when the mean overlap is less.")
     ] = None,
@@ -41,7 +43,7 @@ def drift_command(
 
     read = read_evidence(before)
     chosen, _ = configs_for(read.header, [config] if config else None, [preset] if preset else None, changes, None)[0]
-    found = drift(read, read_evidence(after), chosen, k)
+    found = drift(read, read_evidence(after), chosen, cutoff)
     if as_json:
         put_json(found.to_json())
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cems_workbench.cli.gather import LimitOption, ProjectOnlyOption, SeedOption
+from cems_workbench.cli.gather import LimitOption, PerQueryProjectOption, SeedOption
 from cems_workbench.cli.options import (
     AblateOption,
     ConfigsOption,
@@ -44,15 +44,21 @@ if TYPE_CHECKING:
 CHECK_FAILED = 1
 Options = Sequence[tuple[str, str]]
 """Options of the command line with their values, which name a config to `score`."""
-MetricsOption = Annotated[
-    str | None, typer.Option("--metrics", help='Measures, such as "hit@5 recall@5 nDCG@10" (default: a full report).')
+MetricOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric", metavar="MEASURE", help="A measure, such as nDCG@10; repeatable (default: a full report)."
+    ),
 ]
 GradeOption = Annotated[
     int | None,
     typer.Option("--grade", help="The lowest grade that counts as relevant (default: that of the query set)."),
 ]
-JudgesOption = Annotated[
-    str | None, typer.Option("--judges", help="Only judgments of this kind: human or model (default: human first).")
+JudgeKindOption = Annotated[
+    str | None,
+    typer.Option(
+        "--judge-kind", metavar="human|model", help="Use only judgments of people or of models (default: people first)."
+    ),
 ]
 
 
@@ -66,20 +72,22 @@ def evaluate_command(
     config: ConfigsOption = None,
     preset: PresetsOption = None,
     changes: SetOption = None,
-    metrics: MetricsOption = None,
+    metric: MetricOption = None,
     grade: GradeOption = None,
-    judges: JudgesOption = None,
+    judge_kind: JudgeKindOption = None,
     run_out: Annotated[Path | None, typer.Option("--run-out", help="Write the results as a TREC run.")] = None,
     asserted: Annotated[
         list[str] | None,
         typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Exit with 1 unless this holds; repeatable."),
     ] = None,
     ablate: AblateOption = None,
-    honest: Annotated[
+    compare_judges: Annotated[
         bool,
-        typer.Option("--honest", help="Also score the run by cosine threshold, model judge and people side by side."),
+        typer.Option(
+            "--compare-judges", help="Also score the run by cosine threshold, model judge and people side by side."
+        ),
     ] = False,
-    project_only: ProjectOnlyOption = False,
+    per_query_project: PerQueryProjectOption = False,
     limit: LimitOption = None,
     seed: SeedOption = 0,
     store: StoreOption = None,
@@ -94,25 +102,25 @@ def evaluate_command(
     def wanted(relevant_from: int) -> tuple[tuple[Measure, ...], list[Assertion]]:
         least = relevant_from if grade is None else grade
         parsed = [parse_assertion(text, least) for text in asserted or ()]
-        return chosen_measures(metrics, least, [assertion.measure for assertion in parsed]), parsed
+        return chosen_measures(metric, least, [assertion.measure for assertion in parsed]), parsed
 
     wanted(1)  # what cannot be read is said before anything is gathered
-    check_judges(judges)
+    check_judge_kind(judge_kind)
     paths = [Path(name) for name in evidence]
     are_files = [is_evidence_file(path) for path in paths]
-    if any(are_files) and (project_only or limit is not None):
-        raise InputError("--project-only and --limit are for gathering; the evidence file is gathered already")
+    if any(are_files) and (per_query_project or limit is not None):
+        raise InputError("--per-query-project and --limit are for gathering; the evidence file is gathered already")
     if len(paths) > 1 and not all(are_files):
         raise InputError(f"{paths[are_files.index(False)]}: of several names each has to be an evidence file")
     if all(are_files) and streamed(paths):
-        if honest:
+        if compare_judges:
             raise InputError(
-                "--honest reads the results of every query, which evidence of this size or of several files does not keep"
+                "--compare-judges reads the results of every query, which evidence of this size or of several files does not keep"
             )
         with EvidenceStream(paths) as stream:
             measures, assertions = wanted(stream.header.relevant_from)
             configs = configs_for(stream.header, config, preset, changes, ablate)
-            found = _streamed(stream, configs, measures, judges, seed, run_out, as_json)
+            found = _streamed(stream, configs, measures, judge_kind, seed, run_out, as_json)
         outcomes = [check(assertion, evaluation) for evaluation in found.evaluations for assertion in assertions]
         if as_json:
             put_json({"evaluations": found.to_json()} | asserted_json(outcomes))
@@ -131,10 +139,13 @@ def evaluate_command(
     named = [(chosen.name, chosen) for chosen, _ in configs]
     if read is not None:
         measures, assertions = wanted(read.header.relevant_from)
-        of_file = labelled_file(read, judges)
+        of_file = labelled_file(read, judge_kind)
         measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed)
     else:
-        with _gathered(evidence[0], judges, project_only, (limit, seed), store, as_json) as (source, relevant_from):
+        with _gathered(evidence[0], judge_kind, per_query_project, (limit, seed), store, as_json) as (
+            source,
+            relevant_from,
+        ):
             measures, assertions = wanted(relevant_from)
             measured, _ = evaluate_configs(named, source, measures, seed=seed)
     evaluations, batches = [row.evaluation for row in measured], [row.batch for row in measured]
@@ -142,10 +153,10 @@ def evaluate_command(
     if run_out is not None:
         _write_run(run_out, batches[0], evaluations[0])
     outcomes = [check(assertion, evaluation) for evaluation in evaluations for assertion in assertions]
-    views = _honest(batches, evaluations) if honest else []
+    views = _honest(batches, evaluations) if compare_judges else []
     if as_json:
         values = {"evaluations": [row.to_json() for row in measured]} | asserted_json(outcomes)
-        put_json(values | ({"honest": [view.to_json() for view in views]} if honest else {}))
+        put_json(values | ({"honest": [view.to_json() for view in views]} if compare_judges else {}))
     else:
         for row in measured:
             print_evaluation(row.evaluation)
@@ -242,7 +253,7 @@ def score_line(evidence: Path, named: Options, store: Path | None = None) -> str
     """The command, quoted for a shell, that scores what a file lacks for the configs that these options name."""
     words = [word for option in dict.fromkeys(named) for word in option]
     where = [] if store is None else ["--store", str(store)]
-    command = shlex.join(["python", "-m", "cems_workbench", "score", str(evidence), *words, *where])
+    command = shlex.join(["python", "-m", "cems_workbench", "fill-scores", str(evidence), *words, *where])
     return f"score them: {command}"
 
 
@@ -263,10 +274,10 @@ def exit_unless_all_hold(outcomes: Sequence[Outcome]) -> None:
         raise typer.Exit(CHECK_FAILED)
 
 
-def check_judges(judges: str | None) -> None:
-    """Raise InputError where --judges is neither human nor model."""
-    if judges not in (None, "human", "model"):
-        raise InputError(f"--judges {judges}: expected human or model")
+def check_judge_kind(kind: str | None) -> None:
+    """Raise InputError unless --judge-kind is human or model."""
+    if kind not in (None, "human", "model"):
+        raise InputError(f"--judge-kind {kind}: expected human or model")
 
 
 def _default(header: Header | None, changes: Sequence[str] | None) -> PipelineConfig:
@@ -317,11 +328,11 @@ def chosen_configs(
     return told_apart(chosen)
 
 
-def chosen_measures(text: str | None, grade: int, further: Sequence[Measure] = ()) -> tuple[Measure, ...]:
-    """The measures that were named, or those of a full report, and whatever else is needed."""
+def chosen_measures(names: Sequence[str] | None, grade: int, further: Sequence[Measure] = ()) -> tuple[Measure, ...]:
+    """The named measures, or those of a full report, and the further ones. A name may hold several, separated by spaces."""
     from cems_workbench.evaluation.metrics import parse_measures, standard_measures
 
-    wanted = parse_measures(text, grade) if text else standard_measures(grade)
+    wanted = parse_measures(" ".join(names), grade) if names else standard_measures(grade)
     return tuple(dict.fromkeys([*wanted, *further]))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.evaluate import MetricsOption
+from cems_workbench.cli.evaluate import MetricOption
 from cems_workbench.cli.options import PRESETS, SetOption, chosen_config, print_table, read_evidence
 from cems_workbench.cli.terminal import put, say
 from cems_workbench.platform.atomic_write import write_text
@@ -31,8 +32,9 @@ class Form(StrEnum):
 
 def export_command(
     config: Annotated[Path, typer.Argument(help=f"A config file of any of these forms, or a preset: {PRESETS}.")],
-    to: Annotated[
-        Form, typer.Option("--to", help="Form of the output; env is the .env of CEMS, reranker-env the memory agent's.")
+    format: Annotated[
+        Form,
+        typer.Option("--format", help="Form of the output; env is the .env of CEMS, reranker-env the memory agent's."),
     ] = Form.yaml,
     changes: SetOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead of printing.")] = None,
@@ -47,7 +49,7 @@ def export_command(
             help="Measure on this evidence file how the reader of the output ranks, beside the config itself.",
         ),
     ] = None,
-    metrics: MetricsOption = None,
+    metric: MetricOption = None,
 ) -> None:
     """Write a config with every key stated; what the form cannot express is listed in comments."""
     from cems_workbench.config import card_path
@@ -55,29 +57,29 @@ def export_command(
 
     chosen = chosen_config(None, config, changes)
     own = None if changes and card is None else _card(config, card)
-    export = exported(chosen, to.value, own)
+    export = exported(chosen, format.value, own)
     if evidence is not None:
-        rankings = [_measured(export, evidence, metrics)]
+        rankings = [_measured(export, evidence, metric)]
         for ranking in rankings:
             print_ranking(ranking, err=out is None)
         if own is not None:
-            export, _, own = with_figures(chosen, to.value, own, lambda _: rankings)
+            export, _, own = with_figures(chosen, format.value, own, lambda _: rankings)
     if out is None:
         put(export.text)
         return
     write_text(out, export.text)
-    if to is Form.json and own is not None:  # JSON has no comments
+    if format is Form.json and own is not None:  # JSON has no comments
         write_text(card_path(out), own.to_json())
 
 
-def _measured(export: Export, evidence: Path, metrics: str | None) -> ExportedRanking:
+def _measured(export: Export, evidence: Path, metric: Sequence[str] | None) -> ExportedRanking:
     """Both rankings on the judged queries of an evidence file. Raises InputError."""
     from cems_workbench.evaluation.metrics import parse_measures
     from cems_workbench.jobs.evaluation import labelled_file, refuse_nothing
     from cems_workbench.jobs.exporting import measured
 
     read = read_evidence(evidence)
-    measures = parse_measures(metrics or "nDCG@10 hit@5", read.header.relevant_from)
+    measures = parse_measures(" ".join(metric or ("nDCG@10", "hit@5")), read.header.relevant_from)
     batch = labelled_file(read, None).batch
     refuse_nothing(batch.queries, evidence)
     return measured(export, batch, measures)

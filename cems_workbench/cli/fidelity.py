@@ -86,8 +86,8 @@ def fidelity_command(
         Path | None,
         typer.Option("--data", help="A folder with the memories and relations, instead of a store; nothing is saved."),
     ] = None,
-    as_chosen: Annotated[
-        bool, typer.Option("--as-chosen", help="Keep the config as it is; do not apply the recording's own settings.")
+    keep_config: Annotated[
+        bool, typer.Option("--keep-config", help="Do not apply the recording's own settings to the config.")
     ] = False,
     query: Annotated[
         str | None, typer.Option("--query", help="The query or its qid, where a single answer does not contain it.")
@@ -103,7 +103,7 @@ def fidelity_command(
         bool,
         typer.Option("--explain", help="Also try every parameter: which change gives more queries the recorded order?"),
     ] = False,
-    shown: Annotated[int, typer.Option("--queries", min=0, help="Differing queries to list.")] = 20,
+    shown: Annotated[int, typer.Option("--show", metavar="N", min=0, help="Number of differing queries to list.")] = 20,
     order: Annotated[
         str,
         typer.Option(
@@ -159,7 +159,7 @@ def fidelity_command(
             recordings.append(dataclasses.replace(answered, errors=()))
             require_usable(recordings[-1])
         lists = lexical_lists(recordings)
-        for setting in (setting_for(one, chosen, as_chosen=as_chosen) for one in recordings for chosen in configs):
+        for setting in (setting_for(one, chosen, as_chosen=keep_config) for one in recordings for chosen in configs):
             asked = asked_queries(setting.recording, known, moment, query)
             measured.append(measure_fidelity(setting, asked, resources, progress, lists))
         if explain:

@@ -20,8 +20,8 @@ from cems_workbench.cli.options import (
 )
 from cems_workbench.cli.terminal import put_json, say
 
-ProjectOnlyOption = Annotated[
-    bool, typer.Option("--project-only", help="Search each query's own project only, where it has one.")
+PerQueryProjectOption = Annotated[
+    bool, typer.Option("--per-query-project", help="For each query that names a project, search only that project.")
 ]
 LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Draw this many of the queries.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of what is drawn at random.")]
@@ -36,7 +36,7 @@ def gather_command(
     preset: PresetOption = None,
     config: ConfigOption = None,
     changes: SetOption = None,
-    project_only: ProjectOnlyOption = False,
+    per_query_project: PerQueryProjectOption = False,
     judged: JudgedOption = False,
     limit: LimitOption = None,
     seed: SeedOption = 0,
@@ -59,7 +59,7 @@ def gather_command(
             chosen,
             resources,
             query_set=query_set,
-            project_only=project_only,
+            project_only=per_query_project,
             progress=progress,
         )
         notices = resources.store.notices

@@ -30,7 +30,10 @@ def import_command(
     ],
     format: Annotated[str, typer.Option("--format", help="Input format; auto looks at the file.")] = "auto",
     query_set: Annotated[
-        str | None, typer.Option("--set", help="Query set to put queries into (default: named after the input).")
+        str | None,
+        typer.Option(
+            "--query-set", metavar="NAME", help="Query set that receives the queries (default: named after the input)."
+        ),
     ] = None,
     scale: Annotated[
         str | None,

@@ -17,14 +17,22 @@ if TYPE_CHECKING:
     from cems_workbench.store import Store
 
 QUERIES = "queries-jsonl"
-SetNameOption = Annotated[str | None, typer.Option("--set", help="Only the queries of this query set.")]
+QuerySetOption = Annotated[
+    str | None, typer.Option("--query-set", metavar="NAME", help="Only queries of this query set.")
+]
+JudgeKindOption = Annotated[
+    str,
+    typer.Option("--judge-kind", metavar="human|model|all", help="Only labels of people, of models, or all of them."),
+]
 
 
 def judgments_command(
-    to: Annotated[str, typer.Option("--to", help="Form: as named by import, or queries-jsonl.")] = "judgments-jsonl",
-    query_set: SetNameOption = None,
+    format: Annotated[
+        str, typer.Option("--format", help="Form: as named by import, or queries-jsonl.")
+    ] = "judgments-jsonl",
+    query_set: QuerySetOption = None,
     judge: Annotated[str | None, typer.Option("--judge", help="Only the labels of this judge.")] = None,
-    kind: Annotated[str, typer.Option("--kind", help="human, model or all.")] = "human",
+    judge_kind: JudgeKindOption = "human",
     rule: Annotated[
         str | None,
         typer.Option("--rule", help="One grade per pair: majority, strictest or decided; raw labels otherwise."),
@@ -38,11 +46,11 @@ def judgments_command(
     left_out: tuple[str, ...] = ()
     with opened_store(store) as opened:
         queries = {query.qid: query for query in asked_queries(opened, query_set)}
-        if to == QUERIES:
+        if format == QUERIES:
             text = queries_jsonl.write(queries.values())
         else:
             every = {query.qid: query for query in opened.queries.read()}  # others may have the same words
-            written = write_judgments(to, chosen_labels(opened, set(queries), judge, kind, rule), every)
+            written = write_judgments(format, chosen_labels(opened, set(queries), judge, judge_kind, rule), every)
             text, left_out = written.text, written.left_out
     if out is None:
         put(text)

@@ -26,18 +26,18 @@ from cems_workbench.cli import (
     dataset,
     doctor,
     drift,
-    embed,
     evaluate,
     export,
     fidelity,
+    fill_scores,
     gather,
     import_,
     judgments,
     mcp,
+    reindex,
     replay,
     report,
     sample,
-    score,
     search,
     team,
     tune,
@@ -71,13 +71,13 @@ commands = typer.Typer(
 )
 commands.command("app")(app.app_command)
 commands.command("import")(import_.import_command)
-commands.command("embed")(embed.embed_command)
+commands.command("reindex")(reindex.reindex_command)
 commands.command("connect")(connect.connect_command)
 commands.command("search")(search.search_command)
 commands.command("replay")(replay.replay_command)
 commands.command("why")(why.why_command)
 commands.command("gather")(gather.gather_command)
-commands.command("score")(score.score_command)
+commands.command("fill-scores")(fill_scores.fill_scores_command)
 commands.command("evaluate")(evaluate.evaluate_command)
 commands.command("compare")(compare.compare_command)
 commands.add_typer(ci.group)

@@ -257,15 +257,25 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
 ProjectOption = Annotated[
     str | None, typer.Option("--project", help="The query's project, org/repo; what it does is the config's.")
 ]
-OnlyProjectOption = Annotated[bool, typer.Option("--only-project", help="Search that project's memories only.")]
+RestrictToProjectOption = Annotated[
+    bool, typer.Option("--restrict-to-project", help="Search only memories of --project.")
+]
 AsOfOption = Annotated[
     str | None,
     typer.Option("--as-of", help="Moment of the query, ISO 8601 (default: now); results written later are named."),
 ]
-ExpandOption = Annotated[list[str] | None, typer.Option("--expand", help="A further query variant; repeatable.")]
-OffOption = Annotated[
+VariantOption = Annotated[
+    list[str] | None, typer.Option("--variant", help="An additional query variant to search; repeatable.")
+]
+WithoutVariantOption = Annotated[
     list[int] | None,
-    typer.Option("--off", min=0, help="Leave query variant N out (0: the query itself); repeatable."),
+    typer.Option(
+        "--without-variant", metavar="N", min=0, help="Leave out query variant N (0: the query itself); repeatable."
+    ),
+]
+CutoffOption = Annotated[
+    int | None,
+    typer.Option("--cutoff", min=1, help="A memory below this rank counts as missing (default: the result limit)."),
 ]
 
 
@@ -280,7 +290,7 @@ def asked(
     """The request, and the config with manual expansion on where variants were typed and it was off. Raises InputError."""
     moment = parse_moment(as_of)
     if only_project and not project:
-        raise InputError("--only-project needs a --project")
+        raise InputError("--restrict-to-project needs a --project")
     from cems_workbench.config import with_values
     from cems_workbench.pipeline.gather import Request
 
@@ -293,7 +303,9 @@ def require_variants(off: Sequence[int] | None, evidence: Evidence) -> tuple[int
     """The query variants to leave out; raises InputError when the evidence has no such variant."""
     missing = sorted(number for number in off or () if number >= len(evidence.variants))
     if missing:
-        raise InputError(f"--off {missing[0]}: there are {len(evidence.variants)} query variants, counted from 0")
+        raise InputError(
+            f"--without-variant {missing[0]}: there are {len(evidence.variants)} query variants, counted from 0"
+        )
     return tuple(off or ())
 
 

@@ -10,9 +10,9 @@ import typer
 
 from cems_workbench.cli.evaluate import (
     GradeOption,
-    JudgesOption,
-    MetricsOption,
-    check_judges,
+    JudgeKindOption,
+    MetricOption,
+    check_judge_kind,
     chosen_measures,
     configs_for,
 )
@@ -21,13 +21,14 @@ from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
     ConfigsOption,
-    ExpandOption,
-    OffOption,
-    OnlyProjectOption,
+    CutoffOption,
     PresetOption,
     ProjectOption,
+    RestrictToProjectOption,
     SetOption,
     StoreOption,
+    VariantOption,
+    WithoutVariantOption,
     asked,
     chosen_config,
     filled_resources,
@@ -61,13 +62,17 @@ def compare_command(
         list[str] | None, typer.Option("--preset", help=preset_help("none: name at least two configs; repeatable"))
     ] = None,
     changes: SetOption = None,
-    metrics: MetricsOption = None,
-    by: Annotated[
-        str | None, typer.Option("--by", metavar="MEASURE", help="Order queries by this measure (default: nDCG@10).")
+    metric: MetricOption = None,
+    sort_by: Annotated[
+        str | None,
+        typer.Option("--sort-by", metavar="MEASURE", help="Sort queries by this measure (default: nDCG@10)."),
     ] = None,
     grade: GradeOption = None,
-    judges: JudgesOption = None,
-    shown: Annotated[int, typer.Option("--queries", min=0, max=200, help="Queries that lost most to show.")] = 10,
+    judge_kind: JudgeKindOption = None,
+    shown: Annotated[
+        int,
+        typer.Option("--show", metavar="N", min=0, max=200, help="Number of queries to show, largest losses first."),
+    ] = 10,
     redact: RedactOption = False,
     seed: SeedOption = 0,
 ) -> None:
@@ -85,44 +90,44 @@ def compare_command(
 
     if len(config or ()) + len(preset or ()) < 2:
         raise InputError("report compare needs at least two configs: --config A --config B (files, or presets by name)")
-    check_judges(judges)
+    check_judge_kind(judge_kind)
 
     def asked_of(header: Header) -> tuple[list[tuple[str, PipelineConfig]], tuple[Measure, ...]]:
         configs = [(one.name, one) for one, _ in configs_for(header, config, preset, changes, None)]
-        return configs, chosen_measures(metrics, header.relevant_from if grade is None else grade)
+        return configs, chosen_measures(metric, header.relevant_from if grade is None else grade)
 
     if streamed(evidence):
         with EvidenceStream(evidence) as stream:
             tell_unproved(stream.unproved)
             configs, measures = asked_of(stream.header)
             with progress_bar() as progress:
-                found = evaluate_streamed(stream, configs, measures, judges, seed=seed, progress=progress).found
+                found = evaluate_streamed(stream, configs, measures, judge_kind, seed=seed, progress=progress).found
             page = streamed_report(
                 found.compared(seed),
                 stream,
                 found.answered,
                 datetime.now(UTC),
-                by=by,
+                by=sort_by,
                 shown=shown,
                 redact=redact,
                 seed=seed,
-                judges=judges,
+                judges=judge_kind,
             )
     else:
         read = read_evidence(evidence[0])
         configs, measures = asked_of(read.header)
-        of_file = labelled_file(read, judges)
+        of_file = labelled_file(read, judge_kind)
         refuse_nothing(of_file.batch.queries, evidence[0])
         measured, _ = evaluate_configs(configs, lambda _: of_file, measures, seed=seed)
         page = comparison_report(
             compare([row.evaluation for row in measured], seed=seed),
             [of_file] * len(measured),
             datetime.now(UTC),
-            by=by,
+            by=sort_by,
             shown=shown,
             redact=redact,
             seed=seed,
-            judges=judges,
+            judges=judge_kind,
         )
     _write(out, page)
 
@@ -135,14 +140,12 @@ def why_command(
     preset: PresetOption = None,
     config: ConfigOption = None,
     changes: SetOption = None,
-    k: Annotated[
-        int | None, typer.Option("--k", min=1, help="It counts as missing below rank K (default: the result limit).")
-    ] = None,
+    cutoff: CutoffOption = None,
     project: ProjectOption = None,
-    only_project: OnlyProjectOption = False,
+    restrict: RestrictToProjectOption = False,
     as_of: AsOfOption = None,
-    expand: ExpandOption = None,
-    off: OffOption = None,
+    variants: VariantOption = None,
+    without: WithoutVariantOption = None,
     labelled: Annotated[
         bool, typer.Option("--labelled", help="Order the changes by what they gain on the store's judged queries.")
     ] = False,
@@ -151,7 +154,7 @@ def why_command(
 ) -> None:
     """Say why a memory is not among the results, as a page. Nothing is changed."""
     chosen = chosen_config(preset, config, changes)
-    request, chosen = asked(query, project, only_project, as_of, expand, chosen)
+    request, chosen = asked(query, project, restrict, as_of, variants, chosen)
     from cems_workbench.analysis.why import explain, require_stored
     from cems_workbench.jobs.evidence_memory import judged_set
     from cems_workbench.pipeline.gather import gather_lists, gather_scores
@@ -160,15 +163,15 @@ def why_command(
 
     with progress_bar() as progress, filled_resources(store) as resources:
         require_stored(memory_id, resources.store)
-        tell_unknown_project(resources.store, project, only_project)
+        tell_unknown_project(resources.store, project, restrict)
         lists = gather_lists(request, chosen, resources)
-        left_out = require_variants(off, lists)
+        left_out = require_variants(without, lists)
         evidence = gather_scores(lists, chosen, resources, judge="decisive", switched_off=left_out)
         found = explain(
             memory_id,
             evidence,
             chosen,
-            k=k,
+            k=cutoff,
             request=request,
             resources=resources,
             labelled=judged_set(chosen, resources, progress) if labelled else None,

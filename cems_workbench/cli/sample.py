@@ -22,8 +22,12 @@ def sample_command(
             help="Log of queries: hook_events.jsonl of CEMS, retriever spans, or JSONL or CSV with time, query and results."
         ),
     ],
-    query_set: Annotated[str, typer.Option("--set", help="Query set to put the sampled queries into.")],
-    by: Annotated[str, typer.Option("--by", help="frequent, random, or worst (by the judge).")] = "frequent",
+    query_set: Annotated[
+        str, typer.Option("--query-set", metavar="NAME", help="Query set that receives the sampled queries.")
+    ],
+    strategy: Annotated[
+        str, typer.Option("--strategy", help="Sampling strategy: frequent, random, or worst (lowest judge score).")
+    ] = "frequent",
     size: Annotated[int, typer.Option("--size", min=1, help="How many queries.")] = 100,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the random draw.")] = 0,
     store: StoreOption = None,
@@ -33,8 +37,8 @@ def sample_command(
     from cems_workbench.formats import log_format, query_log, read
     from cems_workbench.jobs.factory import open_resources
 
-    if by not in log_sampling.WAYS:
-        raise InputError(f"--by: {by!r} is not one of {', '.join(log_sampling.WAYS)}")
+    if strategy not in log_sampling.WAYS:
+        raise InputError(f"--strategy: {strategy!r} is not one of {', '.join(log_sampling.WAYS)}")
     with progress_bar() as progress:
         parsed = read(log, log_format(log) or query_log.NAME, progress)
         errors = parsed.errors
@@ -42,7 +46,7 @@ def sample_command(
             raise InputError(f"{log} has no query that can be read" + (f"; {errors[0]}" if errors else ""))
         with closing(open_resources(settings_for(store))) as resources:
             entries = resources.store.recorded_answers.resolved(parsed.answers, parsed.extra.get("id_length"))
-            chosen, scores = log_sampling.sampled(entries, by, size, seed, resources, progress)
+            chosen, scores = log_sampling.sampled(entries, strategy, size, seed, resources, progress)
             made = resources.store.query_sets.put(query_set, [logged.query for logged in chosen], log.name)
     rows = [[logged.query.qid, logged.query.query, logged.times, scores.get(logged.query.qid)] for logged in chosen]
     print_table(["qid", "query", "times", "judge"], rows)

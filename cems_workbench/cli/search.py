@@ -11,14 +11,14 @@ import typer
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
-    ExpandOption,
     JsonOption,
-    OffOption,
-    OnlyProjectOption,
     PresetOption,
     ProjectOption,
+    RestrictToProjectOption,
     SetOption,
     StoreOption,
+    VariantOption,
+    WithoutVariantOption,
     asked,
     chosen_config,
     filled_resources,
@@ -35,22 +35,22 @@ def search_command(
     config: ConfigOption = None,
     changes: SetOption = None,
     project: ProjectOption = None,
-    only_project: OnlyProjectOption = False,
+    restrict: RestrictToProjectOption = False,
     as_of: AsOfOption = None,
-    expand: ExpandOption = None,
+    variants: VariantOption = None,
     bundle: Annotated[
         Path | None, typer.Option("--bundle", help="Also write the evidence bundle to this file.")
     ] = None,
     redact: Annotated[
         bool, typer.Option("--redact", help="Write the bundle without its texts; it replays with the same numbers.")
     ] = False,
-    off: OffOption = None,
+    without: WithoutVariantOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the pipeline for one query and show what every stage did."""
     chosen = chosen_config(preset, config, changes)
-    request, chosen = asked(query, project, only_project, as_of, expand, chosen)
+    request, chosen = asked(query, project, restrict, as_of, variants, chosen)
     from cems_workbench.cli.tracing import print_trace
     from cems_workbench.pipeline import replay, write_bundle
     from cems_workbench.pipeline.gather import gather
@@ -58,9 +58,9 @@ def search_command(
     if redact and bundle is None:
         raise InputError("--redact needs a --bundle to write")
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
-        tell_unknown_project(resources.store, project, only_project)
+        tell_unknown_project(resources.store, project, restrict)
         evidence = gather(request, chosen, resources, progress)
-    left_out = require_variants(off, evidence)
+    left_out = require_variants(without, evidence)
     if bundle is not None:
         from cems_workbench.pipeline.redact import redacted
 

@@ -27,6 +27,7 @@ from cems_workbench.cli.options import (
 )
 from cems_workbench.cli.terminal import put, put_json, say_wrapped
 from cems_workbench.errors import InputError
+from cems_workbench.renamed import present_arguments
 
 if TYPE_CHECKING:
     from cems_workbench.jobs.watching import Watched
@@ -44,9 +45,9 @@ def watch_command(
     no_loss: Annotated[
         list[str] | None,
         typer.Option(
-            "--assert-no-loss",
+            "--fail-on-regression",
             metavar="[TYPE:]MEASURE[ p<N]",
-            help=f"Exit with 1 when less than last time, with p<N only when surely less (default: {DEFAULT_GUARD}).",
+            help=f"Exit with 1 if lower than last time, with p<N only if significantly lower (default: {DEFAULT_GUARD}).",
         ),
     ] = None,
     note: Annotated[str, typer.Option("--note", help="Kept with the measurement.")] = "",
@@ -137,7 +138,7 @@ def _line(when: str, store: Path | None) -> str:
     if not _CRON.fullmatch(when.strip()):
         raise InputError(f'--cron "{when}": expected five fields of cron, such as "0 6 * * 1", or @daily')
     words, skip = [], False
-    for word in sys.argv[1:]:
+    for word in present_arguments(sys.argv[1:]):
         if skip or word == "--cron" or word.startswith("--cron="):
             skip = word == "--cron"
             continue

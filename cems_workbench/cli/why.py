@@ -14,14 +14,15 @@ import typer
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
-    ExpandOption,
+    CutoffOption,
     JsonOption,
-    OffOption,
-    OnlyProjectOption,
     PresetOption,
     ProjectOption,
+    RestrictToProjectOption,
     SetOption,
     StoreOption,
+    VariantOption,
+    WithoutVariantOption,
     asked,
     chosen_config,
     filled_resources,
@@ -48,15 +49,12 @@ def why_command(
     preset: PresetOption = None,
     config: ConfigOption = None,
     changes: SetOption = None,
-    k: Annotated[
-        int | None,
-        typer.Option("--k", min=1, help="It counts as missing below rank K (default: the result limit)."),
-    ] = None,
+    cutoff: CutoffOption = None,
     project: ProjectOption = None,
-    only_project: OnlyProjectOption = False,
+    restrict: RestrictToProjectOption = False,
     as_of: AsOfOption = None,
-    expand: ExpandOption = None,
-    off: OffOption = None,
+    variants: VariantOption = None,
+    without: WithoutVariantOption = None,
     evidence: Annotated[
         Path | None,
         typer.Option(
@@ -71,7 +69,7 @@ def why_command(
 ) -> None:
     """Say why a memory is not among the results, and which change would bring it there. Nothing is changed."""
     chosen = chosen_config(preset, config, changes)
-    request, chosen = asked(query, project, only_project, as_of, expand, chosen)
+    request, chosen = asked(query, project, restrict, as_of, variants, chosen)
     from cems_workbench.analysis.why import explain, require_known, require_stored
     from cems_workbench.cli.tracing import print_effects
     from cems_workbench.pipeline import read_bundle
@@ -83,19 +81,19 @@ def why_command(
         bundle = _of(query, read_bundle(evidence), evidence)
         require_known(memory_id, bundle.memories)
         with progress_bar(as_json) as progress:
-            left_out = require_variants(off, bundle)
-            found = explain(memory_id, bundle, chosen, k=k, switched_off=left_out, progress=progress)
+            left_out = require_variants(without, bundle)
+            found = explain(memory_id, bundle, chosen, k=cutoff, switched_off=left_out, progress=progress)
         searched = bundle
     else:
         with progress_bar(as_json) as progress, filled_resources(store) as resources:
             require_stored(memory_id, resources.store)
-            tell_unknown_project(resources.store, project, only_project)
-            gathered, judged, left_out = _gathered(request, chosen, resources, off, labelled, progress)
+            tell_unknown_project(resources.store, project, restrict)
+            gathered, judged, left_out = _gathered(request, chosen, resources, without, labelled, progress)
             found = explain(
                 memory_id,
                 gathered,
                 chosen,
-                k=k,
+                k=cutoff,
                 request=request,
                 resources=resources,
                 labelled=judged,
@@ -123,7 +121,7 @@ def _gathered(
     request: Request,
     config: PipelineConfig,
     resources: Resources,
-    off: Sequence[int] | None,
+    without: Sequence[int] | None,
     labelled: bool,
     progress: Progress,
 ) -> tuple[Evidence, LabelledSet | None, tuple[int, ...]]:
@@ -135,7 +133,7 @@ def _gathered(
     from cems_workbench.pipeline.gather import gather_lists, gather_scores
 
     lists = gather_lists(request, config, resources)
-    left_out = require_variants(off, lists)
+    left_out = require_variants(without, lists)
     own = gather_scores(lists, config, resources, judge="decisive", switched_off=left_out)
     if not labelled:
         return own, None, left_out

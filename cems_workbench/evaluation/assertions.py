@@ -126,7 +126,7 @@ def parse_no_loss(text: str, grade: int = 1) -> NoLoss:
         except ValueError:
             level = math.nan
         if not 0 < level < 1:
-            raise InputError(f'--assert-no-loss "{text}": p is between 0 and 1, such as nDCG@10 p<0.05')
+            raise InputError(f'--fail-on-regression "{text}": p is between 0 and 1, such as nDCG@10 p<0.05')
     kind, separator, name = (written["measure"] if written else text).rpartition(":")
     return NoLoss(parse_measure(name, grade), kind if separator else None, level)
 

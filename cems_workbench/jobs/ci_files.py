@@ -42,7 +42,7 @@ class Gate:
     def command(self, *further: str) -> str:
         """`ci check` for a shell; `further` is added as it is."""
         words = ["cems-workbench", "ci", "check", str(self.evidence), "--config", str(self.config)]
-        words += [word for text in self.no_loss for word in ("--assert-no-loss", text)]
+        words += [word for text in self.no_loss for word in ("--fail-on-regression", text)]
         words += [word for text in self.asserted for word in ("--assert", text)]
         return " ".join([shlex.join(words), *further])
 

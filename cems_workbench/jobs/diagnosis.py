@@ -410,7 +410,7 @@ def _opened(settings: Settings) -> Store | Check:
         return Check("store", "warning", str(error), "close the app, or name another --store")
     except StoreError as error:
         there = Store.exists(settings.store)
-        advice = "doctor --rescue NEW_STORE" if there else "import something, or name another --store"
+        advice = "doctor --recover-to NEW_STORE" if there else "import something, or name another --store"
         return Check("store", "failed", str(error), advice)
 
 
@@ -516,7 +516,10 @@ def _database(store: Store) -> Check:
         return Check("database", "ok", "every row of every table can be read")
     finding = "; ".join(f"table {table} cannot be read whole: {reason}" for table, reason in damaged.items())
     return Check(
-        "database", "failed", finding, "doctor --rescue NEW_STORE writes every row that can be read into a new store"
+        "database",
+        "failed",
+        finding,
+        "doctor --recover-to NEW_STORE writes every row that can be read into a new store",
     )
 
 

@@ -18,7 +18,7 @@ from cems_workbench.models.protocol import Embedder, Float32
 SAME_COSINE = 0.99
 """Cosine from which a vector counts as made by the same model: quantised weights and other runtimes differ in the third digit."""
 STATE = "CEMS_WORKBENCH_EMBEDDING_SAME_AS"
-ANEW = "python -m cems_workbench embed, or Rebuild on the Memories page, embeds the memories anew"
+ANEW = "python -m cems_workbench reindex, or Rebuild on the Memories page, embeds the memories anew"
 
 
 def other_model(had: str, dimension: int | None, configured: str) -> EmbedderMismatchError:

@@ -285,7 +285,7 @@ def _column(base: Evaluation, by: str | None) -> int:
     if by is None:
         return names.index(FIRST) if FIRST in names else 0
     if by not in names:
-        raise InputError(f"--by {by}: it was not measured; there are {', '.join(names)}")
+        raise InputError(f"--sort-by {by}: it was not measured; there are {', '.join(names)}")
     return names.index(by)
 
 

@@ -449,7 +449,7 @@ def connect(directory: Path, *, known: bool = False) -> duckdb.DuckDBPyConnectio
 
 SAFE = "take it from a backup; evidence files and dictionaries beside it are as they were"
 RESCUE = (
-    "nothing was changed, and the other files of the store are as they were; doctor --rescue NEW_STORE writes every row "
+    "nothing was changed, and the other files of the store are as they were; doctor --recover-to NEW_STORE writes every row "
     "that can be read into a new store"
 )
 

@@ -16,7 +16,7 @@ HEAD = f"""\
 # Presets
 
 A preset is a config file that states every parameter. The head of the file says where its numbers come from and which mistakes of its
-source it keeps, so that they can be seen. `search "…" --preset NAME` searches with one, `export NAME --to yaml` prints it, and
+source it keeps, so that they can be seen. `search "…" --preset NAME` searches with one, `export NAME --format yaml` prints it, and
 `doctor --preset NAME` says whether its models are available.
 
 {notice("cems_workbench/config/presets")}

@@ -14,10 +14,10 @@ def test_a_damaged_block_met_while_a_page_is_drawn_is_one_line(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def damaged(self: QuerySets) -> None:
-        raise StoreError("store s is damaged: workbench.duckdb cannot be read (block 7); doctor --rescue NEW_STORE")
+        raise StoreError("store s is damaged: workbench.duckdb cannot be read (block 7); doctor --recover-to NEW_STORE")
 
     monkeypatch.setattr(QuerySets, "latest", damaged)
     page = drawn(open_page().switch_page("pages/evaluate.py").run())
     assert [plainly(error.value) for error in page.error] == [
-        "store s is damaged: workbench.duckdb cannot be read (block 7); doctor --rescue NEW_STORE"
+        "store s is damaged: workbench.duckdb cannot be read (block 7); doctor --recover-to NEW_STORE"
     ]

@@ -55,7 +55,7 @@ def test_the_shipped_figures_are_what_page_and_command_measure(
     assert _rounded(evaluated.to_json()["per_query"]) == _rounded(shipped), AGAIN
 
     monkeypatch.setattr(
-        sys, "argv", [*f"cems_workbench evaluate {file} --preset {CHEAP} --json --metrics".split(), " ".join(SHOWN)]
+        sys, "argv", [*f"cems_workbench evaluate {file} --preset {CHEAP} --json --metric".split(), " ".join(SHOWN)]
     )
     with pytest.raises(SystemExit):
         main()

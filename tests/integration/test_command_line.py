@@ -114,7 +114,7 @@ BAD_ARGUMENTS = {
     "missing bundle": (["replay", "none.json"], "none.json: no such bundle"),
     "no bundle named": (["replay"], "Missing argument"),
     "unknown command": (["retrieve"], "No such command 'retrieve'"),
-    "unknown export form": (["export", "cems", "--to", "xml"], "'xml'"),
+    "unknown export form": (["export", "cems", "--format", "xml"], "'xml'"),
     "export to nowhere": (["export", "cems", "--out", "no/such/file"], "cannot be written"),
     "search without a store": (["search", "x", "--store", "none"], "no store at none"),
     "bad as-of": (["search", "x", "--as-of", "2026-13-01"], "--as-of 2026-13-01: expected an ISO 8601"),
@@ -150,12 +150,12 @@ def test_a_broken_env_file_is_one_line(command: Command, tmp_path: Path) -> None
 @pytest.mark.parametrize("form", ["yaml", "json"])
 @pytest.mark.parametrize("name", ["cems", "recollection"])
 def test_an_exported_config_is_read_back_equal(command: Command, form: str, name: str, tmp_path: Path) -> None:
-    printed = command("export", name, "--to", form)
+    printed = command("export", name, "--format", form)
     assert printed.code == 0
     assert parse_config(printed.out) == preset(name).config
-    assert command("export", name, "--to", form, "--out", "c.txt").code == 0
+    assert command("export", name, "--format", form, "--out", "c.txt").code == 0
     assert (tmp_path / "c.txt").read_text(encoding="utf-8") == printed.out
-    again = command("export", "c.txt", "--to", form)
+    again = command("export", "c.txt", "--format", form)
     assert again.out == printed.out
 
 
@@ -216,7 +216,7 @@ class TestWithTheRealModel:
             assert part in finished.out
 
     def test_expansions_typed_by_hand_are_searched(self, command: Command, sample_store: Path) -> None:
-        finished = command("search", QUERY, "--expand", "revert a release", "--store", sample_store, "--json")
+        finished = command("search", QUERY, "--variant", "revert a release", "--store", sample_store, "--json")
         lists = next(stage for stage in json.loads(finished.out)["stages"] if stage["name"] == "lists")["lists"]
         assert {"vector:0", "vector:1"} <= {entry["name"] for entry in lists}
 
@@ -253,7 +253,7 @@ class TestWithTheRealModel:
         assert {check["status"] for check in json.loads(finished.out)} <= {"ok", "optional"}
 
     def test_a_misspelt_project_gets_its_nearest_name(self, command: Command, sample_store: Path) -> None:
-        asked = ["--project", "harbor/apii", "--only-project", "--store", sample_store]
+        asked = ["--project", "harbor/apii", "--restrict-to-project", "--store", sample_store]
         assert_refused(command("search", QUERY, *asked), "'harbor/apii'; did you mean harbor/api?")
         told = command("search", QUERY, *asked[:2], *asked[3:])
         assert told.code == 0
@@ -305,7 +305,7 @@ def test_commands_work_on_a_store_that_another_process_has_open(
         ("import", tmp_path / "more.jsonl"),
         ("search", *query),
         ("why", query[0], "one more", *query[1:]),
-        ("judgments", "--to", "qrels", "--out", tmp_path / "qrels"),
+        ("judgments", "--format", "qrels", "--out", tmp_path / "qrels"),
     ):
         finished = command(*arguments, "--store", store)
         assert finished.code == 0, finished.err
@@ -329,7 +329,7 @@ def test_the_issues_query_finds_the_support_group(command: Command, shared: Path
 
 @pytest.mark.models
 def test_several_queries_at_once_say_what_each_of_them_found(command: Command, store: Path) -> None:
-    asked = ["--expand", "argo rollouts", "--expand", "deploy on friday", "--set", "rerank.backend=none"]
+    asked = ["--variant", "argo rollouts", "--variant", "deploy on friday", "--set", "rerank.backend=none"]
     done = command("search", QUERY, "--preset", "memory_agent", *asked, "--set", "judge.backend=none", "--store", store)
     assert done.code == 0, done.err
     assert "vector goes 30 deep: oversample 3 × limit 10, more than the 10 set" in done.out

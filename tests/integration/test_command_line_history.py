@@ -40,9 +40,9 @@ def place(tmp_path: Path) -> Path:
 def test_a_config_is_kept_listed_shown_and_restored(command: Command, place: Path) -> None:
     asked = ("config-history", "--store", "store")
     assert "no config is kept yet" in command(*asked).out
-    kept = command(*asked, "--add", "best.yaml", "--why", "temporal questions", "--by", "Ada")
+    kept = command(*asked, "--add", "best.yaml", "--why", "temporal questions", "--author", "Ada")
     assert kept.code == 0 and kept.out == "kept as config 1: cems-tuned\n"
-    assert "without an evidence card" in command(*asked, "--add", "qmd", "--by", "Bo").out
+    assert "without an evidence card" in command(*asked, "--add", "qmd", "--author", "Bo").out
     listed = command(*asked)
     assert listed.code == 0 and all(word in listed.out for word in ("cems-tuned", "Ada", "temporal", "qmd", "Bo"))
     rows = json.loads(command(*asked, "--json").out)
@@ -63,8 +63,8 @@ BAD = {
     "an unknown id": (("7",), "no config 7 in the history"),
     "out without an id": (("--out", "x.yaml"), "name its ID"),
     "add with an id": (("1", "--add", "best.yaml"), "neither an ID nor --out"),
-    "a file that is not there": (("--add", "none.yaml", "--by", "Ada"), "none.yaml"),
-    "nobody": (("--add", "best.yaml", "--by", " "), "is not a name"),
+    "a file that is not there": (("--add", "none.yaml", "--author", "Ada"), "none.yaml"),
+    "nobody": (("--add", "best.yaml", "--author", " "), "is not a name"),
 }
 
 

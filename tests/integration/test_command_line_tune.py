@@ -50,10 +50,10 @@ def test_tune_writes_a_config_with_its_card_which_export_takes_along(
     card = read_card(tmp_path / "best.card.json")
     assert [row.split for row in card.measured] == ["cross-validation", "hold-out"] and card.looks == 1
     assert json.loads(command(*asked, "--open-holdout").out)["looks"] == 2
-    exported = command("export", "best.toml", "--to", "env")
+    exported = command("export", "best.toml", "--format", "env")
     assert exported.code == 0 and "# Evidence card" in exported.out and "CEMS_HYBRID_VECTOR_WEIGHT=" in exported.out
     assert import_config(exported.out, tuned).config == tuned
-    assert command("export", "best.toml", "--to", "json", "--out", "copy.json").code == 0
+    assert command("export", "best.toml", "--format", "json", "--out", "copy.json").code == 0
     assert read_card(tmp_path / "copy.card.json") == read_card(tmp_path / "best.card.json")
     assert "Evidence card" not in command("export", "best.toml", "--set", "fusion.k=3").out
 
@@ -149,8 +149,8 @@ def test_what_cannot_be_tuned_is_one_line(
 
 def test_whatever_takes_a_config_takes_each_form(command: Command, tmp_path: Path) -> None:
     for form, name in (("toml", "c.toml"), ("python", "c.py"), ("json", "c"), ("yaml", "d"), ("toml", "e")):
-        assert command("export", "qmd", "--to", form, "--out", name).code == 0
-        again = command("export", name, "--to", "yaml")
+        assert command("export", "qmd", "--format", form, "--out", name).code == 0
+        again = command("export", name, "--format", "yaml")
         assert import_config(again.out).config == preset("qmd").config, name
     (tmp_path / ".env").unlink(missing_ok=True)
     (tmp_path / "x.env").write_text("CEMS_SCORE_GAP_RATIO=0.4\nCEMS_SCORE_GAPS=1\n")

@@ -40,7 +40,7 @@ def test_a_conversation_leaves_the_store_and_comes_into_another_unchanged(
     command: Command, small: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.json"
-    arguments = ("--to", "locomo", "--set", "talk", "--project", "locomo/7", "--out", out, "--store", small)
+    arguments = ("--format", "locomo", "--query-set", "talk", "--project", "locomo/7", "--out", out, "--store", small)
     finished = command("dataset", *arguments)
     assert (finished.code, finished.err) == (0, "")
     assert finished.out == f"12 memories, 1 queries, 2 judgments written to {out} as locomo\n"
@@ -56,11 +56,13 @@ def test_a_conversation_leaves_the_store_and_comes_into_another_unchanged(
 
 
 def test_what_a_form_cannot_hold_is_said_and_the_exit_code_tells(command: Command, small: Path, tmp_path: Path) -> None:
-    finished = command("dataset", "--to", "locomo", "--out", tmp_path / "out.json", "--store", small)
+    finished = command("dataset", "--format", "locomo", "--out", tmp_path / "out.json", "--store", small)
     assert finished.code == 1
     assert "left out: a: is no turn of a LoCoMo conversation" in finished.err
     assert "no place for the 1 relations" in finished.out
-    told = command("dataset", "--to", "beir", "--project", "p", "--json", "--out", tmp_path / "beir", "--store", small)
+    told = command(
+        "dataset", "--format", "beir", "--project", "p", "--json", "--out", tmp_path / "beir", "--store", small
+    )
     assert told.code == 1
     found = json.loads(told.out)
     assert found["rows"] == {"memories": 2, "queries": 2, "judgments": 1}
@@ -71,7 +73,7 @@ def test_what_a_form_cannot_hold_is_said_and_the_exit_code_tells(command: Comman
 @pytest.mark.parametrize("form", ["memories-jsonl", "memories-csv", "relations-jsonl", "queries-jsonl"])
 def test_one_kind_of_rows_leaves_whole(command: Command, small: Path, tmp_path: Path, form: str) -> None:
     out = tmp_path / f"out.{'csv' if 'csv' in form else 'jsonl'}"
-    finished = command("dataset", "--to", form, "--out", out, "--store", small)
+    finished = command("dataset", "--format", form, "--out", out, "--store", small)
     assert (finished.code, finished.err) == (0, "")
     (parsed,) = read_path(out)
     with Store.open(small, create=False) as store:
@@ -87,10 +89,10 @@ def test_one_kind_of_rows_leaves_whole(command: Command, small: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["--to", "beam2"], "did you mean beam"),
-        (["--to", "qrels"], "judgments --to qrels"),
-        (["--to", "beir", "--project", "none"], "no memory of project 'none'; there are locomo/7, p"),
-        (["--to", "longmemeval"], "there is no conversation to write"),
+        (["--format", "beam2"], "did you mean beam"),
+        (["--format", "qrels"], "judgments --format qrels"),
+        (["--format", "beir", "--project", "none"], "no memory of project 'none'; there are locomo/7, p"),
+        (["--format", "longmemeval"], "there is no conversation to write"),
     ],
 )
 def test_a_bad_argument_is_one_line(

@@ -89,7 +89,7 @@ def test_a_recording_is_measured_and_its_differences_are_listed(command: Command
 def test_a_setting_stands_in_a_table_with_the_others_and_may_be_asserted(
     command: Command, store: Path, own_answers: Path
 ) -> None:
-    shown = command("fidelity", own_answers, RECORDING, "--store", store, "--queries", 1, "--assert", "overlap>=0")
+    shown = command("fidelity", own_answers, RECORDING, "--store", store, "--show", 1, "--assert", "overlap>=0")
     assert shown.code == 0
     assert "By setting" in shown.out
     assert "holds: own, cems_head: overlap>=0 (1.0000)" in shown.out

@@ -129,7 +129,7 @@ def test_the_command_gathers_goes_on_and_refuses_another_store(command: Command,
     again = json.loads(command(*arguments).out)
     assert (again["finished_before"], again["gathered"]) == (5, 0)
     assert again["content_hash"] == values["content_hash"]
-    other = command(*arguments[:-1], "--project-only")
+    other = command(*arguments[:-1], "--per-query-project")
     assert other.code == 2
     assert "cannot be gone on with: it was gathered over all projects" in other.err
     unknown = command("gather", "nothing", "--out", tmp_path / "x", "--store", store)

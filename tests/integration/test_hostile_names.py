@@ -40,7 +40,7 @@ def test_no_command_writes_what_acts_on_a_terminal(command: Command, hostile: Pa
     store, config, query = ("--store", tmp_path / "store"), tmp_path / "c.yaml", f"deploy {ESC}"
     evidence = tmp_path / "e.evidence"
     runs = (
-        ("import", hostile, *store, "--set", "names"),
+        ("import", hostile, *store, "--query-set", "names"),
         ("config-history", "--add", config, *store),
         ("config-history", *store),
         ("search", query, "--config", config, "--project", ESC, *store),
@@ -50,7 +50,7 @@ def test_no_command_writes_what_acts_on_a_terminal(command: Command, hostile: Pa
         ("gather", "names", "--out", evidence, "--config", config, *store),
         ("evaluate", evidence, "--config", config, *store),
         ("replay", tmp_path / f"none{ESC}"),
-        ("judgments", "--set", ESC, *store),
+        ("judgments", "--query-set", ESC, *store),
         ("search", query, "--json", "--config", config, *store),
     )
     said = []

@@ -40,10 +40,10 @@ def test_a_form_of_one_grade_names_what_conflicts_and_takes_a_rule(
     command: Command, labelled: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.qrels"
-    finished = command("judgments", "--to", "qrels", "--out", out, "--store", labelled)
+    finished = command("judgments", "--format", "qrels", "--out", out, "--store", labelled)
     assert finished.code == 1
     assert "Ann 2" in finished.err and "adjudicate" in finished.err
-    assert command("judgments", "--to", "qrels", "--rule", "strictest", "--out", out, "--store", labelled).code == 0
+    assert command("judgments", "--format", "qrels", "--rule", "strictest", "--out", out, "--store", labelled).code == 0
     assert len(read(out).judgments) == 1241
 
 
@@ -60,10 +60,10 @@ def test_agreement_is_a_table_or_json(command: Command, labelled: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["judgments", "--to", "qrel"], "did you mean qrels"),
+        (["judgments", "--format", "qrel"], "did you mean qrels"),
         (["judgments", "--judge", "Zoe"], "no label of 'Zoe'"),
         (["judgments", "--rule", "loudest"], "majority, strictest, decided"),
-        (["judgments", "--set", "none"], "no query set 'none'"),
+        (["judgments", "--query-set", "none"], "no query set 'none'"),
         (["agreement", "--level", "ratio"], "nominal, ordinal, interval"),
         (["import", "x.jsonl", "--scale", "3..1"], "grades"),
     ],
@@ -78,8 +78,8 @@ def test_a_log_is_sampled_into_a_set_and_the_set_is_written(command: Command, la
     log = tmp_path / "log.jsonl"
     rows = [{"query": "how do we roll back a failed deploy?", "results": ["m001"]}] * 2 + [{"query": "who is on call?"}]
     log.write_text("\n".join(map(json.dumps, rows)))
-    finished = command("sample", log, "--set", "bad", "--by", "worst", "--size", 1, "--store", labelled)
+    finished = command("sample", log, "--query-set", "bad", "--strategy", "worst", "--size", 1, "--store", labelled)
     assert finished.code == 0, finished.err
     assert "query set bad, version 1: 1 queries" in finished.out
-    written = command("judgments", "--to", "queries-jsonl", "--set", "bad", "--store", labelled)
+    written = command("judgments", "--format", "queries-jsonl", "--query-set", "bad", "--store", labelled)
     assert json.loads(written.out)["query"] == "who is on call?"

@@ -128,7 +128,7 @@ def test_the_failing_ones_are_listed_first(
     ]
     rows = [{"query": query, "results": ids, "scores": scores} for query, ids, scores in asked]
     path.write_text("\n".join(map(json.dumps, rows)))
-    assert command("import", path, "--set", "asked", "--store", store).code == 0
+    assert command("import", path, "--query-set", "asked", "--store", store).code == 0
     found = command("fidelity", "--recorded", "asked", "--store", store, "--json")
     assert json.loads(found.out)["settings"][0]["differing"][0]["query"] == "how do I run the tests?"
     listed = command("fidelity", "--recorded", "asked", "--store", store, "--order", "lowest").out
@@ -137,7 +137,9 @@ def test_the_failing_ones_are_listed_first(
 
 
 def test_a_log_of_the_hook_is_sampled(command: Command, store: Path, tmp_path: Path) -> None:
-    finished = command("sample", hook_events(tmp_path), "--set", "few", "--by", "worst", "--size", 3, "--store", store)
+    finished = command(
+        "sample", hook_events(tmp_path), "--query-set", "few", "--strategy", "worst", "--size", 3, "--store", store
+    )
     assert finished.code == 0, finished.err
     assert "query set few, version 1: 3 queries" in finished.out
 

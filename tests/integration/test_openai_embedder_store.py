@@ -232,7 +232,7 @@ class TestAStoreOfAnotherEmbedder:
         (line,) = found.err.strip().splitlines()
         assert "openai:mini and have 24 values" in line and "makes 32" in line
         assert checked(served)["embedder match"].status == "failed"
-        anew = command("embed", "--store", served)
+        anew = command("reindex", "--store", served)
         assert (anew.code, anew.err) == (0, "")
         assert "6 texts embedded now by openai:mini" in anew.out
         assert command("search", "blue kettle", "--store", served).code == 0
@@ -269,7 +269,7 @@ class TestAStoreOfAnotherEmbedder:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         chosen(server.url)
-        assert command("embed", "--store", store).code == 0
+        assert command("reindex", "--store", store).code == 0
         assert command("search", "kubernetes", "--store", store).code == 0
         monkeypatch.delenv("CEMS_WORKBENCH_EMBEDDER")
         with closing(open_resources(Settings(store=store))) as resources:

@@ -126,12 +126,12 @@ def test_a_plugin_adds_a_format_a_measure_a_reranker_and_a_list_source(shell: Sh
     sets += ["--set", "rerank.combine=replace", "--set", "rerank.raw_scale=identity", "--set", "filter.min_score=null"]
     *imports, written, searched, gathered, evaluated, tuned, exported, doctor = shell.run(
         *(["import", name] for name in ("team.notes", "more.jsonl", "queries.jsonl", "judged.qrels")),
-        ["dataset", "--to", "headed-notes", "--out", "out.notes"],
+        ["dataset", "--format", "headed-notes", "--out", "out.notes"],
         ["search", QUERY, *sets, "--json"],
         ["gather", "all", *sets, "--out", "all.evidence"],
-        ["evaluate", "all.evidence", *sets, "--metrics", "RBP RBP@1", "--json"],
+        ["evaluate", "all.evidence", *sets, "--metric", "RBP", "--metric", "RBP@1", "--json"],
         ["tune", "all.evidence", "--preset", "cems", "--metric", "RBP", "--trials", "2", "--out", "tuned.yaml"],
-        ["export", "cems", "--to", "yaml"],
+        ["export", "cems", "--format", "yaml"],
         ["doctor"],
     )
     assert [finished.code for finished in imports] == [0] * 4, imports

@@ -23,7 +23,7 @@ def test_a_loss_since_the_last_time_fails_and_what_changed_is_named(
     command: Command, sample_store: Path, tmp_path: Path
 ) -> None:
     store = store_with_set(sample_store, tmp_path, "few", 12)
-    asked = ("watch", "few", "--store", store, "--preset", "cems", "--assert-no-loss", "nDCG@10 p<0.05")
+    asked = ("watch", "few", "--store", store, "--preset", "cems", "--fail-on-regression", "nDCG@10 p<0.05")
     first = command(*asked, "--json")
     assert first.code == 0 and json.loads(first.out)["last"] is None and json.loads(first.out)["assertions"] == []
     again = command(*asked)
@@ -58,7 +58,7 @@ def test_a_loss_since_the_last_time_fails_and_what_changed_is_named(
     ("arguments", "line"),
     [
         (["few", "--cron", "tomorrow"], '--cron "tomorrow": expected five fields of cron'),
-        (["few", "--assert-no-loss", "hit"], "needs a cut-off"),
+        (["few", "--fail-on-regression", "hit"], "needs a cut-off"),
         (["nothing"], "nothing"),
     ],
 )

@@ -132,7 +132,7 @@ def test_a_memory_of_another_project_is_found_when_every_project_is_searched(res
 
 
 def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path) -> None:
-    arguments = ["why", QUERY, "m089", "--store", store, "--preset", "cems", "--as-of", AS_OF, "--k", "5"]
+    arguments = ["why", QUERY, "m089", "--store", store, "--preset", "cems", "--as-of", AS_OF, "--cutoff", "5"]
     finished = command(*arguments)
     assert finished.code == 0, finished.err
     assert finished.out.startswith("Lost at fusion: m089 was 7th after fusion")
@@ -188,7 +188,7 @@ def test_the_command_measures_on_the_judged_queries(command: Command, store: Pat
         "cems",
         "--as-of",
         AS_OF,
-        "--k",
+        "--cutoff",
         "5",
         "--labelled",
         "--json",
@@ -204,7 +204,7 @@ def test_the_command_explains_a_bundle_without_the_store(command: Command, store
     bundle = tmp_path / "b.json"
     query = ["--preset", "cems", "--as-of", AS_OF, "--store", store]
     assert command("search", QUERY, *query, "--set", "judge.backend=none", "--bundle", bundle).code == 0
-    finished = command("why", QUERY, "m089", "--evidence", bundle, "--preset", "cems", "--k", "5", "--json")
+    finished = command("why", QUERY, "m089", "--evidence", bundle, "--preset", "cems", "--cutoff", "5", "--json")
     assert json.loads(finished.out)["lost_at"] == "fusion"
     other = command("why", "another query", "m089", "--evidence", bundle)
     assert other.code == 2 and "evidence of another query" in other.err
@@ -222,16 +222,16 @@ def test_a_variant_that_is_left_out_helps_nobody(command: Command, store: Path) 
         "cems",
         "--as-of",
         "2026-09-01",
-        "--k",
+        "--cutoff",
         "5",
         "--json",
     ]
-    typed = [*arguments, "--expand", "letters"]
+    typed = [*arguments, "--variant", "letters"]
     assert json.loads(command(*typed).out)["status"] == "in the top k"
-    assert json.loads(command(*typed, "--off", "1").out)["status"] == "below the top k"
-    finished = command(*typed, "--off", "2")
+    assert json.loads(command(*typed, "--without-variant", "1").out)["status"] == "below the top k"
+    finished = command(*typed, "--without-variant", "2")
     assert finished.code == 2
-    assert finished.err.splitlines() == ["error: --off 2: there are 2 query variants, counted from 0"]
+    assert finished.err.splitlines() == ["error: --without-variant 2: there are 2 query variants, counted from 0"]
 
 
 def test_an_unknown_memory_is_one_line_with_the_nearest_ids(command: Command, store: Path) -> None:

@@ -224,10 +224,12 @@ def write_dataset(format: str, dataset: DataSet, path: Path, progress: Progress 
     writers = dataset_writers()
     if format not in writers:
         if format in judgment_writers():
-            raise InputError(f"format: {format!r} holds judgments alone; `judgments --to {format}` writes them")
+            raise InputError(f"format: {format!r} holds judgments alone; `judgments --format {format}` writes them")
         raise unknown(format, writers)
     judgments, of_store = of_memories(dataset.judgments)
     with FORMATS.answerable(format, InputError):
         exported = writers[format].write(replace(dataset, judgments=judgments), Path(path), progress)
-    lines = [f"{one.qid}: whether anything answers it: `judgments --to judgments-jsonl` writes it" for one in of_store]
+    lines = [
+        f"{one.qid}: whether anything answers it: `judgments --format judgments-jsonl` writes it" for one in of_store
+    ]
     return replace(exported, left_out=(*exported.left_out, *lines))

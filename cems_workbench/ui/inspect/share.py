@@ -152,10 +152,10 @@ def search_command(
         words += ["--set", f"{path}={assigned(config, path)}"]
     if request.project is not None:
         words.append(f"--project={request.project}")
-    words += ["--only-project"] if request.project_only else []
+    words += ["--restrict-to-project"] if request.project_only else []
     words += [f"--as-of={moment.isoformat()}"] if moment else []
-    words += [f"--expand={text}" for text in request.manual]
-    words += [f"--off={number}" for number in sorted(off)]
+    words += [f"--variant={text}" for text in request.manual]
+    words += [f"--without-variant={number}" for number in sorted(off)]
     if store is not None and store.resolve() != Path(Settings.model_fields["store"].default).resolve():
         words.append(f"--store={store.resolve()}")
     words += ["--", request.query] if request.query.startswith("-") else [request.query]

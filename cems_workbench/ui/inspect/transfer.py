@@ -50,7 +50,7 @@ def draw_transfer(resources: Resources) -> None:
         if lost:
             st.caption(
                 f"Lost on the way: {', '.join(lost)}.",
-                help="What they do to the ranking is measured on Tune, Take it away, and by `export CONFIG --to env --evidence FILE`.",
+                help="What they do to the ranking is measured on Tune, Take it away, and by `export CONFIG --format env --evidence FILE`.",
             )
         draw_import(resources)
 

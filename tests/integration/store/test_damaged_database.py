@@ -52,7 +52,7 @@ def test_a_damaged_block_is_one_line_and_costs_only_its_own_rows_in_a_rescue(fil
     with Store.open(filled) as store:
         assert store.unreadable() == {}
     flip_a_bit_of_a_text(filled)
-    with Store.open(filled) as store, pytest.raises(StoreError, match=r"damaged.*doctor --rescue") as error:
+    with Store.open(filled) as store, pytest.raises(StoreError, match=r"damaged.*doctor --recover-to") as error:
         store.memories.read()
     with Store.open(filled) as store:
         found = store.unreadable()

@@ -26,7 +26,7 @@ def test_an_evaluation_is_that_of_the_command(
 ) -> None:
     from cems_workbench.cli import main
 
-    monkeypatch.setattr(sys, "argv", ["cems_workbench", "evaluate", str(loaded.path), "--metrics", MEASURES, "--json"])
+    monkeypatch.setattr(sys, "argv", ["cems_workbench", "evaluate", str(loaded.path), "--metric", MEASURES, "--json"])
     with pytest.raises(SystemExit):
         main()
     command = json.loads(capsys.readouterr().out)["evaluations"][0]
@@ -73,7 +73,19 @@ def test_a_comparison_is_that_of_the_command(
     from cems_workbench.cli import main
 
     a, b = (str(cw.save_config(config, tmp_path / f"{config.name}.yaml")) for config in (AS_LISTED, OTHER_WAY))
-    arguments = ["compare", str(loaded.path), "--config", a, "--config", b, "--metrics", "nDCG@10 hit@1", "--json"]
+    arguments = [
+        "compare",
+        str(loaded.path),
+        "--config",
+        a,
+        "--config",
+        b,
+        "--metric",
+        "nDCG@10",
+        "--metric",
+        "hit@1",
+        "--json",
+    ]
     monkeypatch.setattr(sys, "argv", ["cems_workbench", *arguments])
     with pytest.raises(SystemExit):
         main()

@@ -47,7 +47,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     clone = tmp_path / "clone"
     monkeypatch.chdir(clone)
     monkeypatch.setenv("COLUMNS", "300")
-    told = ask("init", EVIDENCE, "--config", CONFIG, "--assert-no-loss", "nDCG@10 p<0.01", "--assert", "hit@1>=0.1")
+    told = ask("init", EVIDENCE, "--config", CONFIG, "--fail-on-regression", "nDCG@10 p<0.01", "--assert", "hit@1>=0.1")
     assert told == (0, f"wrote {WORKFLOW} and {HOOKS}; commit them with {EVIDENCE} and {CONFIG}\n")
     commit(clone, "gate")
     return clone
@@ -143,7 +143,9 @@ def test_the_hook_asks_of_the_last_commit_where_the_config_changed(repository: P
 
 def test_a_loss_that_chance_explains_passes_and_what_was_not_measured_fails(repository: Path) -> None:
     change(repository, WORSE)
-    code, told = ask("check", EVIDENCE, "--config", CONFIG, "--against", "HEAD", "--assert-no-loss", "hit@1 p<0.0001")
+    code, told = ask(
+        "check", EVIDENCE, "--config", CONFIG, "--against", "HEAD", "--fail-on-regression", "hit@1 p<0.0001"
+    )
     assert code == 0 and "no loss: hit@1 1.0000 under config.yaml at HEAD, 0.0000 under config.yaml now; p 0.0" in told
     change(repository, {"rerank.backend": "cross_encoder"})
     code, told = ask("check", EVIDENCE, "--config", CONFIG, "--against", "HEAD")
@@ -156,7 +158,7 @@ def test_a_loss_that_chance_explains_passes_and_what_was_not_measured_fails(repo
         (["--against", "nowhere"], "--against nowhere: there is no such commit here (a shallow clone has few)"),
         (["--against", "-x"], "--against -x: expected a branch, tag or commit"),
         ([], "ci check: name a commit to hold the config against (--against origin/main), or --assert a bound"),
-        (["--against", "HEAD", "--assert-no-loss", "nDCG@10 p<5"], "p is between 0 and 1"),
+        (["--against", "HEAD", "--fail-on-regression", "nDCG@10 p<5"], "p is between 0 and 1"),
     ],
 )
 def test_what_cannot_be_checked_is_one_line(repository: Path, arguments: list[str], line: str) -> None:
@@ -167,7 +169,7 @@ def test_what_cannot_be_checked_is_one_line(repository: Path, arguments: list[st
 def test_files_that_are_there_are_kept_and_a_new_config_has_only_bounds(repository: Path) -> None:
     (repository / HOOKS).write_text("repos: []\n")
     code, told = ask(
-        "init", EVIDENCE, "--config", CONFIG, "--assert-no-loss", "nDCG@10 p<0.01", "--assert", "hit@1>=0.1"
+        "init", EVIDENCE, "--config", CONFIG, "--fail-on-regression", "nDCG@10 p<0.01", "--assert", "hit@1>=0.1"
     )
     assert code == 2 and f"{HOOKS} is there already" in told and (repository / HOOKS).read_text() == "repos: []\n"
     (repository / "new.yaml").write_text(dump_config(AS_LISTED))

@@ -64,7 +64,7 @@ def as_listed(tmp_path: Path) -> Path:
 
 
 def test_without_a_config_the_one_it_was_gathered_with_is_measured(command: Command, evidence: Path) -> None:
-    done = command("evaluate", evidence, "--metrics", "hit@1 MRR", "--json")
+    done = command("evaluate", evidence, "--metric", "hit@1", "--metric", "MRR", "--json")
     assert done.code == 0, done.err
     (found,) = json.loads(done.out)["evaluations"]
     assert found["config"] == "as_listed"
@@ -74,7 +74,7 @@ def test_without_a_config_the_one_it_was_gathered_with_is_measured(command: Comm
 
 @pytest.mark.parametrize(("bound", "code", "word"), [("0.5", 0, "holds: "), ("0.6", 1, "FAILED: ")])
 def test_an_assertion_decides_the_exit_code(command: Command, evidence: Path, bound: str, code: int, word: str) -> None:
-    done = command("evaluate", evidence, "--metrics", "MRR", "--assert", f"hit@5>={bound}", "--assert", "MRR>0.1")
+    done = command("evaluate", evidence, "--metric", "MRR", "--assert", f"hit@5>={bound}", "--assert", "MRR>0.1")
     assert done.code == code
     assert f"{word}as_listed: hit@5>={bound} (0.5000; relevant from grade 1, 4 queries)" in done.out
     assert "means of 4 of 5 judged queries; 1 without a relevant memory is excluded" in " ".join(done.out.split())
@@ -87,7 +87,7 @@ def test_several_configs_are_measured_each(command: Command, evidence: Path, oth
 
 def test_a_run_reads_back_as_the_results(command: Command, evidence: Path, tmp_path: Path) -> None:
     run = tmp_path / "out.run"
-    assert command("evaluate", evidence, "--metrics", "MRR", "--run-out", run).code == 0
+    assert command("evaluate", evidence, "--metric", "MRR", "--run-out", run).code == 0
     rows = [line.split() for line in run.read_text().splitlines()]
     assert [row[2] for row in rows if row[0] == "q1"] == list("abcdefgh")
     scores = [float(row[4]) for row in rows if row[0] == "q1"]
@@ -96,19 +96,19 @@ def test_a_run_reads_back_as_the_results(command: Command, evidence: Path, tmp_p
 
 
 def test_an_ablation_measures_the_config_without_each_stage(command: Command, evidence: Path) -> None:
-    done = command("evaluate", evidence, "--metrics", "MRR", "--ablate", "stages", "--json")
+    done = command("evaluate", evidence, "--metric", "MRR", "--ablate", "stages", "--json")
     names = [one["config"] for one in json.loads(done.out)["evaluations"]]
     assert names[0] == "as_listed" and "as_listed without score blend" in names
 
 
 def test_the_honest_view_is_printed(command: Command, evidence: Path) -> None:
-    done = command("evaluate", evidence, "--metrics", "MRR", "--honest")
+    done = command("evaluate", evidence, "--metric", "MRR", "--compare-judges")
     assert done.code == 0
     assert "cosine ≥ 0.45" in done.out and "kappa" in done.out
 
 
 def test_compare_says_what_the_evidence_cost_and_what_each_reranker_reads(command: Command, evidence: Path) -> None:
-    arguments = ("compare", evidence, "--preset", "recollection", "--preset", "cems", "--metrics", "hit@5")
+    arguments = ("compare", evidence, "--preset", "recollection", "--preset", "cems", "--metric", "hit@5")
     said = command(*arguments)
     assert said.code == 0, said.err
     assert "ms/query" in said.out and "LLM calls" in said.out and "pairs reranked" in said.out
@@ -121,11 +121,22 @@ def test_compare_says_what_the_evidence_cost_and_what_each_reranker_reads(comman
 def test_compare_names_who_lost_and_guards_a_type(
     command: Command, evidence: Path, as_listed: Path, other_way: Path
 ) -> None:
-    arguments = ("compare", evidence, "--config", as_listed, "--config", other_way, "--metrics", "hit@5 MRR")
-    kept = command(*arguments, "--assert-no-loss", "temporal:hit@5")
+    arguments = (
+        "compare",
+        evidence,
+        "--config",
+        as_listed,
+        "--config",
+        other_way,
+        "--metric",
+        "hit@5",
+        "--metric",
+        "MRR",
+    )
+    kept = command(*arguments, "--fail-on-regression", "temporal:hit@5")
     assert kept.code == 0, kept.err
     assert "worse by hit@5: q1, q3" in kept.out and "better by hit@5: q2" in kept.out
-    lost = command(*arguments, "--assert-no-loss", "other:hit@5", "--json")
+    lost = command(*arguments, "--fail-on-regression", "other:hit@5", "--json")
     assert lost.code == 1
     values = json.loads(lost.out)
     by_type = values["compared"][0]["measures"]["hit@5"]["by_type"]
@@ -138,17 +149,17 @@ def test_compare_names_who_lost_and_guards_a_type(
     assert values["assertions"] == [
         {"holds": False, "line": "LOSS: other:hit@5 0.5000 under as_listed, 0.0000 under other_way"}
     ]
-    assert command(*arguments, "--assert-no-loss", "other:hit@5", "--tolerance", "0.5").code == 0
+    assert command(*arguments, "--fail-on-regression", "other:hit@5", "--tolerance", "0.5").code == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("evaluate", "{evidence}", "--metrics", "R@5"), "write hit@5"),
+        (("evaluate", "{evidence}", "--metric", "R@5"), "write hit@5"),
         (("evaluate", "{evidence}", "--assert", "hit@5"), "such as hit@5>=0.80"),
         (("evaluate", "{evidence}", "--assert", "nobody:hit@5>=0"), "no query of type 'nobody'"),
         (("evaluate", "{evidence}", "--config", "cemss"), "neither a config file nor a preset"),
-        (("evaluate", "{evidence}", "--judges", "robot"), "expected human or model"),
+        (("evaluate", "{evidence}", "--judge-kind", "robot"), "expected human or model"),
         (("evaluate", "{evidence}", "--ablate", "all"), "expected one of stages, cems, ace"),
         (("evaluate", "{evidence}", "--limit", "3"), "gathered already"),
         (("evaluate", "{evidence}", "--preset", "cems", "--preset", "qmd", "--run-out", "r"), "holds one run"),

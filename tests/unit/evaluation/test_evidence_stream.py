@@ -274,10 +274,10 @@ def test_commands_take_several_files(
     assert code == 0
     assert of_parts["per_query"] == of_whole["per_query"]
     assert sorted(run.read_text().splitlines()) == sorted(run_of_whole.read_text().splitlines())
-    code, out, _ = command("compare", *parts, *configs, "--metrics", "nDCG@10")
+    code, out, _ = command("compare", *parts, *configs, "--metric", "nDCG@10")
     assert code == 0
     assert "other_way against as_listed" in out
-    assert command("evaluate", *parts, "--honest")[0] == 2
+    assert command("evaluate", *parts, "--compare-judges")[0] == 2
     code, _, said = command("evaluate", parts[0], "nowhere")
     assert code == 2
     assert "nowhere: of several names each has to be an evidence file" in said

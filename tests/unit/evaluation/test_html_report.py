@@ -124,8 +124,8 @@ def test_the_command_writes_the_page_and_says_what_it_cannot(tmp_path: Path) -> 
     assert ended.exit_code == 0 and "other_way against as_listed" in out.read_text("utf-8")
     alone = CliRunner().invoke(commands, ["report", "compare", path, *files[:2], "--out", str(out)])
     assert "at least two configs" in str(alone.exception)
-    other = CliRunner().invoke(commands, ["report", "compare", path, *files, "--out", str(out), "--by", "MRR@3"])
-    assert "--by MRR@3: it was not measured" in str(other.exception)
+    other = CliRunner().invoke(commands, ["report", "compare", path, *files, "--out", str(out), "--sort-by", "MRR@3"])
+    assert "--sort-by MRR@3: it was not measured" in str(other.exception)
 
 
 @pytest.mark.parametrize(

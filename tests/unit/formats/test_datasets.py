@@ -176,7 +176,7 @@ def test_a_failure_leaves_what_was_there(tmp_path):
         ("locomo", "full", "is a directory"),
         ("memories-csv", "none/m.csv", "cannot be written"),
         ("memories_csv", "m.csv", "did you mean memories-csv"),
-        ("qrels", "q.txt", "judgments --to qrels"),
+        ("qrels", "q.txt", "judgments --format qrels"),
     ],
 )
 def test_what_cannot_be_written_is_one_line(tmp_path, form, name, part):

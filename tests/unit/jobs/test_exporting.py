@@ -95,11 +95,11 @@ def test_the_card_in_an_export_and_the_command_say_the_same_figures(
     asked = [
         "export",
         str(tmp_path / "mine.yaml"),
-        "--to",
+        "--format",
         "env",
         "--evidence",
         str(evidence.path),
-        "--metrics",
+        "--metric",
         "nDCG@10 hit@1",
     ]
     monkeypatch.setattr(sys, "argv", ["cems_workbench", *asked])

@@ -59,7 +59,7 @@ def test_a_refusal_names_both_and_what_to_do() -> None:
         "openai:a (384 values)",
         "openai:b",
         "CEMS_WORKBENCH_EMBEDDING_SAME_AS=openai:a",
-        "cems_workbench embed",
+        "cems_workbench reindex",
     ):
         assert part in said
     said = str(other_dimension("openai:a", 384, "openai:a", 256))

@@ -17,7 +17,7 @@ TAKES_A_PRESET = {
     "replay",
     "why",
     "gather",
-    "score",
+    "fill-scores",
     "evaluate",
     "compare",
     "drift",

@@ -1,4 +1,4 @@
-"""`score`: the scores of rerankers that evidence lacks for some configs, added to its file."""
+"""`fill-scores`: the scores of rerankers that evidence lacks for some configs, added to its file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cems_workbench.cli.terminal import put_json, say
 FAILED = 2
 
 
-def score_command(
+def fill_scores_command(
     evidence: Annotated[Path, typer.Argument(help="An evidence file.")],
     config: ConfigsOption = None,
     preset: Annotated[

@@ -1,4 +1,4 @@
-"""`embed`: the vectors of the store's memories by the configured embedder."""
+"""`reindex`: the vectors of the store's memories by the configured embedder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cems_workbench.cli.options import JsonOption, StoreOption, filled_resources
 from cems_workbench.cli.terminal import put_json, say
 
 
-def embed_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
+def reindex_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Bring the indexes up to date with the configured embedder, also where another one made the store's vectors.
 
     The vectors of the other stay, for the way back. Only those of this embedder that have another length are dropped.
