@@ -31,12 +31,12 @@ from cems_workbench.progress import Cancelled
 FORMATS = "cems_workbench.formats"
 MEASURES = "cems_workbench.measures"
 RERANKERS = "cems_workbench.rerankers"
-LIST_SOURCES = "cems_workbench.list_sources"
+RETRIEVERS = "cems_workbench.list_sources"
 PATTERNS: Mapping[str, str] = {
     FORMATS: r"[a-z][a-z0-9]*(-[a-z0-9]+)*",
     MEASURES: r"[A-Za-z]+",
     RERANKERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
-    LIST_SOURCES: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
+    RETRIEVERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
 }
 """The groups of entry points, and what a name in each of them may look like."""
 
@@ -149,17 +149,21 @@ class Registry(Mapping[str, Item]):
         return self._origins
 
     @contextmanager
-    def answerable(self, name: str, raises: type[WorkbenchError]) -> Iterator[None]:
-        """Runs code of something: where another package's fails in a way that nobody expects, that is an error that names it."""
+    def guarded(self, name: str, raises: type[WorkbenchError], *, own: bool = False) -> Iterator[None]:
+        """Runs code of an extension: an unexpected exception in another package's code becomes an error that names the package.
+
+        Exceptions in our own code are bugs and pass through, unless `own`.
+        """
         try:
             yield
         except (WorkbenchError, Cancelled):
             raise
         except Exception as error:
             origin = self.origin(name)
-            if origin is None:
+            if origin is None and not own:
                 raise
-            raise raises(f"{name} of {origin} failed: {type(error).__name__}: {error}") from error
+            where = name if origin is None else f"{name} of {origin}"
+            raise raises(f"{where} failed: {type(error).__name__}: {error}") from error
 
     def _loaded(self) -> dict[str, Item]:
         if self._items is not None:

@@ -144,11 +144,11 @@ def extensions_check() -> list[Check]:
     from cems_workbench.evaluation.metrics import MEASURES
     from cems_workbench.formats import FORMATS
     from cems_workbench.pipeline.rerankers import RERANKERS
-    from cems_workbench.pipeline.retrievers import LIST_SEARCHES
+    from cems_workbench.pipeline.retrievers import RETRIEVERS
 
     registries: tuple[tuple[str, extensions.Registry[Any]], ...] = (
         ("format", FORMATS),
-        ("list source", LIST_SEARCHES),
+        ("retriever", RETRIEVERS),
         ("measure", MEASURES),
         ("reranker", RERANKERS),
     )

@@ -25,7 +25,7 @@ from cems_workbench.pipeline.live_engine import LiveList
 from cems_workbench.pipeline.missing_evidence import ParameterNeed, gather_parameters
 from cems_workbench.pipeline.replay import Clock, replay
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.retrievers import SearchRequest, added_lists, passes, ranked_list, search_list
+from cems_workbench.pipeline.retrievers import SearchRequest, added_lists, passes, ranked_list, retrieve
 from cems_workbench.pipeline.scoring import RERANKING, judge_missing, score_missing
 from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.stages.expansion import StrongSignal
@@ -241,7 +241,7 @@ def gather_lists(
         section = config.lists.relations
         relations = resources.store.relations.leading_from(possible_seeds(lists, section.seeds), section.per_seed)
     else:
-        lists.append(search_list("relations", search, EVERYTHING))
+        lists.append(retrieve("relations", search, EVERYTHING))
     lists += added
     memories = resources.store.memories.read(
         {hit.memory_id for ranked in lists for hit in ranked.hits} | {relation.target_id for relation in relations}

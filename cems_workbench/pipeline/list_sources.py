@@ -1,6 +1,6 @@
 """Where ranked lists come from: one record a source, which the stages, the ablations and the page's texts read.
 
-A source that is added (`pipeline/searches`) is known here by its name alone: what replay needs of it is the same for all of them.
+An added retriever (`pipeline/retrievers`) is known here by its name alone: what replay needs of it is the same for all of them.
 
 Source: docs/internals/specification.md, "lists" and "fusion".
 """
@@ -77,7 +77,10 @@ LIST_SOURCES: tuple[ListSource, ...] = (
         description="Neighbours of the first hits in the relation graph.",
         raw="Strength of the relation that led to it.",
     ),
-    *(ListSource(name=name, description="A list source that was added.", raw="Its own score.") for name in ADDED_LISTS),
+    *(
+        ListSource(name=name, description="The list of an added retriever.", raw="Its own score.")
+        for name in ADDED_LISTS
+    ),
 )
 """Every source, in the order in which their lists are kept and shown."""
 

@@ -80,7 +80,7 @@ def test_the_page_says_how_many_files_each_takes() -> None:
         assert row.split("|")[2].strip().startswith(f"{count}:"), title
 
 
-COUNTS = {"A measure": 1, "A format": 1, "A reranker": 1, "A list source": 1, "A preset": 1, "A view": 1, "A stage": 4}
+COUNTS = {"A measure": 1, "A format": 1, "A reranker": 1, "A retriever": 1, "A preset": 1, "A view": 1, "A stage": 4}
 
 USES: Mapping[str, str] = {
     "A measure": """
@@ -105,7 +105,7 @@ assert field_spec("rerank.backend").choices[-1] == "shared_words"
 score = score_with("shared_words", ScorerRequest(None, config.rerank, None), lambda s: s.score("a b", ["b c", "d"]))
 assert [pair.raw for pair in score[2]] == [0.5, 0.0]
 """,
-    "A list source": """
+    "A retriever": """
 from pathlib import Path
 from types import SimpleNamespace
 from cems_workbench.config import PipelineConfig, field_specs, list_depths, parse_config, dump_config, with_values

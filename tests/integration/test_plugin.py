@@ -1,4 +1,4 @@
-"""A plugin package beside the workbench: its format, measure, reranker and list source work, and no file of ours is touched.
+"""A plugin package beside the workbench: its format, measure, reranker and retriever work, and no file of ours is touched.
 
 The plugin is tests/plugin. It is installed as pip would install it: its package and a .dist-info with its entry points on the path.
 """
@@ -108,7 +108,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 @pytest.mark.models
-def test_a_plugin_adds_a_format_a_measure_a_reranker_and_a_list_source(shell: Shell) -> None:
+def test_a_plugin_adds_a_format_a_measure_a_reranker_and_a_retriever(shell: Shell) -> None:
     project = tomllib.loads((PLUGIN / "pyproject.toml").read_text())["project"]
     install(shell.site, project["name"], project["entry-points"], PLUGIN / "cems_workbench_example")
     (shell.folder / "team.notes").write_text("".join(f"# {key}\n{text}\n" for key, text in NOTES.items()))
@@ -159,7 +159,7 @@ def test_a_plugin_adds_a_format_a_measure_a_reranker_and_a_list_source(shell: Sh
     assert values["RBP@1"] == pytest.approx(0.2)
     assert tuned.code == 0, tuned.err
     assert "titles: {enabled: false, depth: 50, weight: 1.0, ties: ordinal}" in exported.out
-    assert "list source titles of cems-workbench-example 0.1" in " ".join(doctor.out.split())
+    assert "retriever titles of cems-workbench-example 0.1" in " ".join(doctor.out.split())
 
 
 def test_without_the_plugin_its_names_are_unknown(shell: Shell) -> None:
@@ -171,7 +171,7 @@ def test_without_the_plugin_its_names_are_unknown(shell: Shell) -> None:
 @pytest.mark.thorough
 @pytest.mark.models
 def test_what_cannot_be_used_is_a_warning_that_names_its_package_and_all_else_works(shell: Shell) -> None:
-    install(shell.site, "broken", {"cems_workbench.list_sources": {"gone": "no_such_module:LIST_SEARCH"}})
+    install(shell.site, "broken", {"cems_workbench.list_sources": {"gone": "no_such_module:RETRIEVER"}})
     install(shell.site, "one", {"cems_workbench.measures": {"twice": "json:loads"}})
     install(shell.site, "two", {"cems_workbench.measures": {"twice": "json:dumps"}})
     install(shell.site, "ours", {"cems_workbench.formats": {"qrels": "json:loads"}})
@@ -181,9 +181,9 @@ def test_what_cannot_be_used_is_a_warning_that_names_its_package_and_all_else_wo
     )
     assert imported.code == searched.code == 0
     assert "qrels of ours 0.1 is left out: CEMS Workbench has a qrels itself" in imported.err
-    assert searched.err.count("gone of broken 0.1 is left out: no_such_module:LIST_SEARCH does not load") == 1
+    assert searched.err.count("gone of broken 0.1 is left out: no_such_module:RETRIEVER does not load") == 1
     lists = next(stage for stage in json.loads(searched.out)["stages"] if stage["name"] == "lists")
-    assert "the list source gone is not here; `doctor` says why" in lists["warnings"]
+    assert "retriever gone is not available; `doctor` says why" in lists["warnings"]
     told = " ".join(doctor.out.split())
     for problem in ("gone of broken 0.1", "twice is left out: one 0.1 and two 0.1 both have one", "qrels of ours 0.1"):
         assert problem in told

@@ -15,7 +15,7 @@ from cems_workbench.evaluation.metrics import MEASURES, MeasureFamily
 from cems_workbench.extensions import Registry
 from cems_workbench.formats import FORMATS
 from cems_workbench.pipeline.rerankers import RERANKERS
-from cems_workbench.pipeline.retrievers import LIST_SEARCHES
+from cems_workbench.pipeline.retrievers import RETRIEVERS
 from cems_workbench.progress import Cancelled
 
 METRICS = "cems_workbench.evaluation.metrics"
@@ -40,7 +40,7 @@ class Other(EntryPoint):
 @pytest.fixture(autouse=True)
 def _nothing_reported(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(extensions, "_problems", {})
-    assert [list(kind) for kind in (FORMATS, MEASURES, RERANKERS, LIST_SEARCHES)]  # loaded, before anything is made up
+    assert [list(kind) for kind in (FORMATS, MEASURES, RERANKERS, RETRIEVERS)]  # loaded, before anything is made up
     extensions._declared.cache_clear()
     yield
     extensions._declared.cache_clear()
@@ -108,22 +108,24 @@ def test_reading_names_loads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_code_of_another_package_that_fails_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found = registry(monkeypatch, Plugin("gain", f"{__name__}:ADDED", extensions.MEASURES))
     failed = r"gain of plugin 1\.0 failed: ZeroDivisionError: division"
-    with pytest.raises(ModelError, match=failed), found.answerable("gain", ModelError):
+    with pytest.raises(ModelError, match=failed), found.guarded("gain", ModelError):
         raise ZeroDivisionError("division")
-    with pytest.raises(InputError, match="its own"), found.answerable("gain", ModelError):
+    with pytest.raises(InputError, match="its own"), found.guarded("gain", ModelError):
         raise InputError("its own")
-    with pytest.raises(Cancelled), found.answerable("gain", ModelError):
+    with pytest.raises(Cancelled), found.guarded("gain", ModelError):
         raise Cancelled
-    with pytest.raises(ZeroDivisionError), found.answerable("hit", ModelError):
+    with pytest.raises(ZeroDivisionError), found.guarded("hit", ModelError):
         raise ZeroDivisionError  # ours: a bug keeps its traceback
+    with pytest.raises(InputError, match=r"^hit failed: ZeroDivisionError"), found.guarded("hit", InputError, own=True):
+        raise ZeroDivisionError
 
 
 def test_every_module_of_a_folder_is_found() -> None:
-    """Nothing lists formats, measures, rerankers and searches a second time."""
+    """Nothing lists formats, measures, rerankers and retrievers a second time."""
     assert len(FORMATS) == 21
     ours = "hit recall P MRR nDCG AP Judged noise answered refused AUROC AUPRC AURC"
     assert set(MEASURES) == set(ours.split())
     assert set(field_spec("rerank.backend").choices) == {"none", *RERANKERS}
-    assert list(LIST_SEARCHES) == ["relations"]
-    for kind in (FORMATS, MEASURES, RERANKERS, LIST_SEARCHES):
+    assert list(RETRIEVERS) == ["relations"]
+    for kind in (FORMATS, MEASURES, RERANKERS, RETRIEVERS):
         assert kind.origins == {}

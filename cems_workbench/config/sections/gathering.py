@@ -1,6 +1,6 @@
 """Config sections of the lists: what is searched, how deep, and what each list and query variant weighs.
 
-A list source that is added, by a module of `pipeline/searches` or by another package, has a section `lists.<name>` like any other,
+An added retriever, a module of `pipeline/retrievers` or of another package, has a section `lists.<name>` like any other,
 with the parameters that every added list has. Only its name is needed for that; its code is loaded when it is searched.
 """
 
@@ -361,11 +361,11 @@ OUR_LISTS = ("vector", "lexical", "hybrid", "ts_rank", "recency", "access", "rel
 ADDED_LISTS = tuple(
     name
     for name in extensions.names(
-        extensions.LIST_SOURCES, "cems_workbench.pipeline.retrievers", also_taken=tuple(ListsConfig.model_fields)
+        extensions.RETRIEVERS, "cems_workbench.pipeline.retrievers", also_taken=tuple(ListsConfig.model_fields)
     )
     if name not in OUR_LISTS
 )
-"""The list sources that are added, in the order of their sections."""
+"""The added retrievers, in the order of their sections."""
 
 
 def _added_list(name: str) -> Any:

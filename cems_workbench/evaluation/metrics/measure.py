@@ -107,7 +107,7 @@ class Measure:
         Raises InputError when the formula of another package fails.
         """
         family = MEASURES[self.family]
-        with MEASURES.answerable(self.family, InputError):
+        with MEASURES.guarded(self.family, InputError):
             values = family.compute(self._by_signal(rankings), self.k, self.grade)
             if family.needs_no_answer:
                 return np.where(rankings.without_answer(self.grade), values, np.nan)

@@ -28,7 +28,7 @@ def detect(path: Path) -> str:
     path = Path(path)
     sample = take_sample(path)
     for form in sorted(FORMATS.values(), key=lambda form: form.breadth):
-        with FORMATS.answerable(form.name, InputError):
+        with FORMATS.guarded(form.name, InputError):
             if form.sniff(sample):
                 return form.name
     name, suffix = path.stem.lower(), path.suffix.lower()
@@ -102,7 +102,7 @@ def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> 
 
 
 def _read(form: Format, path: Path, progress: Progress) -> ParsedInput:
-    with FORMATS.answerable(form.name, InputError):
+    with FORMATS.guarded(form.name, InputError):
         return form.read(path, progress)
 
 
@@ -210,7 +210,7 @@ def write_judgments(format: str, judgments: Sequence[Judgment], queries: Mapping
     if not writer.judges:
         fitting = one_grade_each(fitting, left_out)
     words = {qid: query.query for qid, query in queries.items()}
-    with FORMATS.answerable(format, InputError):
+    with FORMATS.guarded(format, InputError):
         return Written(writer.write(fitting, words), len(fitting), tuple(left_out))
 
 
@@ -227,7 +227,7 @@ def write_dataset(format: str, dataset: DataSet, path: Path, progress: Progress 
             raise InputError(f"format: {format!r} holds judgments alone; `judgments --format {format}` writes them")
         raise unknown(format, writers)
     judgments, of_store = of_memories(dataset.judgments)
-    with FORMATS.answerable(format, InputError):
+    with FORMATS.guarded(format, InputError):
         exported = writers[format].write(replace(dataset, judgments=judgments), Path(path), progress)
     lines = [
         f"{one.qid}: whether anything answers it: `judgments --format judgments-jsonl` writes it" for one in of_store

@@ -81,7 +81,7 @@ def score_with(
         raise ModelError(f"rerank.backend: {backend} is not here; `doctor` says why")
     reranker = RERANKERS[backend]
     reasons: list[str] = []
-    with RERANKERS.answerable(backend, ModelError):
+    with RERANKERS.guarded(backend, ModelError):
         for make in (lambda: reranker.make(request), *reranker.instead(request)):
             try:
                 made = make()

@@ -1,9 +1,9 @@
-"""Lists that are searched once a query, each by a source of its own: the relations, and those that are added.
+"""Retrievers: each makes one ranked list a query.
 
-A source is a module here that declares `LIST_SEARCH = ListSearch(...)` and is called as its list, or an entry point of another package
-in the group `cems_workbench.list_sources`. Nothing lists them: the config takes the names of the modules and the entry points, makes a
-section `lists.<name>` of each, and LIST_SEARCHES finds the code. What a source returns is put in order, cut to its depth, and freed of
-what the query's filter does not let through; a source that fails is a warning of the stage `lists`, and its list is empty.
+A retriever is a module here that declares `RETRIEVER = Retriever(...)` and has the name of its list, or an entry point of another
+package in the group `cems_workbench.list_sources`. They are discovered: the config reads the names of the modules and entry points and
+makes a section `lists.<name>` for each; RETRIEVERS loads the code. The result is filtered by the query's project and scope, sorted, and
+cut to the list's depth. If an added retriever fails, its list is empty and the stage `lists` has a warning.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from cems_workbench.store import Filter
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """What a list source is asked: the query as it is searched, its variants, and the lists that were searched before it.
+    """Input of a retriever: the query as searched, its variants, and the lists retrieved before this one.
 
-    `where` says which memories the query is about; what it does not let through is taken out of what a source returns.
+    `where` is the filter on project and scope; memories that do not pass it are removed from the result.
     """
 
     query: str
@@ -40,25 +40,22 @@ class SearchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ListSearch:
-    """A list source: `search` gives (memory id, score) of what it finds, each memory once, in any order; higher is better."""
+class Retriever:
+    """One retriever: `search` returns (memory id, score) pairs, each memory once, in any order; higher is better."""
 
     name: str
     search: Callable[[SearchRequest], Iterable[tuple[str, float]]]
 
 
-LIST_SEARCHES = extensions.Registry(
-    extensions.LIST_SOURCES, ListSearch, "cems_workbench.pipeline.retrievers", "LIST_SEARCH"
-)
-"""The sources of lists that are searched once a query, by the name of their list."""
+RETRIEVERS = extensions.Registry(extensions.RETRIEVERS, Retriever, "cems_workbench.pipeline.retrievers", "RETRIEVER")
+"""All retrievers by the name of their list."""
 
 
-def search_list(name: str, request: SearchRequest, depth: int) -> RankedList:
-    """The list of one source. Raises InputError when the source is not here, or fails."""
-    if name not in LIST_SEARCHES:
-        raise InputError(f"the list source {name} is not here; `doctor` says why")
-    with LIST_SEARCHES.answerable(name, InputError):
-        scores = {str(key): float(score) for key, score in LIST_SEARCHES[name].search(request)}
+def retrieve(name: str, request: SearchRequest, depth: int) -> RankedList:
+    """The list of one retriever. Raises InputError if there is no such retriever."""
+    if name not in RETRIEVERS:
+        raise InputError(f"retriever {name} is not available; `doctor` says why")
+    scores = {str(key): float(score) for key, score in RETRIEVERS[name].search(request)}
     if not request.where.trivial:
         memories = request.resources.store.memories.read(scores)
         scores = {key: scores[key] for key, memory in memories.items() if passes(memory, request.where)}
@@ -66,11 +63,12 @@ def search_list(name: str, request: SearchRequest, depth: int) -> RankedList:
 
 
 def added_lists(request: SearchRequest, depths: Mapping[str, int]) -> tuple[list[RankedList], list[str]]:
-    """The list of each source that is added, and a warning for each that failed, whose list is empty."""
+    """The list of each added retriever, and a warning for each that failed; a failed one has an empty list."""
     lists, warnings = [], []
     for name in ADDED_LISTS:
         try:
-            lists.append(search_list(name, request, depths[name]))
+            with RETRIEVERS.guarded(name, InputError, own=True):
+                lists.append(retrieve(name, request, depths[name]))
         except WorkbenchError as error:
             lists.append(ranked_list(name, {}))
             warnings.append(str(error))
@@ -78,11 +76,11 @@ def added_lists(request: SearchRequest, depths: Mapping[str, int]) -> tuple[list
 
 
 def ranked_list(name: str, scores: Mapping[str, float], depth: int | None = None) -> RankedList:
-    """A list that belongs to no query variant: best first, ties by id."""
+    """A list of no query variant: best first, ties by id."""
     ordered = sorted(scores, key=lambda memory_id: (-scores[memory_id], memory_id))
     return RankedList(name, name, None, tuple(Hit(memory_id, scores[memory_id]) for memory_id in ordered[:depth]))
 
 
 def passes(memory: Memory, where: Filter) -> bool:
-    """Does a filter let this memory through?"""
+    """Whether a memory passes a filter."""
     return where.required_project in (None, memory.project) and where.required_scope in (None, memory.scope)

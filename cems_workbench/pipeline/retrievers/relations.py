@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.retrievers import ListSearch, SearchRequest
+from cems_workbench.pipeline.retrievers import Retriever, SearchRequest
 
 SEED_RRF_K = 60
 
@@ -39,4 +39,4 @@ def search(request: SearchRequest) -> Iterable[tuple[str, float]]:
     return neighbours(request.lists, request.config, request.resources).items()
 
 
-LIST_SEARCH = ListSearch("relations", search)
+RETRIEVER = Retriever("relations", search)

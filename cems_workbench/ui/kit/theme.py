@@ -16,7 +16,7 @@ SOURCE_COLOURS = {
 }
 """Shades per source; the n-th variant takes the n-th shade. What finds by meaning is blue, what finds by words is orange."""
 ADDED_COLOURS = ("#8C6D31",)
-"""Of every list source that is added."""
+"""The color of every added retriever."""
 
 
 def list_colour(source: str, variant: int | None) -> str:

@@ -1,10 +1,10 @@
-"""A list source: memories by how many of the query's words their title has."""
+"""A retriever: memories by how many of the query's words their title has."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cems_workbench.pipeline.retrievers import ListSearch, SearchRequest
+from cems_workbench.pipeline.retrievers import Retriever, SearchRequest
 
 
 def search(request: SearchRequest) -> Sequence[tuple[str, float]]:
@@ -17,4 +17,4 @@ def search(request: SearchRequest) -> Sequence[tuple[str, float]]:
     return [(memory_id, score) for memory_id, score in scores.items() if score > 0]
 
 
-LIST_SEARCH = ListSearch("titles", search)
+RETRIEVER = Retriever("titles", search)
