@@ -22,6 +22,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
 from cems_workbench import renamed
@@ -31,7 +32,7 @@ from cems_workbench.progress import Cancelled
 FORMATS = "cems_workbench.formats"
 MEASURES = "cems_workbench.measures"
 RERANKERS = "cems_workbench.rerankers"
-RETRIEVERS = "cems_workbench.list_sources"
+RETRIEVERS = "cems_workbench.retrievers"
 PATTERNS: Mapping[str, str] = {
     FORMATS: r"[a-z][a-z0-9]*(-[a-z0-9]+)*",
     MEASURES: r"[A-Za-z]+",
@@ -109,10 +110,10 @@ def _declared(group: str, taken: frozenset[str]) -> Mapping[str, EntryPoint]:
 
 def _under_old_names(group: str) -> Iterator[EntryPoint]:
     """The entry points that a package still declares in an older group alone."""
-    present = {(entry.name, entry.value) for entry in entry_points(group=group)}
+    present = {(entry.name, _package(entry)) for entry in entry_points(group=group)}
     for old in renamed.old_groups(group):
         for entry in entry_points(group=old):
-            if (entry.name, entry.value) not in present:
+            if (entry.name, _package(entry)) not in present:
                 renamed.report(f"entry-point group {old} (of {_package(entry)})", group)
                 yield entry
 
@@ -120,11 +121,13 @@ def _under_old_names(group: str) -> Iterator[EntryPoint]:
 class Registry(Mapping[str, Item]):
     """The things of one kind by name, in the order of their places, where they have one, then names; loaded when first asked for.
 
-    `attribute` is what a module in `package` calls its thing of this `kind`. KeyError for a name that is not known.
+    `attribute` is what a module in `package` calls its thing of this `kind`, `old_attribute` what it was called in earlier versions.
+    KeyError for a name that is not known.
     """
 
-    def __init__(self, group: str, kind: type[Item], package: str, attribute: str) -> None:
-        self._group, self._kind, self._package, self._attribute = group, kind, package, attribute
+    def __init__(self, group: str, kind: type[Item], package: str, attribute: str, old_attribute: str = "") -> None:
+        self._group, self._kind, self._package = group, kind, package
+        self._attribute, self._old_attribute = attribute, old_attribute
         self._items: dict[str, Item] | None = None
         self._origins: dict[str, str] = {}
 
@@ -180,11 +183,16 @@ class Registry(Mapping[str, Item]):
             return self._items
 
     def _ours(self) -> dict[str, Item]:
-        found = [
-            getattr(import_module(f"{self._package}.{name}"), self._attribute, None)
-            for name in module_names(self._package)
-        ]
-        return {item.name: item for item in found if isinstance(item, self._kind)}
+        items = [self._declared_by(import_module(f"{self._package}.{name}")) for name in module_names(self._package)]
+        return {item.name: item for item in items if isinstance(item, self._kind)}
+
+    def _declared_by(self, module: ModuleType) -> Any:
+        item = getattr(module, self._attribute, None)
+        if item is None and self._old_attribute:
+            item = getattr(module, self._old_attribute, None)
+            if item is not None:
+                renamed.report(f"{module.__name__}.{self._old_attribute}", self._attribute)
+        return item
 
     def _load(self, entry: EntryPoint) -> Item | None:
         where = f"{self._group}: {entry.name} of {_package(entry)} is left out"

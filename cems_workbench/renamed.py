@@ -60,7 +60,7 @@ LIST_OPTIONS: Mapping[str, Mapping[str, str]] = {
 """As OPTIONS, where the old option took several values with spaces between and the present one is repeated:
 `"evaluate": {"--metrics": "--metric"}`."""
 
-ENTRY_POINT_GROUPS: Mapping[str, str] = {}
+ENTRY_POINT_GROUPS: Mapping[str, str] = {"cems_workbench.list_sources": "cems_workbench.retrievers"}
 """Present group of entry points by the old one."""
 
 log = logging.getLogger(__name__)

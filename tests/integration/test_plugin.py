@@ -48,8 +48,8 @@ DRIVER = """
 import contextlib, io, json, sys
 from functools import lru_cache
 from cems_workbench.cli import main
-from cems_workbench.jobs import opening
-opening.local_embedder = lru_cache(opening.local_embedder)  # the weights are read once
+from cems_workbench.jobs import factory
+factory.local_embedder = lru_cache(factory.local_embedder)  # the weights are read once
 for arguments in json.load(sys.stdin):
     sys.argv, out, err = ["cems_workbench", *arguments], io.StringIO(), io.StringIO()
     code = 0
@@ -162,6 +162,28 @@ def test_a_plugin_adds_a_format_a_measure_a_reranker_and_a_retriever(shell: Shel
     assert "retriever titles of cems-workbench-example 0.1" in " ".join(doctor.out.split())
 
 
+OLD_STYLE = """
+from cems_workbench.pipeline.searches import ListSearch, SearchRequest
+
+
+def search(request: SearchRequest):
+    return []
+
+
+LIST_SEARCH = ListSearch("old_titles", search)
+"""
+
+
+def test_old_style_retriever_works_with_one_deprecation_line(shell: Shell) -> None:
+    install(shell.site, "old-style", {"cems_workbench.list_sources": {"old_titles": "old_style_titles:LIST_SEARCH"}})
+    (shell.site / "old_style_titles.py").write_text(OLD_STYLE)
+    exported, doctor = shell.run(["export", "cems", "--to", "yaml"], ["doctor"])
+    assert "old_titles: {enabled: false" in exported.out
+    line = "entry-point group cems_workbench.list_sources (of old-style 0.1) is now cems_workbench.retrievers"
+    assert (exported.err + doctor.err).count(line) == 1
+    assert "retriever old_titles of old-style 0.1" in " ".join(doctor.out.split())
+
+
 def test_without_the_plugin_its_names_are_unknown(shell: Shell) -> None:
     (refused,) = shell.run(["search", "q", "--set", "lists.titles.enabled=true"])
     assert refused.code == 2
@@ -171,7 +193,7 @@ def test_without_the_plugin_its_names_are_unknown(shell: Shell) -> None:
 @pytest.mark.thorough
 @pytest.mark.models
 def test_what_cannot_be_used_is_a_warning_that_names_its_package_and_all_else_works(shell: Shell) -> None:
-    install(shell.site, "broken", {"cems_workbench.list_sources": {"gone": "no_such_module:RETRIEVER"}})
+    install(shell.site, "broken", {"cems_workbench.retrievers": {"gone": "no_such_module:RETRIEVER"}})
     install(shell.site, "one", {"cems_workbench.measures": {"twice": "json:loads"}})
     install(shell.site, "two", {"cems_workbench.measures": {"twice": "json:dumps"}})
     install(shell.site, "ours", {"cems_workbench.formats": {"qrels": "json:loads"}})

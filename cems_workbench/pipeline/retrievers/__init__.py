@@ -1,7 +1,7 @@
 """Retrievers: each makes one ranked list a query.
 
 A retriever is a module here that declares `RETRIEVER = Retriever(...)` and has the name of its list, or an entry point of another
-package in the group `cems_workbench.list_sources`. They are discovered: the config reads the names of the modules and entry points and
+package in the group `cems_workbench.retrievers`. They are discovered: the config reads the names of the modules and entry points and
 makes a section `lists.<name>` for each; RETRIEVERS loads the code. The result is filtered by the query's project and scope, sorted, and
 cut to the list's depth. If an added retriever fails, its list is empty and the stage `lists` has a warning.
 """
@@ -47,7 +47,9 @@ class Retriever:
     search: Callable[[SearchRequest], Iterable[tuple[str, float]]]
 
 
-RETRIEVERS = extensions.Registry(extensions.RETRIEVERS, Retriever, "cems_workbench.pipeline.retrievers", "RETRIEVER")
+RETRIEVERS = extensions.Registry(
+    extensions.RETRIEVERS, Retriever, "cems_workbench.pipeline.retrievers", "RETRIEVER", "LIST_SEARCH"
+)
 """All retrievers by the name of their list."""
 
 
