@@ -196,7 +196,7 @@ class _Run:
         return self.best
 
 
-def search(
+def optimize(
     space: SearchSpace,
     score: Score,
     goal: Goal,

@@ -92,28 +92,26 @@ class BatchScorer:
         key = config_key(self._ranks_as(config))
         of_part = self._part[queries]
         wanted = [int(number) for number in np.unique(of_part)]
-        self._score(key, [number for number in wanted if (key, number) not in self._known])
+        missing = self._not_recalled(key, [number for number in wanted if (key, number) not in self._known])
+        self.evaluations += len(missing)
+        if self.elsewhere is not None and missing:
+            self._known |= {(key, n): scores for n, scores in zip(missing, self.elsewhere(key, missing), strict=True)}
+        else:
+            for number in missing:
+                self._known[key, number] = part_scores(self._batches[number], key, self.measures)
         out = np.empty((len(queries), len(self.measures)))
         for number in wanted:
             inside = of_part == number
             out[inside] = self._known[key, number][self._place[queries[inside]]]
         return out
 
-    def _score(self, key: PipelineConfig, missing: Sequence[int]) -> None:
-        if self._recalled:
-            name = config_digest(key)
-            for number in missing:
-                if (name, number) in self._recalled:
-                    self._known[key, number] = self._recalled[name, number]
-            missing = [number for number in missing if (key, number) not in self._known]
-
-        self.evaluations += len(missing)
-        if self.elsewhere is not None and missing:
-            for number, scores in zip(missing, self.elsewhere(key, missing), strict=True):
-                self._known[key, number] = scores
-            return
-        for number in missing:
-            self._known[key, number] = part_scores(self._batches[number], key, self.measures)
+    def _not_recalled(self, key: PipelineConfig, missing: Sequence[int]) -> Sequence[int]:
+        """Those of the missing parts that no earlier job has scored; the scores of the others are known then."""
+        if not self._recalled:
+            return missing
+        name = config_digest(key)
+        self._known |= {(key, n): self._recalled[name, n] for n in missing if (name, n) in self._recalled}
+        return [number for number in missing if (key, number) not in self._known]
 
     def seconds(self, config: PipelineConfig) -> float:
         """About how long this process takes to score one config on all queries; it is measured on a part."""

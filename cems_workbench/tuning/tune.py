@@ -12,16 +12,17 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.pipeline.table import Bools, Ints
+from cems_workbench.pipeline.table import Bools
 from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.folds import Split
 from cems_workbench.tuning.holdout import Gain, Looks, gain, mean_of
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.optimizer import Search, Trial, Watch, chosen, judged, search, unwatched
+from cems_workbench.tuning.optimizer import Search, Trial, Watch, chosen, judged, optimize, unwatched
 from cems_workbench.tuning.scorer import Score
 from cems_workbench.tuning.space import BANDS, SearchSpace
 
@@ -75,45 +76,68 @@ class Tuned:
 
 
 def tune(plan: Plan, score: Score, stage: Stage = lambda name: unwatched, *, at_once: bool = False) -> Tuned:
-    """Search, choose and cross-validate. Cancelling keeps what was tried; without a validation when it came too early.
+    """Search, choose and cross-validate. Cancelling keeps what was tried; a cancel before the last fold leaves no validation.
 
-    `at_once`: the searches of the folds run beside that over all queries, in threads, since what scores them is elsewhere. None depends on
-    another, so that the result is the same.
+    With `at_once` the searches of the folds run in threads beside the search over all queries, for a scorer on other machines. No search
+    depends on another, so the result is the same.
     """
     with _Searches(plan, score, stage, at_once) as searches:
-        return _tuned(plan, score, searches)
+        searched = searches.for_fold(None)
+        proposal = choose(plan.space, searched)
+        tuned = Tuned(plan, searched, proposal, plan.goal.as_measured(proposal.reached)[0], None)
+        if searched.cancelled:
+            return tuned
+        try:
+            train, validation, choices = _cross_validated(plan, score, searched, searches)
+        except Cancelled:
+            return replace(tuned, search=replace(searched, cancelled=True))
+        return replace(tuned, train=train, validation=validation, choices=choices)
 
 
 class _Searches:
-    """The search over all open queries, and one for each fold: one after the other as they are asked for, or all at once."""
+    """The search over all open queries and one for each fold: each when it is asked for, or all at once in threads."""
 
     def __init__(self, plan: Plan, score: Score, stage: Stage, at_once: bool) -> None:
         self._plan, self._score, self._stage = plan, score, stage
         folds = [] if plan.space.is_grid else range(len(plan.split.folds))  # on a grid every fold has the same trials
         self._pool = ThreadPoolExecutor(1 + len(folds), thread_name_prefix="search") if at_once else None
         self._watching, self._stopped = threading.Lock(), False
-        self._begun: dict[int | None, Future[Search]] = {}
+        self._started: dict[int | None, Future[Search]] = {}
         if self._pool is not None:
             for fold in (None, *folds):
-                self._begun[fold] = self._pool.submit(self._run, fold, self._heeded(stage(_name(fold))))
+                self._started[fold] = self._pool.submit(self._search(fold, self._stoppable(stage(_name(fold)))))
+                self._started[fold].add_done_callback(self._stop_after_error)
 
-    def __call__(self, fold: int | None = None) -> Search:
-        """The search without a fold, or over all queries. One that was stopped is cancelled."""
-        return self._begun[fold].result() if fold in self._begun else self._run(fold, self._stage(_name(fold)))
+    def for_fold(self, fold: int | None) -> Search:
+        """The search on the training queries of a fold, or on all open queries for None. A stopped search is cancelled."""
+        if fold in self._started:
+            return self._started[fold].result()
+        return self._search(fold, self._stage(_name(fold)))()
 
-    def _run(self, fold: int | None, watch: Watch) -> Search:
+    def _search(self, fold: int | None, watch: Watch) -> Callable[[], Search]:
         plan = self._plan
         rows = plan.split.open if fold is None else plan.split.training(fold)
-        try:
-            return _search(plan, self._score, rows, plan.seed if fold is None else plan.seed + fold + 1, watch)
-        except BaseException:
-            self._stopped = True  # the others end after their trial
-            raise
+        return partial(
+            optimize,
+            plan.space,
+            self._score,
+            plan.goal,
+            rows,
+            types=[plan.types[row] for row in rows.tolist()],
+            trials=plan.trials,
+            seed=plan.seed if fold is None else plan.seed + fold + 1,
+            watch=watch,
+        )
 
-    def _heeded(self, watch: Watch) -> Watch:
-        """The watch, which hears of one trial at a time; once one has stopped its search, all are."""
+    def _stop_after_error(self, search: Future[Search]) -> None:
+        """The other searches end after their trial."""
+        if search.cancelled() or search.exception() is not None:
+            self._stopped = True
 
-        def heeded(done: int, total: int, best: Trial) -> None:
+    def _stoppable(self, watch: Watch) -> Watch:
+        """The watch, called for one trial at a time; if it stops one search, all of them stop."""
+
+        def stoppable(done: int, total: int, best: Trial) -> None:
             with self._watching:
                 if self._stopped:
                     raise Cancelled
@@ -123,7 +147,7 @@ class _Searches:
                     self._stopped = True
                     raise
 
-        return heeded
+        return stoppable
 
     def __enter__(self) -> _Searches:
         return self
@@ -136,19 +160,6 @@ class _Searches:
 
 def _name(fold: int | None) -> str:
     return "search" if fold is None else f"fold {fold + 1}"
-
-
-def _tuned(plan: Plan, score: Score, searches: _Searches) -> Tuned:
-    searched = searches()
-    proposal = choose(plan.space, searched)
-    tuned = Tuned(plan, searched, proposal, plan.goal.as_measured(proposal.reached)[0], None)
-    if searched.cancelled:
-        return tuned
-    try:
-        train, validation, choices = _cross_validated(plan, score, searched, searches)
-    except Cancelled:
-        return replace(tuned, search=replace(searched, cancelled=True))
-    return replace(tuned, train=train, validation=validation, choices=choices)
 
 
 def open_holdout(tuned: Tuned, score: Score, looks: Looks, query_set: str, qids: Sequence[str]) -> Tuned:
@@ -182,11 +193,6 @@ def proposed(space: SearchSpace, trial: Trial, name: str) -> PipelineConfig:
     return with_values(space.baseline, changes | {"name": name}, source="the proposal")
 
 
-def _search(plan: Plan, score: Score, rows: Ints, seed: int, watch: Watch) -> Search:
-    types = [plan.types[row] for row in rows.tolist()]
-    return search(plan.space, score, plan.goal, rows, types=types, trials=plan.trials, seed=seed, watch=watch)
-
-
 def _cross_validated(
     plan: Plan, score: Score, searched: Search, searches: _Searches
 ) -> tuple[float, Gain, tuple[PipelineConfig, ...]]:
@@ -198,7 +204,7 @@ def _cross_validated(
         if plan.space.is_grid:
             inner = _seen(plan, searched, np.isin(open_rows, rows))
         else:
-            inner = searches(fold)
+            inner = searches.for_fold(fold)
             if inner.cancelled:
                 raise Cancelled
         choice = choose(plan.space, inner)

@@ -12,7 +12,7 @@ from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.records import Memory, Query
 from cems_workbench.tuning.objective import Goal, RerankedCost, parse_goal
-from cems_workbench.tuning.optimizer import search
+from cems_workbench.tuning.optimizer import optimize
 from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 
@@ -79,7 +79,7 @@ def test_the_front_weighs_quality_against_what_is_sent() -> None:
     goal = parse_goal(["hit@1", "-candidates"])
     made = measurable(batch(), goal.measures)
     space = SearchSpace.of(config(), [parse_axis("rerank.input_limit=1:6:1")])
-    found = search(space, BatchScorer(made, goal.measures), goal, np.arange(2), trials=6)
+    found = optimize(space, BatchScorer(made, goal.measures), goal, np.arange(2), trials=6)
     reached = {trial.values[0]: trial.reached.tolist() for trial in found.trials}
     assert reached == {1: [0.0, -1.0], 2: [0.0, -2.0], 3: [0.5, -3.0], 4: [0.5, -3.5], 5: [0.5, -4.0], 6: [1.0, -4.5]}
     assert sorted(found.trials[i].values[0] for i in found.front) == [1, 3, 6]

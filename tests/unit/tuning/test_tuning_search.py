@@ -12,7 +12,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.objective import Goal, parse_guard
-from cems_workbench.tuning.optimizer import Search, Trial, chosen, not_told_apart, pareto_front, search
+from cems_workbench.tuning.optimizer import Search, Trial, chosen, not_told_apart, optimize, pareto_front
 from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 
@@ -43,7 +43,7 @@ def scorer(*measures: object, part: int = 50) -> BatchScorer:
 
 def run(score: BatchScorer, *texts: str, trials: int = 60, seed: int = 3, **options: object) -> Search:
     rows = np.arange(len(batch().queries))
-    return search(space(*texts), score, Goal((NDCG,)), rows, trials=trials, seed=seed, **options)  # type: ignore[arg-type]
+    return optimize(space(*texts), score, Goal((NDCG,)), rows, trials=trials, seed=seed, **options)  # type: ignore[arg-type]
 
 
 def trace(found: Search) -> list[tuple[object, ...]]:
@@ -112,7 +112,7 @@ def test_a_guard_keeps_the_search_from_a_config_that_breaks_it() -> None:
     rows = np.arange(len(batch().queries))
     types = ["temporal" if row % 3 == 0 else "other" for row in rows]
     goal = Goal((NDCG,), (parse_guard("temporal:hit@1"),))
-    found = search(space(*GRID), BatchScorer(batch(), goal.measures), goal, rows, types=types, trials=20)
+    found = optimize(space(*GRID), BatchScorer(batch(), goal.measures), goal, rows, types=types, trials=20)
     temporal = np.array([kind == "temporal" for kind in types])
     base = found.baseline.scores[temporal, 1].mean()
     broken = [trial for trial in found.trials if trial.broken]
@@ -125,7 +125,7 @@ def test_a_guard_keeps_the_search_from_a_config_that_breaks_it() -> None:
 def test_several_objectives_have_a_front_that_nothing_dominates() -> None:
     rows = np.arange(len(batch().queries))
     goal = Goal((NDCG, HIT))
-    found = search(space(*WIDE), BatchScorer(batch(), goal.measures), goal, rows, trials=30)
+    found = optimize(space(*WIDE), BatchScorer(batch(), goal.measures), goal, rows, trials=30)
     points = np.stack([trial.reached for trial in found.trials])
     assert found.front
     for i in found.front:
@@ -155,7 +155,7 @@ def test_the_best_so_far_that_is_watched_is_the_best_of_the_trials_so_far() -> N
     guarded = Goal((NDCG,), (parse_guard("hit@1"),))
     watched.clear()
     rows = np.arange(len(batch().queries))
-    found = search(
+    found = optimize(
         space(*GRID),
         scorer(NDCG, HIT),
         guarded,

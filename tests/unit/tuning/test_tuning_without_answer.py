@@ -12,7 +12,7 @@ from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import Memory, Query
 from cems_workbench.tuning.folds import split
 from cems_workbench.tuning.objective import Goal, parse_goal, parse_guard
-from cems_workbench.tuning.optimizer import search
+from cems_workbench.tuning.optimizer import optimize
 from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, tune
@@ -43,7 +43,7 @@ def batch(each: int = 20) -> LabelledBatch:
 def searched(goal: Goal) -> dict[float | None, tuple[list[float], bool]]:
     """By threshold what was reached, as the measures give it, and whether every guard holds."""
     made = measurable(batch(), goal.measures)
-    found = search(
+    found = optimize(
         SearchSpace.of(fusion_only(), [parse_axis(SPACE)]),
         BatchScorer(made, goal.measures),
         goal,
