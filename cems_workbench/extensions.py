@@ -33,11 +33,13 @@ FORMATS = "cems_workbench.formats"
 MEASURES = "cems_workbench.measures"
 RERANKERS = "cems_workbench.rerankers"
 RETRIEVERS = "cems_workbench.retrievers"
+SOURCES = "cems_workbench.sources"
 PATTERNS: Mapping[str, str] = {
     FORMATS: r"[a-z][a-z0-9]*(-[a-z0-9]+)*",
     MEASURES: r"[A-Za-z]+",
     RERANKERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     RETRIEVERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
+    SOURCES: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
 }
 """The groups of entry points, and what a name in each of them may look like."""
 

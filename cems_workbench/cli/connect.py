@@ -1,13 +1,14 @@
-"""`connect`: take the memories of a running system into the store, with their vectors; read-only there."""
+"""`connect`: import the memories of a live system with their vectors."""
 
 from __future__ import annotations
 
 import dataclasses
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from cems_workbench.cli.options import JsonOption, StoreOption, print_table, progress_bar, settings_for
 from cems_workbench.cli.terminal import put_json, say
@@ -21,28 +22,41 @@ if TYPE_CHECKING:
 MAX_PROBLEMS = 50
 
 
+class ConnectCommand(TyperCommand):
+    """The command, whose help lists the addresses of all kinds of sources, loaded only then."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the addresses below the options."""
+        from cems_workbench.sources.kinds import ANY, importable
+
+        rows = [(form, kind.description) for kind in importable() for form in kind.addresses]
+        with formatter.section("Addresses"):
+            formatter.write_dl([*rows, (ANY, "the address in the environment variable NAME")])
+
+
 def connect_command(
     address: Annotated[
         str | None,
         typer.Argument(
-            help="postgresql://USER@HOST/DATABASE, chroma://HOST:PORT/COLLECTION, qdrant://HOST:PORT/COLLECTION, or env:NAME for the "
-            "address in a variable; without an address, every source of the store is updated."
+            help="Address of the system, such as postgresql://USER@HOST/DATABASE; docs/use/sources.md lists all kinds. Without it, every "
+            "source of the store is refreshed."
         ),
     ] = None,
     mapping: Annotated[
         Path | None,
-        typer.Option("--mapping", help="YAML that says which columns of which table are id, text and vector."),
+        typer.Option("--mapping", help="YAML that names the table and its columns, or the fields of a payload."),
     ] = None,
     embedder: Annotated[
         str | None,
         typer.Option(
-            "--embedder", help="The embedder that made its vectors (default: the configured one, if it made them)."
+            "--embedder",
+            help="The embedder that made its vectors (default: the configured one, if it reproduces them).",
         ),
     ] = None,
     ask_password: Annotated[bool, typer.Option("--ask-password", help="Ask for the password or key.")] = False,
-    probe_only: Annotated[bool, typer.Option("--probe", help="Report what is there and take nothing.")] = False,
+    probe_only: Annotated[bool, typer.Option("--probe", help="Report what the source has and import nothing.")] = False,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Delete the source's memories from the store instead.")
+        bool, typer.Option("--forget", help="Remove this source and its memories from the store.")
     ] = False,
     rows_per_second: Annotated[
         int | None,
@@ -53,39 +67,39 @@ def connect_command(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take the memories, chunks, vectors and relations of a running system into the store; nothing there is written.
+    """Import memories, chunks, vectors and relations from a live system (read-only).
 
-    What changed or was deleted since the last time is taken, nothing else. Exit code 2 when rows were left out.
+    Later runs import only changes and deletions. Exit code 2 if rows were left out.
     """
     from cems_workbench.jobs import connecting
     from cems_workbench.jobs.factory import open_resources
     from cems_workbench.sources.address import parse
 
-    columns = None if mapping is None else connecting.read_mapping(_text(mapping), f"--mapping {mapping}")
+    columns = None if mapping is None else connecting.read_mapping(_read(mapping), f"--mapping {mapping}")
     if probe_only:
         if address is None:
             raise InputError("--probe needs an address")
-        there = connecting.SourceSpec(_asked(parse(address), ask_password), columns)
-        _print_probe(there.address.plain, connecting.probe_source(there), as_json)
+        spec = connecting.SourceSpec(_with_password(parse(address), ask_password), columns)
+        _print_info(spec.address.plain, connecting.probe_source(spec), as_json)
         return
     settings = settings_for(store)
     if embedder is not None:
         settings = settings.model_copy(update={"embedder": embedder})
     with progress_bar(as_json) as progress, closing(open_resources(settings)) as resources:
-        wanted = connecting.source_specs(resources, address, columns)
+        specs = connecting.source_specs(resources, address, columns)
         if forget:
-            for plain in [each.address.plain for each in wanted]:
+            for plain in [each.address.plain for each in specs]:
                 count = connecting.forget(resources, settings, plain)
                 say(f"{plain}: {count} memories deleted, the source forgotten")
             return
-        wanted = [dataclasses.replace(each, address=_asked(each.address, ask_password)) for each in wanted]
-        found = connecting.connect(resources, settings, wanted, progress, embedder, rows_per_second)
-    _print(found, as_json)
-    if found.problem or any(report.problems for report, _ in found.sources):
+        specs = [dataclasses.replace(each, address=_with_password(each.address, ask_password)) for each in specs]
+        report = connecting.connect(resources, settings, specs, progress, embedder, rows_per_second)
+    _print_report(report, as_json)
+    if report.problem or any(snapshot.problems for snapshot, _ in report.sources):
         raise typer.Exit(2)
 
 
-def _text(path: Path) -> str:
+def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except OSError as error:
@@ -94,34 +108,34 @@ def _text(path: Path) -> str:
         raise InputError(f"--mapping {path}: not UTF-8: {error.reason}") from None
 
 
-def _asked(address: Address, ask: bool) -> Address:
+def _with_password(address: Address, ask: bool) -> Address:
     return address.with_secret(typer.prompt("password or key", hide_input=True), "a prompt") if ask else address
 
 
-def _print_probe(address: str, probe: SourceInfo, as_json: bool) -> None:
+def _print_info(address: str, info: SourceInfo, as_json: bool) -> None:
     if as_json:
-        put_json({"address": address, **dataclasses.asdict(probe)})
+        put_json({"address": address, **dataclasses.asdict(info)})
         return
-    facts = [("source", f"{probe.kind} at {address}"), ("engine", probe.engine), *probe.facts]
+    facts = [("source", f"{info.kind} at {address}"), ("engine", info.engine), *info.facts]
     print_table(["what", "found"], [list(fact) for fact in facts])
 
 
-def _print(found: ConnectReport, as_json: bool) -> None:
+def _print_report(report: ConnectReport, as_json: bool) -> None:
     if as_json:
-        reports = [{**dataclasses.asdict(report), "embedder": said} for report, said in found.sources]
-        put_json({"sources": reports, "problem": found.problem or None})
+        rows = [{**dataclasses.asdict(snapshot), "embedder": line} for snapshot, line in report.sources]
+        put_json({"sources": rows, "problem": report.problem or None})
         return
-    for report, said in found.sources:
-        say(f"{report.address}: {report.probe.kind}, {report.probe.engine}")
-        print_table(list(report.counts[0]), [list(row.values()) for row in report.counts])
-        read, *notes = report.lines
+    for snapshot, embedder_line in report.sources:
+        say(f"{snapshot.address}: {snapshot.probe.kind}, {snapshot.probe.engine}")
+        print_table(list(snapshot.counts[0]), [list(row.values()) for row in snapshot.counts])
+        read, *notes = snapshot.lines
         say(read)
-        for note in (*([said] if said else []), *notes):
+        for note in (*([embedder_line] if embedder_line else []), *notes):
             say(f"note: {note}")
-        for each in report.problems[:MAX_PROBLEMS]:
-            say(f"left out: {report.address}: {each.memory_id}: {each.field}: {each.reason}", err=True)
-        more = len(report.problems) + report.more_problems - MAX_PROBLEMS
+        for each in snapshot.problems[:MAX_PROBLEMS]:
+            say(f"left out: {snapshot.address}: {each.memory_id}: {each.field}: {each.reason}", err=True)
+        more = len(snapshot.problems) + snapshot.more_problems - MAX_PROBLEMS
         if more > 0:
-            say(f"left out: {more} more rows; --json lists the first {len(report.problems)}", err=True)
-    if found.problem:
-        say(f"not searchable yet: {found.problem}", err=True)
+            say(f"left out: {more} more rows; --json lists the first {len(snapshot.problems)}", err=True)
+    if report.problem:
+        say(f"not searchable yet: {report.problem}", err=True)

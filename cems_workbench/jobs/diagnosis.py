@@ -145,12 +145,14 @@ def extensions_check() -> list[Check]:
     from cems_workbench.formats import FORMATS
     from cems_workbench.pipeline.rerankers import RERANKERS
     from cems_workbench.pipeline.retrievers import RETRIEVERS
+    from cems_workbench.sources.kinds import SOURCE_KINDS
 
     registries: tuple[tuple[str, extensions.Registry[Any]], ...] = (
         ("format", FORMATS),
         ("retriever", RETRIEVERS),
         ("measure", MEASURES),
         ("reranker", RERANKERS),
+        ("source", SOURCE_KINDS),
     )
     added = [f"{kind} {name} of {origin}" for kind, registry in registries for name, origin in registry.origins.items()]
     problems = extensions.problems()

@@ -1,9 +1,9 @@
-"""Whose lists evidence holds: what is noted of a running system that was asked, and how that is said everywhere.
+"""Provenance of live lists: the note in evidence of a source that was asked for them, and how it is shown.
 
     notes["engine"] = {"source": "cems", "kind": "cems", "at": "2026-11-23T12:04:09+00:00", "lists": {"vector:0": {"asked": 600, …}}}
 
-The note names the database or collection and says what kind of source it is, when it was asked and how many rows came. Where it is (host,
-user, directory) is not in it: evidence leaves the machine in bundles.
+The note has the name of the database or collection, the kind of source, the time of the request and the rows it returned. It has neither
+host, user nor folder: evidence leaves the machine in bundles.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from typing import Any
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.live_engine import LiveList
 from cems_workbench.pipeline.stages.lists import INSIDE
-
-KINDS: Mapping[str, str] = {"cems": "CEMS", "mem0": "mem0", "chroma": "Chroma", "qdrant": "Qdrant"}
-"""What a source is called where its own name is not known, as in a redacted bundle."""
+from cems_workbench.sources.kinds import display_name
 
 
 def engine_note(source: str, kind: str, at: datetime, lists: Mapping[str, LiveList]) -> dict[str, Any]:
-    """What evidence keeps of an engine: its name and kind, when it was asked, and of each list, by name, the rows and seconds."""
+    """The note of an engine: its name and kind, the time of the request, and by list the rows and seconds."""
     return {
         "source": source,
         "kind": kind,
@@ -39,14 +37,14 @@ def engine_note(source: str, kind: str, at: datetime, lists: Mapping[str, LiveLi
 
 
 def without_source(note: Mapping[str, Any]) -> dict[str, Any]:
-    """The note without the name of the source, for a bundle without texts."""
+    """The note without the name of the source, for a redacted bundle."""
     return {name: note[name] for name in ("kind", "at", "lists") if name in note}
 
 
 def provenance_of(evidence: Evidence, name: str) -> str:
-    """Whose list this is where the running system answered it: "as answered by cems at 2026-11-23 12:04 UTC"; else empty.
+    """The provenance of a live list: "as answered by cems at 2026-11-23 12:04 UTC"; empty for a list of the store.
 
-    A hybrid list is made of two others, and is the engine's as far as they are.
+    A hybrid list is fused from two others; it is live if one of them is.
     """
     engine = evidence.notes.get("engine")
     source, _, variant = name.partition(":")
@@ -57,23 +55,23 @@ def provenance_of(evidence: Evidence, name: str) -> str:
 
 
 def answered_lists(evidence: Evidence, names: Iterable[str]) -> str:
-    """Which of these lists the running system answered: "vector:0, ts_rank:0: as answered by cems at 2026-11-23 12:04 UTC"; else empty."""
-    said: dict[str, list[str]] = {}
+    """The live lists among `names`, with provenance: "vector:0, ts_rank:0: as answered by cems at 2026-11-23 12:04 UTC"; else empty."""
+    by_provenance: dict[str, list[str]] = {}
     for name in names:
-        if whose := provenance_of(evidence, name):
-            said.setdefault(whose, []).append(name)
-    return "; ".join(f"{', '.join(of)}: {whose}" for whose, of in said.items())
+        if line := provenance_of(evidence, name):
+            by_provenance.setdefault(line, []).append(name)
+    return "; ".join(f"{', '.join(lists)}: {line}" for line, lists in by_provenance.items())
 
 
 def provenance(*evidences: Evidence) -> str:
-    """By whom and when lists of these were answered: "as answered by cems at 2026-11-23 12:04 UTC"; empty where nobody was asked.
+    """The provenance of all live lists: "as answered by cems at 2026-11-23 12:04 UTC"; empty if there are none.
 
-    Of several the moments are the first and the last: "from … to …".
+    For several requests the times are the first and the last: "from … to …".
     """
     notes = [note for evidence in evidences if (note := evidence.notes.get("engine"))]
     if not notes:
         return ""
-    names = dict.fromkeys(note.get("source") or KINDS.get(note.get("kind", ""), "the source") for note in notes)
+    names = dict.fromkeys(note.get("source") or display_name(note.get("kind", "")) or "the source" for note in notes)
     moments = asked_between(evidences)
     if moments is None:
         when = ""
@@ -84,7 +82,7 @@ def provenance(*evidences: Evidence) -> str:
 
 
 def asked_between(evidences: Iterable[Evidence]) -> tuple[datetime, datetime] | None:
-    """The first and the last moment at which an engine was asked for lists of these; None where none was, or it was not noted."""
+    """The times of the first and the last request to an engine; None if there was none, or its time was not recorded."""
     moments = [
         datetime.fromisoformat(note["at"]).astimezone(UTC)
         for evidence in evidences

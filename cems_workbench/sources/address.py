@@ -1,14 +1,12 @@
-"""Where a source is: a URL, taken apart so that its secrets never stay in it.
+"""Addresses of sources: URLs, parsed so that no secret stays in them.
 
-    postgresql://user@host:5432/database   chroma://host:8000/collection   chroma:/directory/collection
-    qdrant://host:6333/collection          qdrant:/directory/collection    http(s)://host:8765 (a CEMS server, for its answers)
-    env:NAME                               the URL that stands in an environment variable
+    KIND://USER@HOST:PORT/NAME   KIND:/FOLDER/NAME   env:NAME (the URL in an environment variable)
 
-Options follow a `?`: `user=ID` takes the memories of one user, `team=ID` with those that
-the team shares, `table=NAME` those of one table; others are those of the client (`sslmode`, `host`).
+The kinds of sources say what their addresses look like (`kinds`). Options follow a `?`: `user=ID` takes the memories of one user,
+others are the kind's own.
 
-A password in the URL is taken out and kept in memory only; so is every query parameter that names one. Where the URL has none, it is
-that of the environment (PGPASSWORD, CHROMA_API_KEY, QDRANT_API_KEY, CEMS_API_KEY), for PostgreSQL also of `.pgpass`, or a prompt's.
+A password in the URL is moved to `Address.secret`, which stays in memory; so is every query parameter whose name sounds like one. If the
+URL has none, it is that of the kind's environment variable, for PostgreSQL also of `.pgpass`, or typed at a prompt.
 """
 
 from __future__ import annotations
@@ -23,39 +21,22 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from pydantic import SecretStr
 
 from cems_workbench.errors import InputError
+from cems_workbench.sources.kinds import SourceKind, address_forms, kind_of
 
-SCHEMES = {
-    "postgresql": "postgresql",
-    "postgres": "postgresql",
-    "chroma": "chroma",
-    "chroma+https": "chroma",
-    "qdrant": "qdrant",
-    "qdrant+https": "qdrant",
-    "http": "cems",
-    "https": "cems",
-}
-VARIABLES: Mapping[str, str] = {
-    "postgresql": "PGPASSWORD",
-    "chroma": "CHROMA_API_KEY",
-    "qdrant": "QDRANT_API_KEY",
-    "cems": "CEMS_API_KEY",
-}
-"""Where the secret of each kind of source is looked for."""
-FORMS = "postgresql://USER@HOST/DATABASE, chroma://HOST:PORT/COLLECTION, qdrant://HOST:PORT/COLLECTION, https://CEMS-HOST or env:NAME"
 FROM_ADDRESS = "the address"
-"""What a secret was found in that stood in the address itself."""
+"""`Address.secret_from` of a secret that was in the address itself."""
 _SECRET = re.compile(r"pass|pwd|key|token|secret", re.IGNORECASE)
 _NUMERIC = re.compile(r"(?<![\w.])[0-9a-fA-F]*[.:][0-9a-fA-F.:]*[0-9a-fA-F:](?!\w)")
 """What may be an address of IPv4 or IPv6."""
-_HARMLESS = ("sslkey", "passfile", "max_tokens")
-"""Options that are none: a file in which a secret stands, a number of tokens."""
+_NO_SECRETS = ("sslkey", "passfile", "max_tokens")
+"""Options that only sound like secrets: names of files, a number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A source's address without its secrets, and the secret beside it.
+    """A source's address without its secret, and the secret.
 
-    `plain` may be kept, shown and logged. `path` is what follows the host, without the first slash; of a directory it is the path.
+    `plain` may be saved, shown and logged. `path` is what follows the host, without the first slash; of a directory it is the whole path.
     """
 
     scheme: str
@@ -67,46 +48,70 @@ class Address:
     options: Mapping[str, str] = field(default_factory=dict)
     secret: SecretStr | None = None
     secret_from: str = ""
-    """What the secret was found in: "the address", "PGPASSWORD", "a prompt"; empty when there is none."""
+    """Where the secret is from: "the address", "PGPASSWORD", "a prompt"; empty if there is none."""
 
     @property
     def kind(self) -> str:
-        """postgresql, chroma, qdrant or cems."""
-        return SCHEMES[self.scheme]
+        """The name of the kind of source."""
+        return source_kind(self).name
 
     def hidden(self, text: str) -> str:
-        """A text without the secret, should it stand in there."""
+        """The text with "…" in place of the secret."""
         secret = self.secret.get_secret_value() if self.secret else ""
         return text.replace(secret, "…") if secret else text
 
-    def with_secret(self, secret: str, found_in: str) -> Address:
+    def with_secret(self, secret: str, secret_from: str) -> Address:
         """The same address with this secret."""
-        return replace(self, secret=SecretStr(secret), secret_from=found_in)
+        return replace(self, secret=SecretStr(secret), secret_from=secret_from)
+
+
+def source_kind(address: Address) -> SourceKind:
+    """The kind of source at an address. Raises InputError if none is known, as for one whose package is not installed."""
+    return _known_kind(address.scheme, address.plain)
+
+
+def _known_kind(scheme: str, where: str) -> SourceKind:
+    kind = kind_of(scheme)
+    if kind is None:
+        raise InputError(f"{where} begins with {scheme or 'no scheme'!r}; it should be one of {address_forms()}")
+    return kind
 
 
 def parse(text: str, environment: Mapping[str, str] = os.environ) -> Address:
-    """Take an address apart; raises InputError, which never repeats a secret."""
-    given = text.strip()
-    if given.startswith("env:"):
-        name = given.removeprefix("env:")
+    """Parse an address; raises InputError, which never repeats a secret."""
+    text = text.strip()
+    if text.startswith("env:"):
+        name = text.removeprefix("env:")
         value = environment.get(name, "").strip()
         if not value or value.startswith("env:"):
-            raise InputError(f"address env:{name}: the variable {name} holds no address; it should be one of {FORMS}")
-        return replace(_parsed(value, environment, f"the variable {name}"), secret_from=f"env:{name}")
-    return _parsed(given, environment, FROM_ADDRESS)
+            raise InputError(
+                f"address env:{name}: the variable {name} holds no address; it should be one of {address_forms()}"
+            )
+        return replace(_parse_url(value, environment, f"the variable {name}"), secret_from=f"env:{name}")
+    return _parse_url(text, environment, FROM_ADDRESS)
 
 
-def _parsed(text: str, environment: Mapping[str, str], where: str) -> Address:
+def _parse_url(text: str, environment: Mapping[str, str], where: str) -> Address:
+    address = _split(text, where)
+    kind = _known_kind(address.scheme, where)
+    if kind.path_is_name:
+        address = replace(address, path=address.path.removeprefix("/"))
+    secret = environment.get(kind.credential_variable) if kind.credential_variable else None
+    return address.with_secret(secret, kind.credential_variable) if address.secret is None and secret else address
+
+
+def _split(text: str, where: str) -> Address:
+    """The parts of an address of any scheme, with the secret that is in it. Raises InputError."""
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise InputError(f"{where} is not an address ({_reason(error)}); it should be one of {FORMS}") from None
+        raise InputError(
+            f"{where} is not an address ({_reason(error)}); it should be one of {address_forms()}"
+        ) from None
     scheme = parts.scheme.lower()
-    if scheme not in SCHEMES:
-        raise InputError(f"{where} begins with {scheme or 'no scheme'!r}; it should be one of {FORMS}")
     pairs = parse_qsl(parts.query, keep_blank_values=True)
-    options = {name: value for name, value in pairs if name in _HARMLESS or not _SECRET.search(name)}
+    options = {name: value for name, value in pairs if name in _NO_SECRETS or not _SECRET.search(name)}
     secrets = [value for name, value in pairs if name not in options and value]
     password = unquote(parts.password) if parts.password else next(iter(secrets), "")
     user = unquote(parts.username or "")
@@ -115,22 +120,19 @@ def _parsed(text: str, environment: Mapping[str, str], where: str) -> Address:
     plain = f"{scheme}:" + ("//" if text[len(scheme) :].startswith("://") else "")
     plain += (f"{parts.username}@" if parts.username else "") + (f"[{host}]" if ":" in host else host)
     plain += (f":{port}" if port else "") + parts.path + (f"?{urlencode(options)}" if options else "")
-    if parts.netloc or SCHEMES[scheme] == "postgresql":
+    if parts.netloc:
         path = path.removeprefix("/")
     address = Address(scheme, plain, host, port, user, path, options)
-    if password:
-        return address.with_secret(password, where)
-    variable = VARIABLES[address.kind]
-    return address.with_secret(environment[variable], variable) if environment.get(variable) else address
+    return address.with_secret(password, where) if password else address
 
 
 def _reason(error: ValueError) -> str:
-    """What urllib says, without what it quotes: that may be a password."""
+    """urllib's message without its quotations, which may contain a password."""
     return re.sub(r"['\"].*['\"]", "…", str(error)).splitlines()[0]
 
 
 def parse_saved(plain: str, secret_from: str, environment: Mapping[str, str] = os.environ) -> Address:
-    """The address that was kept as `plain`, with its secret looked for where it was found; raises InputError."""
+    """The address saved as `plain`, with its secret from where it was found before; raises InputError."""
     if secret_from.startswith("env:"):
         named = parse(secret_from, environment)
         if named.plain == plain:
@@ -139,7 +141,7 @@ def parse_saved(plain: str, secret_from: str, environment: Mapping[str, str] = o
 
 
 def short_name(plain: str) -> str:
-    """What a source is called in short: its database or collection, never where that is; "the source" where the address has none."""
+    """The name of the database or collection, without host or folder; "the source" if the address has none."""
     try:
         path = unquote(urlsplit(plain).path)
     except ValueError:
@@ -148,11 +150,11 @@ def short_name(plain: str) -> str:
 
 
 def redact_address(text: str, plain: str) -> str:
-    """A text without what a plain address says: the address, its host, port, user, directory, name and options become "…".
+    """The text with "…" for every part of a plain address: host, port, user, directory, name and options.
 
-    So do all numeric addresses: a server's own words name them. For texts that leave this machine.
+    So too for every numeric address: servers name them in their messages. For texts that leave this machine.
     """
-    address = _parsed(plain, {}, "the address")
+    address = _split(plain, FROM_ADDRESS)
     directory, _, name = address.path.rpartition("/")
     values = (address.host, address.user, directory, name, *address.options.values())
     text = text.replace(plain, "…")

@@ -27,6 +27,7 @@ from cems_workbench.jobs.source_status import SourceStatus, ask_sources, snapsho
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.settings import Settings
+from cems_workbench.sources.kinds import ANY, credential_variables, importable
 from cems_workbench.sources.source import SourceInfo
 from cems_workbench.store.sources import SourceRecord
 from cems_workbench.ui.kit import reviewer, templates
@@ -38,25 +39,6 @@ ADDRESS, PASSWORD, MAPPING, EMBEDDER, RATE = (
     f"memories:source:{name}" for name in ("address", "password", "mapping", "embedder", "rate")
 )
 READ_ONLY = "Only read: nothing is ever written to the source, and nothing is embedded."
-FORMS = (
-    (
-        "PostgreSQL",
-        "postgresql://USER@HOST:5432/DATABASE",
-        "CEMS’s tables, a table of mem0, or any table with a text and a vector column",
-    ),
-    (
-        "Chroma",
-        "chroma://HOST:8000/COLLECTION",
-        "a collection on a Chroma server; chroma:/FOLDER/COLLECTION in a folder",
-    ),
-    (
-        "Qdrant",
-        "qdrant://HOST:6333/COLLECTION",
-        "a collection on a Qdrant server; qdrant:/FOLDER/COLLECTION in a folder",
-    ),
-    ("Any", "env:NAME", "the address in an environment variable, such as env:DATABASE_URL"),
-)
-"""What an address looks like: the system, the form, what it is."""
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
@@ -72,7 +54,13 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     if resources.store.sources.read():
         _cards(resources, place)
     elif present.looked is None and not present.source_problem:
-        templates.draw("memories/source_forms.html", forms=FORMS)
+        templates.draw("memories/source_forms.html", forms=_address_forms())
+
+
+def _address_forms() -> list[tuple[str, str, str]]:
+    """System, form of address, what it is; a row for each form."""
+    rows = [(kind.title, form, kind.description) for kind in importable() for form in kind.addresses]
+    return [*rows, ("Any", ANY, "the address in an environment variable, such as env:DATABASE_URL")]
 
 
 def _form(resources: Resources, place: DeltaGenerator) -> None:
@@ -82,15 +70,16 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
         "Address",
         key=ADDRESS,
         placeholder="postgresql://reader@db.example/cems",
-        help="PostgreSQL, Chroma or Qdrant, or `env:NAME` for an address that stands in a variable. `?user=ID` takes what one user sees.",
+        help=f"{', '.join(kind.title for kind in importable())}, or `{ANY}` for an address in an environment variable. `?user=ID` takes "
+        "the memories of one user.",
     )
     password.text_input(
         "Password or key",
         key=PASSWORD,
         type="password",
         autocomplete="off",
-        help="Kept in memory until the app ends, and nowhere else. Empty: that of the environment (PGPASSWORD, CHROMA_API_KEY, "
-        "QDRANT_API_KEY) or of .pgpass.",
+        help="Held in memory until the app ends, and nowhere else. Empty: from the environment "
+        f"({', '.join(credential_variables())}) or .pgpass.",
     )
     with st.expander("Embedder, rate, and a table of your own", key="memories:source:more"):
         st.text_input(

@@ -1,0 +1,123 @@
+"""Kinds of sources: one registry, and nothing beside it that lists them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from cems_workbench import extensions
+from cems_workbench.errors import InputError
+from cems_workbench.sources import address, connect, kinds
+from cems_workbench.sources.address import parse, redact_address
+from cems_workbench.sources.kinds import SOURCE_KINDS, SourceKind
+from cems_workbench.sources.source import SourceError
+from tests.planted_source import Planted
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Plugin(EntryPoint):
+    """An entry point of a made-up package."""
+
+    class Distribution:
+        name, version = "plugin", "1.0"
+
+    dist = Distribution()  # type: ignore[assignment]
+
+
+def opened(where: address.Address, mapping: object, timeout: float) -> Planted:
+    if where.path == "broken":
+        raise ZeroDivisionError("division")
+    return Planted(address=where.plain)
+
+
+PLANTED = SourceKind("planted", "Planted", ("planted:/FILE",), "a test", ("planted", "chroma"), opened)
+
+
+@pytest.fixture
+def plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kinds, with one of another package."""
+    monkeypatch.setattr(extensions, "_problems", {})
+    entry = Plugin("planted", f"{__name__}:PLANTED", extensions.SOURCES)
+    monkeypatch.setattr(extensions, "entry_points", lambda group: [entry] if group == extensions.SOURCES else [])
+    extensions._declared.cache_clear()
+    added = extensions.Registry(extensions.SOURCES, SourceKind, "cems_workbench.sources.kinds", "SOURCE")
+    assert added.origins == {"planted": "plugin 1.0"}
+    extensions._declared.cache_clear()
+    for module in (kinds, connect):
+        monkeypatch.setattr(module, "SOURCE_KINDS", added)
+
+
+def test_every_scheme_is_of_one_kind() -> None:
+    schemes = [scheme for kind in SOURCE_KINDS.values() for scheme in kind.schemes]
+    assert len(schemes) == len(set(schemes))
+    assert list(SOURCE_KINDS) == ["postgresql", "chroma", "qdrant", "cems"]
+    for kind in SOURCE_KINDS.values():
+        for form in kind.addresses:
+            assert form.partition(":")[0] in kind.schemes
+
+
+def test_kinds_are_listed_without_a_driver() -> None:
+    code = (
+        "import sys; from cems_workbench.sources.address import parse; parse('chroma:/a/b');"
+        "print(*{'numpy', 'chromadb', 'psycopg', 'qdrant_client', 'httpx'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_a_kind_of_another_package_opens_its_addresses(plugin: None) -> None:
+    source = connect.open_source(parse("planted:/notes", {}))
+    assert source.address == "planted:/notes"
+    assert "planted:/FILE" in kinds.address_forms() and "`planted:/FILE`" in kinds.address_table()
+    assert kinds.display_name("planted") == "Planted"
+
+
+def test_a_scheme_of_ours_stays_ours(plugin: None) -> None:
+    kind = kinds.kind_of("chroma")
+    assert kind is not None and kind.name == "chroma"
+
+
+def test_a_failure_of_another_package_names_it(plugin: None) -> None:
+    with pytest.raises(SourceError, match=r"planted of plugin 1\.0 failed: ZeroDivisionError: division"):
+        connect.open_source(parse("planted://host/broken", {}))
+
+
+def test_an_unknown_kind_is_one_line_with_the_known_ones() -> None:
+    with pytest.raises(
+        InputError, match=r"'mysql'; it should be one of postgresql://.*, chroma:.*, qdrant:.* or env:NAME"
+    ):
+        parse("mysql://me@host/db", {})
+    saved = address.Address("mysql", "mysql://me@host/db")
+    with pytest.raises(InputError, match="mysql://me@host/db begins with 'mysql'"):
+        connect.open_source(saved)
+    assert redact_address("mysql://me@host/db: host is down", saved.plain) == "…: … is down"
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"psycopg is not installed; pip install 'cems-workbench\[postgres\]'"):
+        connect.open_source(parse("postgresql://host/db", {}))
+
+
+def test_display_names_are_those_of_the_products() -> None:
+    names = {kind: kinds.display_name(kind) for kind in ("cems", "mem0", "chroma", "qdrant", "table", "mysql")}
+    assert names == {
+        "cems": "CEMS",
+        "mem0": "mem0",
+        "chroma": "Chroma",
+        "qdrant": "Qdrant",
+        "table": None,
+        "mysql": None,
+    }
+
+
+def test_the_docs_list_every_kind() -> None:
+    pages = [page.read_text("utf-8") for page in (ROOT / "docs").rglob("*sources.md")]
+    assert any(kinds.address_table() in page for page in pages), (
+        "docs/sources.md should have:\n" + kinds.address_table()
+    )
