@@ -27,7 +27,7 @@ def open_source(address: Address, mapping: Mapping[str, Any] | None = None, time
         )
     if kind.package and find_spec(kind.package) is None:
         raise InputError(f"{address.plain}: {_installation(kind)}")
-    with SOURCE_KINDS.answerable(kind.name, SourceError):
+    with SOURCE_KINDS.guarded(kind.name, SourceError):
         return kind.open(address, mapping, timeout)
 
 
