@@ -1,5 +1,5 @@
 """How much of the same a test tries: a part by `make test`, and all by `make thorough`
-(docs/internals/decisions/0027-two-runs-of-the-tests.md)."""
+(docs/internals/decisions/0027-test-tiers.md)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Characters, nesting depth and digits are limited before parsing; a duplicate key is an error that names it; every error is one short line.
 YAML anchors and aliases (400 bytes can expand to gigabytes), octals (`010`) and base 60 (`1:30`) are refused; `yes`, `no`, `on` and `off`
-are booleans. See docs/internals/decisions/0014-one-safe-reading.md.
+are booleans. See docs/internals/decisions/0014-safe-parsing.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A DuckDB database can hold more than tables: views and macros that read other fi
 the place of a function. So nothing outside the file can be reached, no extension is fetched or loaded, the configuration cannot be changed
 from within, and the catalog is looked at before the first row is: it has tables of plain columns, and of an evidence file just those that
 it should have (`differences`). Catalog functions are called by their full name, because a macro of the file may bear the short one. See
-docs/internals/decisions/0015-a-file-is-data.md.
+docs/internals/decisions/0015-untrusted-databases.md.
 """
 
 from __future__ import annotations
