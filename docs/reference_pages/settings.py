@@ -21,7 +21,7 @@ NOTES = """
 ## Embedders
 
 A store records which embedder made its vectors and their dimension. Another embedder is refused before anything is searched, in one
-line that names both. `embed`, or Rebuild on the Memories page, re-embeds the memories and keeps the vectors of the previous embedder, so
+line that names both. `reindex`, or Rebuild on the Memories page, re-embeds the memories and keeps the vectors of the previous embedder, so
 that you can switch back.
 
 - `sentence-transformers/all-MiniLM-L6-v2` is bundled and needs no network.

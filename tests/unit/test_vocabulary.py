@@ -29,8 +29,8 @@ def banned_names() -> frozenset[str]:
 
 def banned_phrases() -> dict[str, str]:
     """What to write, by the phrase to avoid."""
-    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", section("Banned phrases"), re.MULTILINE)
-    return {phrase: better for phrase, better in rows[2:]}
+    rows = re.findall(r"^\|\s*(.+?)\s*\|\s*(.+?)\s*\|$", section("Banned phrases"), re.MULTILINE)
+    return {phrase: better for phrase, better in rows if phrase not in ("not", "---")}
 
 
 def modules() -> Iterator[Path]:
