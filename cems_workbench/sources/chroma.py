@@ -20,10 +20,11 @@ import numpy as np
 
 from cems_workbench.platform.http_limits import connection_reason
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row, ServerOrDirectoryClient
+from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row
 from cems_workbench.sources.memory_fields import SHARED_WORDS
 from cems_workbench.sources.payload import Payload
 from cems_workbench.sources.requests import check_options
+from cems_workbench.sources.server_or_directory import ServerOrDirectoryClient
 from cems_workbench.sources.source import Distance, Setting, SourceError, SourceInfo, Vector
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _headers(address: Address) -> dict[str, str]:
 class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
     """A collection of Chroma."""
 
-    sign = "chroma.sqlite3"
+    marker_file = "chroma.sqlite3"
 
     def server(self, timeout: float) -> Client:
         from cems_workbench.platform.chroma_http import chroma_client

@@ -1,28 +1,24 @@
-"""A collection of a vector database as a source: rows with an id, a payload and a vector.
+"""A collection of rows with an id, a payload and a vector as a source: `CollectionSource` over a product's `CollectionClient`.
 
-`CollectionSource` is the source; what differs between products is its `Engine` (`chroma`, `qdrant`). Rows are listed first and then
-taken by their ids, so that rows which come or go meanwhile move no page. A vector database says of no row when it was changed, so every
-row is read and its marker is a digest of all it has.
+The ids are listed first and rows read by id, so that rows added or deleted meanwhile shift no page. Vector databases keep no time of
+change: every row is read each time, and its marker is a digest of all its values.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from cems_workbench.errors import InputError, nearest, one_line
+from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.records import Memory, Relation
 from cems_workbench.sources.address import Address
@@ -57,32 +53,21 @@ from cems_workbench.sources.source import (
     too_long,
 )
 
-
-class _Closable(Protocol):
-    def close(self) -> Any: ...
-
-
 T = TypeVar("T")
-Client = TypeVar("Client", bound=_Closable)
-Collection = TypeVar("Collection")
 
 SAMPLE_ROWS = 200
-"""Rows that are looked at to see how the collection is used."""
+"""Rows from which the fields of a collection are recognised."""
 FIRST_PAGE_ROWS = 64
-"""Rows of the first page, whose size is not known yet."""
+"""Rows of the first page, before the size of a row is known."""
 PAGE_BYTES = BATCH_BYTES // 4
-"""Bytes of texts and vectors of a page: numbers travel as JSON and are Python's meanwhile, at many times their size."""
-MAX_LISTED = 10
-"""Collections that a message lists."""
-MAX_COPIES = 3
-"""How often a directory that is written to meanwhile is copied anew."""
+"""Bytes of texts and vectors in a page. Smaller than a batch: while JSON is parsed, numbers take many times their size."""
 MARKER_VERSION = "1"
-"""Part of every marker: another number takes all rows anew."""
+"""Part of every marker: another version makes every row count as changed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """A row as the engine has it. `text` is what it keeps as the document itself, None where it has no such thing."""
+    """A row. `text` is the document itself, None if the product keeps it in the payload."""
 
     id: str
     payload: Payload
@@ -92,7 +77,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose rows are meant: those with one of `values` at the path `field` of the payload; an id of digits may be a number there."""
+    """The rows of one user: one of `values` at the path `field` of the payload; an id of digits may be stored as a number."""
 
     field: str
     values: tuple[str | int, ...]
@@ -100,88 +85,55 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class ClientHit:
-    """A row that a search found, with its payload, which may be only the fields that were asked for."""
+    """A hit with its score and payload, which may be limited to the requested fields."""
 
     id: str
     payload: Payload
     score: float
 
 
-class ServerOrDirectoryClient(ABC, Generic[Client, Collection]):
-    """What a product answers about one collection. Methods may raise anything; `reason` says in words what it was."""
+class CollectionClient(ABC):
+    """What a product answers about one collection. Methods may raise anything; `reason` turns it into a message.
 
-    sign: ClassVar[str]
-    """A file that a directory of this product has."""
+    A constructor opens the collection, as `CollectionSource` calls it: `client(address, timeout)`.
+    """
+
     owner: Owner | None = None
-    """The only rows that are counted, listed and searched; None is all."""
+    """The only rows that are counted, listed and searched; None: all. Set for the option `user=`, if the kind has it."""
 
-    def __init__(self, address: Address, timeout: float) -> None:
-        """Open the collection of a server, or of a copy of a directory. Raises InputError where none is meant, and SourceError."""
-        self._address = address
-        with ExitStack() as opened:
-            if address.host:
-                name, client = address.path, ask(address, timeout, lambda: self.server(timeout), self.reason)
-            else:
-                directory, name = find_directory(address, self.sign)
-                copy = opened.enter_context(temporary_copy(address, directory))
-                client = ask(address, timeout, lambda: self.directory(str(copy)), self.reason)
-            opened.callback(client.close)
-            self._client = client
-            self._collection = ask(
-                address, timeout, lambda: self.collection(choose_collection(address, name, self.names())), self.reason
-            )
-            self._opened = opened.pop_all()
-
-    def close(self) -> None:
-        """Let go of connections and copies."""
-        self._opened.close()
-
-    @abstractmethod
-    def server(self, timeout: float) -> Client:
-        """A client of the server at the address."""
-
-    @abstractmethod
-    def directory(self, path: str) -> Client:
-        """A client of a directory that may be written to."""
-
-    @abstractmethod
-    def names(self) -> Sequence[str]:
-        """The collections that the client finds."""
-
-    @abstractmethod
-    def collection(self, name: str) -> Collection:
-        """One of them. Raises InputError when it is none that can be taken."""
+    def close(self) -> None:  # noqa: B027  (a file that is opened for each read has nothing to release)
+        """Release connections and copies; none unless a client has some."""
 
     @abstractmethod
     def reason(self, error: Exception) -> str | None:
-        """What an error of this product means, on one line; None for what is not the product's, which is a bug."""
+        """One line for an error of this product; None for one that it does not raise, which is a bug."""
 
     @abstractmethod
     def describe(self) -> SourceInfo:
-        """The collection; `memories` counts its rows."""
+        """The collection; `memories` is the number of its rows."""
 
     @abstractmethod
     def sample(self, rows: int) -> Sequence[Row]:
-        """Some rows, without vectors."""
+        """Up to so many rows, without vectors."""
 
     @abstractmethod
     def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
-        """Every row's id in portions, with at least these fields of its payload."""
+        """Pages of (id, payload) of every row; payloads have at least the fields `names`."""
 
     @abstractmethod
     def take(self, ids: Sequence[str]) -> Sequence[Row]:
-        """These rows, with vectors, in any order; those that are gone are absent."""
+        """These rows with vectors, in any order; rows that no longer exist are missing."""
 
     @abstractmethod
     def search(self, query: ClientQuery) -> Sequence[ClientHit]:
-        """The engine's own list, best first. Raises SourceError for a trial that it cannot do."""
+        """The product's own vector search, best first. Raises SourceError for a trial that it cannot do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientQuery:
-    """What an engine is asked. `names` are payload fields to return.
+    """A search of one collection. `names` are payload fields to return.
 
-    `scope_field` of the payload should hold one of SHARED_WORDS for "shared", anything else or nothing for "personal".
+    The payload's `scope_field` must be one of SHARED_WORDS for the scope "shared", anything else or missing for "personal".
     """
 
     vector: Vector
@@ -194,7 +146,7 @@ class ClientQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """How a collection is used, as far as a sample shows: by field the name it has, and whether rows are chunks of documents."""
+    """Fields of a collection, recognised from a sample: the path of each field, and whether rows are chunks of documents."""
 
     fields: Mapping[str, str]
     chunked: bool
@@ -203,7 +155,7 @@ class _Schema:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A memory that is to be taken: its rows, by their numbers when it is a document in chunks, else one row without a number."""
+    """A memory to import: its (number, row id) pairs; the number is None for a memory that is one row."""
 
     id: str
     rows: Sequence[tuple[int | None, str]]
@@ -217,34 +169,34 @@ class CollectionSource:
         address: Address,
         mapping: Mapping[str, Any] | None,
         timeout: float,
-        engine: Callable[[Address, float], ServerOrDirectoryClient[Any, Any]],
+        client: Callable[[Address, float], CollectionClient],
     ) -> None:
-        """Open it with `engine`; raises InputError for a mapping that does not fit and SourceError when it cannot be reached."""
+        """Open it with `client`. Raises InputError for a mapping that does not fit and SourceError if it cannot be reached."""
         self._address, self._mapping, self._timeout = address, mapping, timeout
         self._names = names_of(mapping)
-        self._engine = engine(address, timeout)
+        self._client = client(address, timeout)
         if "user" in address.options:
             try:
-                self._choose(address.options["user"])
+                self._restrict_to(address.options["user"])
             except BaseException:
-                self._engine.close()
+                self._client.close()
                 raise
 
-    def _choose(self, user: str) -> None:
-        """Take and search the rows of one user alone. Raises InputError where rows do not say whose they are, or none is of that user."""
-        rows = self._ask(lambda: self._engine.sample(SAMPLE_ROWS))
+    def _restrict_to(self, user: str) -> None:
+        """Restrict everything to one user's rows. Raises InputError if rows have no user, or none is of that user."""
+        rows = self._ask(lambda: self._client.sample(SAMPLE_ROWS))
         path = user_path([row.payload for row in rows], self._names)
         if path is None:
             raise InputError(
                 f"{self.address}: no row says whose it is ({', '.join(USER_NAMES)}), so user= chooses nothing; map `author`"
             )
-        self._engine.owner = Owner(path, (user, int(user)) if user.isascii() and user.isdigit() else (user,))
-        if not self._ask(lambda: self._engine.sample(1)):
+        self._client.owner = Owner(path, (user, int(user)) if user.isascii() and user.isdigit() else (user,))
+        if not self._ask(lambda: self._client.sample(1)):
             raise InputError(f"{self.address}: no row is of the user {user} (by {path})")
 
     @property
     def address(self) -> str:
-        """Where it is, without any secret."""
+        """The address without any secret."""
         return self._address.plain
 
     def __enter__(self) -> CollectionSource:
@@ -254,15 +206,15 @@ class CollectionSource:
         self.close()
 
     def close(self) -> None:
-        """Let go of connections and of what was copied."""
-        self._engine.close()
+        """Release connections and copies."""
+        self._client.close()
 
     def probe(self) -> SourceInfo:
-        """What it is; a sample of its rows says what their fields are. Raises SourceError."""
-        found = self._ask(self._engine.describe)
+        """The collection; its fields are recognised from a sample. Raises SourceError."""
+        found = self._ask(self._client.describe)
         missing, notes = list(found.missing), list(found.notes)
-        if self._engine.owner is not None:
-            notes.append(f"only the rows of {self._engine.owner.values[0]}, by {self._engine.owner.field}")
+        if self._client.owner is not None:
+            notes.append(f"only the rows of {self._client.owner.values[0]}, by {self._client.owner.field}")
         memories = found.memories
         if memories:
             use = self._use
@@ -283,13 +235,13 @@ class CollectionSource:
 
     @contextmanager
     def snapshot(self) -> Iterator[CollectionSnapshot]:
-        """Its memories; a vector database holds no moment, so a row may change while others are taken. Raises SourceError."""
+        """Its memories; a vector database has no snapshots, so rows may change while others are read. Raises SourceError."""
         problems: list[RowProblem] = []
-        found = self._ask(self._engine.describe)
+        found = self._ask(self._client.describe)
         yield CollectionSnapshot(self, found, self._entries(problems), problems)
 
     def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
-        """The engine's list by vectors. Raises SourceError."""
+        """The product's own vector list. Raises SourceError."""
         rows = query.depths.get("vector", 0)
         if rows <= 0:
             return ()
@@ -301,7 +253,7 @@ class CollectionSource:
             names = tuple(use.fields[name] for name in ("document", "number")) if use.chunked else ()
             scope = query.scope if scope_field else None
             asked = ClientQuery(np.asarray(query.vector, np.float32), rows, names, trial, scope, scope_field)
-            near = self._ask(lambda: self._engine.search(asked))
+            near = self._ask(lambda: self._client.search(asked))
         hits = []
         for each in near:
             place = chunk_key(each.payload, self._names) if use.chunked else None
@@ -309,11 +261,11 @@ class CollectionSource:
         return (EngineList("vector", rows, tuple(hits), time.perf_counter() - started),)
 
     def _ask(self, call: Callable[[], T]) -> T:
-        return ask(self._address, self._timeout, call, self._engine.reason)
+        return ask(self._address, self._timeout, call, self._client.reason)
 
     @cached_property
     def _use(self) -> _Schema:
-        rows = self._ask(lambda: self._engine.sample(SAMPLE_ROWS))
+        rows = self._ask(lambda: self._client.sample(SAMPLE_ROWS))
         payloads = [row.payload for row in rows]
         places = [chunk_key(payload, self._names) for payload in payloads]
         chunked = bool(places) and None not in places and len(set(places)) == len(places)
@@ -324,9 +276,9 @@ class CollectionSource:
         return _Schema(found, chunked, without)
 
     def _entries(self, problems: list[RowProblem]) -> list[_Entry]:
-        """What is there, listed; rows that cannot be told from others are put among the `problems`."""
+        """All memories; rows that duplicate another are added to `problems`."""
         names = [self._use.fields[name] for name in ("document", "number")] if self._use.chunked else []
-        portions = iter(self._engine.list_rows(names))
+        portions = iter(self._client.list_rows(names))
         documents: dict[str, dict[int | None, str]] = {}
         while (portion := self._ask(lambda: next(portions, None))) is not None:
             for row_id, payload in portion:
@@ -342,7 +294,7 @@ class CollectionSource:
 
 @dataclass
 class CollectionSnapshot:
-    """The rows of a collection that were there when it was listed."""
+    """The rows that existed when the collection was listed."""
 
     _source: CollectionSource
     _found: SourceInfo
@@ -356,11 +308,11 @@ class CollectionSnapshot:
 
     @property
     def total(self) -> int:
-        """Memories that are there."""
+        """Number of memories."""
         return len(self._entries)
 
     def batches(self, changed: Changed) -> Iterator[Batch]:
-        """Every memory once as seen, unless it has no text or is gone; see `source.Snapshot`. Raises SourceError."""
+        """Every memory once as seen, unless it has no text or was deleted; see `source.Snapshot`. Raises SourceError."""
         if self._problems:
             yield Batch(problems=self._problems)
         start = 0
@@ -373,13 +325,13 @@ class CollectionSnapshot:
             start = end
 
     def relations(self) -> Iterator[Sequence[Relation]]:
-        """None: a vector database knows none."""
+        """None: a vector database has no relations."""
         return iter(())
 
     def _batch(self, entries: Sequence[_Entry], changed: Changed) -> Batch:
         source = self._source
         ids = [row_id for entry in entries for _, row_id in entry.rows]
-        taken = source._ask(lambda: source._engine.take(ids))
+        taken = source._ask(lambda: source._client.take(ids))
         sizes = 0
         rows: dict[str, Row] = {}
         markers: dict[str, bytes] = {}
@@ -407,7 +359,7 @@ class CollectionSnapshot:
     def _parts(
         self, entry: _Entry, rows: Mapping[str, Row], problems: list[RowProblem]
     ) -> list[tuple[int | None, Row, str]]:
-        """The rows of a memory that are still there and have a text, with it."""
+        """(number, row, text) of the memory's rows that still exist and have a text."""
         parts = []
         for number, row_id in entry.rows:
             row = rows.get(row_id)
@@ -429,7 +381,7 @@ class CollectionSnapshot:
         seen: dict[str, str],
         problems: list[RowProblem],
     ) -> TakenMemory | None:
-        """A memory of its rows; None, with a problem and no longer seen, when no store can hold it."""
+        """The memory of these rows; None, with a problem and no longer seen, if it cannot be stored."""
         payload, content = parts[0][1].payload, "\n".join(text for *_, text in parts)
         if problem := too_long(memory_id, len(content.encode())):
             del seen[memory_id]
@@ -469,76 +421,8 @@ class CollectionSnapshot:
         return row.vector
 
 
-def choose_collection(address: Address, asked: str, there: Sequence[str]) -> str:
-    """The collection that is asked for, or the only one. Raises InputError that names those that are there."""
-    listed = ", ".join(sorted(there)[:MAX_LISTED]) + (
-        f" and {len(there) - MAX_LISTED} more" if len(there) > MAX_LISTED else ""
-    )
-    if asked in there:
-        return asked
-    if not there:
-        raise InputError(f"{address.plain} has no collection")
-    if asked:
-        close = nearest(asked, there)
-        hint = f"; did you mean {close}?" if close else ""
-        raise InputError(f"{address.plain} has no collection {asked}{hint} There are: {listed}")
-    if len(there) == 1:
-        return there[0]
-    raise InputError(f"{address.plain} names no collection; there are: {listed}")
-
-
-def find_directory(address: Address, sign: str) -> tuple[Path, str]:
-    """The directory of an address without a host, and the collection in it; `sign` is a file that such a directory has.
-
-    Raises InputError when neither the path nor the one above it is such a directory.
-    """
-    path = Path(address.path)
-    for directory, name in ((path, ""), (path.parent, path.name)):
-        if (directory / sign).is_file():
-            return directory, name
-    raise InputError(f"{address.plain}: neither {path} nor {path.parent} has {sign}, so no such database is there")
-
-
-@contextmanager
-def temporary_copy(address: Address, directory: Path) -> Iterator[Path]:
-    """A copy of a directory whose client writes to what it opens; it is deleted at the end. Raises SourceError.
-
-    A directory that is written to meanwhile is copied again.
-    """
-    with tempfile.TemporaryDirectory(prefix="cems-workbench-source-") as place:
-        try:
-            before = _state(directory)
-            for _ in range(MAX_COPIES):
-                need, free = sum(size for size, _ in before.values()), shutil.disk_usage(place).free
-                if need > free:
-                    raise SourceError(
-                        f"{address.plain}: a copy of its {need / 1e9:.1f} GB is read, and {place} has {free / 1e9:.1f} GB"
-                    )
-                copy = Path(shutil.copytree(directory, Path(place) / "copy"))
-                after = _state(directory)
-                if after == before:
-                    break
-                before = after
-                shutil.rmtree(copy)
-            else:
-                raise SourceError(f"{address.plain}: it is written to all the time; connect to its server instead")
-            for each in (copy, *copy.rglob("*")):
-                each.chmod(0o700 if each.is_dir() else 0o600)
-        except (OSError, shutil.Error) as error:
-            raise SourceError(
-                f"{address.plain}: it cannot be read: {one_line(getattr(error, 'strerror', None) or str(error))}"
-            ) from None
-        yield copy
-
-
-def _state(directory: Path) -> dict[str, tuple[int, int]]:
-    """Size and time of change of every file."""
-    files = (file for file in directory.rglob("*") if file.is_file())
-    return {str(file): (stat.st_size, stat.st_mtime_ns) for file in files for stat in [file.stat()]}
-
-
 def _digest(row: Row) -> tuple[bytes, int]:
-    """A digest of all that a row has, and its bytes."""
+    """A digest of all values of a row, and their size in bytes."""
     said = json.dumps(row.text, ensure_ascii=False).encode("utf-8", "surrogatepass")
     said += canonical(row.payload).encode("utf-8", "surrogatepass")
     vector = b"" if row.vector is None else np.ascontiguousarray(row.vector, "<f4").tobytes()
@@ -546,7 +430,7 @@ def _digest(row: Row) -> tuple[bytes, int]:
 
 
 def _fields_note(found: Mapping[str, str]) -> str:
-    """Which fields of memories are taken from where, in words."""
+    """A note that names the source of each field."""
     pairs = [
         f"{field} from {name}" if field != name else field
         for field, name in found.items()

@@ -23,10 +23,11 @@ import numpy as np
 from cems_workbench.errors import InputError, reply_words
 from cems_workbench.platform.http_limits import HEADERS, ResponseError, connection_reason, event_hooks
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row, ServerOrDirectoryClient
+from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row
 from cems_workbench.sources.memory_fields import SHARED_WORDS
 from cems_workbench.sources.payload import Payload
 from cems_workbench.sources.requests import check_options
+from cems_workbench.sources.server_or_directory import ServerOrDirectoryClient
 from cems_workbench.sources.source import Distance, Setting, SourceError, SourceInfo, Trial
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]
 class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
     """A collection of Qdrant."""
 
-    sign = "meta.json"
+    marker_file = "meta.json"
 
     def server(self, timeout: float) -> QdrantClient:
         from qdrant_client import QdrantClient

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.sources import collection
+from cems_workbench.sources import server_or_directory
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import SourceError
@@ -26,7 +26,7 @@ def directory(tmp_path: Path) -> Path:
 
 def test_a_copy_has_every_file_may_be_written_and_is_deleted(directory) -> None:
     (directory / "chroma.sqlite3").chmod(0o400)
-    with collection.temporary_copy(ADDRESS, directory) as copy:
+    with server_or_directory.temporary_copy(ADDRESS, directory) as copy:
         assert (copy / "inner" / "data.bin").read_bytes() == b"22"
         assert (copy / "chroma.sqlite3").stat().st_mode & 0o200
         (copy / "chroma.sqlite3").write_bytes(b"changed")
@@ -35,7 +35,7 @@ def test_a_copy_has_every_file_may_be_written_and_is_deleted(directory) -> None:
 
 @pytest.mark.parametrize("writes", [1, 2, 3])
 def test_a_directory_that_is_written_to_meanwhile_is_copied_again(directory, monkeypatch, writes) -> None:
-    state, looked = collection._state, []
+    state, looked = server_or_directory._state, []
 
     def write_and_look(place: Path) -> object:
         if 0 < len(looked) <= writes:  # after the first look, so that each copy is older than the directory
@@ -43,25 +43,25 @@ def test_a_directory_that_is_written_to_meanwhile_is_copied_again(directory, mon
         looked.append(place)
         return state(place)
 
-    monkeypatch.setattr(collection, "_state", write_and_look)
-    if writes >= collection.MAX_COPIES:
+    monkeypatch.setattr(server_or_directory, "_state", write_and_look)
+    if writes >= server_or_directory.MAX_COPIES:
         with (
             pytest.raises(
                 SourceError, match=r"^chroma:/somewhere/notes: it is written to all the time; connect to its server"
             ),
-            collection.temporary_copy(ADDRESS, directory),
+            server_or_directory.temporary_copy(ADDRESS, directory),
         ):
             raise AssertionError("there is no copy")
         return
-    with collection.temporary_copy(ADDRESS, directory) as copy:
+    with server_or_directory.temporary_copy(ADDRESS, directory) as copy:
         assert (copy / "inner" / "data.bin").read_bytes() == b"x" * (writes + 5)
 
 
 def test_a_copy_that_does_not_fit_the_disk_is_not_begun(directory, monkeypatch) -> None:
-    monkeypatch.setattr(collection.shutil, "disk_usage", lambda place: SimpleNamespace(free=1))
+    monkeypatch.setattr(server_or_directory.shutil, "disk_usage", lambda place: SimpleNamespace(free=1))
     with (
         pytest.raises(SourceError, match=r"a copy of its 0\.0 GB is read, and"),
-        collection.temporary_copy(ADDRESS, directory),
+        server_or_directory.temporary_copy(ADDRESS, directory),
     ):
         raise AssertionError("there is no copy")
 
