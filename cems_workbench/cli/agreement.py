@@ -1,4 +1,4 @@
-"""`agreement`: how far reviewers agree."""
+"""`agreement`: inter-rater agreement of reviewers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ from cems_workbench.errors import InputError
 
 def agreement_command(
     query_set: QuerySetOption = None,
-    weights: Annotated[str, typer.Option("--weights", help="Weights of kappa: linear or quadratic.")] = "quadratic",
-    level: Annotated[str, typer.Option("--level", help="Level of alpha: nominal, ordinal or interval.")] = "ordinal",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the bootstrap.")] = 0,
+    weights: Annotated[
+        str, typer.Option("--weights", help="Disagreement weights of kappa: linear or quadratic.")
+    ] = "quadratic",
+    level: Annotated[
+        str, typer.Option("--level", help="Level of measurement of alpha: nominal, ordinal or interval.")
+    ] = "ordinal",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the bootstrap.")] = 0,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How far reviewers agree: kappa of every two, alpha of all and by query type, each with its 95% interval."""
+    """Measure how far reviewers agree.
+
+    Cohen's kappa of each pair of reviewers, Krippendorff's alpha of all and by query type, each with its 95 % interval.
+    """
     from cems_workbench.evaluation.labelling import agreement
     from cems_workbench.formats.base.judgments import of_memories
 

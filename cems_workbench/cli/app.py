@@ -41,7 +41,7 @@ def app_command(
     port: Annotated[int, typer.Option("--port", min=1, max=LAST_PORT, help="Port of the app.")] = 8501,
     headless: Annotated[bool, typer.Option("--headless", help="Do not open a browser window.")] = False,
 ) -> None:
-    """Open the app. It listens on localhost; stop it with Ctrl-C."""
+    """Open the app in the browser. It listens on localhost; stop it with Ctrl-C."""
     if not PAGE.is_file():
         raise InputError(f"{PAGE} is not there: this installation is not whole")
     if _taken(port):

@@ -1,4 +1,4 @@
-"""`calibrate`: the signals of abstain as probabilities of an answer, on an evidence file, and the thresholds that belong to one."""
+"""`calibrate`: the abstain signals as probabilities that a query has an answer, and the thresholds for one of them."""
 
 from __future__ import annotations
 
@@ -27,28 +27,34 @@ class FitMethod(StrEnum):
 
 
 def calibrate_command(
-    evidence: Annotated[Path, typer.Argument(help="An evidence file, with queries that have no answer among its own.")],
-    config: Annotated[Path | None, typer.Option("--config", help="A config file, instead of a preset.")] = None,
+    evidence: Annotated[Path, typer.Argument(help="An evidence file that includes queries without an answer.")],
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="A config file, instead of a preset.")
+    ] = None,
     preset: Annotated[
-        str | None, typer.Option("--preset", help=preset_help("the config the file was gathered with"))
+        str | None, typer.Option("--preset", metavar="NAME", help=preset_help("the config the file was gathered with"))
     ] = None,
     changes: SetOption = None,
     signal: Annotated[
         str | None,
         typer.Option(
-            "--signal", help="One signal, with its reliability: vector, lexical, reranker, judge, margin, agreement."
+            "--signal",
+            metavar="NAME",
+            help="Only this signal, with its reliability table: vector, lexical, reranker, judge, margin, agreement.",
         ),
     ] = None,
-    method: Annotated[
-        FitMethod, typer.Option("--method", help="How the probabilities are fitted.")
-    ] = FitMethod.LOGISTIC,
+    method: Annotated[FitMethod, typer.Option("--method", help="How probabilities are fitted.")] = FitMethod.LOGISTIC,
     probability: Annotated[
-        float, typer.Option("--probability", help="Probability of an answer from which on the thresholds answer.")
+        float,
+        typer.Option("--probability", metavar="P", help="Lowest probability of an answer at which to return results."),
     ] = PROBABILITY,
     judge_kind: JudgeKindOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Calibrate the signals of abstain on judged queries and print their thresholds as config. Nothing is gathered or changed."""
+    """Calibrate the abstain signals on judged queries.
+
+    Prints each signal's threshold as a config assignment. Nothing is gathered or changed.
+    """
     from cems_workbench.jobs.calibration import calibrations
     from cems_workbench.jobs.evaluation import labelled_file, refuse_nothing
 

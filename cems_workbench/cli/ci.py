@@ -1,4 +1,4 @@
-"""`ci`: a changed config held against its last state on committed evidence, and the files that have a CI ask that."""
+"""`ci`: a changed config compared with its previous version on committed evidence, and the CI files that run the check."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ LARGE = 50_000_000
 
 group = typer.Typer(
     name="ci",
-    help="Hold a changed config against its last state, in CI and before a commit.",
+    help="Check a changed config for regressions.",
     no_args_is_help=True,
 )
-EvidenceArgument = Annotated[Path, typer.Argument(help="An evidence file with judgments, committed beside the config.")]
-ConfigFileOption = Annotated[Path, typer.Option("--config", help="The config file that is under version control.")]
+EvidenceArgument = Annotated[Path, typer.Argument(help="An evidence file with judgments, committed with the config.")]
+ConfigFileOption = Annotated[
+    Path, typer.Option("--config", metavar="FILE", help="The config file, under version control.")
+]
 NoLossOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -35,7 +37,8 @@ NoLossOption = Annotated[
     ),
 ]
 AssertOption = Annotated[
-    list[str] | None, typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Fail unless this holds; repeatable.")
+    list[str] | None,
+    typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Fail unless this bound holds; repeatable."),
 ]
 
 
@@ -44,25 +47,35 @@ def check_command(
     evidence: EvidenceArgument,
     config: ConfigFileOption,
     against: Annotated[
-        str | None, typer.Option("--against", metavar="COMMIT", help="Branch, tag or commit with the config as it was.")
+        str | None,
+        typer.Option("--against", metavar="COMMIT", help="Branch, tag or commit that has the previous config."),
     ] = None,
     no_loss: NoLossOption = None,
     asserted: AssertOption = None,
-    tolerance: Annotated[float, typer.Option("--tolerance", min=0, help="Losses up to this are ignored.")] = 0.0,
+    tolerance: Annotated[float, typer.Option("--tolerance", min=0, metavar="X", help="Ignore losses up to X.")] = 0.0,
     metric: MetricOption = None,
-    markdown: Annotated[Path | None, typer.Option("--markdown", help="Write a report for a pull request.")] = None,
-    junit: Annotated[Path | None, typer.Option("--junit", help="Write what was asserted as JUnit XML.")] = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Write a report as one HTML file.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", metavar="FILE", help="Write a report for a pull request.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write the checks as JUnit XML.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a report as one HTML file.")
+    ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Hold a config against the same file at a commit, on an evidence file; exit with 1 where something asserted fails."""
+    """Compare a config with its version at a commit, on an evidence file.
+
+    Exits 1 if a check fails.
+    """
     from cems_workbench.evaluation.junit import junit_xml
     from cems_workbench.jobs.regression import check_change
 
     if against is None and not asserted:
         raise InputError(
-            "ci check: name a commit to hold the config against (--against origin/main), or --assert a bound"
+            "ci check: name a commit to compare the config with (--against origin/main), or --assert a bound"
         )
     found = check_change(
         read_evidence(evidence),
@@ -112,18 +125,22 @@ def init_command(
     no_loss: NoLossOption = None,
     asserted: AssertOption = None,
     install: Annotated[
-        str, typer.Option("--install", help="What the workflow's pip installs: a name, an address or a path.")
+        str,
+        typer.Option("--install", metavar="SPEC", help="What the workflow installs with pip: a name, a URL or a path."),
     ] = "cems-workbench",
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
-    shown: Annotated[bool, typer.Option("--print", help="Print the files and write nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    shown: Annotated[bool, typer.Option("--print", help="Print the files instead of writing them.")] = False,
 ) -> None:
-    """Write a GitHub workflow and a pre-commit hook that ask `ci check`; run it at the top of the repository."""
+    """Write a GitHub workflow and a pre-commit hook that run `ci check`.
+
+    Run it at the top of the repository.
+    """
     from cems_workbench.jobs.ci_files import HOOKS, WORKFLOW, Gate, hook, names, workflow, written
     from cems_workbench.jobs.regression import check_change
 
     guards = [DEFAULT_GUARD] if no_loss is None else no_loss
     read = read_evidence(evidence)
-    found = check_change(read, config, None, guards, asserted or ())  # what could never hold is said now
+    found = check_change(read, config, None, guards, asserted or ())  # fail now on a bound that can never hold
     gate = Gate(_inside(evidence), _inside(config), tuple(guards), tuple(asserted or ()), install)
     files = {WORKFLOW: workflow(gate), HOOKS: hook(gate)}
     if shown:

@@ -1,4 +1,4 @@
-"""`compare`: configs against the first of them on one evidence file, with no store and no model."""
+"""`compare`: configs against the first one on an evidence file, without store or model."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ if TYPE_CHECKING:
 
 
 def compare_command(
-    evidence: Annotated[list[Path], typer.Argument(help="An evidence file, or several of one set.")],
+    evidence: Annotated[list[Path], typer.Argument(help="An evidence file, or several of one query set.")],
     config: ConfigsOption = None,
     preset: Annotated[
-        list[str] | None, typer.Option("--preset", help=preset_help("none: name at least two configs; repeatable"))
+        list[str] | None,
+        typer.Option("--preset", metavar="NAME", help=preset_help("none: name at least two configs; repeatable")),
     ] = None,
     changes: SetOption = None,
     metric: MetricOption = None,
@@ -56,12 +57,15 @@ def compare_command(
             help="Exit with 1 if a config scores lower than the first, with p<N only if significantly lower; repeatable.",
         ),
     ] = None,
-    tolerance: Annotated[float, typer.Option("--tolerance", min=0, help="Losses up to this are ignored.")] = 0.0,
+    tolerance: Annotated[float, typer.Option("--tolerance", min=0, metavar="X", help="Ignore losses up to X.")] = 0.0,
     shown: Annotated[int, typer.Option("--show", metavar="N", min=0, help="Number of changed queries to list.")] = 10,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare configs with the first of them, query by query. Nothing is gathered and no model is asked."""
+    """Compare configs with the first one, query by query.
+
+    Works from evidence alone: gathers nothing and calls no model.
+    """
     from cems_workbench.evaluation.assertions import check_no_loss, parse_no_loss
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evidence_stream import EvidenceStream

@@ -1,4 +1,4 @@
-"""`config-history`: the configs kept in a store: listed, shown, restored to a file, added."""
+"""`config-history`: the saved configs of a store: list, show, restore to a file, add."""
 
 from __future__ import annotations
 
@@ -18,22 +18,31 @@ if TYPE_CHECKING:
 
 def config_history_command(
     number: Annotated[
-        int | None, typer.Argument(metavar="[ID]", help="Show this config, or restore it with --out.")
+        int | None, typer.Argument(metavar="[ID]", help="Show this config, or restore it to a file with --out.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Restore to this file; the suffix sets the format.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Restore to this file; the suffix sets the format.")
+    ] = None,
     add: Annotated[
-        Path | None, typer.Option("--add", metavar="CONFIG", help="Save this config, with the evidence card beside it.")
+        Path | None,
+        typer.Option(
+            "--add", metavar="CONFIG", help="Save this config, together with its evidence card if there is one."
+        ),
     ] = None,
-    why: Annotated[str, typer.Option("--why", help="With --add: the reason for keeping it.")] = "",
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="With --add: the reason.")] = "",
     author: Annotated[
-        str | None, typer.Option("--author", help="With --add: author of the entry (default: the account's name).")
+        str | None,
+        typer.Option("--author", metavar="NAME", help="With --add: the author (default: the name of your account)."),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The configs kept in the store, the latest first: who kept each, when and why."""
+    """List, show, restore or add the store's saved configs.
+
+    The list has the latest first, with author, time and reason.
+    """
     if add is not None and (number is not None or out is not None):
-        raise InputError("--add keeps a config; it goes with neither an ID nor --out")
+        raise InputError("--add saves a config; leave out the ID and --out")
     if out is not None and number is None:
         raise InputError("--out restores a config: name its ID")
     with opened_store(store) as opened:
@@ -80,7 +89,7 @@ def _list(records: list[ConfigRecord], as_json: bool) -> None:
     if as_json:
         return put_json([_row(record) for record in records])
     if not records:
-        return say("no config is kept yet; --add CONFIG keeps one")
+        return say("no config is saved yet; --add CONFIG saves one")
     columns = ["id", "name", "made from", "by", "when (UTC)", "evidence", "why"]
     rows = [
         [

@@ -44,16 +44,19 @@ def connect_command(
     ] = None,
     mapping: Annotated[
         Path | None,
-        typer.Option("--mapping", help="YAML that names the table and its columns, or the fields of a payload."),
+        typer.Option(
+            "--mapping", metavar="FILE", help="YAML that names the table and its columns, or the fields of a payload."
+        ),
     ] = None,
     embedder: Annotated[
         str | None,
         typer.Option(
             "--embedder",
+            metavar="MODEL",
             help="The embedder that made its vectors (default: the configured one, if it reproduces them).",
         ),
     ] = None,
-    ask_password: Annotated[bool, typer.Option("--ask-password", help="Ask for the password or key.")] = False,
+    ask_password: Annotated[bool, typer.Option("--ask-password", help="Prompt for the password or key.")] = False,
     probe_only: Annotated[bool, typer.Option("--probe", help="Report what the source has and import nothing.")] = False,
     forget: Annotated[
         bool, typer.Option("--forget", help="Remove this source and its memories from the store.")
@@ -61,7 +64,10 @@ def connect_command(
     rows_per_second: Annotated[
         int | None,
         typer.Option(
-            "--rows-per-second", min=1, help="Read at most this many rows a second on average (default: no limit)."
+            "--rows-per-second",
+            metavar="N",
+            min=1,
+            help="Read at most N rows a second on average (default: no limit).",
         ),
     ] = None,
     store: StoreOption = None,

@@ -1,4 +1,4 @@
-"""`dataset`: memories, queries and judgments of the store in a form that other tools, and `import`, read."""
+"""`dataset`: memories, queries and judgments of the store, in a format that `import` and other tools read."""
 
 from __future__ import annotations
 
@@ -25,29 +25,36 @@ def dataset_command(
         str,
         typer.Option(
             "--format",
-            help="Form: beir (a folder), locomo, longmemeval, beam, memories-jsonl, memories-csv, relations-jsonl, queries-jsonl.",
+            help="Output format: beir (a directory), locomo, longmemeval, beam, memories-jsonl, memories-csv, relations-jsonl, "
+            "queries-jsonl.",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The file to write, or the new folder.")],
+    out: Annotated[Path, typer.Option("--out", metavar="PATH", help="The file or new directory to write.")],
     query_set: QuerySetOption = None,
     project: Annotated[
         str | None,
         typer.Option(
-            "--project", help="Only the memories of this project, with their relations, queries and judgments."
+            "--project",
+            metavar="ORG/REPO",
+            help="Only memories of this project, with their relations, queries and judgments.",
         ),
     ] = None,
-    judge: Annotated[str | None, typer.Option("--judge", help="Only the labels of this judge.")] = None,
+    judge: Annotated[str | None, typer.Option("--judge", metavar="NAME", help="Only labels of this judge.")] = None,
     judge_kind: JudgeKindOption = "human",
     rule: Annotated[
         str | None,
-        typer.Option("--rule", help="One grade per pair: majority, strictest or decided; raw labels otherwise."),
+        typer.Option(
+            "--rule",
+            metavar="NAME",
+            help="Merge labels to one grade per pair: majority, strictest or decided (default: every label).",
+        ),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write memories, queries and judgments together. Judgments alone: `judgments`; a config: `export`.
+    """Export memories, queries and judgments together.
 
-    What the form cannot hold is named on stderr; then the exit code is 1.
+    `judgments` exports judgments alone, `export` a config. What the format cannot hold is listed on stderr, with exit code 1.
     """
     from cems_workbench.formats import dataset_writers, write_dataset
 
@@ -91,7 +98,7 @@ def _tell(done: Exported, left: dict[str, int], format: str, out: Path) -> None:
     say(", ".join(f"{count} {kind}" for kind, count in done.rows.items()) + f" written to {out} as {format}")
     for kind, count in left.items():
         other = "judgments --format judgments-jsonl" if kind == "judgments" else f"dataset --format {kind}-jsonl"
-        say(f"note: {format} has no place for the {count} {kind}; `{other}` writes them")
+        say(f"note: {format} cannot hold the {count} {kind}; `{other}` writes them")
     for note in done.notes:
         say(f"note: {note}")
     for line in done.not_kept:

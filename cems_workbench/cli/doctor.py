@@ -1,4 +1,4 @@
-"""`doctor`: models, servers, store: what is there and what will be used."""
+"""`doctor`: availability of packages, models and servers, and the state of the store."""
 
 from __future__ import annotations
 
@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 
 DeepOption = Annotated[
     bool,
-    typer.Option("--deep", help="Read everything: every row of the database, every file and vector of the indexes."),
+    typer.Option("--deep", help="Verify every row of the database and every file and vector of the indexes."),
 ]
-RepairOption = Annotated[
-    bool, typer.Option("--repair", help="First build anew what is damaged and can be built from the memories.")
-]
+RepairOption = Annotated[bool, typer.Option("--repair", help="First rebuild damaged indexes from the memories.")]
 
 RecoverToOption = Annotated[
     Path | None,
@@ -54,9 +52,9 @@ def doctor_command(
     recover_to: RecoverToOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at packages, models, servers and the store: what is there, and what a preset or config will run with.
+    """Check packages, models, servers and the store.
 
-    Exit code 1 when something is missing that nothing can take the place of.
+    Shows what is available and what the preset or config will use. Exits 1 if a required component is missing and has no fallback.
     """
     if recover_to is not None:
         return _recover(settings_for(store).store, recover_to, as_json)

@@ -1,4 +1,4 @@
-"""`drift`: what a config returns differently on two evidence files of the same queries, with no store and no model."""
+"""`drift`: changed results of a config between two evidence files of the same queries, without store or model."""
 
 from __future__ import annotations
 
@@ -23,22 +23,31 @@ DRIFTED = 1
 
 def drift_command(
     before: Annotated[Path, typer.Argument(help="An evidence file.")],
-    after: Annotated[Path, typer.Argument(help="An evidence file of the same queries, gathered later or otherwise.")],
+    after: Annotated[
+        Path, typer.Argument(help="An evidence file of the same queries, gathered at another time or in another way.")
+    ],
     config: ConfigOption = None,
     preset: Annotated[
-        str | None, typer.Option("--preset", help=preset_help("the config the first file was gathered with"))
+        str | None,
+        typer.Option("--preset", metavar="NAME", help=preset_help("the config the first file was gathered with")),
     ] = None,
     changes: SetOption = None,
-    cutoff: Annotated[int, typer.Option("--cutoff", min=1, help="Number of top results per query to compare.")] = 10,
+    cutoff: Annotated[
+        int, typer.Option("--cutoff", metavar="K", min=1, help="Number of top results per query to compare.")
+    ] = 10,
     shown: Annotated[
         int, typer.Option("--show", metavar="N", min=0, help="Number of queries to list, largest change first.")
     ] = 10,
     least: Annotated[
-        float | None, typer.Option("--assert-overlap", min=0, max=1, help="Exit with 1 when the mean overlap is less.")
+        float | None,
+        typer.Option("--assert-overlap", metavar="X", min=0, max=1, help="Exit with 1 if the mean overlap is below X."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which queries return something else, and how much. It says what changed, and not what is better: no judgment is asked."""
+    """Show which queries' results changed, and how much.
+
+    Measures change, not quality: no judgments are used.
+    """
     from cems_workbench.analysis.drift import drift
 
     read = read_evidence(before)

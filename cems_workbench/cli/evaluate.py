@@ -1,4 +1,4 @@
-"""`evaluate`: measures of configs on an evidence file, with no store and no model, or on a query set of the store."""
+"""`evaluate`: measures of configs on an evidence file, without store or model, or on a query set of the store."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MetricOption = Annotated[
 ]
 GradeOption = Annotated[
     int | None,
-    typer.Option("--grade", help="The lowest grade that counts as relevant (default: that of the query set)."),
+    typer.Option("--grade", metavar="N", help="Lowest grade that counts as relevant (default: that of the query set)."),
 ]
 JudgeKindOption = Annotated[
     str | None,
@@ -66,7 +66,7 @@ def evaluate_command(
     evidence: Annotated[
         list[str],
         typer.Argument(
-            metavar="EVIDENCE...|QUERY_SET", help="Evidence files, several of one set, or a query set to gather first."
+            metavar="EVIDENCE...|QUERY_SET", help="Evidence files of one query set, or a query set to gather first."
         ),
     ],
     config: ConfigsOption = None,
@@ -75,16 +75,19 @@ def evaluate_command(
     metric: MetricOption = None,
     grade: GradeOption = None,
     judge_kind: JudgeKindOption = None,
-    run_out: Annotated[Path | None, typer.Option("--run-out", help="Write the results as a TREC run.")] = None,
+    run_out: Annotated[
+        Path | None, typer.Option("--run-out", metavar="FILE", help="Write the rankings as a TREC run.")
+    ] = None,
     asserted: Annotated[
         list[str] | None,
-        typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Exit with 1 unless this holds; repeatable."),
+        typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Exit with 1 unless this bound holds; repeatable."),
     ] = None,
     ablate: AblateOption = None,
     compare_judges: Annotated[
         bool,
         typer.Option(
-            "--compare-judges", help="Also score the run by cosine threshold, model judge and people side by side."
+            "--compare-judges",
+            help="Also score the rankings by cosine threshold, model judge and people, side by side.",
         ),
     ] = False,
     per_query_project: PerQueryProjectOption = False,
@@ -93,7 +96,10 @@ def evaluate_command(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure configs on labelled queries. Evidence files need no store and no model; large ones are not read into memory."""
+    """Measure configs on judged queries.
+
+    Evidence files need neither store nor model; large ones are streamed.
+    """
     from cems_workbench.evaluation.assertions import check, parse_assertion
     from cems_workbench.evaluation.evidence_file import is_evidence_file
     from cems_workbench.evaluation.evidence_stream import EvidenceStream

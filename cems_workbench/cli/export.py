@@ -1,4 +1,4 @@
-"""`export`: a config in another form, with the evidence for it."""
+"""`export`: a config in another format, with its evidence card."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
-    """The forms a config can be exported to."""
+    """The formats of an exported config."""
 
     yaml = "yaml"
     json = "json"
@@ -31,27 +31,37 @@ class Form(StrEnum):
 
 
 def export_command(
-    config: Annotated[Path, typer.Argument(help=f"A config file of any of these forms, or a preset: {PRESETS}.")],
+    config: Annotated[Path, typer.Argument(help=f"A config file in any of these formats, or a preset: {PRESETS}.")],
     format: Annotated[
         Form,
-        typer.Option("--format", help="Form of the output; env is the .env of CEMS, reranker-env the memory agent's."),
+        typer.Option("--format", help="Output format; env is the .env of CEMS, reranker-env that of the memory agent."),
     ] = Form.yaml,
     changes: SetOption = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead of printing.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of stdout.")
+    ] = None,
     card: Annotated[
         Path | None,
-        typer.Option("--card", help="Evidence card (default: NAME.card.json beside the config, where there is one)."),
+        typer.Option(
+            "--card",
+            metavar="FILE",
+            help="Evidence card (default: NAME.card.json next to the config, if there is one).",
+        ),
     ] = None,
     evidence: Annotated[
         Path | None,
         typer.Option(
             "--evidence",
-            help="Measure on this evidence file how the reader of the output ranks, beside the config itself.",
+            metavar="FILE",
+            help="Compare on this evidence file how the reader of the exported file ranks with how the config itself ranks.",
         ),
     ] = None,
     metric: MetricOption = None,
 ) -> None:
-    """Write a config with every key stated; what the form cannot express is listed in comments."""
+    """Convert a config to another format.
+
+    Every key is written; parameters that the format cannot express are listed in comments.
+    """
     from cems_workbench.config import card_path
     from cems_workbench.jobs.exporting import exported, with_figures
 

@@ -1,4 +1,4 @@
-"""`fidelity`: how far what the workbench computes is from what a real system answered, query by query."""
+"""`fidelity`: the workbench's results compared with a real system's, query by query."""
 
 from __future__ import annotations
 
@@ -56,47 +56,58 @@ def fidelity_command(
     answers: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Files of recorded answers: a recording, CEMS responses (JSON), a TREC run, plain ids, or a log that `import` knows."
+            help="Files of recorded results: a recording, CEMS responses (JSON), a TREC run, plain ids, or a log that `import` reads."
         ),
     ] = None,
     recorded: Annotated[
         list[str] | None,
-        typer.Option("--recorded", metavar="SET", help="A query set of the store with recorded answers; repeatable."),
+        typer.Option("--recorded", metavar="SET", help="A query set of the store with recorded results; repeatable."),
     ] = None,
     ask: Annotated[
         str | None,
         typer.Option(
             "--ask",
             metavar="ADDRESS",
-            help="A CEMS server, such as https://HOST:8765, to ask now; its key is that of CEMS_API_KEY.",
+            help="Query this CEMS server now, such as https://HOST:8765; CEMS_API_KEY holds its key.",
         ),
     ] = None,
     query_set: Annotated[
         str | None,
-        typer.Option("--query-set", metavar="SET", help="Query set to ask it (default: every query of the store)."),
+        typer.Option(
+            "--query-set", metavar="SET", help="Query set to send with --ask (default: every query of the store)."
+        ),
     ] = None,
     preset: Annotated[
         list[str] | None,
-        typer.Option("--preset", help=preset_help("cems_head, CEMS with its default settings; repeatable")),
+        typer.Option(
+            "--preset", metavar="NAME", help=preset_help("cems_head, CEMS with its default settings; repeatable")
+        ),
     ] = None,
     config: ConfigsOption = None,
     changes: SetOption = None,
     store: StoreOption = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="A folder with the memories and relations, instead of a store; nothing is saved."),
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="A directory of memories and relations, instead of a store; nothing is saved.",
+        ),
     ] = None,
     keep_config: Annotated[
         bool, typer.Option("--keep-config", help="Do not apply the recording's own settings to the config.")
     ] = False,
     query: Annotated[
-        str | None, typer.Option("--query", help="The query or its qid, where a single answer does not contain it.")
+        str | None,
+        typer.Option(
+            "--query", metavar="TEXT", help="The query or its qid, if a single result list does not contain it."
+        ),
     ] = None,
     as_of: AsOfOption = None,
     asserted: Annotated[
         list[str] | None,
         typer.Option(
-            "--assert", metavar="MEASURE>=N", help="Exit with 1 unless this holds for each config; repeatable."
+            "--assert", metavar="MEASURE>=N", help="Exit with 1 unless this bound holds for each config; repeatable."
         ),
     ] = None,
     explain: Annotated[
@@ -109,13 +120,16 @@ def fidelity_command(
         typer.Option(
             "--order",
             metavar="departing|lowest",
-            help="List first those that depart most from the recorded answer, or those whose best recorded score is lowest. Those to "
-            "which nothing was answered always stand before them.",
+            help="List first the queries that differ most from the recording, or those with the lowest best recorded score. Queries "
+            "without recorded results always come first.",
         ),
     ] = "departing",
     as_json: JsonOption = False,
 ) -> None:
-    """Compare what a config computes with what a real system answered: same order, same set, same first, overlap, scores."""
+    """Compare a config's results with a real system's.
+
+    Reports the share of queries with the same order, set and first result, the overlap, and the difference of scores.
+    """
     from cems_workbench.jobs.fidelity import (
         BASE,
         ORDERS,

@@ -1,4 +1,4 @@
-"""`fill-scores`: the scores of rerankers that evidence lacks for some configs, added to its file."""
+"""`fill-scores`: missing reranker scores, added to an evidence file."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ def fill_scores_command(
     config: ConfigsOption = None,
     preset: Annotated[
         list[str] | None,
-        typer.Option("--preset", help=preset_help("the config the file was gathered with; repeatable")),
+        typer.Option("--preset", metavar="NAME", help=preset_help("the config the file was gathered with; repeatable")),
     ] = None,
     changes: SetOption = None,
     ablate: AblateOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score the pairs that the configs' rerankers read and the file lacks. Interrupted, it keeps what is finished.
+    """Add missing reranker scores to an evidence file.
 
-    Models and cache are those of the store that the evidence was gathered from.
+    Scores the pairs of query and memory that the configs' rerankers read and the file lacks. If interrupted, finished scores are
+    kept. Models and score cache are those of the store that the evidence was gathered from.
     """
     from cems_workbench.jobs.evaluation import labelled_file
     from cems_workbench.jobs.scoring import resources_of, score_evidence

@@ -1,4 +1,4 @@
-"""`gather`: the evidence of a query set into one portable file."""
+"""`gather`: the evidence of a query set, in one portable file."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ from cems_workbench.cli.terminal import put_json, say
 PerQueryProjectOption = Annotated[
     bool, typer.Option("--per-query-project", help="For each query that names a project, search only that project.")
 ]
-LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Draw this many of the queries.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of what is drawn at random.")]
-JudgedOption = Annotated[bool, typer.Option("--judged", help="Only queries that have a judgment.")]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Use a random sample of N queries.")
+]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")]
+JudgedOption = Annotated[bool, typer.Option("--judged", help="Use only queries with a judgment.")]
 
 
 def gather_command(
     query_set: Annotated[
-        str, typer.Argument(metavar="QUERY_SET", help="A query set of the store, “all”, or a file with queries.")
+        str, typer.Argument(metavar="QUERY_SET", help="A query set of the store, “all”, or a file of queries.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="The evidence file. An interrupted gather resumes.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The evidence file to write.")],
     preset: PresetOption = None,
     config: ConfigOption = None,
     changes: SetOption = None,
@@ -44,7 +46,10 @@ def gather_command(
     dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Gather the evidence of every query of a set. What is finished stays; the same command goes on after it."""
+    """Gather the evidence of a query set into one file.
+
+    An interrupted gather resumes if the same command is run again.
+    """
     chosen = chosen_config(preset, config, changes)
     from cems_workbench.jobs.query_set_evidence import drawn, gather_query_set, queries_named
 
@@ -77,7 +82,7 @@ def gather_command(
         put_json(values)
     else:
         say(f"{report.path}: evidence of {report.finished_before + report.gathered} of {len(queries)} queries")
-        say(f"{report.gathered} gathered now in {report.seconds:.1f} s, {report.finished_before} were there")
+        say(f"{report.gathered} gathered now in {report.seconds:.1f} s, {report.finished_before} already finished")
         say(f"content hash {report.content_hash}")
         for error in report.left_out:
             say(f"left out: {error}")

@@ -24,11 +24,9 @@ KINDS = ("memories", "chunks", "relations", "queries", "answers", "judgments")
 def import_command(
     path: Annotated[
         Path,
-        typer.Argument(
-            help="A file, or a directory whose known files are imported; sample_data is the sample that ships."
-        ),
+        typer.Argument(help="A file, or a directory of files in known formats; sample_data is the bundled sample."),
     ],
-    format: Annotated[str, typer.Option("--format", help="Input format; auto looks at the file.")] = "auto",
+    format: Annotated[str, typer.Option("--format", help="Input format; auto detects it.")] = "auto",
     query_set: Annotated[
         str | None,
         typer.Option(
@@ -37,15 +35,15 @@ def import_command(
     ] = None,
     scale: Annotated[
         str | None,
-        typer.Option("--scale", metavar="LOW..HIGH", help="Grades of that query set, such as 0..4 or -2..3."),
+        typer.Option("--scale", metavar="LOW..HIGH", help="Grade scale of that query set, such as 0..4 or -2..3."),
     ] = None,
     chunks: Annotated[
         str | None,
         typer.Option(
             "--chunks",
             metavar="|".join(CHUNK_RULES),
-            help="How long memories are cut into what is searched: not, as the embedder reads, as CEMS or as QMD does. The store keeps it; "
-            f"a new one begins with {DEFAULT_CHUNK_RULE}.",
+            help="Chunking strategy: whole (none), embedder (its token limit), cems, qmd. "
+            f"Saved in the store; a new store starts with {DEFAULT_CHUNK_RULE}.",
         ),
     ] = None,
     language: Annotated[
@@ -53,8 +51,8 @@ def import_command(
         typer.Option(
             "--language",
             metavar="auto|english|german|…",
-            help=f"Of the words that lexical search knows: {', '.join(LANGUAGES)}. cjk is Chinese, Japanese and Korean, none takes words "
-            "as they stand. The store keeps it; a new one tells it from its first texts, which is auto.",
+            help=f"Language of the stemmer and stop words: {', '.join(LANGUAGES)}. cjk is Chinese, Japanese and Korean; none "
+            "neither stems nor drops words. Saved in the store; auto, the default of a new store, detects it from the first texts.",
         ),
     ] = None,
     vectors: Annotated[
@@ -62,14 +60,17 @@ def import_command(
         typer.Option(
             "--vectors",
             metavar="FILE.parquet|FILE.npy",
-            help="Vectors of the memories, made beforehand by its embedder: Parquet with columns id and vector, or one row a memory. "
-            "What is cut into chunks is embedded all the same.",
+            help="Precomputed vectors of the memories, by the store's embedder: Parquet with columns id and vector, or one row per "
+            "memory. Memories that are split into chunks are embedded regardless.",
         ),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Import memories, relations, queries, judgments or logs. Exit code 2 when rows were left out, or nothing could embed."""
+    """Import memories, relations, queries, judgments or logs.
+
+    Exits 2 if rows were left out or if embedding failed.
+    """
     from cems_workbench import formats
     from cems_workbench.errors import EmbedderMismatchError, ModelError
     from cems_workbench.jobs.factory import open_resources

@@ -1,4 +1,4 @@
-"""`judgments`: the labels of the store, or its queries, in the form another tool reads."""
+"""`judgments`: the labels of the store, or its queries, in a format that other tools read."""
 
 from __future__ import annotations
 
@@ -28,19 +28,28 @@ JudgeKindOption = Annotated[
 
 def judgments_command(
     format: Annotated[
-        str, typer.Option("--format", help="Form: as named by import, or queries-jsonl.")
+        str, typer.Option("--format", help="Output format: a judgment format of import, or queries-jsonl.")
     ] = "judgments-jsonl",
     query_set: QuerySetOption = None,
-    judge: Annotated[str | None, typer.Option("--judge", help="Only the labels of this judge.")] = None,
+    judge: Annotated[str | None, typer.Option("--judge", metavar="NAME", help="Only labels of this judge.")] = None,
     judge_kind: JudgeKindOption = "human",
     rule: Annotated[
         str | None,
-        typer.Option("--rule", help="One grade per pair: majority, strictest or decided; raw labels otherwise."),
+        typer.Option(
+            "--rule",
+            metavar="NAME",
+            help="Merge labels to one grade per pair: majority, strictest or decided (default: every label).",
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write to this file instead of printing.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of stdout.")
+    ] = None,
     store: StoreOption = None,
 ) -> None:
-    """Write judgments, or the queries. What the form cannot hold is named on stderr; then the exit code is 1."""
+    """Export judgments, or the queries.
+
+    What the format cannot hold is listed on stderr, with exit code 1.
+    """
     from cems_workbench.formats import queries_jsonl, write_judgments
 
     left_out: tuple[str, ...] = ()

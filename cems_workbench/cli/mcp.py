@@ -1,4 +1,4 @@
-"""`mcp`: serve a coding agent that asks why its memory failed."""
+"""`mcp`: the Model Context Protocol server for coding agents."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ PORT = 8765
 
 
 def mcp_command(
-    http: Annotated[
-        bool, typer.Option("--http", help="Listen on 127.0.0.1 instead of standard input and output.")
-    ] = False,
+    http: Annotated[bool, typer.Option("--http", help="Listen on 127.0.0.1 instead of stdin and stdout.")] = False,
     port: Annotated[
         int | None,
-        typer.Option("--port", min=0, max=65535, help=f"Port of --http; 0 takes a free one (default: {PORT})."),
+        typer.Option("--port", min=0, max=65535, help=f"Port for --http; 0 picks a free one (default: {PORT})."),
     ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Let the agent give labels, and nothing else.")] = False,
-    judge: Annotated[str, typer.Option("--judge", help="Name that its labels are kept under.")] = "agent",
+    write: Annotated[
+        bool, typer.Option("--write", help="Let the agent write labels; it can change nothing else.")
+    ] = False,
+    judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="Judge name of the agent's labels.")] = "agent",
     store: StoreOption = None,
 ) -> None:
-    """Serve the Model Context Protocol: search, why, what-if, compare and evaluate for a coding agent. See docs/use/mcp.md."""
+    """Serve the Model Context Protocol to a coding agent.
+
+    Tools: search, why, what-if, compare, evaluate and others; see docs/use/mcp.md.
+    """
     if port is not None and not http:
         raise InputError("--port needs --http")
     from cems_workbench.mcp.served_store import ServedStore

@@ -31,46 +31,63 @@ if TYPE_CHECKING:
 
 StoreOption = Annotated[
     Path | None,
-    typer.Option("--store", help="Directory of the store (default: CEMS_WORKBENCH_STORE or .workbench/store)."),
+    typer.Option(
+        "--store",
+        metavar="DIR",
+        help="Directory of the store (default: CEMS_WORKBENCH_STORE or .workbench/store).",
+    ),
 ]
 DaskOption = Annotated[
     str | None,
     typer.Option(
-        "--dask", metavar="ADDRESS", help="A Dask scheduler whose workers do this (default: CEMS_WORKBENCH_DASK)."
+        "--dask", metavar="ADDRESS", help="Run on the workers of this Dask scheduler (default: CEMS_WORKBENCH_DASK)."
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 PRESETS = ", ".join(preset_names())
 DEFAULT_PRESET = f"{FIRST}, or what CEMS_WORKBENCH_PRESET names, as in the app"
-"""The preset of a command that names none, in words."""
+"""The default preset, as help texts state it."""
 
 
 def preset_help(default: str = DEFAULT_PRESET) -> str:
-    """What --preset says of itself: the choices, and what is used when none is named."""
-    return f"A shipped preset: {PRESETS} (default: {default})."
+    """The help text of --preset: the choices and the default."""
+    return f"A built-in preset: {PRESETS} (default: {default})."
 
 
-PresetOption = Annotated[str | None, typer.Option("--preset", help=preset_help())]
+PresetOption = Annotated[str | None, typer.Option("--preset", metavar="NAME", help=preset_help())]
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help="A config file (YAML, JSON, TOML, .env or Python), or a preset by name.")
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="A config file (YAML, JSON, TOML, .env or Python), or a preset by name."
+    ),
 ]
 ConfigsOption = Annotated[
     list[Path] | None,
-    typer.Option("--config", help="A config file (YAML, JSON, TOML, .env or Python), or a preset by name; repeatable."),
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="A config file (YAML, JSON, TOML, .env or Python), or a preset by name; repeatable.",
+    ),
 ]
 PresetsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--preset",
+        metavar="NAME",
         help=preset_help(f"the config the file was gathered with; for a query set {DEFAULT_PRESET}; repeatable"),
     ),
 ]
 AblateOption = Annotated[
-    str | None, typer.Option("--ablate", help="Also the parts of: stages (of the config), cems or ace (documents).")
+    str | None,
+    typer.Option(
+        "--ablate",
+        metavar="stages|cems|ace",
+        help="Also run ablations: of each stage of the config, or of the phases that CEMS or ACE document.",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one parameter, such as fusion.k=30; repeatable."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Set one parameter, such as fusion.k=30; repeatable."),
 ]
 
 
@@ -255,17 +272,27 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
 
 
 ProjectOption = Annotated[
-    str | None, typer.Option("--project", help="The query's project, org/repo; what it does is the config's.")
+    str | None,
+    typer.Option(
+        "--project",
+        metavar="ORG/REPO",
+        help="Project of the query; adjust.project of the config decides what it changes.",
+    ),
 ]
 RestrictToProjectOption = Annotated[
     bool, typer.Option("--restrict-to-project", help="Search only memories of --project.")
 ]
 AsOfOption = Annotated[
     str | None,
-    typer.Option("--as-of", help="Moment of the query, ISO 8601 (default: now); results written later are named."),
+    typer.Option(
+        "--as-of",
+        metavar="TIME",
+        help="Time of the query, ISO 8601 (default: now); results written later are reported.",
+    ),
 ]
 VariantOption = Annotated[
-    list[str] | None, typer.Option("--variant", help="An additional query variant to search; repeatable.")
+    list[str] | None,
+    typer.Option("--variant", metavar="TEXT", help="An additional query variant to search; repeatable."),
 ]
 WithoutVariantOption = Annotated[
     list[int] | None,
@@ -275,7 +302,12 @@ WithoutVariantOption = Annotated[
 ]
 CutoffOption = Annotated[
     int | None,
-    typer.Option("--cutoff", min=1, help="A memory below this rank counts as missing (default: the result limit)."),
+    typer.Option(
+        "--cutoff",
+        metavar="RANK",
+        min=1,
+        help="A memory below this rank counts as missing (default: the result limit).",
+    ),
 ]
 
 

@@ -1,4 +1,4 @@
-"""`reindex`: the vectors of the store's memories by the configured embedder."""
+"""`reindex`: vectors of the store's memories from the configured embedder."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from cems_workbench.cli.terminal import put_json, say
 
 
 def reindex_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Bring the indexes up to date with the configured embedder, also where another one made the store's vectors.
+    """Re-embed with the configured model.
 
-    The vectors of the other stay, for the way back. Only those of this embedder that have another length are dropped.
+    Vectors of the previous model are kept so that you can switch back. Vectors of this model with another dimension are deleted.
     """
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         report = resources.embed_anew(progress)

@@ -1,4 +1,4 @@
-"""`replay`: a bundle under a config, with no store and no model."""
+"""`replay`: an evidence bundle under a config, without store or model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def replay_command(
     changes: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay an evidence bundle: the same bundle and config give the same trace on any machine."""
+    """Replay an evidence bundle under a config.
+
+    The same bundle and config give the same trace on any machine. No store and no model is needed.
+    """
     chosen = chosen_config(preset, config, changes)
     from cems_workbench.cli.tracing import print_trace
     from cems_workbench.pipeline import read_bundle, replay

@@ -1,4 +1,4 @@
-"""`report`: a comparison, or why a memory is missing, as one HTML file for people who do not run the app."""
+"""`report`: a comparison, or why a memory is missing, as one HTML file for readers without the app."""
 
 from __future__ import annotations
 
@@ -48,18 +48,21 @@ if TYPE_CHECKING:
     from cems_workbench.evaluation.evidence_file import Header
     from cems_workbench.evaluation.metrics import Measure
 
-group = typer.Typer(name="report", help="Write what was found as one HTML file.", no_args_is_help=True)
-OutOption = Annotated[Path, typer.Option("--out", help="The HTML file to write.")]
-RedactOption = Annotated[bool, typer.Option("--redact", help="Leave texts out: queries, titles, contents; ids stay.")]
+group = typer.Typer(name="report", help="Write a comparison or an explanation as one HTML file.", no_args_is_help=True)
+OutOption = Annotated[Path, typer.Option("--out", metavar="FILE", help="The HTML file to write.")]
+RedactOption = Annotated[bool, typer.Option("--redact", help="Leave out texts (queries, titles, contents); ids stay.")]
 
 
 @group.command("compare")
 def compare_command(
-    evidence: Annotated[list[Path], typer.Argument(help="An evidence file with judgments, or several of one set.")],
+    evidence: Annotated[
+        list[Path], typer.Argument(help="An evidence file with judgments, or several of one query set.")
+    ],
     out: OutOption,
     config: ConfigsOption = None,
     preset: Annotated[
-        list[str] | None, typer.Option("--preset", help=preset_help("none: name at least two configs; repeatable"))
+        list[str] | None,
+        typer.Option("--preset", metavar="NAME", help=preset_help("none: name at least two configs; repeatable")),
     ] = None,
     changes: SetOption = None,
     metric: MetricOption = None,
@@ -76,7 +79,10 @@ def compare_command(
     redact: RedactOption = False,
     seed: SeedOption = 0,
 ) -> None:
-    """Compare configs with the first of them, as a page: means, differences, and the queries that lost most."""
+    """Report a comparison of configs with the first one.
+
+    Means, differences, and the queries that lost most.
+    """
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.jobs.evaluation import (
@@ -147,12 +153,12 @@ def why_command(
     variants: VariantOption = None,
     without: WithoutVariantOption = None,
     labelled: Annotated[
-        bool, typer.Option("--labelled", help="Order the changes by what they gain on the store's judged queries.")
+        bool, typer.Option("--labelled", help="Sort the changes by their gain on the store's judged queries.")
     ] = False,
     redact: RedactOption = False,
     store: StoreOption = None,
 ) -> None:
-    """Say why a memory is not among the results, as a page. Nothing is changed."""
+    """Report why a memory is missing, and what would return it. Nothing is changed."""
     chosen = chosen_config(preset, config, changes)
     request, chosen = asked(query, project, restrict, as_of, variants, chosen)
     from cems_workbench.analysis.why import explain, require_stored

@@ -1,4 +1,4 @@
-"""`sample`: a query set out of a log of queries."""
+"""`sample`: a query set drawn from a query log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sample_command(
     log: Annotated[
         Path,
         typer.Argument(
-            help="Log of queries: hook_events.jsonl of CEMS, retriever spans, or JSONL or CSV with time, query and results."
+            help="Query log: hook_events.jsonl of CEMS, retriever spans, or JSONL or CSV with time, query and results."
         ),
     ],
     query_set: Annotated[
@@ -28,11 +28,14 @@ def sample_command(
     strategy: Annotated[
         str, typer.Option("--strategy", help="Sampling strategy: frequent, random, or worst (lowest judge score).")
     ] = "frequent",
-    size: Annotated[int, typer.Option("--size", min=1, help="How many queries.")] = 100,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the random draw.")] = 0,
+    size: Annotated[int, typer.Option("--size", min=1, metavar="N", help="Number of queries.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
     store: StoreOption = None,
 ) -> None:
-    """Sample queries of a log into a query set. Exit code 2 when rows of the log were left out."""
+    """Sample a query log into a query set.
+
+    Exits 2 if rows of the log were left out.
+    """
     from cems_workbench.evaluation import log_sampling
     from cems_workbench.formats import log_format, query_log, read
     from cems_workbench.jobs.factory import open_resources

@@ -1,4 +1,4 @@
-"""`search`: gather the evidence of a query and replay it."""
+"""`search`: one query through the whole pipeline."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def search_command(
     as_of: AsOfOption = None,
     variants: VariantOption = None,
     bundle: Annotated[
-        Path | None, typer.Option("--bundle", help="Also write the evidence bundle to this file.")
+        Path | None, typer.Option("--bundle", metavar="FILE", help="Also write the evidence bundle to this file.")
     ] = None,
     redact: Annotated[
-        bool, typer.Option("--redact", help="Write the bundle without its texts; it replays with the same numbers.")
+        bool, typer.Option("--redact", help="Write the bundle without texts; it replays to the same numbers.")
     ] = False,
     without: WithoutVariantOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the pipeline for one query and show what every stage did."""
+    """Run the pipeline for one query and show every stage."""
     chosen = chosen_config(preset, config, changes)
     request, chosen = asked(query, project, restrict, as_of, variants, chosen)
     from cems_workbench.cli.tracing import print_trace

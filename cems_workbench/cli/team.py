@@ -1,4 +1,4 @@
-"""`team`: the database in which a team keeps its labels, query sets, configs and looks."""
+"""`team`: the shared database of a team's labels, query sets, configs and hold-out looks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cems_workbench.cli.options import JsonOption, StoreOption, opened_store, pr
 from cems_workbench.cli.terminal import put_json, say
 
 team_commands = typer.Typer(
-    help="The PostgreSQL that CEMS_WORKBENCH_TEAM names, in which a team keeps labels, query sets, configs and looks.",
+    help="Share labels, query sets and configs in PostgreSQL.\n\nCEMS_WORKBENCH_TEAM names the database.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -18,7 +18,10 @@ team_commands = typer.Typer(
 
 @team_commands.command("push")
 def push_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Copy what this store's own database has into the team's. Nothing is there twice, however often it is done."""
+    """Copy this store's labels, query sets and configs to the team's database.
+
+    Repeating it creates no duplicates.
+    """
     with opened_store(store) as opened:
         report = opened.push()
         where = opened.team.state().line
@@ -29,12 +32,12 @@ def push_command(store: StoreOption = None, as_json: JsonOption = False) -> None
     )
     for line in report.lines:
         say(line, err=True)
-    say(f"labels are {where}; this store's own database is as it was")
+    say(f"labels are {where}; this store's own database is unchanged")
 
 
 @team_commands.command("status")
 def status_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Which database has the labels of this store, what it holds, and how the store's memories go with it."""
+    """Show which database holds the labels, and whether its memories match the store's."""
     from cems_workbench.jobs.team_status import team_status
 
     with opened_store(store) as opened:

@@ -1,4 +1,4 @@
-"""`tune`: search for a better config on an evidence file; cross-validated, and on a sealed hold-out when that is asked for."""
+"""`tune`: search for a better config on an evidence file, cross-validated, optionally scored on a sealed hold-out."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ MetricOption = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="Measure to optimise (default nDCG@10); a second one gives a Pareto front; reranked: fewer candidates reranked.",
+        metavar="MEASURE",
+        help="Measure to optimise (default: nDCG@10); a second one gives a Pareto front. `reranked` minimises the pairs reranked.",
     ),
 ]
 GuardOption = Annotated[
@@ -58,17 +59,21 @@ GuardOption = Annotated[
     typer.Option(
         "--guard",
         metavar="[TYPE:]MEASURE[-TOLERANCE|<=NUMBER|>=NUMBER]",
-        help="Measure that must not get worse than the baseline; repeatable. With a bound: noise@5<=0.2, nDCG@10>=0.5.",
+        help="Measure that must not fall below the baseline; repeatable. With a bound: noise@5<=0.2, nDCG@10>=0.5.",
     ),
 ]
 SpaceOption = Annotated[
     list[str] | None,
-    typer.Option("--space", metavar="KEY[=LOW:HIGH[:STEP]|A|B]", help="A parameter to search; repeatable."),
+    typer.Option(
+        "--space",
+        metavar="KEY[=LOW:HIGH[:STEP]|A|B]",
+        help="A parameter to search, optionally with its range or values; repeatable.",
+    ),
 ]
 
 
 class Grouping(StrEnum):
-    """What is never split between what is searched on and what is measured on."""
+    """Groups of queries that are never split between training and validation."""
 
     project = "project"
     session = "session"
@@ -80,41 +85,53 @@ def tune_command(
     evidence: Annotated[Path, typer.Argument(help="An evidence file of a labelled query set.")],
     out: Annotated[
         Path,
-        typer.Option("--out", help="Write the proposal here; the suffix sets the format (yaml, json, toml, env, py)."),
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Write the proposed config here; the suffix sets the format (yaml, json, toml, env, py).",
+        ),
     ],
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Maximum number of configs to try.")] = 200,
+    trials: Annotated[
+        int, typer.Option("--trials", metavar="N", min=1, help="Maximum number of configs to try.")
+    ] = 200,
     metric: MetricOption = None,
     guard: GuardOption = None,
     space: SpaceOption = None,
     group_by: Annotated[
-        Grouping | None, typer.Option("--group-by", help="Never split these (default: project, else session).")
+        Grouping | None,
+        typer.Option("--group-by", help="Keep queries of one group in one fold (default: project, else session)."),
     ] = None,
-    folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the cross-validation.")] = 5,
+    folds: Annotated[int, typer.Option("--folds", metavar="N", min=2, help="Number of cross-validation folds.")] = 5,
     holdout: Annotated[
-        float, typer.Option("--holdout", min=0, max=0.8, help="Share of the queries that is sealed.")
+        float,
+        typer.Option("--holdout", metavar="SHARE", min=0, max=0.8, help="Share of the queries to seal as hold-out."),
     ] = 0.2,
     open_holdout: Annotated[
-        bool, typer.Option("--open-holdout", help="Score the sealed queries too; every look is counted.")
+        bool, typer.Option("--open-holdout", help="Also score the sealed hold-out; every look is counted.")
     ] = False,
     config: ConfigOption = None,
     preset: PresetOption = None,
     changes: SetOption = None,
     grade: GradeOption = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same result.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed.")] = 0,
     store: StoreOption = None,
     dask: DaskOption = None,
     without_labels: Annotated[
         bool,
         typer.Option(
             "--without-labels",
-            help="Weights of lists and fusion by the reranker's order in place of judgments; "
-            "held against those that there are.",
+            help="Tune list weights and fusion on the reranker's order instead of judgments; existing judgments only check the result.",
         ),
     ] = False,
-    html: Annotated[Path | None, typer.Option("--html", help="Write a report as one HTML file.")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a report as one HTML file.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search for a better config than that of --preset or --config, the baseline. Ctrl-C keeps the best so far; run again, it goes on."""
+    """Search for a better config than the baseline.
+
+    The baseline is --preset or --config. Ctrl-C keeps the best config so far; the same command resumes the search.
+    """
     if without_labels and open_holdout:
         raise InputError("--open-holdout: without labels nothing is sealed")
     baseline = chosen_config(preset, config, changes)
@@ -185,9 +202,9 @@ def _held_against_judgments(
             result, labelled, settings, relevant_from, lambda name: _watch(f"{name}, judged", progress, interrupted)
         )
     except InputError as error:
-        say(f"not held against judgments: {error}", err=True)
+        say(f"not compared with judgments: {error}", err=True)
     except Cancelled:
-        say("not held against judgments: interrupted", err=True)
+        say("not compared with judgments: interrupted", err=True)
     return result
 
 

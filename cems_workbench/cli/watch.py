@@ -1,4 +1,4 @@
-"""`watch`: a query set measured again on the store as it is, appended, and held against the last time."""
+"""`watch`: a query set re-evaluated on the current store, recorded, and compared with the last measurement."""
 
 from __future__ import annotations
 
@@ -50,18 +50,21 @@ def watch_command(
             help=f"Exit with 1 if lower than last time, with p<N only if significantly lower (default: {DEFAULT_GUARD}).",
         ),
     ] = None,
-    note: Annotated[str, typer.Option("--note", help="Kept with the measurement.")] = "",
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note to save with the measurement.")] = "",
     cron: Annotated[
         str | None,
         typer.Option(
-            "--cron", metavar="WHEN", help='Measure nothing, print the line for crontab, such as "0 6 * * 1".'
+            "--cron", metavar="WHEN", help='Only print a crontab line for this schedule, such as "0 6 * * 1".'
         ),
     ] = None,
     seed: SeedOption = 0,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a query set now, append it, and hold it against the last time; Evaluate draws it over time."""
+    """Re-evaluate a query set and compare with the last time.
+
+    The measurement is saved; the Evaluate page plots all of them over time.
+    """
     from cems_workbench.evaluation.assertions import parse_no_loss
     from cems_workbench.jobs.watching import watch
 

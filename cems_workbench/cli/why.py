@@ -1,7 +1,4 @@
-"""`why`: the stage that lost a memory, and the smallest changes that bring it back.
-
-How an answer of `why` is printed: the cause, the path, the rescues.
-"""
+"""`why`: the stage that dropped a memory, and the smallest config changes that return it."""
 
 from __future__ import annotations
 
@@ -58,16 +55,21 @@ def why_command(
     evidence: Annotated[
         Path | None,
         typer.Option(
-            "--evidence", help="The query's evidence bundle, instead of the store: parameters only, no gathering."
+            "--evidence",
+            metavar="FILE",
+            help="Use the query's evidence bundle instead of the store; only changes that need no new gather are tried.",
         ),
     ] = None,
     labelled: Annotated[
-        bool, typer.Option("--labelled", help="Order the changes by what they gain on the store's judged queries.")
+        bool, typer.Option("--labelled", help="Sort the changes by their gain on the store's judged queries.")
     ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say why a memory is not among the results, and which change would bring it there. Nothing is changed."""
+    """Explain why a memory is missing, and what would return it.
+
+    Names the stage that dropped the memory and the smallest config changes that return it. Nothing is changed.
+    """
     chosen = chosen_config(preset, config, changes)
     request, chosen = asked(query, project, restrict, as_of, variants, chosen)
     from cems_workbench.analysis.why import explain, require_known, require_stored

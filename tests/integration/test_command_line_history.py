@@ -39,7 +39,7 @@ def place(tmp_path: Path) -> Path:
 
 def test_a_config_is_kept_listed_shown_and_restored(command: Command, place: Path) -> None:
     asked = ("config-history", "--store", "store")
-    assert "no config is kept yet" in command(*asked).out
+    assert "no config is saved yet" in command(*asked).out
     kept = command(*asked, "--add", "best.yaml", "--why", "temporal questions", "--author", "Ada")
     assert kept.code == 0 and kept.out == "kept as config 1: cems-tuned\n"
     assert "without an evidence card" in command(*asked, "--add", "qmd", "--author", "Bo").out

@@ -157,7 +157,7 @@ def test_a_loss_that_chance_explains_passes_and_what_was_not_measured_fails(repo
     [
         (["--against", "nowhere"], "--against nowhere: there is no such commit here (a shallow clone has few)"),
         (["--against", "-x"], "--against -x: expected a branch, tag or commit"),
-        ([], "ci check: name a commit to hold the config against (--against origin/main), or --assert a bound"),
+        ([], "ci check: name a commit to compare the config with (--against origin/main), or --assert a bound"),
         (["--against", "HEAD", "--fail-on-regression", "nDCG@10 p<5"], "p is between 0 and 1"),
     ],
 )
