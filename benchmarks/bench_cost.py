@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_cost [--work .workbench/tune] [--timed 12] [--rivals cems,qmd] [--write]
 
-Replays the evidence that benchmarks/tune_workbench.py gathers, with fewer candidates to the reranker: by `rerank.input_limit`, and by
-`rerank.score_span`. A pair is one text that the model reads, so a long memory is several. Milliseconds are measured by reading pairs of
+Replays the evidence that benchmarks/tune_workbench.py gathers, with fewer candidates to the reranker: by `rerank.depth`, and by
+`rerank.score_window`. A pair is one text that the model reads, so a long memory is several. Milliseconds are measured by reading pairs of
 each data set anew, with nothing kept. `--write` replaces benchmarks/RESULTS/reranking_cost.md and its curve.
 """
 
@@ -47,7 +47,7 @@ data set anew, nothing kept, on two cores{loaded}: {pace}. Change: nDCG@10 less 
 
 ![nDCG@10 over pairs a query](reranking_cost.svg)
 
-`rerank.input_limit` reads the same number of every query. `rerank.score_span` reads on only while the fused score is near the first's:
+`rerank.depth` reads the same number of every query. `rerank.score_window` reads on only while the fused score is near the first's:
 few where the lists are sure, more where they are not, which gives more for the same pairs. No query is refused here: with few read, the
 threshold that `abstain.reranker` has in the preset would refuse more than it should.
 
@@ -144,9 +144,9 @@ def curve(points: Sequence[Point], preset: Point) -> str:
     dots = "".join(_dot(place(one), one) for one in points if one.kind != "rival")
     x, y = place(preset)
     legend = (
-        '<path d="M420 300h24" stroke="#0072B2" stroke-width="2"/><text x="450" y="304">by input_limit</text>'
+        '<path d="M420 300h24" stroke="#0072B2" stroke-width="2"/><text x="450" y="304">by depth</text>'
         '<path d="M420 318h24" stroke="#D55E00" stroke-width="2" stroke-dasharray="6 3"/>'
-        '<text x="450" y="322">by score_span, depth 60</text>'
+        '<text x="450" y="322">by score_window, depth 60</text>'
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width + 90} {height + 66}" width="{width + 90}" '
@@ -187,18 +187,18 @@ def main() -> int:
     titles = {query.qid: dataset.title for dataset, one in zip(DATASETS, wide, strict=True) for query in one.queries}
     sets = [titles[qid] for qid in batch.qids]
     answering = with_values(start(), {"abstain.vector": None, "abstain.reranker": None})
-    whole = with_values(answering, {"rerank.score_span": 1.0})
+    whole = with_values(answering, {"rerank.score_window": 1.0})
     points = [
         *(
             point(
                 f"depth {n}" if n else "not reranked",
                 "depth",
                 batch,
-                with_values(whole, {"rerank.input_limit": n} if n else {"rerank.backend": "none"}),
+                with_values(whole, {"rerank.depth": n} if n else {"rerank.backend": "none"}),
             )
             for n in DEPTHS
         ),
-        *(point(f"depth 60, span {s:g}", "span", batch, with_values(whole, {"rerank.score_span": s})) for s in SPANS),
+        *(point(f"depth 60, span {s:g}", "span", batch, with_values(whole, {"rerank.score_window": s})) for s in SPANS),
     ]
     preset = point("**the preset**", "preset", batch, answering)
     points = [preset, *points]

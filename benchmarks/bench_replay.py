@@ -88,7 +88,7 @@ def main() -> None:
         {
             "rerank.backend": "late_interaction",
             "rerank.raw_scale": "identity",
-            "rerank.input_limit": 150,
+            "rerank.depth": 150,
             "adjust.feedback.enabled": True,
             "gap.ratio": 0.1,
             "dedup.enabled": True,

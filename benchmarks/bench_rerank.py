@@ -5,7 +5,7 @@
 The candidates are the first 40 of reciprocal rank fusion (k = 60) of the vector and the lexical list, 100 deep, weights 1. A
 question's relevant memories are those its evidence names; one whose evidence is not among the 40 counts as a miss for all.
 Combinations are sums of z-scores over the 40 (hybrid's is of its fused score). "With questions" reads a turn that follows a question in
-its session with that question, too, and takes the better score, as `rerank.question_before` does. SciFact is judged by nDCG@10 of its
+its session with that question, too, and takes the better score, as `rerank.prepend_question` does. SciFact is judged by nDCG@10 of its
 test claims. The last row is what the preset `workbench` answers by itself, from its own candidates.
 
 The cross-encoder is the one of the settings, else the packaged one; the first line says which ran.

@@ -45,7 +45,7 @@ CONFIG = with_values(
         "judge.backend": "none",
         "rerank.backend": "cross_encoder",
         "rerank.model": "workbench/minilm-judge",
-        "rerank.input_limit": 8,
+        "rerank.depth": 8,
     },
 )
 SPACE = (

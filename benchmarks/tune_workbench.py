@@ -68,22 +68,22 @@ START = {
     "query.mode": "hybrid",
     "query.typo_correction.enabled": False,
     "lists.vector.depth": 100,
-    "lists.vector.prefetch": 1,
+    "lists.vector.first_stage_factor": 1,
     "lists.lexical.depth": 100,
-    "lists.lexical.prefetch": 1,
+    "lists.lexical.first_stage_factor": 1,
     "lists.vector.normalization": "minmax",
     "lists.lexical.normalization": "minmax",
-    "fusion.method": "score_sum",
+    "fusion.method": "combsum",
     "fusion.score_blend": 0.0,
     "fusion.top_rank_bonus.rank1": 0.0,
     "fusion.top_rank_bonus.rank2_3": 0.0,
     "filter.min_score": None,
     "rerank.backend": "cross_encoder",
-    "rerank.input_limit": 60,
-    "rerank.score_span": 0.9,
+    "rerank.depth": 60,
+    "rerank.score_window": 0.9,
     "rerank.chunk_chars": 1000,
     "rerank.chunk_selection": "passages",
-    "rerank.question_before": True,
+    "rerank.prepend_question": True,
     "rerank.raw_scale": "minmax",
     "rerank.retrieval_score": "fused",
     "rerank.bands": [
@@ -91,7 +91,7 @@ START = {
         {"max_rank": 10, "retrieval": 0.4},
         {"max_rank": None, "retrieval": 0.4},
     ],
-    "rerank.tail": "below",
+    "rerank.below_depth": "below",
     "adjust.priority": False,
     "adjust.pinned_factor": 1.0,
     "adjust.time_decay.mode": "none",
@@ -111,9 +111,9 @@ WIDE = 80
 """Candidates that the evidence of the search has scores for."""
 SPACE = (
     "lists.lexical.weight=0.4:1.6:0.2",
-    "fusion.method=score_sum|rrf",
+    "fusion.method=combsum|rrf",
     "fusion.score_blend=0:0.8:0.2",
-    "rerank.input_limit=40|60|80",
+    "rerank.depth=40|60|80",
     "rerank.raw_scale=sigmoid|minmax",
     "rerank.bands.0=0.2:0.6:0.1",
     "rerank.bands.1=0.2:0.6:0.1",
@@ -168,7 +168,7 @@ is sure. It now adds up cosines and BM25 scores, each spread over 0 to 1 within 
 lists are always searched: `query.mode: auto` left BM25 out for the very queries that name an identifier. A memory is read whole where it
 fits into `rerank.chunk_chars`, which is better than its best sentences on LoCoMo (+0.014 nDCG@10) and the same on the sample; of a
 longer one the best of three passages counts (+0.03 on sessions). A turn that follows a question in its session is read with that question,
-too, and the better score counts (`rerank.question_before`): nDCG@10 on LoCoMo 0.666 → 0.673, hit@5 of all queries 0.808 → 0.821, and the
+too, and the better score counts (`rerank.prepend_question`): nDCG@10 on LoCoMo 0.666 → 0.673, hit@5 of all queries 0.808 → 0.821, and the
 other sets, which have no such turns, as they were. Choosing the weights by the kind of query was tried and is not in
 it: the best single rule over words, identifiers, list overlap, gaps and top scores gained at most 0.006 on what it was fitted to, and
 lost 0.007 [0.001, 0.012] on the groups left out.
@@ -193,7 +193,7 @@ searched in chunks. No turn of LoCoMo is long enough, and [evaluation.md](evalua
 of the sample set 22 of 438 memories are.
 These are its {queries} queries with something relevant; the preset was tuned on them too, and the rivals were not. What
 stands under *As tuned* was measured at commit 3fbbf9b, before there were chunks. The figures here are of commit 0eb8458, whose reranker
-read the chunk that was found; with `rerank.reads` as it is now, nDCG@10 is 0.528.
+read the chunk that was found; with `rerank.text_source` as it is now, nDCG@10 is 0.528.
 
 """
 AS_TUNED = "\n## As tuned\n"
@@ -411,7 +411,7 @@ def start() -> PipelineConfig:
 
 def widened() -> PipelineConfig:
     """The config that the evidence of the search is gathered with: every candidate has a score that any config tried may read."""
-    return with_values(start(), {"rerank.input_limit": WIDE, "rerank.score_span": 1.0})
+    return with_values(start(), {"rerank.depth": WIDE, "rerank.score_window": 1.0})
 
 
 def measured(work: Path, trials: int, seed: int, presets: Sequence[str] = RIVALS) -> Result:

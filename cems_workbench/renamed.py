@@ -10,17 +10,37 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-PARAMETERS: Mapping[str, str] = {}
-"""Present path of a config parameter, or of a section, by its old path; only the last part of a path changes."""
+PARAMETERS: Mapping[str, str] = {
+    "lists.vector.prefetch": "lists.vector.first_stage_factor",
+    "lists.lexical.prefetch": "lists.lexical.first_stage_factor",
+    "lists.pool": "lists.candidate_set",
+    "lists.origin": "lists.answered_by",
+    "lists.coarse_multiplier": "lists.first_stage_factor",
+    "fusion.multi_query_boost": "fusion.multi_list_boost",
+    "rerank.input_limit": "rerank.depth",
+    "rerank.score_span": "rerank.score_window",
+    "rerank.tail": "rerank.below_depth",
+    "rerank.reads": "rerank.text_source",
+    "rerank.question_before": "rerank.prepend_question",
+}
+"""Present path of a config parameter, or of a section, by its old path; only the last part of a path changes.
 
-PARAMETER_VALUES: Mapping[str, Mapping[str, str]] = {}
+Digests and evidence use the old names (`config.renamed.original_values`), so that what was kept under them is still found.
+"""
+
+PARAMETER_VALUES: Mapping[str, Mapping[str, str]] = {
+    "lists.answered_by": {"store": "workbench"},
+    "fusion.method": {"score_sum": "combsum", "score_max": "combmax"},
+}
 """Present value of a config parameter by its old value, by the parameter's present path."""
-
-PARAMETER_COSTS: Mapping[str, str] = {}
-"""Present word for what a change of a parameter costs, by the old one (parameter listings of MCP, pages and docs)."""
 
 PRESETS: Mapping[str, str] = {"cems_0_9": "cems_head"}
 """Present name of a preset by its old one."""
+
+OLD_KEYS = frozenset(old.rpartition(".")[2] for old in PARAMETERS) | {
+    old for values in PARAMETER_VALUES.values() for old in values
+}
+"""A config text without any of these has no old name."""
 
 COMMANDS: Mapping[str, str] = {"embed": "reindex", "score": "fill-scores"}
 """Present command by the old one: `"embed": "reindex"`. Commands of a group in full: `"report figures": "report plots"`."""
@@ -69,15 +89,14 @@ _reported: dict[str, None] = {}
 
 def report(old: str, new: str) -> None:
     """Warn that a name is an old one, once a process; a command shows the line on stderr."""
-    line = deprecation(old, new)
+    report_line(f"{old} is now {new}; the old name still works")
+
+
+def report_line(line: str) -> None:
+    """As `report`, in other words."""
     if line not in _reported:
         _reported[line] = None
         log.warning(line)
-
-
-def deprecation(old: str, new: str) -> str:
-    """The line for one old name."""
-    return f"{old} is now {new}; the old name still works"
 
 
 def reported() -> tuple[str, ...]:

@@ -30,7 +30,7 @@ class QueryShares:
     memory_id: str
     by_variant: dict[int, float]
     decisive: int | None
-    """With score_max: the variant whose list alone is the raw score."""
+    """With combmax: the variant whose list alone is the raw score."""
     other: float
     boost: float
     raw: float

@@ -33,6 +33,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, ModelScore, RankedList
 from cems_workbench.pipeline.gather import EVERYTHING, Request, counted, inner_depth, metadata_lists
+from cems_workbench.pipeline.missing_evidence import gathered_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.retrievers import passes, ranked_list
 from cems_workbench.pipeline.retrievers.relations import neighbours
@@ -90,7 +91,7 @@ def scratch_evidence(
         chunks |= {edited.id: scratch.would_be[0]} if scratch.would_be[0] else {}
     anew = {edited.id} if edited.content != stored.content else set()
     notes, asked = evidence.notes, anew
-    if config.rerank.question_before:  # the memory may be what another follows, or follow another
+    if config.rerank.prepend_question:  # the memory may be what another follows, or follow another
         questions = questions_of(memories.values(), resources, edited)
         notes = {**notes, QUESTIONS: questions}
         asked = anew | {key for key in memories if questions.get(key) != evidence.questions.get(key)}
@@ -174,8 +175,7 @@ class _Scratch:
         return self._gathered(f"lists.{source}.depth", list_depths(self.config)[source]) or EVERYTHING
 
     def _gathered(self, path: str, otherwise: int | None) -> Any:
-        gathered: Any = self.evidence.notes.get("gathered", {})
-        return gathered.get(path, otherwise)
+        return gathered_parameters(self.evidence).get(path, otherwise)
 
     def _lexical(self, text: str) -> ChunkHits:
         depth = self._depth("lexical")
@@ -221,7 +221,7 @@ class _Scratch:
     def _vector(self, text: str, lexical: ChunkHits) -> ChunkHits:
         depth = max(self._depth("vector"), self._inner)
         vector = self.resources.embedder.encode_query(text)
-        if self.config.lists.pool.mode == "recent_access":
+        if self.config.lists.candidate_set.mode == "recent_access":
             return self._pooled(vector, lexical, depth)
         hits = self.resources.indexes.vectors.search_chunks(vector, depth + 1, self.where)
         if not passes(self.edited, self.where):
@@ -237,7 +237,7 @@ class _Scratch:
 
     def _newest(self) -> list[str]:
         """The pool of the most recently accessed, with the memory where its edited dates put it."""
-        size, store = self.config.lists.pool.size, self.resources.store
+        size, store = self.config.lists.candidate_set.size, self.resources.store
         newest = [key for key in store.memories.newest_by_access(size + 1, self.where) if key != self.edited.id]
         if not passes(self.edited, self.where):
             return newest[:size]

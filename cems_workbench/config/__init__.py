@@ -2,7 +2,7 @@
 
 from cems_workbench.builtin import preset_names
 from cems_workbench.config.evidence_card import EvidenceCard, Measured, card_path, read_card
-from cems_workbench.config.fields import KIND_HELP, FieldSpec
+from cems_workbench.config.fields import COST_HELP, FieldSpec
 from cems_workbench.config.forms.reading import Imported, import_config, load_config, load_import, read_back
 from cems_workbench.config.forms.writing import FORM_TITLES, FORMS, Form, export_config, file_name
 from cems_workbench.config.forms.yaml_form import (
@@ -11,6 +11,7 @@ from cems_workbench.config.forms.yaml_form import (
     difference,
     dump_config,
     nested,
+    original_yaml,
     parse_assignment,
     parse_config,
     with_values,
@@ -19,10 +20,10 @@ from cems_workbench.config.model import PipelineConfig, depth_notes, field_spec,
 from cems_workbench.config.presets import DEFAULT, Preset, preset
 
 __all__ = [
+    "COST_HELP",
     "DEFAULT",
     "FORMS",
     "FORM_TITLES",
-    "KIND_HELP",
     "EvidenceCard",
     "FieldSpec",
     "Form",
@@ -45,6 +46,7 @@ __all__ = [
     "load_config",
     "load_import",
     "nested",
+    "original_yaml",
     "parse_assignment",
     "parse_config",
     "preset",

@@ -20,13 +20,13 @@ from pydantic.fields import FieldInfo
 
 from cems_workbench.config.export_names import ExportName
 
-Kind = Literal["replay", "gather", "growth"]
-"""replay: instant. gather: needs new evidence. growth: shrinking is instant, growing needs new evidence."""
+Cost = Literal["replay", "gather", "deepen"]
+"""What a change costs. replay: nothing. gather: new evidence. deepen: new evidence when raised, nothing when lowered."""
 
-KIND_HELP = {
+COST_HELP = {
     "replay": "Instant: recomputed from the evidence at hand.",
     "gather": "Needs a gather: evidence is fetched again when this changes.",
-    "growth": "Instant when lowered; raising it past what was gathered fetches more.",
+    "deepen": "Instant when lowered; raising it past what was gathered fetches more.",
 }
 
 
@@ -49,7 +49,7 @@ def param(
     label: str,
     help: str,
     *,
-    kind: Kind = "replay",
+    cost: Cost = "replay",
     ge: float | None = None,
     le: float | None = None,
     gt: float | None = None,
@@ -63,13 +63,13 @@ def param(
     """Declare one parameter.
 
     `ge`/`gt`/`le` are the allowed range; `soft` is the part of it a slider covers; `step` is the slider's step; `unit`
-    is shown beside the value; `null` says what null means where it is allowed. `kind` says whether a change is instant or
+    is shown beside the value; `null` says what null means where it is allowed. `cost` says whether a change is instant or
     needs new evidence. `alias` is the YAML key where the Python name cannot be used. `exports` are its names in other systems.
     """
     extra: dict[str, Any] = {
         "label": label,
         "help": help,
-        "kind": kind,
+        "cost": cost,
         "step": step,
         "soft": soft,
         "unit": unit,
@@ -86,7 +86,7 @@ class FieldSpec:
     path: str
     label: str
     help: str
-    kind: Kind
+    cost: Cost
     type: Any
     choices: tuple[Any, ...]
     optional: bool
@@ -157,7 +157,7 @@ def _spec(path: str, info: FieldInfo) -> FieldSpec:
         path=path,
         label=extra["label"],
         help=extra["help"],
-        kind=extra["kind"],
+        cost=extra["cost"],
         type=base,
         choices=choices,
         optional=optional,

@@ -3,10 +3,10 @@
 Field order and defaults are those of docs/internals/specification.md; a missing key takes the default. Everything that shows or maps
 parameters (sliders, CLI help, docs table, exports) derives from this model through `field_specs`.
 
-`list_depths` says how deep the lists go: the configured depth, grown by ACE's coarse fetch and the memory agent's oversampling.
+`list_depths`: the depth of each list, which ACE's first stage and the memory agent's oversampling may raise.
 
-    depth = max(depth, coarse_multiplier * prefetch * limit)     when the coarse multiplier is above 1
-    depth = max(depth, ceil(oversample_factor * limit))          when the oversample factor is above 1
+    depth = max(depth, first_stage_factor * its own first_stage_factor * limit)     if the first is above 1
+    depth = max(depth, ceil(oversample_factor * limit))                             if it is above 1
 
 Gather fetches this much and replay cuts to it, so that both mean the same list.
 
@@ -22,6 +22,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from cems_workbench.config.fields import FieldSpec, Section, specs
+from cems_workbench.config.renamed import present_assignment
 from cems_workbench.config.sections.adjusting import (
     AbstainConfig,
     AdjustConfig,
@@ -34,11 +35,14 @@ from cems_workbench.config.sections.gathering import ADDED_LISTS, ListsConfig, V
 from cems_workbench.config.sections.ranking import FilterConfig, FusionConfig, RerankConfig, ThresholdConfig
 from cems_workbench.config.sections.understanding import ExpansionConfig, QueryConfig
 
+VERSION: Literal[2] = 2
+"""Of the config files that are written. Version 1 had other names for some parameters (`config.renamed`)."""
+
 
 class PipelineConfig(Section):
     """Every parameter of the pipeline. Equal configs hash equal; sections are named after the stages."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = VERSION
     name: str = Field("cems", min_length=1)
     query: QueryConfig = QueryConfig()
     expansion: ExpansionConfig = ExpansionConfig()
@@ -61,7 +65,10 @@ class PipelineConfig(Section):
         for segment in path.split("."):
             name = attribute_name(segment)
             if not isinstance(value, Section) or name not in type(value).model_fields:
-                raise KeyError(path)
+                present, _ = present_assignment(path, None)
+                if present == path:
+                    raise KeyError(path)
+                return self.get(present)
             value = getattr(value, name)
         return value
 
@@ -89,8 +96,8 @@ def list_depths(config: PipelineConfig) -> dict[str, int | None]:
     depths: dict[str, int | None] = {}
     for source, section in (("vector", config.lists.vector), ("lexical", config.lists.lexical)):
         depth = section.depth
-        if depth is not None and config.lists.coarse_multiplier > 1:
-            depth = max(depth, config.lists.coarse_multiplier * section.prefetch * limit)
+        if depth is not None and config.lists.first_stage_factor > 1:
+            depth = max(depth, config.lists.first_stage_factor * section.first_stage_factor * limit)
         if depth is not None and config.rerank.oversample_factor > 1:
             depth = max(depth, math.ceil(config.rerank.oversample_factor * limit))
         depths[source] = depth
@@ -99,11 +106,8 @@ def list_depths(config: PipelineConfig) -> dict[str, int | None]:
 
 def depth_notes(config: PipelineConfig) -> list[str]:
     """One line per list that goes deeper than its own depth says, and why."""
-    limit, oversample, coarse = (
-        config.assembly.limit or 0,
-        config.rerank.oversample_factor,
-        config.lists.coarse_multiplier,
-    )
+    limit, oversample = config.assembly.limit or 0, config.rerank.oversample_factor
+    first_stage = config.lists.first_stage_factor
     notes = []
     for source, section in (("vector", config.lists.vector), ("lexical", config.lists.lexical)):
         depth = list_depths(config)[source]
@@ -113,7 +117,7 @@ def depth_notes(config: PipelineConfig) -> list[str]:
         why = (
             f"oversample {oversample:g} × limit {limit}"
             if grown
-            else (f"coarse multiplier {coarse} × prefetch {section.prefetch} × limit {limit}")
+            else f"first-stage factor {first_stage} × {section.first_stage_factor} of the list × limit {limit}"
         )
         notes.append(f"{source} goes {depth} deep: {why}, more than the {section.depth} set")
     return notes

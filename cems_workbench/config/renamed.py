@@ -1,4 +1,8 @@
-"""Configs with old names: the parameters and values of `cems_workbench.renamed`, applied to nested values and dotted paths."""
+"""Configs with old names: the parameters and values of `cems_workbench.renamed`, applied to nested values and dotted paths.
+
+Present names are what code, config files and pages use. Original names, those of config version 1, are what is hashed and what evidence
+keeps: names of files, score caches and evidence hashes stay as they were before a name changed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,18 @@ from functools import cache
 from typing import Any
 
 from cems_workbench.renamed import PARAMETER_VALUES, PARAMETERS, report
+
+ORIGINAL_VERSION = 1
+"""Of a config with the original names."""
+
+
+def _reversed(table: Mapping[str, str]) -> dict[str, str]:
+    """Old name by present one; the oldest, which is the first row, where there are several."""
+    return {new: old for old, new in reversed(list(table.items()))}
+
+
+_ORIGINAL_PATHS = _reversed(PARAMETERS)
+_ORIGINAL_VALUES = {path: _reversed(values) for path, values in PARAMETER_VALUES.items()}
 
 
 @cache
@@ -48,6 +64,39 @@ def present_values(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any
         else:
             present[name] = present_value(present_path(path), value)
     return present
+
+
+def present_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted path, under their present names."""
+    return dict(present_assignment(path, value, quiet=True) for path, value in parameters.items())
+
+
+def original_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by present dotted path, under their original names."""
+    return {_original_path(path): _original_value(path, value) for path, value in parameters.items()}
+
+
+def original_values(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The nested values of a config (`nested`) under their original names, in their order."""
+    original: dict[str, Any] = {}
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        name = _original_path(path).rpartition(".")[2]
+        inner = original_values(value, f"{path}.") if isinstance(value, Mapping) else _original_value(path, value)
+        original[name] = ORIGINAL_VERSION if path == "version" else inner
+    return original
+
+
+@cache
+def _original_path(path: str) -> str:
+    for new, old in _ORIGINAL_PATHS.items():
+        if path == new or path.startswith(f"{new}."):
+            return old + path[len(new) :]
+    return path
+
+
+def _original_value(path: str, value: Any) -> Any:
+    return _ORIGINAL_VALUES.get(path, {}).get(value, value) if isinstance(value, str) else value
 
 
 def old_names(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cems_workbench.config import PipelineConfig, dump_config, parse_config, with_values
+from cems_workbench.config import PipelineConfig, original_yaml, parse_config, with_values
+from cems_workbench.config.renamed import present_values
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.evaluation import evidence_rows
 from cems_workbench.evaluation.evidence_rows import arrow
@@ -514,14 +515,14 @@ def mismatch(had: Header, wanted: Header) -> str | None:
 
 
 def config_text(config: PipelineConfig) -> str:
-    """The config as the header keeps it."""
-    return dump_config(config)
+    """The config as the header keeps it, which is part of the content hash."""
+    return original_yaml(config)
 
 
 @lru_cache(maxsize=64)
 def _stated_config(text: str) -> PipelineConfig:
     config = parse_config(text, "the evidence file's config")
-    stated = yaml_values(text, "the evidence file's config")
+    stated = present_values(yaml_values(text, "the evidence file's config"))
     return with_values(config, {path: value for path, value in BEFORE.items() if not _states(stated, path.split("."))})
 
 

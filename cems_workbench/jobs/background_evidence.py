@@ -32,7 +32,7 @@ def begins_unasked(config: PipelineConfig) -> bool:
 
 def searches_here(config: PipelineConfig) -> bool:
     """Are the lists of a query found without asking a running system or a language model?"""
-    return config.lists.origin == "store" and config.expansion.backend != "llm"
+    return config.lists.answered_by == "workbench" and config.expansion.backend != "llm"
 
 
 @dataclass(eq=False)

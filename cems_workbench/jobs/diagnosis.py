@@ -462,7 +462,9 @@ def source_checks(found: Sequence[SourceStatus], now: datetime) -> list[Check]:
 def _source(found: SourceStatus, now: datetime) -> Check:
     record, advice = found.record, []
     if found.probe is None:
-        advice.append("start it, or check address, password and rights; only lists.origin=source and connect ask it")
+        advice.append(
+            "start it, or check address, password and rights; only lists.answered_by=source and connect ask it"
+        )
     if not record.complete or found.behind:
         advice.append(f"connect {record.address}, which takes what changed")
     if record.dimension is not None and record.model_id is None:

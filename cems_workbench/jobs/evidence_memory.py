@@ -75,7 +75,7 @@ class EvidenceMemory:
         was gathered by then is kept. Raises as `gather` does, and SourceError where a running system is to be asked and cannot be.
         """
         gathered = self._slot(self.key(config, resources))
-        if config.lists.origin == "store" and not all(query in gathered for query in queries):
+        if config.lists.answered_by == "workbench" and not all(query in gathered for query in queries):
             _take_from_shelf(gathered, queries, config, resources)
         missing, found = [query for query in queries if query not in gathered], dict[Query, Evidence]()
         for i, query in enumerate(missing):

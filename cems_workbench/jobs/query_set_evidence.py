@@ -10,8 +10,8 @@ off; `pending_gathers` and `seconds_left` say what is missing and about how long
 cancel or a kill stays, and a later gather goes on after it. Queries are embedded some dozens at a time. A query that cannot be searched
 is left out and reported; a score that fails is flagged in the evidence, as in a single search.
 
-Where the config wants the lists of a running system (`lists.origin` source), that may answer otherwise by now. A command therefore asks it
-anew (`obtained_evidence`); a page shows what there is, says when it was answered, and `discard_evidence` is its "Ask again". A system that
+If a running system answers the lists (`lists.answered_by: source`), its answers may have changed by now. A command therefore asks
+again (`obtained_evidence`); a page shows the gathered answers with their date, and `discard_evidence` is its "Ask again". A system that
 cannot be asked ends the gather: a measurement is never of the store's lists under that name.
 """
 
@@ -33,6 +33,7 @@ from pathlib import Path
 
 from cems_workbench import formats
 from cems_workbench.config import PipelineConfig
+from cems_workbench.config.renamed import original_parameters
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import (
     FORMAT,
@@ -314,10 +315,10 @@ class _Asked:
 
 def require_answered(evidence: Evidence, config: PipelineConfig) -> None:
     """Raises SourceError where the config wants the lists of a running system and the evidence has the store's, with the reason."""
-    if config.lists.origin == "source" and "engine" not in evidence.notes:
+    if config.lists.answered_by == "source" and "engine" not in evidence.notes:
         said = evidence.notes.get("warnings", {}).get("lists", ())
         why = next((line for line in said if "the store's own" in line), "no running system was asked")
-        raise SourceError(f"lists.origin is source, and of “{evidence.query}” {why}")
+        raise SourceError(f"lists.answered_by is source, and of “{evidence.query}” {why}")
 
 
 def embed_ahead(queries: Sequence[Query], resources: Resources) -> None:
@@ -367,7 +368,7 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
         store.content_version,
         resources.embedder.model_id,
         selection.project_only,
-        sorted(gather_parameters(config).items()),
+        sorted(original_parameters(gather_parameters(config)).items()),
         selection.queries,
         FORMAT,
     )
@@ -495,7 +496,7 @@ def obtained_evidence(
     """
     since = since or datetime.now(UTC)
     evidence = read_evidence(config, selection, resources, cache)
-    if evidence is not None and config.lists.origin == "source":
+    if evidence is not None and config.lists.answered_by == "source":
         asked = asked_between(evidence.evidences.values())
         if asked is None or asked[1] < since:
             discard_evidence(config, selection, resources)
@@ -572,5 +573,5 @@ def seconds_left(pending: Sequence[PendingGather], paces: Sequence[tuple[Pipelin
 
 def _slow_parts(config: PipelineConfig) -> tuple[object, ...]:
     rerank = config.rerank
-    head = (rerank.model, rerank.input_limit) if not RERANK.is_off(config) else ()
+    head = (rerank.model, rerank.depth) if not RERANK.is_off(config) else ()
     return rerank.backend, *head, config.judge.backend, config.expansion.backend

@@ -97,7 +97,7 @@ def store_data(
 
 def _head_of(config: PipelineConfig, source: str) -> PipelineConfig:
     """One list of the config, of which its reranker reads the head."""
-    reading = {"rerank.backend": config.rerank.backend, "rerank.input_limit": READ, "rerank.skip_if_few": False}
+    reading = {"rerank.backend": config.rerank.backend, "rerank.depth": READ, "rerank.skip_if_few": False}
     return replaced(alone(config, source), reading | {"name": f"{config.name}, {source} list"})
 
 

@@ -6,7 +6,7 @@ sentence, a chunk closes once it is longer than `size` characters and is cut the
 `size` around its matches. `head` is the beginning. `passages` gives the whole text where it fits, else several runs of whole
 sentences, each of which is read; the best of their scores is the memory's.
 
-"Yes, last summer!" answers nothing by itself: with `question_before` a memory that follows a question in its session is also read with
+"Yes, last summer!" answers nothing by itself: with `prepend_question` a memory that follows a question in its session is also read with
 that question in front of it (`question_at_end` of the memory before it).
 
 Source: CEMS plan, `select_best_chunk`; docs/internals/specification.md, "rerank".
@@ -47,7 +47,7 @@ def texts_for_reranker(
         texts = passages(content, query, rerank.chunk_chars, language)[: rerank.passages]
     else:
         texts = (best_chunk(content, query, rerank.chunk_chars, rerank.chunk_selection, language),)
-    return (*texts, with_question(question, texts[0])) if question and rerank.question_before else texts
+    return (*texts, with_question(question, texts[0])) if question and rerank.prepend_question else texts
 
 
 _ASKS = re.compile(r"[?？؟](?![\w=&/])|？")

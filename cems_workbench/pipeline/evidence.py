@@ -104,7 +104,7 @@ class Evidence:
 
     @property
     def questions(self) -> Mapping[str, str]:
-        """By id of a candidate the question that it follows in its session; empty where `rerank.question_before` did not ask for it."""
+        """By id of a candidate the question that it follows in its session; empty where `rerank.prepend_question` did not ask for it."""
         found = self.notes.get(QUESTIONS, {})
         return found if isinstance(found, Mapping) else {}
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from cems_workbench.config import PipelineConfig, list_depths
+from cems_workbench.config.renamed import original_parameters
 from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.evidence import LANGUAGE, Evidence, Hit, RankedList, Variant
@@ -301,7 +302,7 @@ def _search(
         vector = resources.embedder.encode_query(variant.text)
         if (i, "vector") in live:
             hits = first_memories(live[i, "vector"], depths["vector"])
-        elif config.lists.pool.mode == "recent_access":
+        elif config.lists.candidate_set.mode == "recent_access":
             pool = resources.cosines(vector, _pool(lexical, config, resources, where))
             hits = first_memories(pool, depths["vector"])
         else:
@@ -343,7 +344,7 @@ def _ask_engine(
 
     When it cannot be asked there is no list of it at all, so that the lists of one query never come from two engines.
     """
-    if config.lists.origin == "store":
+    if config.lists.answered_by == "workbench":
         return {}, None, []
     engine = resources.engine()
     if engine is None:
@@ -410,14 +411,14 @@ def _depths(config: PipelineConfig) -> dict[str, int]:
 
 
 def _pool_warning(config: PipelineConfig, resources: Resources) -> list[str]:
-    size = config.lists.pool.size
-    if config.lists.pool.mode == "all" or resources.store.memories.count() <= size:
+    size = config.lists.candidate_set.size
+    if config.lists.candidate_set.mode == "all" or resources.store.memories.count() <= size:
         return []
     return [f"the vector list ranks the {size} most recently accessed memories and the lexical hits only"]
 
 
 def _pool(lexical: ChunkHits, config: PipelineConfig, resources: Resources, where: Filter) -> list[str]:
-    newest = resources.store.memories.newest_by_access(config.lists.pool.size, where)
+    newest = resources.store.memories.newest_by_access(config.lists.candidate_set.size, where)
     return list(dict.fromkeys([*newest, *(memory_id for memory_id, _, _ in lexical)]))
 
 
@@ -477,7 +478,7 @@ def _notes(
         },
         "expansion": {"backend": config.expansion.backend, "manual": list(request.manual), "probe": asdict(signal)},
         "warnings": {stage: lines for stage, lines in warnings.items() if lines},
-        "gathered": {path: _plain(value) for path, value in gather_parameters(config).items()},
+        "gathered": {path: _plain(value) for path, value in original_parameters(gather_parameters(config)).items()},
         "models": {"embedder": resources.embedder.model_id},
         "content_version": resources.store.content_version,
     }

@@ -11,12 +11,12 @@ from cems_workbench.pipeline.stages import RERANK
 
 _BY_RANKS = ("fusion.k", "fusion.top_rank_bonus.", "fusion.importance_bonus_ranks")
 _OF_THE_BLEND = (
-    "rerank.score_span",
+    "rerank.score_window",
     "rerank.raw_scale",
     "rerank.combine",
     "rerank.bands",
     "rerank.retrieval_score",
-    "rerank.tail",
+    "rerank.below_depth",
 )
 
 

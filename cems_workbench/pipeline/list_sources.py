@@ -21,7 +21,7 @@ class ListSource:
 
     `per_variant`: one list per query variant, whose weight multiplies the list's, and whose scores may be blended into the fused
     one; the others give one list a query. `finds`: its lists bring candidates in; the others only rank what those found.
-    `relevance`: its score says how relevant a memory is, so that score_sum and score_max may use it. `ordered`: equal scores stand in
+    `relevance`: its score says how relevant a memory is, so that combsum and combmax may use it. `ordered`: equal scores stand in
     the order in which the source gave them, not by id. `nested`: replay makes its lists of other lists; none is gathered.
     """
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from cems_workbench.config import PipelineConfig, field_specs, list_depths
+from cems_workbench.config.renamed import present_parameters
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed, field_names, plain_fields
@@ -21,7 +22,12 @@ NO_NEW_EVIDENCE = frozenset({"rerank.max_concurrent", "rerank.timeout_s", "query
 """Gather parameters that change how evidence is fetched, or only what replay does with it, but not the evidence."""
 
 DEEPENING = frozenset(
-    {"lists.coarse_multiplier", "lists.vector.prefetch", "lists.lexical.prefetch", "rerank.oversample_factor"}
+    {
+        "lists.first_stage_factor",
+        "lists.vector.first_stage_factor",
+        "lists.lexical.first_stage_factor",
+        "rerank.oversample_factor",
+    }
 )
 """Parameters that only make lists deeper, as does the result limit: what counts is the depth they come to."""
 
@@ -40,9 +46,13 @@ class ParameterNeed:
         return plain_fields(self, field_names(ParameterNeed))
 
 
-BEFORE: Mapping[str, Any] = {"lists.origin": "store", "rerank.reads": "chunk", "rerank.question_before": False}
+BEFORE: Mapping[str, Any] = {
+    "lists.answered_by": "workbench",
+    "rerank.text_source": "chunk",
+    "rerank.prepend_question": False,
+}
 """What was done when there was no parameter for it: the lists were the store's own, of a memory with chunks the reranker read the one
-that was found, and no memory with the question before it. To a memory without chunks `rerank.reads` makes no difference."""
+that was found, and no memory with the question before it. To a memory without chunks `rerank.text_source` makes no difference."""
 
 SCORED_WITH = "scored_with"
 """The note of evidence with the parameters of `rerank` that scores were made with after gathering, by the key of `model_scores` they stand
@@ -58,26 +68,32 @@ def gather_parameters(config: PipelineConfig) -> Mapping[str, Any]:
     values = {
         spec.path: config.get(spec.path)
         for spec in field_specs()
-        if spec.kind != "replay" and spec.path not in NO_NEW_EVIDENCE
+        if spec.cost != "replay" and spec.path not in NO_NEW_EVIDENCE
     }
     return values | {f"lists.{source}.depth": depth for source, depth in list_depths(config).items()}
 
 
+def gathered_parameters(evidence: Evidence) -> Mapping[str, Any]:
+    """The gather parameters that evidence was gathered with, by present path; empty if it does not say."""
+    noted = evidence.notes.get("gathered")
+    return present_parameters(noted) if isinstance(noted, Mapping) else {}
+
+
 def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
     """One entry per parameter that needs a gather."""
-    gathered = evidence.notes.get("gathered")
-    if not isinstance(gathered, Mapping):
+    gathered = gathered_parameters(evidence)
+    if not gathered:
         return []
-    assumed = {path: value for path, value in BEFORE.items() if path != "rerank.reads" or evidence.chunks}
+    assumed = {path: value for path, value in BEFORE.items() if path != "rerank.text_source" or evidence.chunks}
     scored_with = evidence.notes.get(SCORED_WITH, {}).get(model_key(config.rerank), {})
-    gathered = {**assumed, **gathered, **scored_with}
-    kinds = {spec.path: spec.kind for spec in field_specs()}
+    gathered = {**assumed, **gathered, **present_parameters(scored_with)}
+    costs = {spec.path: spec.cost for spec in field_specs()}
     needs = []
     for path, wanted in gather_parameters(config).items():
         had = gathered.get(path)
         if path not in gathered or had == wanted or _irrelevant(path, config):
             continue
-        if kinds[path] == "growth" and (
+        if costs[path] == "deepen" and (
             had is None or (wanted is not None and isinstance(had, int | float) and wanted <= had)
         ):
             continue
@@ -96,7 +112,7 @@ def rerank_parameters(config: PipelineConfig) -> dict[str, Any]:
 
 def _irrelevant(path: str, config: PipelineConfig) -> bool:
     """Parameters of something that is off, that act through the depths, or whose unscored candidates rerank reports."""
-    if path in ("rerank.backend", "rerank.model", "rerank.input_limit", "rerank.score_span") or path in DEEPENING:
+    if path in ("rerank.backend", "rerank.model", "rerank.depth", "rerank.score_window") or path in DEEPENING:
         return True
     if path.startswith("query.conversational.") and path != "query.conversational.enabled":
         return not config.query.conversational.enabled
@@ -112,4 +128,4 @@ def _irrelevant(path: str, config: PipelineConfig) -> bool:
         return not config.lists.ts_rank.enabled
     if path == "lists.relations.mode":
         return not config.lists.relations.enabled
-    return path == "lists.pool.size" and config.lists.pool.mode == "all"
+    return path == "lists.candidate_set.size" and config.lists.candidate_set.mode == "all"

@@ -108,7 +108,7 @@ def texts_given(
 
 def with_questions(evidence: Evidence, config: PipelineConfig, resources: Resources) -> Evidence:
     """The evidence with the questions that its candidates follow, where this config's reranker reads them; looked up once."""
-    if not config.rerank.question_before or QUESTIONS in evidence.notes:
+    if not config.rerank.prepend_question or QUESTIONS in evidence.notes:
         return evidence
     return replace(evidence, notes={**evidence.notes, QUESTIONS: questions_of(evidence.memories.values(), resources)})
 
@@ -128,12 +128,12 @@ def _best(scores: Sequence[ModelScore]) -> ModelScore:
 
 
 def given_chunks(evidence: Evidence, config: PipelineConfig) -> dict[str, Chunk]:
-    """By memory id the chunk that stands first in some list, where a reranker reads that in place of the whole memory (`rerank.reads`).
+    """By memory id the best-ranked chunk of any list, for a reranker that reads it instead of the whole memory (`rerank.text_source`).
 
     Of several lists in which a chunk of a memory stands as high the earlier one counts. Lists that a config has switched off count
     too, because a score serves every config. Memories that were found whole, or whose best place is not one of a chunk, are absent.
     """
-    if config.rerank.reads == "memory" or not evidence.chunks:
+    if config.rerank.text_source == "memory" or not evidence.chunks:
         return {}
     best: dict[str, tuple[int, int | None]] = {}
     for ranked in evidence.lists:

@@ -20,6 +20,7 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.forms.yaml_form import nested
+from cems_workbench.config.renamed import original_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.platform.atomic_write import write_atomically
@@ -40,7 +41,7 @@ def search_marks(evidence_hash: str, batch: LabelledBatch, measures: Sequence[ob
 
 def config_digest(config: PipelineConfig) -> str:
     """SHA-256, in hex, of every parameter; the name is no parameter."""
-    values = {key: value for key, value in nested(config).items() if key != "name"}
+    values = {key: value for key, value in original_values(nested(config)).items() if key != "name"}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 from cems_workbench.config import FieldSpec, PipelineConfig, field_specs
 from cems_workbench.config.fields import Section, specs
 from cems_workbench.config.model import attribute_name
+from cems_workbench.config.renamed import present_assignment
 from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
@@ -70,7 +71,7 @@ class Axis:
 
 def searchable() -> tuple[FieldSpec, ...]:
     """The parameters a search can try on gathered evidence: those that replay needs no new evidence for."""
-    return tuple(spec for spec in field_specs() if spec.kind != "gather" and (_is_numeric(spec) or _is_choice(spec)))
+    return tuple(spec for spec in field_specs() if spec.cost != "gather" and (_is_numeric(spec) or _is_choice(spec)))
 
 
 def axis_for(path: str, gathered: PipelineConfig | None = None) -> Axis:
@@ -90,14 +91,15 @@ def axis_for(path: str, gathered: PipelineConfig | None = None) -> Axis:
         return Axis(path, choices=(False, True))
     if spec.choices:
         return Axis(path, choices=tuple(spec.choices))
-    most = gathered.get(path) if gathered is not None and spec.kind == "growth" else None
+    most = gathered.get(path) if gathered is not None and spec.cost == "deepen" else None
     return _numeric(path, spec, most)
 
 
 def parse_axis(text: str, gathered: PipelineConfig | None = None) -> Axis:
-    """`fusion.k`, `fusion.k=10:120:5`, `fusion.k=20|40|60` or `fusion.method=rrf|score_sum`. Raises InputError."""
-    path, separator, values = text.partition("=")
-    axis = axis_for(path.strip(), gathered)
+    """`fusion.k`, `fusion.k=10:120:5`, `fusion.k=20|40|60` or `fusion.method=rrf|combsum`. Raises InputError."""
+    typed, separator, values = text.partition("=")
+    path, _ = present_assignment(typed.strip(), None)
+    axis = axis_for(path, gathered)
     if not separator:
         return axis
     if ":" in values and not axis.choices:
@@ -153,6 +155,7 @@ def _read(axis: Axis, part: str, text: str) -> Any:
             raise InputError(f"--space {text}: {part} is not allowed; allowed: {low:g} to {high:g}")
         return int(number) if axis.whole else number
     names = {str(choice).lower(): choice for choice in axis.choices}
+    _, part = present_assignment(axis.path, part.lower())
     if part.lower() not in names:
         raise InputError(f"--space {text}: {part!r} is not one of {', '.join(names)}")
     return names[part.lower()]
@@ -167,7 +170,7 @@ def _number(part: str, text: str) -> float:
 
 def _refusal(path: str, known: Sequence[str] | dict[str, FieldSpec]) -> str:
     spec = {spec.path: spec for spec in field_specs()}.get(path)
-    if spec is not None and spec.kind == "gather":
+    if spec is not None and spec.cost == "gather":
         return f"--space {path}: needs new evidence at every value; only replay parameters can be searched"
     if spec is not None:
         return f"--space {path}: cannot be searched" + (f"; search {BANDS}.0, {BANDS}.1, …" if path == BANDS else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from cems_workbench.config.fields import KIND_HELP, FieldSpec
+from cems_workbench.config.fields import COST_HELP, FieldSpec
 from cems_workbench.config.model import field_specs
 from docs.reference_pages.markdown import code, notice, table, table_cell
 from docs.reference_pages.presets import shown
@@ -21,22 +21,22 @@ Every parameter of a config, in the order of the pipeline. Set one with `--set P
 
 def tables() -> str:
     """A table for each section of the config, in its order."""
-    header = ("parameter", "default", "allowed", "kind", "meaning")
+    header = ("parameter", "default", "allowed", "cost", "meaning")
     blocks = [
         f"## {section}\n\n{table(header, map(_row, specs))}"
         for section, specs in groupby(field_specs(), key=lambda spec: spec.section)
     ]
-    return "\n\n".join([_kinds(), *blocks])
+    return "\n\n".join([_costs(), *blocks])
 
 
-def _kinds() -> str:
-    return "\n".join(f"- *{kind}*: {what}" for kind, what in KIND_HELP.items())
+def _costs() -> str:
+    return "\n".join(f"- *{cost}*: {what}" for cost, what in COST_HELP.items())
 
 
 def _row(spec: FieldSpec) -> tuple[str, ...]:
     unit = f" ({spec.unit})" if spec.unit else ""
     null = f" (null: {spec.null})" if spec.optional else ""
-    cells = (spec.range_text, spec.kind, f"{spec.label}{unit}. {spec.help}{null}")
+    cells = (spec.range_text, spec.cost, f"{spec.label}{unit}. {spec.help}{null}")
     return code(spec.path), code(shown(spec.default)), *map(table_cell, cells)
 
 

@@ -283,7 +283,7 @@ def test_scoring_that_was_cancelled_can_be_gone_on_with(open_page: OpenPage) -> 
 
 
 def test_several_queries_at_once_show_what_each_of_them_gave(open_page: OpenPage) -> None:
-    changes = {"rerank.backend": "none", "fusion.method": "score_max", "fusion.multi_query_boost": 0.5}
+    changes = {"rerank.backend": "none", "fusion.method": "combmax", "fusion.multi_list_boost": 0.5}
     page = configured(open_page(), changes, "memory_agent")
     page = search(page, "how do releases reach the cluster")
     assert not [frame for frame in page.dataframe if "found" in frame.value]
@@ -299,7 +299,7 @@ def test_several_queries_at_once_show_what_each_of_them_gave(open_page: OpenPage
 
 
 def test_the_sums_of_several_queries_keep_their_order_past_one(open_page: OpenPage) -> None:
-    changes = {"rerank.backend": "none", "fusion.method": "score_sum", "threshold.adaptive.min": 0.2}
+    changes = {"rerank.backend": "none", "fusion.method": "combsum", "threshold.adaptive.min": 0.2}
     page = search(configured(open_page(), changes, "memory_agent"), "deploy a release")
     page.text_area(key="inspect:manual").set_value("\n".join(f"deploy release {i}" for i in range(8))).run()
     frame = next(frame.value for frame in page.dataframe if "found" in frame.value)

@@ -34,7 +34,7 @@ from .pages import OpenPage, buttons, captions, html, table_with
 pytestmark = [pytest.mark.models]
 PACKAGED = pytest.mark.skipif(not available(), reason="this checkout has no weights of the packaged cross-encoder")
 JUDGED: dict[str, Any] = {"judge.backend": "late_interaction", "judge.threshold": 0.3, "judge.bands": [0.4, 0.3, 0.2]}
-NOBODY: dict[str, Any] = {"rerank.backend": "llama_server", "rerank.input_limit": 12, "rerank.timeout_s": 2}
+NOBODY: dict[str, Any] = {"rerank.backend": "llama_server", "rerank.depth": 12, "rerank.timeout_s": 2}
 
 
 def notes(page: AppTest) -> str:

@@ -69,13 +69,13 @@ def test_a_choice_has_a_row_and_a_button_for_each_value(open_page: OpenPage) -> 
     assert "3 values give" in markdown(page)
     assert set(buttons(page, "inspect:sensitivity:value:")) == {
         "inspect:sensitivity:value:rrf",
-        "inspect:sensitivity:value:score_sum",
-        "inspect:sensitivity:value:score_max",
+        "inspect:sensitivity:value:combsum",
+        "inspect:sensitivity:value:combmax",
     }
     assert page.button(key="inspect:sensitivity:value:rrf").disabled
-    page = page.button(key="inspect:sensitivity:value:score_max").click().run()
+    page = page.button(key="inspect:sensitivity:value:combmax").click().run()
     assert not page.exception
-    assert config_of(page).fusion.method == "score_max"
+    assert config_of(page).fusion.method == "combmax"
     evidence = evidence_of(page)
     assert order(page) == [row.memory_id for row in replay(evidence, config_of(page)).results]
 

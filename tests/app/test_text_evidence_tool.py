@@ -105,7 +105,7 @@ def test_a_memory_whose_score_is_that_with_its_question_shows_both(open_page: Op
         Memory(f"t{n}", text, session="s", created_at=datetime(2026, 1, 1, 9, n, tzinfo=UTC))
         for n, text in enumerate((question, answer))
     ]
-    changes = {"rerank.question_before": True, "filter.min_score": None, "rerank.score_span": 1.0}
+    changes = {"rerank.prepend_question": True, "filter.min_score": None, "rerank.score_window": 1.0}
     page = search(configured(open_page(with_memories(tmp_path, said)), changes, "workbench"), "summer holidays")
     scored = evidence_of(page).model_scores["workbench/minilm-judge"]
     assert scored["t1"].chunk == f"{question}\n{answer}"  # alone it says nothing of holidays

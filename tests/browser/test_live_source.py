@@ -51,7 +51,7 @@ def _open_lists(window: Window) -> None:
         with window.rerun():
             window.page.get_by_test_id("stSidebar").get_by_text("Lists", exact=True).click()
         try:
-            window.page.get_by_role("combobox", name="Lists from", exact=True).wait_for(timeout=20_000)
+            window.page.get_by_role("combobox", name="Lists answered by", exact=True).wait_for(timeout=20_000)
         except PlaywrightTimeoutError:
             continue
         return
@@ -73,7 +73,7 @@ def test_connect_search_and_the_live_list_beside_the_exact_one(live: tuple[Windo
     window.page.set_viewport_size({"width": 1440, "height": 2400})
     window.settled()
     _open_lists(window)
-    window.choose_by_keys("Lists from", "source")
+    window.choose_by_keys("Lists answered by", "source")
     live_order = inspect.order()
     expect(window.page.locator(".wb-notes").first).to_contain_text(f"rows were asked for and {CUT} came")
     assert live_order and live_order != exact

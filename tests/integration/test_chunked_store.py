@@ -51,7 +51,7 @@ def test_long_documents_have_several_chunks_and_lists_say_which(cems: Path, tmp_
     try:
         statistics = resources.store.chunks.statistics()
         assert statistics.memories == 19 and statistics.chunks > 19
-        config = with_values(preset("workbench").config, {"rerank.reads": "chunk"})
+        config = with_values(preset("workbench").config, {"rerank.text_source": "chunk"})
         evidence = gather(Request(QUERY), config, resources)
         _check_evidence(evidence, config)
         _check_files(evidence, tmp_path, resources)

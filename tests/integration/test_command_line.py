@@ -198,7 +198,7 @@ class TestWithTheRealModel:
     pytestmark = MODELS
 
     def test_a_search_written_as_a_bundle_replays_to_the_same_trace(self, command: Command, store: Path) -> None:
-        settings = ["--preset", "qmd", "--set", "rerank.input_limit=8"]
+        settings = ["--preset", "qmd", "--set", "rerank.depth=8"]
         searched = command(
             "search", QUERY, "--store", store, "--json", "--as-of", "2026-09-01", "--bundle", "b.json", *settings
         )

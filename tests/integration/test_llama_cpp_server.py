@@ -118,7 +118,7 @@ def test_a_search_reranks_through_the_server_and_a_second_one_asks_nothing(
         "rerank.backend": "llama_server",
         "rerank.model": MODEL,
         "rerank.raw_scale": "identity",
-        "rerank.input_limit": 4,
+        "rerank.depth": 4,
         "rerank.max_concurrent": 1,
         "rerank.timeout_s": 120.0,
         "judge.backend": "none",

@@ -89,7 +89,7 @@ def test_a_password_is_written_nowhere(
     assert holding(store, PASSWORD) == []
     assert f"asks for {ROLE}'s password" in run(2, "connect", "--store", store)  # it was not kept
     run(0, "connect", "env:NOTES_DATABASE", "--store", store)
-    asked = ("search", "who keeps tea", "--preset", "cems_head", "--set", "lists.origin=source", "--store", store)
+    asked = ("search", "who keeps tea", "--preset", "cems_head", "--set", "lists.answered_by=source", "--store", store)
     assert "the lists are the store's own" not in run(0, *asked, "--bundle", bundle, "--json")
     run(0, "doctor", "--store", store)
     monkeypatch.setenv("PGPASSWORD", PASSWORD + " and more")
@@ -109,7 +109,7 @@ def test_where_the_source_is_stands_in_nothing_that_leaves_the_machine(
     store, plain = tmp_path / "store", server.address("kept", ROLE)
     directory = dict(parse_qsl(urlsplit(plain).query))["host"]
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    live = ("--preset", "cems_head", "--set", "lists.origin=source", "--store", store)
+    live = ("--preset", "cems_head", "--set", "lists.answered_by=source", "--store", store)
     queries = tmp_path / "queries.jsonl"
     queries.write_text(json.dumps({"qid": "q1", "query": "who keeps tea"}), "utf-8")
     kept: dict[str, str] = {}

@@ -150,7 +150,7 @@ def test_a_cross_encoder_that_is_nowhere_and_no_packaged_one_name_both_reasons(
     resources = open_resources(settings(store, server.url))
     resources.embed_anew()
     try:
-        config = with_values(preset("ace").config, {"rerank.model": "no-such/model", "rerank.input_limit": 5})
+        config = with_values(preset("ace").config, {"rerank.model": "no-such/model", "rerank.depth": 5})
         trace = replay(gather(Request("kubernetes cluster"), config, resources), config)
         errors = {row.error for row in trace.stage("rerank").rows if row.outcome == "failed"}
         (judge,) = trace.stage("judge").warnings

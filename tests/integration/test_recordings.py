@@ -1,7 +1,7 @@
 """The recorded answers of CEMS, out of a real PostgreSQL that was loaded from the same files and connected to.
 
 The memories, chunks, vectors and relations are taken from the server (`connect`), and both lists of every query are its own answer
-(`lists.origin` source). What is made of them is replay. From the files alone, `fidelity` does the same
+(`lists.answered_by` source). What is made of them is replay. From the files alone, `fidelity` does the same
 (tests/integration/test_fidelity_command.py; docs/use/cems.md has the figures). Every sixth query is asked, and all by `make thorough`.
 """
 
@@ -78,7 +78,7 @@ def server() -> Iterator[Server]:
 def setting(recording: Mapping[str, Any]) -> PipelineConfig:
     variables = "\n".join(f"CEMS_{name.upper()}={value}" for name, value in recording["config"].items())
     config = import_config(variables, source=".env").config if variables else preset("cems_head").config
-    return with_values(config, {"assembly.max_tokens": recording["max_tokens"], "lists.origin": "source"})
+    return with_values(config, {"assembly.max_tokens": recording["max_tokens"], "lists.answered_by": "source"})
 
 
 @partly

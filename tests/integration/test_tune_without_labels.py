@@ -71,7 +71,7 @@ def test_a_proposal_without_labels_says_so_and_is_held_against_them(
     ("added", "said"),
     [
         (("--without-labels", "--open-holdout"), "nothing is sealed"),
-        (("--without-labels", "--space", "rerank.input_limit"), "agreeing with itself"),
+        (("--without-labels", "--space", "rerank.depth"), "agreeing with itself"),
         (("--without-labels", "--preset", "cems"), "no reranker that can stand in"),
     ],
 )

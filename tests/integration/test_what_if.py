@@ -182,7 +182,9 @@ def test_a_project_that_is_not_searched_takes_the_memory_out_of_every_list(
 def test_the_pool_of_recent_accesses_takes_and_leaves_it_by_its_date(
     resources: Resources, cems: PipelineConfig
 ) -> None:
-    config = with_values(cems, {"lists.pool.mode": "recent_access", "lists.pool.size": 20, "query.mode": "vector"})
+    config = with_values(
+        cems, {"lists.candidate_set.mode": "recent_access", "lists.candidate_set.size": 20, "query.mode": "vector"}
+    )
     evidence = gathered(config, resources)
     pool = set(standings(evidence)["vector:0"])
     old = next(memory for key, memory in resources.store.memories.read().items() if key not in pool)
@@ -220,7 +222,7 @@ def test_a_memory_that_is_gone_is_one_line(resources: Resources, cems: PipelineC
 def test_what_follows_an_edited_question_is_read_with_it_as_edited(
     resources: Resources, edit: dict[str, object]
 ) -> None:
-    config = with_values(preset("workbench").config, {"rerank.input_limit": 60})
+    config = with_values(preset("workbench").config, {"rerank.depth": 60})
     at = datetime(2026, 8, 20, tzinfo=UTC)
     question = Memory("asked", "What eats all the RAM of the browser?", session="a talk", created_at=at)
     answer = Memory(

@@ -71,8 +71,8 @@ def values_of(spec: FieldSpec) -> st.SearchStrategy[Any]:
     return inside | st.none() if spec.optional else inside
 
 
-REPLAYED = [spec for spec in field_specs() if spec.kind != "gather"]
-OTHERS = [spec for spec in field_specs() if spec.kind == "gather"]
+REPLAYED = [spec for spec in field_specs() if spec.cost != "gather"]
+OTHERS = [spec for spec in field_specs() if spec.cost == "gather"]
 
 
 PATHS = st.lists(st.sampled_from(REPLAYED), max_size=14, unique_by=lambda spec: spec.path)

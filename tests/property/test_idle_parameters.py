@@ -42,7 +42,7 @@ def test_what_is_said_to_be_idle_changes_no_rank_and_no_score(
 def test_what_has_an_effect_is_not_said_to_be_idle() -> None:
     idle = {name: idle_parameters(preset(name).config) for name in preset_names()}
     assert "fusion.k" not in idle["cems"]
-    assert idle["workbench"]["fusion.k"] == "No effect under score_sum"
+    assert idle["workbench"]["fusion.k"] == "No effect under combsum"
     assert "adjust.time_decay.half_life_days" not in idle["cems"]
     assert idle["workbench"]["adjust.time_decay.half_life_days"] == "No effect: time decay is off"
     assert not set(idle["workbench"]) & {

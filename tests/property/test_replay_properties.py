@@ -46,7 +46,7 @@ def test_every_fusion_row_accounts_for_its_raw_score(evidence: Evidence, config:
         assert row.raw == pytest.approx(account, rel=1e-12, abs=1e-12)
 
 
-@given(evidences(), configs(fusion__method="score_max"))
+@given(evidences(), configs(fusion__method="combmax"))
 def test_score_max_takes_the_largest_base(evidence: Evidence, config: PipelineConfig) -> None:
     fusion = replay(evidence, config).stage("fusion")
     for row in fusion.rows:

@@ -62,7 +62,7 @@ def test_every_stage_that_says_it_is_off_passes_everything_as_it_came(
 
 
 @settings(max_examples=2 * EXAMPLES)
-@given(evidences(), configs(query__raw=True) | configs(fusion__method="score_sum") | configs())
+@given(evidences(), configs(query__raw=True) | configs(fusion__method="combsum") | configs())
 def test_switching_off_what_says_it_is_off_changes_no_row(evidence: Evidence, config: PipelineConfig) -> None:
     """Also where it is off for another reason than its own values: raw mode, or a method without bonuses."""
     before = replay(evidence, config)

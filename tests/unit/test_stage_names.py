@@ -62,7 +62,7 @@ def test_every_switch_that_is_on_is_ablated_once_and_under_its_own_name() -> Non
             "lists.access.enabled": True,
             "lists.relations.enabled": True,
             "threshold.mode": "fixed",
-            "fusion.multi_query_boost": 0.1,
+            "fusion.multi_list_boost": 0.1,
             "fusion.importance_bonus_ranks": 5,
             "rerank.backend": "ollama",
             "adjust.feedback.enabled": True,

@@ -71,7 +71,7 @@ class Kind:
 def kind_of(turned: Turned) -> Kind | None:
     """None for a parameter of which no straight line is known under this config."""
     fusion = turned.config.fusion
-    if turned.path in LINEAR and fusion.method in ("rrf", "score_sum"):
+    if turned.path in LINEAR and fusion.method in ("rrf", "combsum"):
         return Kind(scaled=fusion.normalize == "minmax", fused=True)
     if turned.path == BLEND:
         return Kind(fused=True)
@@ -220,7 +220,7 @@ def _ordered_by_lines(turned: Turned, kind: Kind, run: PipelineRun) -> bool:
         return False
     if not reranks(turned):
         return not diverse
-    followers = rerank.tail == "below" or bool(run.of(RERANK).needs(0))
+    followers = rerank.below_depth == "below" or bool(run.of(RERANK).needs(0))
     if kind.fused:
         return not (
             rerank.skip_if_few or followers or (rerank.retrieval_score == "fused" and rerank.combine != "replace")
@@ -247,11 +247,11 @@ def _meetings(turned: Turned, kind: Kind, ends: Ends, depth: int) -> Iterator[fl
         yield from _pairs(ends.fused, np.arange(len(always)))
         always = np.zeros(len(always), dtype=bool)  # the percentile may drop anyone
     if kind.fused and reranks(turned):
-        head = config.rerank.input_limit
+        head = config.rerank.depth
         yield from _pairs(ends.fused, contenders(ends.fused, always, ever, len(always) if head is None else head, None))
-        if config.rerank.score_span < 1:
+        if config.rerank.score_window < 1:
             for top in contenders(ends.fused, always, ever, 1, None):
-                yield from _roots(ends.fused - (1 - config.rerank.score_span) * ends.fused[:, [top]])
+                yield from _roots(ends.fused - (1 - config.rerank.score_window) * ends.fused[:, [top]])
         return
     one = ends.one if config.adjust.clamp else None
     rivals = contenders(ends.adjusted, always, ever, depth, one)

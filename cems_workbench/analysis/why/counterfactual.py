@@ -50,7 +50,7 @@ def searched_specs() -> list[FieldSpec]:
     return [
         spec
         for spec in field_specs()
-        if spec.kind != "gather"
+        if spec.cost != "gather"
         and spec.section != "judge"
         and (spec.type in (int, float, bool) or len(spec.choices) > 1)
     ]
@@ -64,7 +64,7 @@ def slider(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] 
         return low, high
     deepest = gathered.get(spec.path)
     held = max(now, deepest) if isinstance(deepest, int | float) else now
-    return min(low, now), held if spec.kind == "growth" else max(high, now)
+    return min(low, now), held if spec.cost == "deepen" else max(high, now)
 
 
 def span(spec: FieldSpec) -> float:
@@ -111,7 +111,7 @@ def others(spec: FieldSpec, config: PipelineConfig) -> list[Any]:
         return [choice for choice in spec.choices if choice != now]
     if spec.type is bool:
         return [not now]
-    return [None] if spec.optional and now is not None and spec.kind != "growth" else []
+    return [None] if spec.optional and now is not None and spec.cost != "deepen" else []
 
 
 def ends(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] = NOTHING) -> list[Any]:

@@ -31,7 +31,7 @@ LINEAR = frozenset(
         *(f"variants.{kind}_weight" for kind in VARIANT_KINDS),
         "fusion.top_rank_bonus.rank1",
         "fusion.top_rank_bonus.rank2_3",
-        "fusion.multi_query_boost",
+        "fusion.multi_list_boost",
     }
 )
 
@@ -63,7 +63,7 @@ def solvable(config: PipelineConfig, path: str) -> bool:
         and config.fusion.method == "rrf"
         and RERANK.is_off(config)
         and DEDUP.is_off(config)
-        and (not path.endswith("multi_query_boost") or config.fusion.normalize in ("none", "minmax"))
+        and (not path.endswith("multi_list_boost") or config.fusion.normalize in ("none", "minmax"))
     )
 
 

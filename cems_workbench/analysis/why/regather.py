@@ -35,7 +35,7 @@ CHOICES: tuple[tuple[str, Any], ...] = (
     ("query.detectors.enabled", False),
     ("query.conversational.enabled", False),
     ("query.typo_correction.enabled", True),
-    ("lists.pool.mode", "all"),
+    ("lists.candidate_set.mode", "all"),
     ("expansion.backend", "feedback"),
     ("expansion.backend", "dictionary"),
 )
@@ -127,7 +127,7 @@ def shallowest(places: Sequence[ListPlace]) -> list[Mapping[str, Any]]:
 
 def _least(rescue: Rescue, inner: Trials, config: PipelineConfig) -> Rescue:
     """One depth that rescues, made as small as it can be: lower depths are replayed on what was gathered for it."""
-    if len(rescue.changes) != 1 or rescue.parts != 1 or field_spec(rescue.changes[0].path).kind != "growth":
+    if len(rescue.changes) != 1 or rescue.parts != 1 or field_spec(rescue.changes[0].path).cost != "deepen":
         return rescue
     change = rescue.changes[0]
     spec = field_spec(change.path)

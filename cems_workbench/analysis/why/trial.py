@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.config.fields import Section
 from cems_workbench.config.model import attribute_name
 from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.missing_evidence import gathered_parameters
 from cems_workbench.pipeline.replay import PipelineRun, run
 from cems_workbench.pipeline.stages import ASSEMBLY, CANDIDATE_STAGES, RERANK, STAGES
 from cems_workbench.pipeline.table import Floats, Ranking
@@ -47,8 +48,7 @@ class Trials:
         self.memory_id = memory_id
         self.k = k
         self.switched_off = tuple(sorted(switched_off))
-        noted = evidence.notes.get("gathered")
-        self.gathered: Mapping[str, Any] = noted if isinstance(noted, Mapping) else {}
+        self.gathered = gathered_parameters(evidence)
         """By path, the depths and other parameters that the evidence was gathered with; empty where it does not say."""
         self.table = encode_one(evidence)
         ids = self.table.ids[0]

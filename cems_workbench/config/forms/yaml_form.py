@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cems_workbench.config.fields import Section, bounds_text, specs
-from cems_workbench.config.model import PipelineConfig, attribute_name, field_spec, field_specs
-from cems_workbench.config.renamed import present_assignment, present_values
+from cems_workbench.config.model import VERSION, PipelineConfig, attribute_name, field_spec, field_specs
+from cems_workbench.config.renamed import ORIGINAL_VERSION, original_values, present_assignment, present_values
 from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest, one_line, short
 from cems_workbench.platform.parsing import yaml_values
@@ -57,7 +57,7 @@ def parse_config(text: str, source: str = "config") -> PipelineConfig:
     """Read a config from YAML (or JSON) text; `source` stands in front of every error."""
     values = yaml_values(text, source)
     if values is None:
-        raise InputError(f"{source}: the file is empty; a config needs at least `version: 1`")
+        raise InputError(f"{source}: the file is empty; a config needs at least `version: {VERSION}`")
     return config_from(values, source)
 
 
@@ -66,6 +66,8 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
     if not isinstance(values, Mapping):
         raise InputError(f"{source}: expected a mapping of sections, found {type(values).__name__}")
     values = present_values(values)
+    if values.get("version") == ORIGINAL_VERSION:
+        values["version"] = VERSION
     problems = list(islice(_unknown(PipelineConfig, values, ""), FAULTS + 1))
     try:
         config = PipelineConfig.model_validate(values)
@@ -85,15 +87,21 @@ def _first_and_more(problems: list[str]) -> str:
 
 def dump_config(config: PipelineConfig, header: str = "") -> str:
     """The config as YAML with every key stated, in order; `parse_config` of it gives an equal config."""
-    body = yaml.dump(
-        nested(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
-    )
-    return commented(header) + body
+    return commented(header) + _yaml(nested(config))
+
+
+def original_yaml(config: PipelineConfig) -> str:
+    """As `dump_config`, under the names of version 1: what is hashed and what evidence keeps."""
+    return _yaml(original_values(nested(config)))
+
+
+def _yaml(values: Mapping[str, Any]) -> str:
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
 
 
 def config_hash(config: PipelineConfig) -> str:
-    """SHA-256, in hex, of a config as YAML under its own name: equal for equal configs, also on another machine."""
-    return hashlib.sha256(dump_config(config).encode()).hexdigest()
+    """SHA-256, in hex, of `original_yaml`: equal for equal configs, on any machine and under later names of parameters."""
+    return hashlib.sha256(original_yaml(config).encode()).hexdigest()
 
 
 def nested(config: PipelineConfig) -> dict[str, Any]:
@@ -178,7 +186,7 @@ def _explain(detail: ErrorDetails) -> str:
 
 def _allowed(location: list[str | int], detail: ErrorDetails) -> str | None:
     if location == ["version"]:
-        return "1"
+        return f"{ORIGINAL_VERSION}, {VERSION}"
     if location[:2] == ["rerank", "bands"] and len(location) == 4:
         return next((spec.range_text for spec in specs(Band) if spec.path == location[3]), None)
     if location == TIERS:

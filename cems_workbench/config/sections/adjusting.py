@@ -274,10 +274,10 @@ class JudgeConfig(Section):
     """Relevance judgment beside the results; never changes the ranking."""
 
     backend: Literal["auto", "none", "cross_encoder", "llama_server", "late_interaction"] = param(
-        "auto", "Judge", "Model that judges the results.", kind="gather"
+        "auto", "Judge", "Model that judges the results.", cost="gather"
     )
     model: str | None = param(
-        None, "Judge model", "Model id or path; null is the backend's default.", kind="gather", null="the default"
+        None, "Judge model", "Model id or path; null is the backend's default.", cost="gather", null="the default"
     )
     threshold: float | None = param(
         None,
@@ -300,7 +300,7 @@ class JudgeConfig(Section):
         None,
         "Judge text",
         "Characters from the start of a memory that the judge reads. Null: the part that the reranker reads, or would read were one on.",
-        kind="gather",
+        cost="gather",
         ge=1,
         le=100_000,
         step=50,

@@ -26,7 +26,7 @@ class VectorList(Section):
         150,
         "Vector depth",
         "Hits kept of each vector list.",
-        kind="growth",
+        cost="deepen",
         ge=1,
         le=10_000,
         step=5,
@@ -38,11 +38,11 @@ class VectorList(Section):
     ties: Ties = param(
         "ordinal", "Vector ties", "ordinal: equal scores get consecutive ranks by id; dense: they share one rank."
     )
-    prefetch: int = param(
+    first_stage_factor: int = param(
         1,
-        "Vector prefetch",
-        "Multiplier of the depth used with the coarse multiplier (ACE: 2).",
-        kind="gather",
+        "Vector first-stage factor",
+        "Multiplies the first-stage factor of the lists for this one (ACE: 2).",
+        cost="gather",
         ge=1,
         le=100,
         step=1,
@@ -60,7 +60,7 @@ class LexicalList(Section):
 
     enabled: bool = param(True, "Lexical list", "Use the lexical (BM25) list.")
     depth: int | None = param(
-        50, "Lexical depth", "Hits kept of each lexical list.", kind="growth", ge=1, le=10_000, step=5, soft=(5, 300)
+        50, "Lexical depth", "Hits kept of each lexical list.", cost="deepen", ge=1, le=10_000, step=5, soft=(5, 300)
     )
     weight: float = param(
         1.0, "Lexical weight", "Weight of lexical lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
@@ -68,11 +68,11 @@ class LexicalList(Section):
     ties: Ties = param(
         "ordinal", "Lexical ties", "ordinal: equal scores get consecutive ranks by id; dense: they share one rank."
     )
-    prefetch: int = param(
+    first_stage_factor: int = param(
         1,
-        "Lexical prefetch",
-        "Multiplier of the depth used with the coarse multiplier (ACE: 5).",
-        kind="gather",
+        "Lexical first-stage factor",
+        "Multiplies the first-stage factor of the lists for this one (ACE: 5).",
+        cost="gather",
         ge=1,
         le=100,
         step=1,
@@ -87,7 +87,7 @@ class LexicalList(Section):
         False,
         "No lexical if conversational",
         "ACE: BM25 is polluted by stopwords on conversational queries.",
-        kind="gather",
+        cost="gather",
     )
 
 
@@ -99,13 +99,13 @@ class HybridList(Section):
         "Hybrid list",
         "CEMS's “vector” list: chunks by meaning and chunks by ts_rank, fused by their ranks before anything else. Its scores end at "
         "1 / (k inside + 1), 0.0164 at k 60. The lists inside are searched for it whether or not they are lists of their own.",
-        kind="growth",
+        cost="deepen",
     )
     depth: int = param(
         150,
         "Hybrid depth",
         "Memories kept of each hybrid list (CEMS: 150). Both lists inside and the pool are multiples of it, in chunks.",
-        kind="growth",
+        cost="deepen",
         ge=1,
         le=10_000,
         step=5,
@@ -151,7 +151,7 @@ class HybridList(Section):
         "Inner depth",
         "Chunks ranked by meaning, and as many by ts_rank, as a multiple of the hybrid depth (CEMS: 4, so 600 at depth 150). A chunk past "
         "it has no rank on that side and gets nothing for it.",
-        kind="growth",
+        cost="deepen",
         ge=0.01,
         le=100,
         step=0.5,
@@ -184,7 +184,7 @@ class HybridList(Section):
         "Depth for aggregation",
         "For aggregation queries (“how many”, “list all”: Query → Detectors) the hybrid depth is multiplied by this and is at least 50; the "
         "depths inside grow with it. 1 leaves it as it is (CEMS: 2).",
-        kind="growth",
+        cost="deepen",
         ge=1,
         le=10,
         step=0.5,
@@ -200,14 +200,14 @@ class TsRankList(Section):
         "ts_rank list",
         "CEMS's lexical list: chunks that have any of the query's words, by PostgreSQL's ts_rank. A word that stands often counts little "
         "more, length and rarity not at all; many chunks tie. The hybrid list searches by ts_rank whether this is on or off.",
-        kind="growth",
+        cost="deepen",
         exports=cems("ENABLE_LEXICAL_IN_INFERENCE"),
     )
     depth: int = param(
         50,
         "ts_rank depth",
         "Memories kept of each ts_rank list, after each took its best chunk (CEMS: 50).",
-        kind="growth",
+        cost="deepen",
         ge=1,
         le=10_000,
         step=5,
@@ -218,7 +218,7 @@ class TsRankList(Section):
         "ts_rank chunks",
         "Chunks read of each ts_rank list before each memory takes its best (CEMS: 100). It cuts before the depth does where memories have "
         "many chunks.",
-        kind="growth",
+        cost="deepen",
         ge=1,
         le=100_000,
         step=5,
@@ -282,13 +282,13 @@ class RelationsList(Section):
         "How often a neighbour counts. strongest: once, by its strongest relation to a seed, in either direction; seeds are the first of a "
         "plain fusion of vector and lexical. each (CEMS): once for every relation that leads to it from a seed, so that a memory with three "
         "gets three ranks and bonuses; seeds are the first of the hybrid list, else of the vector list, and follow its sliders.",
-        kind="gather",
+        cost="gather",
     )
     seeds: int = param(
         5,
         "Relation seeds",
         "Number of first hits whose neighbours are added (CEMS: 5).",
-        kind="gather",
+        cost="gather",
         ge=1,
         le=100,
         step=1,
@@ -298,7 +298,7 @@ class RelationsList(Section):
         8,
         "Neighbours per seed",
         "Maximum number of neighbours per seed, strongest relations first (CEMS: 8).",
-        kind="gather",
+        cost="gather",
         ge=1,
         le=100,
         step=1,
@@ -306,20 +306,20 @@ class RelationsList(Section):
     )
 
 
-class Pool(Section):
+class CandidateSet(Section):
     """Which memories the vector list may rank."""
 
     mode: Literal["all", "recent_access"] = param(
         "all",
-        "Pool",
-        "recent_access: vector ranks only the newest by last access, plus every lexical hit (two-stage RRF).",
-        kind="gather",
+        "Candidate set",
+        "all: the vector list ranks every memory. recent_access: only the newest by last access, and every lexical hit (two-stage RRF).",
+        cost="gather",
     )
     size: int = param(
         200,
-        "Pool size",
-        "Memories in the recent-access pool.",
-        kind="gather",
+        "Candidate set size",
+        "Memories in the recent-access candidate set.",
+        cost="gather",
         ge=1,
         le=1_000_000,
         step=10,
@@ -337,19 +337,19 @@ class ListsConfig(Section):
     recency: RecencyList = RecencyList()
     access: AccessList = AccessList()
     relations: RelationsList = RelationsList()
-    pool: Pool = Pool()
-    origin: Literal["store", "source"] = param(
-        "store",
-        "Lists from",
-        "store: the workbench's own vector and ts_rank lists. source: those of the running system that the memories were taken from, as its "
-        "engine answers them now (connect).",
-        kind="gather",
+    candidate_set: CandidateSet = CandidateSet()
+    answered_by: Literal["workbench", "source"] = param(
+        "workbench",
+        "Lists answered by",
+        "workbench: its own indexes. source: the running system that the memories were imported from, whose engine is asked again for its "
+        "vector and ts_rank lists (connect).",
+        cost="gather",
     )
-    coarse_multiplier: int = param(
+    first_stage_factor: int = param(
         1,
-        "Coarse multiplier",
-        "depth = max(depth, coarse multiplier × prefetch × result limit) (ACE: 10).",
-        kind="gather",
+        "First-stage factor",
+        "Above 1, depth = max(depth, this factor × the list's own factor × result limit) (ACE: 10).",
+        cost="gather",
         ge=1,
         le=100,
         step=1,
@@ -379,7 +379,7 @@ def _added_list(name: str) -> Any:
         depth=(
             int | None,
             param(
-                50, f"{title} depth", "Hits kept of the list.", kind="growth", ge=1, le=10_000, step=5, soft=(5, 300)
+                50, f"{title} depth", "Hits kept of the list.", cost="deepen", ge=1, le=10_000, step=5, soft=(5, 300)
             ),
         ),
         weight=(

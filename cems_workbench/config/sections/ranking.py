@@ -82,16 +82,16 @@ class TopRankBonus(Section):
 class FusionConfig(Section):
     """How the lists become one score."""
 
-    method: Literal["rrf", "score_sum", "score_max"] = param(
+    method: Literal["rrf", "combsum", "combmax"] = param(
         "rrf",
         "Fusion method",
-        "rrf: Σ weight/(k+rank); score_sum: Σ weight·score; score_max: the largest weight·score.",
+        "rrf: Σ weight/(k+rank); combsum: Σ weight·score; combmax: the largest weight·score.",
     )
     k: int = param(
         60, "RRF k", "Larger k flattens the difference between ranks.", ge=0, le=10_000, step=1, soft=(1, 200)
     )
     top_rank_bonus: TopRankBonus = TopRankBonus()
-    multi_query_boost: float = param(
+    multi_list_boost: float = param(
         0.0, "Multi-list boost", "Score × (1 + boost × (lists containing it − 1)).", ge=0, le=10, step=0.01, soft=(0, 1)
     )
     importance_bonus_ranks: int = param(
@@ -174,14 +174,14 @@ class RerankConfig(Section):
         "none",
         "Reranker",
         "Model that scores query and memory together.",
-        kind="gather",
+        cost="gather",
         exports=planned("RERANKER_BACKEND", codec="cems_backend") + agent("ENABLED", codec="llama_server"),
     )
     model: str | None = param(
         None,
         "Reranker model",
         "Model id or path; null is the backend's default.",
-        kind="gather",
+        cost="gather",
         null="the default",
         exports=planned("RERANKER_MODEL") + agent("MODEL"),
     )
@@ -189,21 +189,21 @@ class RerankConfig(Section):
         "Given a query, retrieve relevant facts that answer the query",
         "Instruction",
         "Task given to an instructed reranker.",
-        kind="gather",
+        cost="gather",
         exports=agent("INSTRUCTION"),
     )
     query: str | None = param(
         None,
         "Rerank query",
         "Score against another query than the one searched; null is the query.",
-        kind="gather",
+        cost="gather",
         null="the query",
     )
     oversample_factor: float = param(
         1.0,
         "Oversample",
         "List depth is at least this × result limit (memory agent: 3.0).",
-        kind="gather",
+        cost="gather",
         ge=0,
         le=100,
         step=0.5,
@@ -217,7 +217,7 @@ class RerankConfig(Section):
         10,
         "Concurrent requests",
         "Requests in flight to a model server.",
-        kind="gather",
+        cost="gather",
         ge=1,
         le=256,
         step=1,
@@ -228,7 +228,7 @@ class RerankConfig(Section):
         30,
         "Timeout",
         "Per request to a model server.",
-        kind="gather",
+        cost="gather",
         gt=0,
         le=3600,
         step=1,
@@ -236,34 +236,34 @@ class RerankConfig(Section):
         unit="s",
         exports=agent("TIMEOUT"),
     )
-    input_limit: int | None = param(
+    depth: int | None = param(
         40,
         "Rerank depth",
         "Candidates that are reranked.",
-        kind="growth",
+        cost="deepen",
         ge=1,
         le=10_000,
         step=1,
         soft=(1, 150),
         exports=planned("RERANK_INPUT_LIMIT"),
     )
-    score_span: float = param(
+    score_window: float = param(
         1.0,
-        "Rerank span",
+        "Score window",
         "Only candidates whose score is at most this share below the first's are reranked; 1 reranks all down to the rerank depth.",
-        kind="growth",
+        cost="deepen",
         ge=0,
         le=1,
         step=0.05,
     )
-    tail: Literal["drop", "below"] = param(
-        "drop", "Tail", "Candidates that are not among the reranked: dropped, or kept below them."
+    below_depth: Literal["drop", "below"] = param(
+        "drop", "Below the rerank depth", "Candidates that are not reranked: drop, or keep them below the reranked."
     )
     chunk_chars: int = param(
         300,
         "Chunk size",
         "Characters of a memory that are sent.",
-        kind="gather",
+        cost="gather",
         ge=1,
         le=100_000,
         step=10,
@@ -271,36 +271,36 @@ class RerankConfig(Section):
         unit="characters",
         exports=planned("RERANK_CHUNK_SIZE"),
     )
-    reads: Literal["memory", "chunk"] = param(
+    text_source: Literal["memory", "chunk"] = param(
         "memory",
-        "Chosen from",
-        "What is sent is chosen from the whole memory, or from the chunk of it that stands highest in a list that was searched. Memories that are "
-        "searched whole are the same under both.",
-        kind="gather",
+        "Text source",
+        "memory: the text sent is chosen from the whole memory. chunk: from its highest-ranked chunk. Memories that are indexed whole are the "
+        "same under both.",
+        cost="gather",
     )
     chunk_selection: Literal["seed_overlap", "term_overlap", "head", "passages"] = param(
         "seed_overlap",
         "Chunk choice",
         "seed_overlap: as the CEMS plan (substring counts); term_overlap: stemmed words; head: the beginning; passages: the whole text where "
         "it fits, else several parts of it, of which the best score counts.",
-        kind="gather",
+        cost="gather",
     )
     passages: int | None = param(
         3,
         "Passages",
-        "How many parts of a long memory are read where the choice is passages, those with most of the query's words; null reads all of it.",
-        kind="gather",
+        "With chunk choice passages, the number of parts of a long memory that are scored, those with most of the query's words; null: all.",
+        cost="gather",
         ge=1,
         le=1000,
         step=1,
         soft=(1, 10),
     )
-    question_before: bool = param(
+    prepend_question: bool = param(
         False,
-        "With its question",
-        "A memory that comes after a question in its session (the one before it ends with one) is also read with that question in front of it; "
-        "the better of both scores counts.",
-        kind="gather",
+        "Prepend question",
+        "If the memory before it in its session ends with a question, a memory is scored a second time with that question in front; the better "
+        "score counts.",
+        cost="gather",
     )
     raw_scale: Literal["divide_by_10", "sigmoid", "minmax", "identity"] = param(
         "divide_by_10", "Raw → unit", "How the model's score becomes 0–1; a logit needs sigmoid."

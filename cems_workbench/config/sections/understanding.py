@@ -15,30 +15,30 @@ class TypoCorrection(Section):
         False,
         "Typo correction",
         "Correct query words against the store's own vocabulary before searching.",
-        kind="gather",
+        cost="gather",
     )
     similarity_threshold: float = param(
         0.80,
         "Similarity threshold",
         "Correct a word when 1 − normalised edit distance reaches this.",
-        kind="gather",
+        cost="gather",
         ge=0,
         le=1,
         step=0.01,
     )
-    auto_learn: bool = param(True, "Learn corrections", "Remember accepted corrections.", kind="gather")
+    auto_learn: bool = param(True, "Learn corrections", "Remember accepted corrections.", cost="gather")
     validate_: bool = param(
         True,
         "Validate with the LLM",
         "Ask the LLM in the background about learned pairs and forget those it refuses.",
-        kind="gather",
+        cost="gather",
         alias="validate",
     )
     max_learned: int = param(
         1000,
         "Learned pairs kept",
         "Maximum number of learned pairs; the oldest are dropped first.",
-        kind="gather",
+        cost="gather",
         ge=0,
         le=1_000_000,
         step=50,
@@ -53,13 +53,13 @@ class Conversational(Section):
         False,
         "Detect conversational queries",
         "Treat stopword-heavy queries without technical terms specially.",
-        kind="gather",
+        cost="gather",
     )
     max_domain_signal: float = param(
         0.15,
         "Domain signal below",
         "Conversational needs a share of technical terms strictly below this.",
-        kind="gather",
+        cost="gather",
         ge=0,
         le=1,
         step=0.01,
@@ -68,7 +68,7 @@ class Conversational(Section):
         0.40,
         "Stopword ratio above",
         "Conversational needs a share of stopwords strictly above this.",
-        kind="gather",
+        cost="gather",
         ge=0,
         le=1,
         step=0.01,
@@ -79,19 +79,19 @@ class Detectors(Section):
     """Preference, temporal and aggregation signals in the query's words (CEMS)."""
 
     enabled: bool = param(
-        True, "Detectors", "Look for preference, temporal and aggregation signals in the query.", kind="gather"
+        True, "Detectors", "Look for preference, temporal and aggregation signals in the query.", cost="gather"
     )
     matching: Literal["substring", "word"] = param(
         "substring",
         "Matching",
         "substring: as CEMS does (finds “last” in “elasticsearch”); word: whole words only.",
-        kind="gather",
+        cost="gather",
     )
     words: Literal["guide", "cems"] = param(
         "guide",
         "Word lists",
         "guide: those of CEMS's retrieval guide; cems: the longer ones it runs with.",
-        kind="gather",
+        cost="gather",
     )
 
 
@@ -102,15 +102,15 @@ class QueryConfig(Section):
         "auto",
         "Search mode",
         "vector: vector list only; hybrid: vector and lexical; auto: routed by the query's intent.",
-        kind="gather",
+        cost="gather",
     )
     typo_correction: TypoCorrection = TypoCorrection()
     conversational: Conversational = Conversational()
     detectors: Detectors = Detectors()
     scope: Literal["personal", "shared", "both"] = param(
-        "both", "Scope", "Which memories are searched: personal, shared or both.", kind="gather"
+        "both", "Scope", "Which memories are searched: personal, shared or both.", cost="gather"
     )
-    raw: bool = param(False, "Raw mode", "Debug: switches the relevance filter off.", kind="gather")
+    raw: bool = param(False, "Raw mode", "Debug: switches the relevance filter off.", cost="gather")
 
 
 class SkipOnStrongSignal(Section):
@@ -120,13 +120,13 @@ class SkipOnStrongSignal(Section):
         True,
         "Skip on strong signal",
         "Skip expansion when the lexical probe's first hit is strong and well ahead.",
-        kind="gather",
+        cost="gather",
     )
     threshold: float = param(
         0.85,
         "Signal threshold",
         "The first hit's score must reach this.",
-        kind="gather",
+        cost="gather",
         ge=0,
         le=100,
         step=0.01,
@@ -137,7 +137,7 @@ class SkipOnStrongSignal(Section):
         0.15,
         "Signal gap",
         "The first hit must lead the second by this (second counts as 0 when there is one hit).",
-        kind="gather",
+        cost="gather",
         ge=0,
         le=100,
         step=0.01,
@@ -148,7 +148,7 @@ class SkipOnStrongSignal(Section):
         "raw",
         "Signal scale",
         "Scale of the probe's scores: raw BM25, divided by the maximum, or s/(1+s) as CEMS does today (0.85 then needs raw 5.67).",
-        kind="gather",
+        cost="gather",
     )
 
 
@@ -159,32 +159,32 @@ class ExpansionConfig(Section):
         "none",
         "Expansion",
         "Where further query variants come from.",
-        kind="gather",
+        cost="gather",
         exports=cems("ENABLE_QUERY_SYNTHESIS", codec="llm"),
     )
     max_expansions: int = param(
         3,
         "Expansions used",
         "At most this many expansions are searched.",
-        kind="gather",
+        cost="gather",
         ge=0,
         le=20,
         step=1,
         soft=(0, 8),
     )
-    hyde: bool = param(False, "HyDE", "Also search with a hypothetical memory written by the LLM.", kind="gather")
+    hyde: bool = param(False, "HyDE", "Also search with a hypothetical memory written by the LLM.", cost="gather")
     decompose: bool = param(
         False,
         "Decompose",
         "Split a compound question into sub-questions.",
-        kind="gather",
+        cost="gather",
         exports=cems("ENABLE_QUERY_DECOMPOSITION"),
     )
     max_decomposed: int = param(
         3,
         "Sub-questions used",
         "At most this many sub-questions are searched.",
-        kind="gather",
+        cost="gather",
         ge=0,
         le=20,
         step=1,
@@ -195,9 +195,9 @@ class ExpansionConfig(Section):
         False,
         "Profile context",
         "Preference queries: a first probe for what the user likes feeds the expansion.",
-        kind="gather",
+        cost="gather",
     )
     skip_on_strong_signal: SkipOnStrongSignal = SkipOnStrongSignal()
     skip_if_conversational: bool = param(
-        False, "No expansion if conversational", "ACE: expansion hurts conversational queries.", kind="gather"
+        False, "No expansion if conversational", "ACE: expansion hurts conversational queries.", cost="gather"
     )

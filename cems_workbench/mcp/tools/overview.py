@@ -14,6 +14,7 @@ from cems_workbench.jobs.access import may
 from cems_workbench.mcp.arguments import MOST_NAME, Changes, ConfigName, Limit, Offset
 from cems_workbench.mcp.responses import TITLE, UNTRUSTED, Paged, Reply, cut, page
 from cems_workbench.mcp.served_store import MOST_NAMED, ServedStore
+from cems_workbench.renamed import PARAMETERS
 
 PROJECTS = 20
 WHICH = "Name a section, the stage that lost the memory for instance, or words."
@@ -144,7 +145,7 @@ class OverviewTools:
                     path=spec.path,
                     value=chosen.get(spec.path),
                     allowed=spec.range_text,
-                    gathers=spec.kind == "gather",
+                    gathers=spec.cost == "gather",
                     help=spec.help,
                 )
                 for spec in rows
@@ -154,4 +155,6 @@ class OverviewTools:
 
 
 def _words(spec: FieldSpec) -> str:
-    return f"{spec.path} {spec.label} {spec.help}".lower()
+    """What `words` are looked for in: older names find a parameter, too."""
+    old = " ".join(old for old, new in PARAMETERS.items() if new == spec.path)
+    return f"{spec.path} {spec.label} {spec.help} {old}".lower()

@@ -5,12 +5,12 @@
               per_list  in every list               (CEMS)
               best_rank once, by the best rank      (QMD)
               and, for importance = high, 1/(k+1) - 1/(k+1+importance_bonus_ranks)
-    score_sum base = weight * score, summed;  score_max the largest base
-    raw     = boost * (sum or max of base + bonuses),   boost = 1 + multi_query_boost * (lists containing it - 1)
+    combsum base = weight * score, summed;  combmax the largest base
+    raw     = boost * (sum or max of base + bonuses),   boost = 1 + multi_list_boost * (lists containing it - 1)
     score   = (1 - score_blend) * normalised + score_blend * best vector/lexical list score (0 if in neither)
 
-Ranks are 1-based; `dense` ties share a rank. A memory absent from a list contributes nothing for it. score_sum and
-score_max leave recency and access out: their scores are dates and counts, not relevance. With `single_list: bypass` and
+Ranks are 1-based; `dense` ties share a rank. A memory absent from a list contributes nothing for it. combsum and
+combmax leave recency and access out: their scores are dates and counts, not relevance. With `single_list: bypass` and
 one non-empty list, score and order are that list's own (ACE).
 
 What is summed are the hits as flat arrays: most of (query, list, candidate) is empty, and only what is there costs. They depend on
@@ -105,7 +105,7 @@ def score_parts(row: FusionRow, fields: FusionFields) -> tuple[ScorePart, ...]:
     """What adds up to the score that orders after fusion, in the order of the lists, then the rest; nothing that is 0.
 
     The terms of the raw score are each multiplied by the boost, by what normalising made of the raw score and by 1 - score_blend. Of
-    score_max the largest base alone counts. Where every raw score is 0 and minmax makes it 1, that is a part of its own.
+    combmax the largest base alone counts. Where every raw score is 0 and minmax makes it 1, that is a part of its own.
     """
     share = 1 - fields.score_blend
     scale = row.boost_factor * share * row.normalized / row.raw if row.raw else 0.0
@@ -257,7 +257,7 @@ def apply_fusion(
         fields=lambda q: FusionFields(
             config.method,
             bool(bypassed[q]),
-            "max" if config.method == "score_max" and not bypassed[q] else "sum",
+            "max" if config.method == "combmax" and not bypassed[q] else "sum",
             0.0 if bypassed[q] else config.score_blend,
         ),
         reason=lambda q, c: ignored,
@@ -378,8 +378,8 @@ def _extra(table: CandidateTable, hits: Hits, config: FusionConfig) -> _Extra:
         if ranks and table.important.any():
             step = 1 / (config.k + 1) - 1 / (config.k + 1 + ranks)
             importance = np.where(table.important & hits.alive, step, 0.0)
-    if config.multi_query_boost:
-        boost = 1 + config.multi_query_boost * np.maximum(hits.lists - 1, 0)
+    if config.multi_list_boost:
+        boost = 1 + config.multi_list_boost * np.maximum(hits.lists - 1, 0)
     return _Extra(bonus, best_rank, importance, boost)
 
 
@@ -387,7 +387,7 @@ def _raw(table: CandidateTable, hits: Hits, base: Floats, extra: _Extra, config:
     """(Q, C) boost * (sum or max of the bases + bonuses); 0 for who is in no list."""
     size = table.valid.size
     raw: Floats = np.zeros(size)
-    if config.method != "score_max":
+    if config.method != "combmax":
         given = base
         if extra.bonus is not None:  # only of rrf
             given = base.copy()
@@ -519,7 +519,7 @@ FUSION = Stage(
     fields=FusionFields,
     parts=(
         Switch("top-rank bonus", {"fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0}, takes=RRF),
-        Switch("multi-query boost", {"fusion.multi_query_boost": 0.0}, title="multi-list boost"),
+        Switch("multi-query boost", {"fusion.multi_list_boost": 0.0}, title="multi-list boost"),
         Switch("importance bonus", {"fusion.importance_bonus_ranks": 0}, takes=RRF),
         Switch("score blend", {"fusion.score_blend": 0.0}),
     ),

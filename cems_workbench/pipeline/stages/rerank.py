@@ -1,6 +1,6 @@
 """rerank: a model's second opinion on the first candidates.
 
-    head      the first `input_limit` by score, and of those the ones with score >= (1 - score_span) * first score, where that is positive
+    head      the first `depth` by score, and of those the ones with score >= (1 - score_window) * first score, where that is positive
     unit      raw -> 0..1 by `raw_scale`, clamped; a failed score is `neutral_unit` or dropped, and flagged
     retrieval 1/(k+r) | 1/r | (k+1)/(k+r) | the fused score, with r the rank before reranking and k = fusion.k
     score     position_bands: w * retrieval + (1 - w) * unit, w by r;   replace: unit
@@ -207,7 +207,7 @@ def apply_rerank(
     few = config.skip_if_few & (before.alive.sum(axis=1) <= (np.inf if limit is None else limit))
     model = table.models.get(model_key(config)) or _unscored(table.shape)
     blend = _blend(model, before, config, k)
-    ranking = _order(blend, before, strictly=config.score_span < 1)
+    ranking = _order(blend, before, strictly=config.score_window < 1)
     skip = few[:, None]
     after = Ranking(
         np.where(skip, before.alive, ranking.alive),
@@ -237,7 +237,7 @@ def _unscored(shape: tuple[int, int]) -> ModelTable:
 
 
 def _blend(model: ModelTable, before: Ranking, config: RerankConfig, k: int) -> Blend:
-    within = (before.rank <= (np.inf if config.input_limit is None else config.input_limit)) & _in_span(before, config)
+    within = (before.rank <= (np.inf if config.depth is None else config.depth)) & _in_span(before, config)
     head = before.alive & within
     good, failed = head & (model.state == GOOD), head & (model.state == FAILED)
     raw = np.where(good, model.raw, np.nan)
@@ -251,17 +251,17 @@ def _blend(model: ModelTable, before: Ranking, config: RerankConfig, k: int) -> 
     retrieval = np.where(reranked, _retrieval_score(before, config, k), np.nan)
     score = unit if config.combine == "replace" else weight * retrieval + (1 - weight) * unit
     following = head & (model.state != GOOD) & (model.state != FAILED)
-    if config.tail == "below":
+    if config.below_depth == "below":
         following = following | (before.alive & ~within)
     return Blend(head, good, failed, reranked, following, raw, unit, weight, retrieval, score)
 
 
 def _in_span(before: Ranking, config: RerankConfig) -> Bools:
-    """(Q, C): is the score at most `score_span` of the first one's below it? Everywhere, where the first is not positive."""
-    if config.score_span >= 1:
+    """(Q, C): is the score at most `score_window` of the first one's below it? Everywhere, where the first is not positive."""
+    if config.score_window >= 1:
         return np.ones_like(before.alive)
     first = np.where(before.alive, before.score, 0.0).max(axis=1, keepdims=True, initial=0.0)
-    near: Bools = (first <= 0) | (before.score >= (1 - config.score_span) * first)
+    near: Bools = (first <= 0) | (before.score >= (1 - config.score_window) * first)
     return near
 
 
@@ -334,9 +334,9 @@ def _reason(model: ModelTable, blend: Blend, before: Ranking, config: RerankConf
     def reason(q: int, c: int) -> str:
         if blend.failed[q, c]:
             return f"the reranker failed ({model.errors[q].get(c, 'unknown')}) and on_error is drop"
-        if config.input_limit is not None and before.rank[q, c] > config.input_limit:
-            return f"rank {before.rank[q, c]} is past the rerank depth of {config.input_limit}"
-        return f"its score {before.score[q, c]:.4f} is more than {config.score_span:.0%} below the first, and is not reranked"
+        if config.depth is not None and before.rank[q, c] > config.depth:
+            return f"rank {before.rank[q, c]} is past the rerank depth of {config.depth}"
+        return f"its score {before.score[q, c]:.4f} is more than {config.score_window:.0%} below the first, and is not reranked"
 
     return reason
 

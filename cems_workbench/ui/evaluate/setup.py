@@ -227,7 +227,7 @@ def _bring_in(file: str, content: bytes) -> None:
     chosen = tuple(st.session_state.get("evaluate:configs", ()))
     page.update(
         file_configs={**page.get().file_configs, name: result.config},
-        file_warnings=tuple(result.warnings),
+        file_warnings=(*result.warnings, *([result.renamed] if result.renamed else [])),
         next_configs=chosen if name in chosen else (*chosen, name),
     )
     st.rerun()

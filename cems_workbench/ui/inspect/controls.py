@@ -13,7 +13,7 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
+from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
 from cems_workbench.config.value_text import shown
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.ui.inspect import state
@@ -91,7 +91,7 @@ def draw_control(spec: FieldSpec, value: Any, preset_value: Any, key: str, chang
     """Draw the control of one parameter; a new value is reported through `change` before the page runs again."""
     differs = value != preset_value
     label = spec.label + (f" ({spec.unit})" if spec.unit else "") + (" ●" if differs else "")
-    lines = [spec.help, KIND_HELP[spec.kind], f"`{spec.path}`", f"Preset: {preset_value}" if differs else ""]
+    lines = [spec.help, COST_HELP[spec.cost], f"`{spec.path}`", f"Preset: {preset_value}" if differs else ""]
     control = Control(spec, value, key, label, "\n\n".join(line for line in lines if line), change)
     _drawer(spec)(control)
 
@@ -268,7 +268,7 @@ def draw_changed() -> None:
     with st.container(gap="xsmall"):
         for path, was, now in changed[:SHOWN]:
             spec = field_spec(path)
-            instant = "" if spec.kind == "replay" else " · new search"
+            instant = "" if spec.cost == "replay" else " · new search"
             st.button(
                 f"{spec.label}: {plain(shown(was))} → {plain(shown(now))}{instant}",
                 key=f"inspect:reset:{path}",
@@ -276,7 +276,7 @@ def draw_changed() -> None:
                 args=(path,),
                 type="tertiary",
                 icon=":material/restart_alt:",
-                help=f"`{path}`: back to {plain(shown(was))}. {KIND_HELP[spec.kind]}",
+                help=f"`{path}`: back to {plain(shown(was))}. {COST_HELP[spec.cost]}",
             )
         if len(changed) > SHOWN:
             st.caption(f"and {len(changed) - SHOWN} more")

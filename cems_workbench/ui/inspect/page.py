@@ -102,7 +102,7 @@ def _draw_sidebar(resources: Resources) -> None:
             if present.config_error:
                 st.error(plain(present.config_error))
         inert = idle_parameters(present.config)
-        inert |= {} if resources.engine() is not None else {"lists.origin": NO_SOURCE}
+        inert |= {} if resources.engine() is not None else {"lists.answered_by": NO_SOURCE}
         draw_controls(present.config, state.preset_config(), present.generation, state.change, inert)
 
 
@@ -263,7 +263,7 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
         + warnings_html(trace)
     )
     said = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
-    if said or (trace.config.lists.origin == "source" and context.resources.engine() is not None):
+    if said or (trace.config.lists.answered_by == "source" and context.resources.engine() is not None):
         answered_line(
             "inspect", said or "No list was answered by the running system", partial(forget_evidence, context.resources)
         )

@@ -23,7 +23,7 @@ from cems_workbench.ui.kit.templates import render
 GRADES = {0: "not relevant", 1: "related", 2: "helps", 3: "answers it"}
 READER = {
     "chunk": "The reranker reads the chunk that stands highest in any list that was searched, also in a list that is switched off",
-    "memory": "What the reranker reads is chosen from the whole memory, not from the chunk that was found (Rerank → Chosen from)",
+    "memory": "What the reranker reads is chosen from the whole memory, not from the chunk that was found (Rerank → Text source)",
 }
 LONG = 330
 """Characters from which a text is folded."""
@@ -173,7 +173,7 @@ def _facts(
     found_by = None if found is None else found.chunk.seq
     if read.get(memory.id, found_by) != found_by and len(trace.evidence.chunks[memory.id]) > 1:
         which = chunk_words(trace.evidence, memory.id, read[memory.id]) or "whole memory"
-        facts.append(Fact(READER[trace.config.rerank.reads], f"reranker read the {which}"))
+        facts.append(Fact(READER[trace.config.rerank.text_source], f"reranker read the {which}"))
     named = (("Category", memory.category), ("Project", memory.project), ("Author", memory.author))
     facts += [Fact(meaning, text) for meaning, text in named if text]
     if memory.created_at is not None and as_of is not None:

@@ -89,6 +89,8 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
         return
     for warning in result.warnings:
         st.warning(plain(warning))
+    if result.renamed:
+        st.caption(plain(result.renamed))
     _evidence_line(origin, resources, whole=result.whole)
     if not diff_rows(state.present_config(), result.config):
         st.caption("The file has the same values as the present config.")
@@ -143,7 +145,7 @@ def diff_rows(old: PipelineConfig, new: PipelineConfig) -> list[dict[str, str]]:
             "parameter": path,
             "now": shown(was),
             "file": shown(will),
-            "effect": "instant" if field_spec(path).kind == "replay" else "gathers",
+            "effect": "instant" if field_spec(path).cost == "replay" else "gathers",
         }
         for path, was, will in difference(old, new)
     ]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FIRST_COLUMNS = 10
 SHARES_HELP = (
     "A row per query, a column per candidate in the order of fusion. A cell is the sum of base and bonus over the query's lists; "
-    "empty: this query did not find it. rrf and score_sum add the rows of a column up, score_max takes the largest term (◆); either "
+    "empty: this query did not find it. rrf and combsum add the rows of a column up, combmax takes the largest term (◆); either "
     "is then multiplied by the boost, 1 + multi-list boost × (lists that hold it − 1). What normalising and 1 − score blend leave of the "
     "raw score, and the score blend, add up to the score that orders after fusion."
 )

@@ -90,7 +90,7 @@ def searched_once(total: int, left: float | None, configs: Iterable[PipelineConf
     if left is not None:
         return f"{said}, about {duration(left)} {word}"
     every = list(configs)
-    limits = [config.rerank.input_limit for config in every if not RERANK.is_off(config)]
+    limits = [config.rerank.depth for config in every if not RERANK.is_off(config)]
     if not limits:
         return said
     read = "all candidates" if None in limits else f"up to {max(filter(None, limits))} candidates"

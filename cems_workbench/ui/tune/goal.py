@@ -74,7 +74,7 @@ def _guard_words(text: str) -> str:
 
 def _fewer_reranked(space: SearchSpace) -> bool:
     """A cost beside the measures, where the space has something to save."""
-    if not any(axis.path in ("rerank.input_limit", "rerank.score_span") for axis in space.axes):
+    if not any(axis.path in ("rerank.depth", "rerank.score_window") for axis in space.axes):
         return False
     return st.toggle(
         "Fewer candidates to the reranker",

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
+from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
 from cems_workbench.config.value_text import shown
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.list_sources import SOURCES
@@ -35,7 +35,7 @@ def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
     spaces = {"Weights and fusion": fused, WEIGHTS: weights[:3]}
     if not RERANK.is_off(config):
         bands = tuple(f"{BANDS}.{i}" for i in range(len(config.rerank.bands)))
-        spaces["Reranker’s blend"] = (*bands, "rerank.retrieval_score", "rerank.input_limit", "rerank.score_span")
+        spaces["Reranker’s blend"] = (*bands, "rerank.retrieval_score", "rerank.depth", "rerank.score_window")
     factors = (
         "adjust.time_decay.mode",
         "adjust.time_decay.half_life_days",
@@ -162,7 +162,7 @@ def _axis_row(
 def _about(path: str, spec: FieldSpec | None) -> str:
     if spec is None:
         return f"The share of the retrieval score in these ranks; the reranker has the rest.\n\n`{path}`"
-    return f"{spec.help}\n\n{KIND_HELP[spec.kind]}\n\n`{path}`: {spec.range_text}"
+    return f"{spec.help}\n\n{COST_HELP[spec.cost]}\n\n`{path}`: {spec.range_text}"
 
 
 def value_at(config: PipelineConfig, path: str) -> Any:
@@ -208,14 +208,14 @@ def _range(whole: Axis, box: DeltaGenerator) -> Axis:
         )
     low, high, step = numbers
     axis = parse_axis(f"{whole.path}={low!r}:{high!r}:{step!r}")
-    if _kind(whole.path) == "growth" and high > whole.high:
+    if _kind(whole.path) == "deepen" and high > whole.high:
         raise InputError(f"{whole.path}: the evidence was gathered to {whole.high:g}; at most that can be searched")
     return axis
 
 
 def _kind(path: str) -> str:
     """Whether a parameter is instant, or instant only as far as was gathered."""
-    return "replay" if path.startswith(f"{BANDS}.") else field_spec(path).kind
+    return "replay" if path.startswith(f"{BANDS}.") else field_spec(path).cost
 
 
 def _fixed(space: SearchSpace) -> None:

@@ -89,7 +89,7 @@ def test_each_part_that_is_on_is_there_and_the_first_judged_rank_stands_beside_i
 
 def test_bonuses_without_rrf_and_a_filter_in_raw_mode_are_no_parts() -> None:
     values = {
-        "fusion.method": "score_sum",
+        "fusion.method": "combsum",
         "fusion.top_rank_bonus.rank1": 0.05,
         "filter.min_score": 0.1,
         "query.raw": True,

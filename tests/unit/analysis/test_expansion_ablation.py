@@ -48,7 +48,7 @@ def test_only_the_results_count_for_the_shares() -> None:
 
 def test_with_score_max_the_share_belongs_to_the_decisive_variant() -> None:
     lists = {"vector": {"a": 0.9, "b": 0.2}, "vector@1": {"a": 0.3, "b": 0.6}}
-    changes = {"fusion.method": "score_max", "lists.lexical.enabled": False}
+    changes = {"fusion.method": "combmax", "lists.lexical.enabled": False}
     shares = [part.share for part in variant_parts(trace(evidence(lists, variants=VARIANTS[:2]), changes))]
     assert shares == pytest.approx([0.9 / 1.5, 0.6 / 1.5])
 
@@ -87,7 +87,7 @@ def test_one_that_is_off_is_put_back() -> None:
 def test_scores_that_the_reranker_lacks_are_counted() -> None:
     lists = {"vector": {"a": 0.9, "b": 0.8}, "vector@1": {"c": 0.9}}
     subject = evidence(lists, variants=VARIANTS[:2], model={"a": 0.5, "c": 0.9})
-    changes = {"rerank.backend": "cross_encoder", "rerank.model": "oracle", "rerank.input_limit": 2}
+    changes = {"rerank.backend": "cross_encoder", "rerank.model": "oracle", "rerank.depth": 2}
     whole = trace(subject, changes)
     assert not whole.stage_needs  # a and c are the first two
     assert [toggled.unscored for toggled in toggled_each(whole)] == [0, 1]

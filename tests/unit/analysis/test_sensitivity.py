@@ -148,7 +148,7 @@ def test_a_similarity_has_a_breakpoint_at_the_cosine_of_two_neighbours() -> None
 
 def test_every_value_of_a_switch_a_choice_and_a_small_whole_number_is_replayed() -> None:
     methods = sweep(CROSSED, config(), "fusion.method", 3)
-    assert [one.first for one in methods.segments] == ["rrf", "score_sum", "score_max"]
+    assert [one.first for one in methods.segments] == ["rrf", "combsum", "combmax"]
     assert (methods.method, methods.breakpoints, methods.present.first) == ("every value", [], "rrf")
     switch = sweep(CROSSED, config(), "lists.lexical.enabled", 3)
     assert {one.first: one.results for one in switch.segments} == {False: ("a", "b", "c"), True: ("b", "a", "c")}
@@ -163,8 +163,8 @@ def test_a_parameter_of_a_part_that_is_off_changes_nothing_and_that_is_certain()
 
 
 def test_what_is_no_line_is_bracketed_to_the_stated_tolerance() -> None:
-    """score_max: b = max(0.8 w, 1), a = max(0.9 w, 4/9): a passes b at w = 1/0.9."""
-    found = sweep(CROSSED, config(fusion__method="score_max"), "lists.vector.weight", 2)
+    """combmax: b = max(0.8 w, 1), a = max(0.9 w, 4/9): a passes b at w = 1/0.9."""
+    found = sweep(CROSSED, config(fusion__method="combmax"), "lists.vector.weight", 2)
     assert (found.method, found.tolerance) == ("bracketed", pytest.approx(3e-6))
     first = next(point for point in found.breakpoints if point.after[0] == "a")
     assert first.below <= 1 / 0.9 <= first.above and first.above - first.below <= 3e-6

@@ -97,10 +97,10 @@ def test_what_happened_after_fusion_is_told_too() -> None:
 
 def test_left_out_by_fusion_with_a_date_alone() -> None:
     lists = {"vector": {"a": 0.9}, "recency": {"a": 2.0, "b": 1.0}}
-    changes = {"fusion.method": "score_sum", "lists.recency.enabled": True}
+    changes = {"fusion.method": "combsum", "lists.recency.enabled": True}
     path, sentence = explained(evidence(lists), "b", 1, changes)
     assert (path.status, path.lost_at) == ("dropped", "fusion")
-    assert sentence == "Lost at fusion: b is only in recency or access lists, which score_sum leaves out."
+    assert sentence == "Lost at fusion: b is only in recency or access lists, which combsum leaves out."
 
 
 def test_lost_by_the_filter() -> None:
@@ -117,7 +117,7 @@ RERANKED = {"rerank.backend": "cross_encoder", "rerank.model": "oracle", "rerank
 
 def test_dropped_past_the_rerank_depth() -> None:
     subject = evidence(VECTOR, model={"a": 9, "b": 5, "c": 7})
-    path, sentence = explained(subject, "c", 3, {**RERANKED, "rerank.input_limit": 2})
+    path, sentence = explained(subject, "c", 3, {**RERANKED, "rerank.depth": 2})
     assert (path.status, path.lost_at) == ("dropped", "rerank")
     assert (
         sentence == "Lost at rerank: c was 3rd after fusion; rerank dropped it: rank 3 is past the rerank depth of 2."

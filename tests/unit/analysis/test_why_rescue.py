@@ -129,7 +129,7 @@ def test_off_is_a_value_of_an_optional_number() -> None:
 
 
 PAIR_LISTS = {"vector": {"a": 0.6, "t": 0.5}}
-PAIR = {"fusion.method": "score_sum", "adjust.priority": True, "adjust.pinned_factor": 1.1}
+PAIR = {"fusion.method": "combsum", "adjust.priority": True, "adjust.pinned_factor": 1.1}
 
 
 def test_a_pair_when_no_single_parameter_rescues() -> None:
@@ -144,7 +144,7 @@ def test_a_pair_when_no_single_parameter_rescues() -> None:
 
 
 def test_nothing_rescues_what_is_second_in_everything() -> None:
-    found = why(evidence(PAIR_LISTS), 1, {"fusion.method": "score_sum"})
+    found = why(evidence(PAIR_LISTS), 1, {"fusion.method": "combsum"})
     assert (found.rescues, found.nearest) == ((), None)
     assert found.verdict == (
         "Nothing that was tried brings it any nearer. Without the store no gather change could be tried."
@@ -241,7 +241,7 @@ def test_a_change_that_empties_the_results_is_no_fix() -> None:
 
 def test_missing_scores_are_fetched_and_what_they_undo_is_no_fix() -> None:
     # b is next to be read; without a score it keeps its place, and with the lowest it does not
-    head = {"rerank.backend": "cross_encoder", "rerank.model": "oracle", "rerank.input_limit": 2}
+    head = {"rerank.backend": "cross_encoder", "rerank.model": "oracle", "rerank.depth": 2}
     config = configured(head)
     subject = evidence({"vector": {"a": 0.9, "c": 0.8, "t": 0.7, "b": 0.6}}, model={"a": 0.9, "c": 0.8})
     trials = Trials(subject, "t", 2)

@@ -52,7 +52,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "optional": ("lists: {vector: {depth: 0}}", "lists.vector.depth: 0 is not allowed; allowed: 1 to 10000, or null"),
     "not a choice": (
         "fusion: {method: max}",
-        "fusion.method: 'max' is not allowed; allowed: rrf | score_sum | score_max",
+        "fusion.method: 'max' is not allowed; allowed: rrf | combsum | combmax",
     ),
     "null where none is allowed": ("fusion: {k: null}", "fusion.k: None is not allowed; allowed: 0 to 10000"),
     "text for a number": ("fusion: {k: '60'}", "fusion.k: '60' is not allowed; allowed: 0 to 10000"),
@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "NaN": ("fusion: {score_blend: .nan}", "fusion.score_blend: nan is not allowed; allowed: 0 to 1"),
     "infinity": ("adjust: {time_decay: {half_life_days: .inf}}", "half_life_days: inf is not allowed"),
     "NaN in the judge's bands": ("judge: {bands: [.nan, -10.0, -12.0]}", "judge.bands.0: nan"),
-    "another version": ("version: 2", "version: 2 is not allowed; allowed: 1"),
+    "another version": ("version: 3", "version: 3 is not allowed; allowed: 1, 2"),
     "empty name": ("name: ''", "name: ''"),
     "section that is none": ("fusion: 3", "fusion: expected a mapping of its keys, found 3"),
     "empty section": ("fusion:", "fusion: expected a mapping of its keys, found None"),
@@ -171,7 +171,7 @@ def test_an_unknown_export_form_names_the_known_ones() -> None:
     ("text", "expected"),
     [
         ("fusion.k=30", ("fusion.k", 30)),
-        (" fusion.method = score_sum", ("fusion.method", "score_sum")),
+        (" fusion.method = combsum", ("fusion.method", "combsum")),
         ("lists.vector.depth=null", ("lists.vector.depth", None)),
         ("rerank.query=a=b", ("rerank.query", "a=b")),
         ("threshold.applies_to=[vector]", ("threshold.applies_to", ["vector"])),

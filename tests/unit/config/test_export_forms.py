@@ -104,7 +104,7 @@ def tuned() -> PipelineConfig:
             "expansion.backend": "llm",
             "adjust.project.enabled": False,
             "adjust.project.same": 1.5,
-            "rerank.input_limit": 25,
+            "rerank.depth": 25,
         },
     )
 

@@ -15,7 +15,7 @@ def test_every_parameter_has_a_row_with_its_default_and_range() -> None:
     rows = {line.split("|")[1].strip(): line for line in tables().splitlines() if line.startswith("| `")}
     assert list(rows) == [f"`{spec.path}`" for spec in field_specs()]
     for spec in field_specs():
-        assert spec.kind in rows[f"`{spec.path}`"]
+        assert spec.cost in rows[f"`{spec.path}`"]
         assert spec.help.split("|")[0].strip() in rows[f"`{spec.path}`"]
 
 

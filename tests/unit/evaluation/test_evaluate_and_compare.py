@@ -57,7 +57,7 @@ def test_a_file_evaluates_like_what_was_put_into_it(batch: LabelledBatch, tmp_pa
 
 
 def test_a_config_that_wants_more_than_was_gathered_says_so(batch: LabelledBatch) -> None:
-    reranked = with_values(AS_LISTED, {"rerank.backend": "cross_encoder", "rerank.tail": "below"})
+    reranked = with_values(AS_LISTED, {"rerank.backend": "cross_encoder", "rerank.below_depth": "below"})
     found = evaluate(batch, reranked, MEASURES)
     assert found.rankings.needs == {UNSCORED: 4}
     line = "as_listed: 4 queries lack reranker scores of some candidates"
@@ -96,7 +96,7 @@ def test_the_cost_counts_calls_of_the_language_model_and_pairs_that_the_reranker
     batch = LabelledBatch(QUERIES, gathered, agreed_grades(JUDGMENTS), seconds_per_query=0.25)
     cost = {"llm_calls": 2.0, "llm_replies_cached": 1.0, "ms_per_query": 250.0, "queries_from_cache": 1.0}
     assert evaluate(batch, AS_LISTED, MEASURES).cost == cost | {"reranked": 0.0}
-    head = with_values(AS_LISTED, {"rerank.backend": "cross_encoder", "rerank.input_limit": 3})
+    head = with_values(AS_LISTED, {"rerank.backend": "cross_encoder", "rerank.depth": 3})
     assert evaluate(batch, head, MEASURES).cost == cost | {"reranked": 4 * 3.0}  # q4 found nothing
     few = with_values(head, {"rerank.skip_if_few": True, "assembly.limit": 10})
     assert evaluate(batch, few, MEASURES).cost["reranked"] == 0.0

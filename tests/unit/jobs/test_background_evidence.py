@@ -95,5 +95,5 @@ def test_what_goes_wrong_is_said(resources: Resources, monkeypatch: pytest.Monke
 
 def test_servers_and_running_systems_are_not_asked_without_being_asked_for() -> None:
     assert begins_unasked(CONFIG) and begins_unasked(preset("workbench").config)
-    for changes in ({"rerank.backend": "llama_server"}, {"lists.origin": "source"}, {"expansion.backend": "llm"}):
+    for changes in ({"rerank.backend": "llama_server"}, {"lists.answered_by": "source"}, {"expansion.backend": "llm"}):
         assert not begins_unasked(with_values(CONFIG, changes))

@@ -70,10 +70,10 @@ def _values(config: PipelineConfig) -> dict[str, object]:
 
 
 def test_a_variable_that_the_target_does_not_read_yet_changes_nothing_of_how_it_ranks() -> None:
-    text = exported(with_values(CONFIG, {"rerank.input_limit": 17}), "env").text
+    text = exported(with_values(CONFIG, {"rerank.depth": 17}), "env").text
     assert "CEMS_RERANK_INPUT_LIMIT=17" in text
     usual = preset("cems_head").config
-    assert import_config(text, usual, source="x.env").config.rerank.input_limit == 17
+    assert import_config(text, usual, source="x.env").config.rerank.depth == 17
     assert read_back(text, "env", "read").rerank == usual.rerank
 
 

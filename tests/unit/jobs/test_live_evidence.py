@@ -33,7 +33,7 @@ SELECTION = QuerySelection("asked", QUERIES)
 OWN = with_values(
     preset("cems").config, {"rerank.backend": "none", "judge.backend": "none", "expansion.backend": "none"}
 )
-LIVE = with_values(OWN, {"lists.origin": "source"})
+LIVE = with_values(OWN, {"lists.answered_by": "source"})
 
 
 @dataclass
@@ -129,11 +129,12 @@ def test_a_system_that_is_away_ends_the_gather_and_no_list_of_the_store_stands_f
 ) -> None:
     source.away = True
     with pytest.raises(
-        SourceError, match=r"lists.origin is source, and of “a query” the lists are the store's own.*does not answer"
+        SourceError,
+        match=r"lists.answered_by is source, and of “a query” the lists are the store's own.*does not answer",
     ):
         gather_evidence(LIVE, SELECTION, (), resources)
     assert read_evidence(LIVE, SELECTION, resources) is None
-    with pytest.raises(SourceError, match=r"lists.origin is source"):
+    with pytest.raises(SourceError, match=r"lists.answered_by is source"):
         EvidenceMemory().get(QUERIES, LIVE, resources)
 
 

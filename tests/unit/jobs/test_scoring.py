@@ -63,7 +63,7 @@ RERANKED = with_values(
         "judge.backend": "none",
         "lists.lexical.enabled": False,
         "rerank.backend": "cross_encoder",
-        "rerank.input_limit": 3,
+        "rerank.depth": 3,
         "rerank.skip_if_few": False,
     },
 )
@@ -145,7 +145,7 @@ def test_page_command_report_and_card_say_the_same_of_the_same_holes(tmp_path: P
     for case in range(60):
         holed = with_holes(rng)
         limit = int(rng.integers(1, 7))
-        config = with_values(RERANKED, {"rerank.input_limit": limit, "lists.vector.depth": int(rng.integers(40, 60))})
+        config = with_values(RERANKED, {"rerank.depth": limit, "lists.vector.depth": int(rng.integers(40, 60))})
         holed = {q: replace(one, notes={"gathered": {"lists.vector.depth": 50}}) for q, one in holed.items()}
         evidence = in_memory(tmp_path / f"holed{case}", holed)
         missing_scores = 0
@@ -168,7 +168,7 @@ def test_page_command_report_and_card_say_the_same_of_the_same_holes(tmp_path: P
 def test_scoring_fills_what_the_configs_lack_and_nothing_else(tmp_path: Path, resources: Resources) -> None:
     holed = with_holes(np.random.default_rng(3))
     evidence = written(tmp_path / "holed.evidence", holed, resources)
-    deeper = with_values(RERANKED, {"name": "deeper", "rerank.input_limit": 5})
+    deeper = with_values(RERANKED, {"name": "deeper", "rerank.depth": 5})
     rows = evaluated(evidence, RERANKED, deeper)
     assert len(said(of_evaluated(rows))) == 2
     asked = Settings(cross_encoder=MODEL_ID)
@@ -242,7 +242,7 @@ def test_scores_of_other_texts_are_not_mixed_with_those_that_are_there(tmp_path:
         )
         == 10
     )
-    (other,) = of_evaluated(evaluated(filled, with_values(RERANKED, {"rerank.input_limit": 4})))
+    (other,) = of_evaluated(evaluated(filled, with_values(RERANKED, {"rerank.depth": 4})))
     assert (
         said([other])[1]
         == f"reranked: 5 queries lack rerank.chunk_chars: gathered with 10, wanted {RERANKED.rerank.chunk_chars}"

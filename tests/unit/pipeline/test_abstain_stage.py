@@ -25,7 +25,7 @@ VECTOR = {"a": 0.44, "b": 0.40, "c": 0.31, "d": 0.30, "e": 0.20, "f": 0.10}
 LEXICAL = {"c": 7.5, "a": 3.0, "x": 1.0}
 JUDGED = {"a": ModelScore(-9.0, "text a"), "c": ModelScore(-4.0, "text c"), "f": ModelScore(3.0, "text f")}
 ASKED: dict[str, Any] = {
-    "fusion.method": "score_max",
+    "fusion.method": "combmax",
     "rerank.backend": "cross_encoder",
     "rerank.model": "oracle",
     "rerank.combine": "replace",

@@ -161,12 +161,12 @@ def test_a_text_is_also_read_with_the_question_before_it_where_that_is_asked_for
             "rerank.chunk_selection": selection,
             "rerank.chunk_chars": 12,
             "rerank.passages": 2,
-            "rerank.question_before": True,
+            "rerank.prepend_question": True,
         },
     )
     texts = texts_for_reranker("One is here. Two is there. Three.", "two", asked, question="Which?")
     alone = texts_for_reranker("One is here. Two is there. Three.", "two", asked)
     assert texts == (*alone, f"Which?\n{alone[0]}")
     assert texts_for_reranker(
-        "Two.", "two", with_values(asked, {"rerank.question_before": False}), question="Which?"
+        "Two.", "two", with_values(asked, {"rerank.prepend_question": False}), question="Which?"
     ) == ("Two.",)

@@ -80,23 +80,23 @@ def test_ordinal_ties_get_consecutive_ranks_by_id_and_dense_ties_share_one() -> 
 
 def test_score_sum_adds_weight_times_score() -> None:
     subject = evidence({"vector": {"a": 0.9, "b": 0.8}, "lexical": {"b": 8.0, "a": 4.0}})
-    changes = {"fusion.method": "score_sum", "lists.vector.weight": 2.0, **BONUS}
+    changes = {"fusion.method": "combsum", "lists.vector.weight": 2.0, **BONUS}
     assert raw(subject, changes) == pytest.approx({"a": 1.8 + 0.5, "b": 1.6 + 1.0}, rel=1e-15)
 
 
 def test_score_max_takes_the_largest_weighted_score() -> None:
     subject = evidence({"vector": {"a": 0.9, "b": 0.2}, "lexical": {"b": 8.0, "a": 4.0}})
-    assert raw(subject, {"fusion.method": "score_max", "lists.lexical.weight": 0.5}) == {"a": 0.9, "b": 0.5}
+    assert raw(subject, {"fusion.method": "combmax", "lists.lexical.weight": 0.5}) == {"a": 0.9, "b": 0.5}
 
 
-@pytest.mark.parametrize("method", ["score_sum", "score_max"])
+@pytest.mark.parametrize("method", ["combsum", "combmax"])
 def test_score_methods_leave_recency_and_access_out_and_warn(method: str) -> None:
     subject = evidence(
         {"vector": {"a": 0.9}, "lexical": {"a": 2.0}, "recency": {"a": 1e9, "z": 2e9}, "access": {"a": 7.0}}
     )
     changes = {"fusion.method": method, "lists.recency.enabled": True, "lists.access.enabled": True}
     fusion = stage("fusion", subject, changes)
-    assert fusion.by_id["a"].raw == pytest.approx(1.9 if method == "score_sum" else 1.0)
+    assert fusion.by_id["a"].raw == pytest.approx(1.9 if method == "combsum" else 1.0)
     assert dropped(fusion) == {"z": f"only in recency or access lists, which {method} leaves out"}
     assert warned(fusion, f"{method} leaves out recency, access")
 
@@ -105,7 +105,7 @@ def test_multi_query_boost_counts_the_lists_beyond_the_first() -> None:
     subject = evidence(
         {"vector": {"a": 0.9, "b": 0.8}, "lexical": {"a": 5.0}, "vector@1": {"a": 0.7}}, variants=TWO_VARIANTS
     )
-    rows = stage("fusion", subject, {"fusion.multi_query_boost": 0.1}).by_id
+    rows = stage("fusion", subject, {"fusion.multi_list_boost": 0.1}).by_id
     assert rows["a"].boost_factor == pytest.approx(1.2)
     assert rows["a"].raw == pytest.approx(1.2 * 3 / 61, rel=1e-15)
     assert rows["b"].boost_factor == 1.0
@@ -186,7 +186,7 @@ def test_every_row_accounts_for_its_raw_score() -> None:
     subject = evidence(
         {"vector": falling(4), "lexical": {"m03": 3.0, "m09": 2.0}}, memories={"m03": {"importance": "high"}}
     )
-    changes = {**BONUS, "fusion.multi_query_boost": 0.3, "fusion.importance_bonus_ranks": 5}
+    changes = {**BONUS, "fusion.multi_list_boost": 0.3, "fusion.importance_bonus_ranks": 5}
     for row in stage("fusion", subject, changes).rows:
         terms = math.fsum(entry.base + entry.bonus for entry in row.contributions)
         account = row.boost_factor * (terms + row.best_rank_bonus + row.importance_bonus)

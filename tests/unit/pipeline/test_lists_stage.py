@@ -83,7 +83,15 @@ def test_a_variant_that_is_switched_off_takes_its_lists_with_it() -> None:
         ({"lists.vector.depth": 3}, 3),
         ({"lists.vector.depth": 30}, 12),
         ({"lists.vector.depth": None}, 12),
-        ({"lists.vector.depth": 3, "lists.coarse_multiplier": 2, "lists.vector.prefetch": 2, "assembly.limit": 2}, 8),
+        (
+            {
+                "lists.vector.depth": 3,
+                "lists.first_stage_factor": 2,
+                "lists.vector.first_stage_factor": 2,
+                "assembly.limit": 2,
+            },
+            8,
+        ),
         ({"lists.vector.depth": 3, "rerank.oversample_factor": 3.0, "assembly.limit": 2}, 6),
         ({"lists.vector.depth": 10, "rerank.oversample_factor": 3.0, "assembly.limit": 2}, 10),
         ({"lists.vector.depth": 1, "rerank.oversample_factor": 1.5, "assembly.limit": 3}, 5),

@@ -15,7 +15,7 @@ from cems_workbench.pipeline.stages.result import ScoreNeed
 ON: dict[str, Any] = {"rerank.backend": "cross_encoder", "rerank.model": "oracle"}
 IDENTITY = {**ON, "rerank.raw_scale": "identity"}
 REPLACE = {**IDENTITY, "rerank.combine": "replace"}
-BELOW = {**REPLACE, "rerank.tail": "below"}
+BELOW = {**REPLACE, "rerank.below_depth": "below"}
 
 
 def units(scale: str, **scores: float) -> dict[str, float]:
@@ -158,33 +158,33 @@ def test_a_failed_score_can_be_dropped_and_is_still_flagged() -> None:
 
 def test_past_the_input_limit_is_dropped() -> None:
     subject = evidence({"vector": falling(4)}, model=dict.fromkeys(falling(4), 0.5))
-    rerank = stage("rerank", subject, {**REPLACE, "rerank.input_limit": 2})
+    rerank = stage("rerank", subject, {**REPLACE, "rerank.depth": 2})
     assert dropped(rerank) == {f"m0{i}": f"rank {i} is past the rerank depth of 2" for i in (3, 4)}
 
 
 def test_past_the_span_of_the_first_score_is_not_reranked() -> None:
     subject = evidence({"vector": {"a": 0.8, "b": 0.61, "c": 0.3}}, model={"a": 0.4, "b": 0.5})
-    span = {"fusion.method": "score_sum", "rerank.score_span": 0.25}
+    span = {"fusion.method": "combsum", "rerank.score_window": 0.25}
     rerank = stage("rerank", subject, {**REPLACE, **span})
     assert kept(rerank) == ["b", "a"]
     assert "more than 25% below the first" in dropped(rerank)["c"]
     below = trace(subject, {**BELOW, **span})
     assert kept(below.stage("rerank")) == ["b", "a", "c"] and not below.needs
     assert below.stage("rerank").by_id["c"].score == pytest.approx(0.4 * 0.3 / 0.61, rel=1e-12)
-    wider = trace(subject, {**BELOW, **span, "rerank.score_span": 0.7})
+    wider = trace(subject, {**BELOW, **span, "rerank.score_window": 0.7})
     assert wider.needs == [ScoreNeed("rerank", "oracle", ("c",))]
 
 
 def test_a_span_of_a_score_that_is_not_positive_leaves_nobody_out() -> None:
     subject = evidence({"vector": {"a": -0.1, "b": -0.9}}, model={"a": 0.4, "b": 0.5})
-    span = {"fusion.method": "score_sum", "rerank.score_span": 0.0}
+    span = {"fusion.method": "combsum", "rerank.score_window": 0.0}
     assert kept(stage("rerank", subject, {**REPLACE, **span})) == ["b", "a"]
 
 
 def test_the_tail_follows_below_scaled_to_the_lowest_reranked() -> None:
     """lowest reranked · own score / first such score: 0.4 · (1/63)/(1/63), 0.4 · 63/64."""
     subject = evidence({"vector": falling(4)}, model={"m01": 0.4, "m02": 0.8})
-    rerank = stage("rerank", subject, {**BELOW, "rerank.input_limit": 2})
+    rerank = stage("rerank", subject, {**BELOW, "rerank.depth": 2})
     assert kept(rerank) == ["m02", "m01", "m03", "m04"]
     assert [row.score for row in rerank.rows] == pytest.approx([0.8, 0.4, 0.4, 0.4 * 63 / 64], rel=1e-12)
     assert column(rerank, "unit") == {"m02": 0.8, "m01": 0.4, "m03": None, "m04": None}
@@ -192,17 +192,17 @@ def test_the_tail_follows_below_scaled_to_the_lowest_reranked() -> None:
 
 
 def test_the_tail_stays_below_a_negative_score() -> None:
-    """Negative cosines under score_sum: the reranked a is 0.75 · −0.1 = −0.075, and no tail score may pass it."""
+    """Negative cosines under combsum: the reranked a is 0.75 · −0.1 = −0.075, and no tail score may pass it."""
     subject = evidence({"vector": {"a": -0.1, "b": -0.2, "c": -0.3}}, model={"a": 0.0})
-    changes = {"fusion.method": "score_sum", "rerank.retrieval_score": "fused", "rerank.tail": "below"}
-    rerank = stage("rerank", subject, {**IDENTITY, **changes, "rerank.input_limit": 1})
+    changes = {"fusion.method": "combsum", "rerank.retrieval_score": "fused", "rerank.below_depth": "below"}
+    rerank = stage("rerank", subject, {**IDENTITY, **changes, "rerank.depth": 1})
     assert kept(rerank) == ["a", "b", "c"]
     assert [row.score for row in rerank.rows] == pytest.approx([-0.075] * 3)
 
 
 def test_what_was_never_scored_follows_below_before_the_tail_and_is_needed() -> None:
     subject = evidence({"vector": falling(5)}, model={"m02": 0.8, "m03": 0.6})
-    result = trace(subject, {**BELOW, "rerank.input_limit": 4})
+    result = trace(subject, {**BELOW, "rerank.depth": 4})
     rerank = result.stage("rerank")
     assert kept(rerank) == ["m02", "m03", "m01", "m04", "m05"]
     assert column(rerank, "outcome") == {
@@ -220,7 +220,7 @@ def test_what_was_never_scored_follows_below_before_the_tail_and_is_needed() -> 
 
 def test_never_scored_candidates_stay_even_when_the_tail_is_dropped() -> None:
     subject = evidence({"vector": falling(3)}, model={"m01": 0.8})
-    assert kept(stage("rerank", subject, {**REPLACE, "rerank.input_limit": 2})) == ["m01", "m02"]
+    assert kept(stage("rerank", subject, {**REPLACE, "rerank.depth": 2})) == ["m01", "m02"]
 
 
 def test_without_any_score_the_order_stays_and_everything_is_needed() -> None:

@@ -88,9 +88,9 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
                     "judge.backend": "cross_encoder",
                     "rerank.chunk_selection": drawn.choice(["seed_overlap", "term_overlap", "head", "passages"]),
                     "rerank.passages": drawn.choice([1, 2, None]),
-                    "rerank.reads": drawn.choice(["memory", "chunk"]),
+                    "rerank.text_source": drawn.choice(["memory", "chunk"]),
                     "rerank.chunk_chars": drawn.choice([60, 300]),
-                    "rerank.question_before": drawn.choice([True, False]),
+                    "rerank.prepend_question": drawn.choice([True, False]),
                     "judge.max_chars": drawn.choice([None, None, 40]),
                     "filter.min_score": None,
                 },
@@ -101,7 +101,7 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
             trace = replay(found, config)
             for key, score in found.model_scores[model_key(config.rerank)].items():
                 read = scoring.texts_given(key, found, config)
-                asked = config.rerank.question_before and key in found.questions
+                asked = config.rerank.prepend_question and key in found.questions
                 assert read[: len(read) - asked] == scoring.texts_for_reranker(
                     given_text(found, key, config), found.searched, config
                 )
@@ -109,7 +109,7 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
             reranked = {key: score.chunk for key, score in found.model_scores[model_key(config.rerank)].items()}
             judged = {key: score.chunk for key, score in next(iter(found.judge_scores.values())).items()}
             assert set(readers[1].given) == set(judged.values())
-            several = config.rerank.question_before or (
+            several = config.rerank.prepend_question or (
                 config.rerank.chunk_selection == "passages" and config.rerank.passages != 1
             )
             assert set(readers[0].given) >= set(reranked.values()) and (
@@ -155,7 +155,7 @@ def test_questions_are_looked_up_once_where_they_are_read(tmp_path: Path, monkey
         )
         assert scoring.score_missing(evidence, config, resources).questions == {}
         assert sorted(reader.given) == sorted(TURNS[1:])
-        asking = with_values(config, {"rerank.question_before": True})
+        asking = with_values(config, {"rerank.prepend_question": True})
         scored = scoring.score_missing(evidence, asking, resources)
         assert scored.questions == {"t1": TURNS[0]}
         assert scored.model_scores[model_key(asking.rerank)]["t1"].chunk == f"{TURNS[0]}\n{TURNS[1]}"

@@ -120,12 +120,17 @@ def test_shrinking_a_depth_is_instant_and_growing_it_needs_a_gather() -> None:
 
 def test_what_deepens_a_list_is_needed_by_the_depth_it_comes_to() -> None:
     """10 × 1 × 10 = 100 is within 150; a limit of 20 asks for 200. Lexical: 50 → 100 → 200."""
-    subject = gathered(configured({"lists.coarse_multiplier": 10, "assembly.limit": 10}))
-    deeper = {"lists.coarse_multiplier": 10, "assembly.limit": 20}
+    subject = gathered(configured({"lists.first_stage_factor": 10, "assembly.limit": 10}))
+    deeper = {"lists.first_stage_factor": 10, "assembly.limit": 20}
     assert missing(subject, deeper) == {"lists.vector.depth": (150, 200), "lists.lexical.depth": (100, 200)}
-    assert missing(subject, {"lists.coarse_multiplier": 10, "assembly.limit": 10, "lists.vector.prefetch": 1}) == {}
+    assert (
+        missing(subject, {"lists.first_stage_factor": 10, "assembly.limit": 10, "lists.vector.first_stage_factor": 1})
+        == {}
+    )
     assert missing(gathered(configured()), {"rerank.oversample_factor": 3.0, "assembly.limit": 10}) == {}
-    assert missing(gathered(configured()), {"lists.vector.prefetch": 7}) == {}  # without coarse fetch it does nothing
+    assert (
+        missing(gathered(configured()), {"lists.vector.first_stage_factor": 7}) == {}
+    )  # without coarse fetch it does nothing
 
 
 @pytest.mark.parametrize(
@@ -134,7 +139,7 @@ def test_what_deepens_a_list_is_needed_by_the_depth_it_comes_to() -> None:
         ("query.mode", "vector"),
         ("query.scope", "shared"),
         ("expansion.backend", "manual"),
-        ("lists.pool.mode", "recent_access"),
+        ("lists.candidate_set.mode", "recent_access"),
         ("lists.relations.seeds", 9),
         ("expansion.skip_on_strong_signal.threshold", 0.5),
     ],
@@ -150,7 +155,7 @@ def test_a_gather_parameter_that_differs_is_needed(path: str, value: Any) -> Non
         {"fusion.k": 5},
         {"lists.relations.enabled": True},
         {"rerank.chunk_chars": 50},
-        {"lists.pool.size": 10},
+        {"lists.candidate_set.size": 10},
         {"rerank.timeout_s": 3.0},
     ],
 )
@@ -170,26 +175,26 @@ def gathered_without(path: str, chunks: dict[str, tuple[Chunk, ...]]) -> Evidenc
 
 def test_evidence_older_than_the_choice_of_what_a_reranker_reads_was_scored_by_the_found_chunk() -> None:
     chunks = {"m01": (Chunk("m01", 0, "a"), Chunk("m01", 1, "b"))}
-    old = gathered_without("rerank.reads", chunks)
-    assert missing(old, RERANKING | {"rerank.reads": "memory"}) == {"rerank.reads": ("chunk", "memory")}
-    assert missing(old, RERANKING | {"rerank.reads": "chunk"}) == {}
-    assert missing(old, {"rerank.reads": "memory"}) == {}  # nothing is reranked
-    whole = gathered_without("rerank.reads", {})
-    assert missing(whole, RERANKING | {"rerank.reads": "memory"}) == {}  # the same under both
+    old = gathered_without("rerank.text_source", chunks)
+    assert missing(old, RERANKING | {"rerank.text_source": "memory"}) == {"rerank.text_source": ("chunk", "memory")}
+    assert missing(old, RERANKING | {"rerank.text_source": "chunk"}) == {}
+    assert missing(old, {"rerank.text_source": "memory"}) == {}  # nothing is reranked
+    whole = gathered_without("rerank.text_source", {})
+    assert missing(whole, RERANKING | {"rerank.text_source": "memory"}) == {}  # the same under both
 
 
 def test_a_query_set_of_older_evidence_says_how_many_scores_were_gathered_otherwise() -> None:
     chunks = {"m01": (Chunk("m01", 0, "a"),)}
-    old, whole = gathered_without("rerank.reads", chunks), gathered_without("rerank.reads", {})
+    old, whole = gathered_without("rerank.text_source", chunks), gathered_without("rerank.text_source", {})
     queries = [Query(qid, old.query) for qid in ("a", "b", "c")]
     batch = LabelledBatch(queries, {"a": whole, "b": old, "c": old}, {qid: {"m01": 1} for qid in "abc"})
     needs = batch.rankings(configured(RERANKING)).needs
-    assert needs == {"rerank.reads: gathered with chunk, wanted memory": 2}
+    assert needs == {"rerank.text_source: gathered with chunk, wanted memory": 2}
 
 
 def test_evidence_older_than_live_lists_holds_the_lists_of_the_store() -> None:
-    assert missing(gathered_without("lists.origin", {}), {"lists.origin": "source"}) == {
-        "lists.origin": ("store", "source")
+    assert missing(gathered_without("lists.answered_by", {}), {"lists.answered_by": "source"}) == {
+        "lists.answered_by": ("workbench", "source")
     }
 
 

@@ -64,7 +64,7 @@ def test_a_region_is_a_run_around_the_proposal_without_what_lies_past_a_valley()
 
 
 def test_the_region_of_a_choice_is_every_choice_that_stays_within() -> None:
-    worth = {"rrf": 0.5, "score_sum": 0.5}
+    worth = {"rrf": 0.5, "combsum": 0.5}
     score = Formula(lambda config: [worth.get(config.fusion.method, 0.1)] * 4)
     tuned = tuned_to(score, ("rrf",), "fusion.method")
     found = region(tuned, score, "fusion.method")

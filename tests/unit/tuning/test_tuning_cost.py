@@ -45,9 +45,9 @@ def config(**changes: object) -> PipelineConfig:
         "rerank.backend": "cross_encoder",
         "rerank.combine": "replace",
         "rerank.raw_scale": "divide_by_10",
-        "rerank.input_limit": 4,
+        "rerank.depth": 4,
         "rerank.skip_if_few": False,
-        "rerank.tail": "below",
+        "rerank.below_depth": "below",
         "threshold.mode": "none",
     }
     return with_values(
@@ -78,7 +78,7 @@ def test_what_is_sent_is_what_replay_sends(changes: dict[str, object], sent: lis
 def test_the_front_weighs_quality_against_what_is_sent() -> None:
     goal = parse_goal(["hit@1", "-candidates"])
     made = measurable(batch(), goal.measures)
-    space = SearchSpace.of(config(), [parse_axis("rerank.input_limit=1:6:1")])
+    space = SearchSpace.of(config(), [parse_axis("rerank.depth=1:6:1")])
     found = optimize(space, BatchScorer(made, goal.measures), goal, np.arange(2), trials=6)
     reached = {trial.values[0]: trial.reached.tolist() for trial in found.trials}
     assert reached == {1: [0.0, -1.0], 2: [0.0, -2.0], 3: [0.5, -3.0], 4: [0.5, -3.5], 5: [0.5, -4.0], 6: [1.0, -4.5]}

@@ -13,7 +13,7 @@ from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis, repla
 REFUSED = {
     "fusion.kk": "the nearest known one is fusion.k",
     "rerank.model": "needs new evidence",
-    "lists.pool.size": "needs new evidence",
+    "lists.candidate_set.size": "needs new evidence",
     "threshold.applies_to": "cannot be searched",
     "rerank.bands": "search rerank.bands.0",
     "fusion.k=5:1": "allowed: 0 to 10000, low first",
@@ -37,7 +37,7 @@ def test_a_parameter_that_cannot_be_searched_is_refused_in_one_line(text: str, m
 def test_every_replay_parameter_with_a_range_or_choices_has_an_axis_of_allowed_values() -> None:
     names = {spec.path for spec in searchable()}
     assert {"fusion.method", "lists.vector.weight", "rerank.retrieval_score", "lists.lexical.normalization"} <= names
-    assert not {spec.path for spec in field_specs() if spec.kind == "gather"} & names
+    assert not {spec.path for spec in field_specs() if spec.cost == "gather"} & names
     for spec in searchable():
         axis = axis_for(spec.path)
         for place in {0, axis.size // 2, axis.size - 1}:
@@ -52,7 +52,7 @@ def test_an_axis_is_narrowed_and_its_values_are_round() -> None:
     assert parse_axis("fusion.k=20|40|60").choices == (20, 40, 60)
     assert parse_axis("adjust.priority").choices == (False, True)
     assert axis.distance(0.1, 0.4) == pytest.approx(0.5)
-    assert parse_axis("fusion.method").distance("rrf", "score_sum") == 1.0
+    assert parse_axis("fusion.method").distance("rrf", "combsum") == 1.0
 
 
 def test_a_depth_is_not_searched_beyond_what_was_gathered() -> None:

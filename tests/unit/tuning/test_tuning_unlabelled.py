@@ -87,7 +87,7 @@ def test_nothing_after_the_fusion_is_measured(name: str) -> None:
     assert (config.lists, config.fusion, config.variants) == (whole.lists, whole.fusion, whole.variants)
 
 
-@pytest.mark.parametrize("path", ["rerank.bands.0", "rerank.input_limit", "adjust.project.same", "filter.min_score"])
+@pytest.mark.parametrize("path", ["rerank.bands.0", "rerank.depth", "adjust.project.same", "filter.min_score"])
 def test_what_the_order_of_a_reranker_says_nothing_of_is_refused(path: str) -> None:
     require_chosen_so([axis_for("lists.vector.weight"), axis_for("fusion.k")])
     with pytest.raises(InputError, match="without labels"):

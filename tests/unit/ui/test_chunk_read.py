@@ -15,7 +15,7 @@ from cems_workbench.ui.inspect.results import results_html
 
 TEXTS = ("one ", "two ", "three ")
 PLAIN = {
-    "rerank.reads": "chunk",
+    "rerank.text_source": "chunk",
     "rerank.backend": "cross_encoder",
     "adjust.time_decay.mode": "none",
     "filter.min_score": None,
@@ -43,7 +43,7 @@ def card(given: Evidence, **changes: object) -> str:
     return str(results_html(replay(given, config), {}))
 
 
-CHUNK = with_values(PipelineConfig(), {"rerank.reads": "chunk"})
+CHUNK = with_values(PipelineConfig(), {"rerank.text_source": "chunk"})
 BY_WORDS = Hit("L", 5.0, 2)
 
 
@@ -77,7 +77,7 @@ def test_a_memory_whose_first_place_is_not_that_of_a_chunk_was_read_whole() -> N
 def test_a_reranker_that_reads_memories_is_given_no_chunk_and_the_card_says_so() -> None:
     assert given_chunks(evidence(BY_WORDS), PipelineConfig()) == {}
     shown = card(evidence(BY_WORDS), rerank__reads="memory")
-    assert "reranker read the whole memory" in shown and "Rerank → Chosen from" in shown
+    assert "reranker read the whole memory" in shown and "Rerank → Text source" in shown
 
 
 def test_a_memory_of_one_chunk_needs_no_word() -> None:

@@ -152,9 +152,9 @@ def trace(text: str) -> Trace:
     changes = {
         "rerank.backend": "late_interaction",
         "rerank.model": text,
-        "rerank.input_limit": 3,
+        "rerank.depth": 3,
         "dedup.enabled": True,
-        "rerank.tail": "below",
+        "rerank.below_depth": "below",
         "fusion.importance_bonus_ranks": 10,
         "fusion.top_rank_bonus.mode": "best_rank",
     }

@@ -156,11 +156,13 @@ def _compared(
         return None
     finally:
         place.empty()
-    pooled = config.lists.pool.mode == "recent_access"
+    pooled = config.lists.candidate_set.mode == "recent_access"
     walked = not pooled and len(ids) > EXACT_ROWS
-    pool = f"exact, of the {config.lists.pool.size:,} last accessed and the lexical hits (Lists → Pool)"
+    within = (
+        f"exact, of the {config.lists.candidate_set.size:,} last accessed and the lexical hits (Lists → Candidate set)"
+    )
     live = provenance_of(context.trace.evidence, ranked.name)
-    how = live or (pool if pooled else GRAPH if walked else "exact: every embedding was compared")
+    how = live or (within if pooled else GRAPH if walked else "exact: every embedding was compared")
     answer = by_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
     rows = [Compared(ranked.name, how, compare(exact, answer, depth), pooled)]
     if not walked:
@@ -196,7 +198,7 @@ def _verdict(row: Compared, count: int, nearest: str = "exactly nearest") -> str
     if not missed:
         return f"Nothing was missed: {row.name} holds the {k:,} {nearest} of {count:,} memories."
     first = deep.missed[0].rank
-    lost = "The pool left out" if row.pooled else f"{row.name} missed"
+    lost = "The candidate set left out" if row.pooled else f"{row.name} missed"
     return f"{lost} {missed:,} of the {k:,} {nearest} memories; the first of them stands at rank {first:,}."
 
 

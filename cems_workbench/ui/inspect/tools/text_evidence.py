@@ -398,7 +398,7 @@ def _reading_line(
     part = "all of it" if length == whole else f"{length:,} of {whole:,} characters"
     given = given_chunks(context.trace.evidence, context.trace.config).get(memory.id)
     part += f", from the {chunk_words(context.trace.evidence, memory.id, given.seq)}" if given is not None else ""
-    asked = config.question_before and memory.id in context.trace.evidence.questions
+    asked = config.prepend_question and memory.id in context.trace.evidence.questions
     cut += " It read that with the question before it, too; the better score counts." if asked and not told else ""
     passages = int((score.detail or {}).get("passages", 1)) - asked
     if passages > 1:
