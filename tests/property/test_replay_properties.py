@@ -47,7 +47,7 @@ def test_every_fusion_row_accounts_for_its_raw_score(evidence: Evidence, config:
 
 
 @given(evidences(), configs(fusion__method="combmax"))
-def test_score_max_takes_the_largest_base(evidence: Evidence, config: PipelineConfig) -> None:
+def test_combmax_takes_the_largest_base(evidence: Evidence, config: PipelineConfig) -> None:
     fusion = replay(evidence, config).stage("fusion")
     for row in fusion.rows:
         if row.kept and not fusion.fields.bypassed:

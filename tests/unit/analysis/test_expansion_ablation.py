@@ -46,7 +46,7 @@ def test_only_the_results_count_for_the_shares() -> None:
     assert shares == pytest.approx([(1 / 62) / total, (2 / 61 + 1 / 62) / total, 0])
 
 
-def test_with_score_max_the_share_belongs_to_the_decisive_variant() -> None:
+def test_with_combmax_the_share_belongs_to_the_decisive_variant() -> None:
     lists = {"vector": {"a": 0.9, "b": 0.2}, "vector@1": {"a": 0.3, "b": 0.6}}
     changes = {"fusion.method": "combmax", "lists.lexical.enabled": False}
     shares = [part.share for part in variant_parts(trace(evidence(lists, variants=VARIANTS[:2]), changes))]

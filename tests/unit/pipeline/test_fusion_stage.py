@@ -78,13 +78,13 @@ def test_ordinal_ties_get_consecutive_ranks_by_id_and_dense_ties_share_one() -> 
     assert [dense[key].contributions[0].rank for key in "abc"] == [1, 1, 2]
 
 
-def test_score_sum_adds_weight_times_score() -> None:
+def test_combsum_adds_weight_times_score() -> None:
     subject = evidence({"vector": {"a": 0.9, "b": 0.8}, "lexical": {"b": 8.0, "a": 4.0}})
     changes = {"fusion.method": "combsum", "lists.vector.weight": 2.0, **BONUS}
     assert raw(subject, changes) == pytest.approx({"a": 1.8 + 0.5, "b": 1.6 + 1.0}, rel=1e-15)
 
 
-def test_score_max_takes_the_largest_weighted_score() -> None:
+def test_combmax_takes_the_largest_weighted_score() -> None:
     subject = evidence({"vector": {"a": 0.9, "b": 0.2}, "lexical": {"b": 8.0, "a": 4.0}})
     assert raw(subject, {"fusion.method": "combmax", "lists.lexical.weight": 0.5}) == {"a": 0.9, "b": 0.5}
 
