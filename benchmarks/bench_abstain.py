@@ -32,7 +32,7 @@ from cems_workbench.config import PipelineConfig, preset_names, with_values
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measure
-from cems_workbench.evaluation.metrics.signal import Signal, blocks, roc_values, weighted_mean
+from cems_workbench.evaluation.metrics.signal import ConfidenceSignal, blocks, roc_values, weighted_mean
 from cems_workbench.evaluation.statistics import bootstrap, interval
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import drawn, gather_query_set
@@ -321,7 +321,7 @@ def both(sets: Mapping[str, Asked], seed: int) -> str:
 
 def auroc(values: Floats, one: Asked, seed: int) -> str:
     """The area with its interval; a question that the signal has no value of stands below all."""
-    signal = Signal(np.where(np.isnan(values), -np.inf, values), one.answerable, one.without)
+    signal = ConfidenceSignal(np.where(np.isnan(values), -np.inf, values), one.answerable, one.without)
     drawn_ = np.random.default_rng(seed).multinomial(len(values), np.full(len(values), 1 / len(values)), size=1000)
     whole = np.ones((1, len(values)))
     (mean,) = weighted_mean(signal, roc_values(signal, whole), whole, signal.answerable)

@@ -32,7 +32,7 @@ from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.labelling.pooling import Pair, PooledPair, pool, shuffled, top_first
-from cems_workbench.evaluation.labelling.queue import CUT, decisive_first, discount
+from cems_workbench.evaluation.labelling.queue import CUTOFF, decisive_first, discount
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline.evidence import Evidence
@@ -126,7 +126,7 @@ def reviewer(pairs: Sequence[PooledPair], relevant: Mapping[str, set[str]], seed
 
 def differences(order: Sequence[PooledPair], said: Mapping[Pair, int], queries: int) -> list[float]:
     """Mean nDCG@10 of config `a` less that of `b` after each label; what has no label counts as not relevant."""
-    ideal = np.cumsum([0.0, *(discount(rank) for rank in range(1, CUT + 1))])
+    ideal = np.cumsum([0.0, *(discount(rank) for rank in range(1, CUTOFF + 1))])
     gain: dict[str, float] = {}
     found: dict[str, int] = {}
     total = 0.0
@@ -134,10 +134,10 @@ def differences(order: Sequence[PooledPair], said: Mapping[Pair, int], queries: 
     for one in order:
         if said[one.pair]:
             known = found.get(one.qid, 0)
-            before = gain.get(one.qid, 0.0) / ideal[min(known, CUT)] if known else 0.0
+            before = gain.get(one.qid, 0.0) / ideal[min(known, CUTOFF)] if known else 0.0
             gain[one.qid] = gain.get(one.qid, 0.0) + discount(one.ranks.get("a")) - discount(one.ranks.get("b"))
             found[one.qid] = known + 1
-            total += gain[one.qid] / ideal[min(known + 1, CUT)] - before
+            total += gain[one.qid] / ideal[min(known + 1, CUTOFF)] - before
         after.append(total / queries)
     return after
 
@@ -157,11 +157,11 @@ def checked(batch: LabelledBatch, configs: Sequence[PipelineConfig], said: Mappi
     grades: dict[str, dict[str, int]] = {}
     for (qid, memory_id), grade in said.items():
         grades.setdefault(qid, {})[memory_id] = grade
-    measure = parse_measure(f"nDCG@{CUT}")
+    measure = parse_measure(f"nDCG@{CUTOFF}")
     own = batch.regraded(grades)
     first, second = (float(np.nansum(measure.values(own.rankings(config).graded))) for config in configs)
     if abs((first - second) / len(grades) - by_hand) > 1e-9:
-        raise ValueError(f"nDCG@{CUT} differs by {(first - second) / len(grades)}, by hand by {by_hand}")
+        raise ValueError(f"nDCG@{CUTOFF} differs by {(first - second) / len(grades)}, by hand by {by_hand}")
 
 
 def compare(labelled: Labelled, changes: tuple[dict[str, Any], dict[str, Any]], studies: int, sample: int) -> Needed:
@@ -173,7 +173,7 @@ def compare(labelled: Labelled, changes: tuple[dict[str, Any], dict[str, Any]], 
         name: dict(zip(batch.qids, batch.result_ids(batch.rankings(config)), strict=True))
         for name, config in zip("ab", configs, strict=True)
     }
-    pairs = pool(ranked, CUT)
+    pairs = pool(ranked, CUTOFF)
     decisive = decisive_first(pairs, "a", "b")
     kept = {one.pair for one in decisive}
     orders = {

@@ -21,7 +21,7 @@ from cems_workbench import formats
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.evaluation.ablation import without_each_stage
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.comparison import Comparison, Difference, compare
+from cems_workbench.evaluation.comparison import Comparison, MeasureDifference, compare
 from cems_workbench.evaluation.evaluate import Evaluation, Summary, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
@@ -220,7 +220,7 @@ def _value(summary: Summary) -> str:
     return f"{summary.mean:.3f} [{summary.low:.3f}, {summary.high:.3f}]"
 
 
-def _p(found: Difference | None) -> str:
+def _p(found: MeasureDifference | None) -> str:
     if found is None:
         return "–"
     text = f"{found.p_holm:.3f}" if found.p_holm >= 0.001 else "< 0.001"

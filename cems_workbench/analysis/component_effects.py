@@ -70,7 +70,7 @@ class Effect:
         return (1 - self.tau) / 2
 
 
-def effective_weights(
+def component_effects(
     evidence: Evidence,
     config: PipelineConfig,
     relevant: Collection[str] = (),

@@ -26,9 +26,9 @@ from cems_workbench.pipeline.stages.dedup import DEDUP
 from cems_workbench.pipeline.tabulate import encode_one
 from cems_workbench.progress import Progress, silent
 
-LOWEST = 0.5
+LOWEST_LIMIT = 0.5
 """Limits below this are not walked to: memories of one subject are as near as that."""
-STEP, PRECISION = 0.02, 1e-4
+LAMBDA_STEP, LIMIT_PRECISION = 0.02, 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Duplicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ResultInterval:
     """Values of a parameter between which the same memories are the results: low < limit <= high; for λ low <= λ <= high.
 
     `dropped`: what dedup takes in it (as far as the results reach), each with the memory it duplicates.
@@ -73,7 +73,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Fall:
+class DedupThreshold:
     """The highest limit at which dedup takes a memory, and whose duplicate it is there."""
 
     memory_id: str
@@ -99,7 +99,7 @@ def _mean(matrix: NDArray[np.float64]) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
-def taken(trace: Trace) -> list[Duplicate]:
+def dropped_duplicates(trace: Trace) -> list[Duplicate]:
     """What dedup dropped, in the order of the ranking."""
     return [
         Duplicate(row.memory_id, row.duplicate_of, row.similarity)
@@ -108,17 +108,21 @@ def taken(trace: Trace) -> list[Duplicate]:
     ]
 
 
-def limit_stretches(trace: Trace, switched_off: Collection[int] = (), lowest: float = LOWEST) -> list[Stretch]:
+def limit_intervals(
+    trace: Trace, switched_off: Collection[int] = (), lowest: float = LOWEST_LIMIT
+) -> list[ResultInterval]:
     """The stretches of dedup's limit from high to low; the first has dedup off, or its limit past every pair (high is inf)."""
     ids = encode_one(trace.evidence).ids[0]
-    found: list[Stretch] = []
+    found: list[ResultInterval] = []
     high, config = inf, with_values(trace.config, {"dedup.enabled": False})
     while True:
         stages = _replayed(trace.evidence, config, switched_off)
         low = _next_limit(trace.evidence, stages)
         results = tuple(ids[int(c)] for c in stages.of(ASSEMBLY).after.order(0))
         least = lowest if high > lowest else -1.0
-        found.append(Stretch(max(low, least), high, results, {} if high == inf else _dropped(trace.evidence, stages)))
+        found.append(
+            ResultInterval(max(low, least), high, results, {} if high == inf else _dropped(trace.evidence, stages))
+        )
         if low < lowest:
             return found
         high, config = low, with_values(trace.config, {"dedup.enabled": True, "dedup.similarity": low})
@@ -152,7 +156,7 @@ def _dropped(evidence: Evidence, stages: PipelineRun) -> dict[str, str]:
     return {row.memory_id: row.duplicate_of for row in rows if row.duplicate_of is not None}
 
 
-def present_place(stretches: Sequence[Stretch], config: PipelineConfig) -> int:
+def current_interval(stretches: Sequence[ResultInterval], config: PipelineConfig) -> int:
     """The stretch of the present limit; the first one where dedup is off."""
     if DEDUP.is_off(config):
         return 0
@@ -160,29 +164,33 @@ def present_place(stretches: Sequence[Stretch], config: PipelineConfig) -> int:
     return next((i for i, stretch in enumerate(stretches) if limit > stretch.low), len(stretches) - 1)
 
 
-def falls(stretches: Sequence[Stretch], present: int) -> list[Fall]:
+def dedup_thresholds(stretches: Sequence[ResultInterval], present: int) -> list[DedupThreshold]:
     """For each result of the present stretch that a lower limit takes: the highest such limit, from high to low."""
-    found: dict[str, Fall] = {}
+    found: dict[str, DedupThreshold] = {}
     for stretch in stretches[present + 1 :]:
         for memory_id in stretches[present].results:
             if memory_id in stretch.dropped and memory_id not in found:
-                found[memory_id] = Fall(memory_id, stretch.high, stretch.dropped[memory_id])
+                found[memory_id] = DedupThreshold(memory_id, stretch.high, stretch.dropped[memory_id])
     return list(found.values())
 
 
-def merged(stretches: Sequence[Stretch]) -> list[Stretch]:
+def merged(stretches: Sequence[ResultInterval]) -> list[ResultInterval]:
     """Neighbouring stretches with the same results as one: what is taken far from the results shows nobody else."""
-    found: list[Stretch] = []
+    found: list[ResultInterval] = []
     for stretch in stretches:
         if found and set(found[-1].results) == set(stretch.results):
             last = found[-1]
-            found[-1] = Stretch(min(last.low, stretch.low), max(last.high, stretch.high), last.results, stretch.dropped)
+            found[-1] = ResultInterval(
+                min(last.low, stretch.low), max(last.high, stretch.high), last.results, stretch.dropped
+            )
         else:
             found.append(stretch)
     return found
 
 
-def lambda_stretches(trace: Trace, switched_off: Collection[int] = (), progress: Progress = silent) -> list[Stretch]:
+def lambda_intervals(
+    trace: Trace, switched_off: Collection[int] = (), progress: Progress = silent
+) -> list[ResultInterval]:
     """The stretches of MMR's λ from 0 (diversity alone) to 1 (score alone), with MMR in force."""
     ids = encode_one(trace.evidence).ids[0]
 
@@ -190,24 +198,24 @@ def lambda_stretches(trace: Trace, switched_off: Collection[int] = (), progress:
         config = with_values(trace.config, {"assembly.strategy": "mmr", "assembly.mmr_lambda": value})
         return tuple(ids[int(c)] for c in _replayed(trace.evidence, config, switched_off).of(ASSEMBLY).after.order(0))
 
-    points = [round(i * STEP, 10) for i in range(round(1 / STEP) + 1)]
-    found = [Stretch(points[0], points[0], results(points[0]), {})]
+    points = [round(i * LAMBDA_STEP, 10) for i in range(round(1 / LAMBDA_STEP) + 1)]
+    found = [ResultInterval(points[0], points[0], results(points[0]), {})]
     for done, value in enumerate(points[1:], 1):
         progress("trying λ", done, len(points) - 1)
         now, last = results(value), found[-1]
         if set(now) == set(last.results):
-            found[-1] = Stretch(last.low, value, last.results, {})
+            found[-1] = ResultInterval(last.low, value, last.results, {})
             continue
         below, above = last.high, value
-        while above - below > PRECISION:
+        while above - below > LIMIT_PRECISION:
             middle = (below + above) / 2
             below, above = (middle, above) if set(results(middle)) == set(last.results) else (below, middle)
-        found[-1] = Stretch(last.low, below, last.results, {})
-        found.append(Stretch(above, value, now, {}))
+        found[-1] = ResultInterval(last.low, below, last.results, {})
+        found.append(ResultInterval(above, value, now, {}))
     return found
 
 
-def limit_value(stretch: Stretch) -> float | None:
+def limit_value(stretch: ResultInterval) -> float | None:
     """A limit of the stretch with as few decimals as fit, the highest of those; None where it is dedup off."""
     if stretch.high == inf:
         return None
@@ -218,7 +226,7 @@ def limit_value(stretch: Stretch) -> float | None:
     return stretch.high
 
 
-def lambda_value(stretch: Stretch) -> float:
+def lambda_value(stretch: ResultInterval) -> float:
     """A λ in the middle of the stretch with as few decimals as fit."""
     middle = (stretch.low + stretch.high) / 2
     for digits in range(1, 9):

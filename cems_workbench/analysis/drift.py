@@ -1,7 +1,7 @@
 """Drift: what one config returns for the same queries on two evidence files, of two snapshots of a store, two embedders, two gathers.
 
 No judgment is asked: it says what changed, and where to look, not what is better. For each query that both files hold, the results are
-compared in order by rank-biased overlap (`why.disturbance.rbo`, 1: the same, 0: none shared), and the scores of the memories that both
+compared in order by rank-biased overlap (`why.side_effects.rbo`, 1: the same, 0: none shared), and the scores of the memories that both
 return by their mean absolute difference.
 """
 
@@ -61,7 +61,7 @@ class Drift:
     @property
     def changed(self) -> int:
         """Queries whose results are not the same."""
-        return sum(query.overlap < 1 - SAME for query in self.queries)
+        return sum(query.overlap < 1 - SCORE_TOLERANCE for query in self.queries)
 
     @property
     def first_changed(self) -> int:
@@ -81,7 +81,7 @@ class Drift:
         return asdict(self) | {"overlap": self.overlap, "changed": self.changed, "first_changed": self.first_changed}
 
 
-SAME = 1e-9
+SCORE_TOLERANCE = 1e-9
 
 
 def drift(before: EvidenceSet, after: EvidenceSet, config: PipelineConfig, k: int = 10) -> Drift:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cems_workbench.analysis.index_check import Comparison, ExactRanking, compare, embeddings_of, exact_ranking
+from cems_workbench.analysis.index_check import ExactRanking, IndexComparison, compare, embeddings_of, exact_ranking
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.pipeline.gather import EVERYTHING, Request, engine_depths, search_filter
 from cems_workbench.pipeline.live_engine import Engine, LiveList
@@ -24,7 +24,7 @@ from cems_workbench.store.search.hits import by_memory
 
 
 @dataclass(frozen=True, slots=True)
-class EngineComparison(Comparison):
+class EngineComparison(IndexComparison):
     """One list of the engine beside the exact one, as deep as the config keeps of it.
 
     `changed` says with which setting it was asked, None: as it is.
@@ -71,13 +71,13 @@ class EngineCheck:
     def _compared(self, trial: Trial, changed: tuple[str, str] | None) -> dict[ListName, EngineComparison]:
         lists = self.engine.search(self.text, self.vector, self.depths, self.scope, trial)
         return {
-            name: compared(live, self.exact[name], self.kept[name], changed)
+            name: compare_engine(live, self.exact[name], self.kept[name], changed)
             for name, live in lists.items()
             if name in self.exact
         }
 
 
-def compared(
+def compare_engine(
     live: LiveList, exact: ExactRanking, kept: int, changed: tuple[str, str] | None = None
 ) -> EngineComparison:
     """A list of the engine beside the exact ranking; `kept` memories count.

@@ -5,7 +5,7 @@
     alone(v)  = candidates that stand in v's lists, and in no list of another variant nor of the relations
     without v = the replay with v's lists left out; one that is switched off already is put back instead
 
-tau and rbo compare the results with and without it (why/disturbance.py). Lists that belong to no variant (recency, access, relations)
+tau and rbo compare the results with and without it (why/side_effects.py). Lists that belong to no variant (recency, access, relations)
 and bonuses for the best rank or for importance are no variant's; recency and access lists rank what the others found, so they find
 nobody.
 """
@@ -24,7 +24,7 @@ from cems_workbench.pipeline.stages.lists import LISTS
 
 
 @dataclass(frozen=True, slots=True)
-class QueryShares:
+class VariantContribution:
     """Of one candidate: its share by variant (absent: the variant did not find it), and what no variant gave."""
 
     memory_id: str
@@ -36,14 +36,14 @@ class QueryShares:
     raw: float
 
 
-def query_shares(trace: Trace) -> list[QueryShares]:
+def variant_contributions(trace: Trace) -> list[VariantContribution]:
     """The candidates that fusion kept, in its order."""
     variant = {listed.name: listed.variant for listed in trace.stage(LISTS).fields.lists}
     largest = trace.stage(FUSION).fields.combine == "max"
     return [_shares(row, variant, largest) for row in trace.stage(FUSION).rows if row.kept]
 
 
-def _shares(row: FusionRow, variant: dict[str, int | None], largest: bool) -> QueryShares:
+def _shares(row: FusionRow, variant: dict[str, int | None], largest: bool) -> VariantContribution:
     by_variant: dict[int, float] = {}
     other = row.best_rank_bonus + row.importance_bonus
     for entry in row.contributions:
@@ -56,10 +56,10 @@ def _shares(row: FusionRow, variant: dict[str, int | None], largest: bool) -> Qu
             by_variant[which] = by_variant.get(which, 0.0) + gave
     top = max(row.contributions, key=lambda entry: entry.base) if largest and row.contributions else None
     decisive = None if top is None else variant[top.list]
-    return QueryShares(row.memory_id, by_variant, decisive, other, row.boost_factor, row.raw)
+    return VariantContribution(row.memory_id, by_variant, decisive, other, row.boost_factor, row.raw)
 
 
-SEARCHES = tuple(source.name for source in LIST_SOURCES if source.finds)
+LIST_ORDER = tuple(source.name for source in LIST_SOURCES if source.finds)
 """Sources whose lists find candidates."""
 
 
@@ -77,7 +77,7 @@ class VariantPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Toggled:
+class VariantToggle:
     """The results with one variant switched the other way: who leaves and who enters, in their order.
 
     `unscored`: candidates that the reranker would have to score first; the results may change then.
@@ -99,7 +99,7 @@ def variant_parts(trace: Trace, switched_off: Collection[int] = ()) -> list[Vari
     finders: dict[str, set[int | None]] = {}
     for row in trace.stage(LISTS).rows:
         kept = {source[entry.list] for entry in row.lists if entry.kept}
-        finders[row.memory_id] = {variant for name, variant in kept if name in SEARCHES}
+        finders[row.memory_id] = {variant for name, variant in kept if name in LIST_ORDER}
     shares = _shares_without(trace)
     return [
         VariantPart(
@@ -118,7 +118,7 @@ def variant_parts(trace: Trace, switched_off: Collection[int] = ()) -> list[Vari
 def _shares_without(trace: Trace) -> dict[int, float]:
     """Share by variant of the fused raw scores of all results; empty where these are no positive numbers."""
     shown = {row.memory_id for row in trace.results}
-    every = [shares for shares in query_shares(trace) if shares.memory_id in shown]
+    every = [shares for shares in variant_contributions(trace) if shares.memory_id in shown]
     total = sum(shares.raw for shares in every)
     if total <= 0:
         return {}
@@ -129,14 +129,14 @@ def _shares_without(trace: Trace) -> dict[int, float]:
     return {variant: part / total for variant, part in given.items()}
 
 
-def _terms(shares: QueryShares) -> dict[int, float]:
+def _terms(shares: VariantContribution) -> dict[int, float]:
     """The terms that make up the raw score: all of them, or the decisive one alone."""
     if shares.decisive is None:
         return shares.by_variant
     return {shares.decisive: shares.by_variant[shares.decisive]}
 
 
-def toggled_each(trace: Trace, switched_off: Collection[int] = ()) -> list[Toggled]:
+def leave_one_variant_out(trace: Trace, switched_off: Collection[int] = ()) -> list[VariantToggle]:
     """One replay per variant: without it, or, where it is switched off, with it."""
     off, before = frozenset(switched_off), [row.memory_id for row in trace.results]
     found = []
@@ -147,5 +147,5 @@ def toggled_each(trace: Trace, switched_off: Collection[int] = ()) -> list[Toggl
         entered = tuple(key for key in after if key not in set(before))
         unscored = sum(len(need.memory_ids) for need in other.stage_needs)
         tau, overlap = kendall(before, after), rbo(before, after)
-        found.append(Toggled(i, i not in off, tuple(after), left, entered, tau, overlap, unscored))
+        found.append(VariantToggle(i, i not in off, tuple(after), left, entered, tau, overlap, unscored))
     return found

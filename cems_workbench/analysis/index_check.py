@@ -18,14 +18,14 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.search.vectors.vector_index import VectorIndex
 
-BLOCK = 2_000
+BLOCK_ROWS = 2_000
 """Embeddings that are read and multiplied at once."""
-NEAR = 10
+NEAR_DEPTH = 10
 """The first hits whose recall is counted apart."""
-SAME = 1e-6
+COSINE_TOLERANCE = 1e-6
 """Cosines nearer than this are the same: single precision has about 7 digits."""
 
-Answer = Sequence[tuple[str, float]]
+Hits = Sequence[tuple[str, float]]
 Embeddings = Callable[[Sequence[str]], Mapping[str, Float32]]
 """Of each memory its vector, shape (dimension,), or those of its chunks, shape (chunks, dimension)."""
 
@@ -65,7 +65,7 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class IndexComparison:
     """An answer beside the exact one: its recall at `NEAR` and at its own depth, and the largest distance of a score from the exact one."""
 
     near: Recall
@@ -89,8 +89,8 @@ def exact_ranking(
     asked = asked / max(float(np.linalg.norm(asked)), 1e-12)
     names: list[str] = []
     blocks: list[NDArray[np.float64]] = []
-    for start in range(0, len(ids), BLOCK):
-        found = embeddings(ids[start : start + BLOCK])
+    for start in range(0, len(ids), BLOCK_ROWS):
+        found = embeddings(ids[start : start + BLOCK_ROWS])
         if found:
             parts = [np.atleast_2d(own) for own in found.values()]
             matrix = np.concatenate(parts).astype(np.float64)
@@ -98,21 +98,21 @@ def exact_ranking(
             starts = np.cumsum([0, *(len(own) for own in parts[:-1])])
             blocks.append(np.maximum.reduceat(cosines, starts))
             names += found
-        progress("comparing embeddings", min(start + BLOCK, len(ids)), len(ids))
+        progress("comparing embeddings", min(start + BLOCK_ROWS, len(ids)), len(ids))
     cosines = np.concatenate(blocks) if blocks else np.empty(0)
     order = sorted(range(len(names)), key=lambda i: (-cosines[i], names[i]))
     return ExactRanking(tuple(names[i] for i in order), cosines[order])
 
 
-def recall_at(exact: ExactRanking, answer: Answer, k: int) -> Recall:
+def recall_at(exact: ExactRanking, answer: Hits, k: int) -> Recall:
     """The recall of the answer's first k hits; k counts no further than there are memories."""
     k = max(0, min(k, len(exact)))
     if not k:
         return Recall(0, 0, ())
     last = float(exact.cosines[k - 1])
     given = {memory_id for memory_id, _ in answer[:k]}
-    sure = int((exact.cosines > last + SAME).sum())
-    tied = range(sure, int((exact.cosines >= last - SAME).sum()))
+    sure = int((exact.cosines > last + COSINE_TOLERANCE).sum())
+    tied = range(sure, int((exact.cosines >= last - COSINE_TOLERANCE).sum()))
     places = k - sure
     filled = min(places, sum(exact.ids[i] in given for i in tied))
     absent = [i for i in range(sure) if exact.ids[i] not in given]
@@ -121,14 +121,14 @@ def recall_at(exact: ExactRanking, answer: Answer, k: int) -> Recall:
     return Recall(k, k - len(absent), missed)
 
 
-def largest_difference(exact: ExactRanking, answer: Answer) -> float:
+def largest_difference(exact: ExactRanking, answer: Hits) -> float:
     """The largest distance of a score in the answer from the exact cosine; 0 for an empty answer."""
     known = dict(zip(exact.ids, exact.cosines.tolist(), strict=True))
     return max((abs(score - known[memory_id]) for memory_id, score in answer if memory_id in known), default=0.0)
 
 
-def compare(exact: ExactRanking, answer: Answer, depth: int) -> Comparison:
+def compare(exact: ExactRanking, answer: Hits, depth: int) -> IndexComparison:
     """An answer of `depth` memories beside the exact one."""
-    return Comparison(
-        recall_at(exact, answer, NEAR), recall_at(exact, answer, depth), largest_difference(exact, answer)
+    return IndexComparison(
+        recall_at(exact, answer, NEAR_DEPTH), recall_at(exact, answer, depth), largest_difference(exact, answer)
     )

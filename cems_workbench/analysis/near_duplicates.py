@@ -13,11 +13,11 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Selection
 
-BLOCK = 512
+BLOCK_ROWS = 512
 """Rows that are compared with all later ones at a time."""
-MOST_MEMORIES = 5_000
+MAX_MEMORIES = 5_000
 """Memories that are compared: the newest of a larger store."""
-MOST_PAIRS = 30
+MAX_PAIRS = 30
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class NearDuplicates:
 
 def near_duplicates(resources: Resources, threshold: float) -> NearDuplicates:
     """Pairs of a store's newest memories with cosine ≥ `threshold`, by the embeddings in its index."""
-    newest = resources.store.memories.find(Selection(), MOST_MEMORIES).memories
+    newest = resources.store.memories.find(Selection(), MAX_MEMORIES).memories
     by_id = {memory.id: memory for memory in newest}
     vectors = resources.indexes.vectors.embeddings(list(by_id))
     ids = list(vectors)
     matrix = np.stack(list(vectors.values())) if ids else np.empty((0, 1), np.float32)
     matrix = matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
-    closest = near_pairs(ids, matrix, [by_id[name].content for name in ids], threshold, MOST_PAIRS)
+    closest = near_pairs(ids, matrix, [by_id[name].content for name in ids], threshold, MAX_PAIRS)
     return NearDuplicates(closest, {name: by_id[name] for pair in closest.pairs for name in pair[:2]}, len(ids))
 
 
@@ -58,7 +58,7 @@ def near_pairs(ids: Sequence[str], vectors: Float32, contents: Sequence[str], th
     _, same = np.unique(np.asarray(contents, object), return_inverse=True)
     total = 0
     best = np.empty((0, 3))
-    for start in range(0, len(ids), BLOCK):
+    for start in range(0, len(ids), BLOCK_ROWS):
         left, right, cosines = _block(vectors, np.asarray(same).reshape(-1), start, threshold)
         total += len(cosines)
         best = np.vstack([best, np.column_stack([left, right, cosines])])
@@ -70,9 +70,9 @@ def _block(
     vectors: Float32, same: NDArray[np.intp], start: int, threshold: float
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], Float32]:
     """The pairs (i, j > i) of BLOCK rows from `start` with the rows from there on."""
-    rows = vectors[start : start + BLOCK]
+    rows = vectors[start : start + BLOCK_ROWS]
     cosines = np.minimum(rows @ vectors[start:].T, 1.0)
-    cosines[same[start : start + BLOCK, None] == same[None, start:]] = -1.0
+    cosines[same[start : start + BLOCK_ROWS, None] == same[None, start:]] = -1.0
     left, right = np.nonzero(cosines >= threshold)
     later = right > left
     left, right = left[later], right[later]

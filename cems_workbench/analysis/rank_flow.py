@@ -14,8 +14,8 @@ from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Loss, Ranks, d
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.lists import LISTS
 
-MOST_LINES = 80
-MOST_LISTS = 8
+MAX_LINES = 80
+MAX_LISTS = 8
 """More lines or columns than these are not told apart by anybody; the flow says how many it leaves out."""
 
 
@@ -77,7 +77,7 @@ def rank_flow(trace: Trace, top: int, asked: Collection[str] = (), k: int | None
     entered = trace.stage(LISTS).by_id
     wanted = [memory_id for memory_id in dict.fromkeys(asked) if memory_id in entered]
     wanted += [memory_id for memory_id in _first(ranks, stages, top) if memory_id not in set(wanted)]
-    shown = wanted[:MOST_LINES]
+    shown = wanted[:MAX_LINES]
     lists = _fullest(ranks, lists_in_use(trace), shown)
     ends = {memory_id: dropped(trace, memory_id) for memory_id in shown}
     before = [name for name in ("lists", "threshold") if any(end and end.stage == name for end in ends.values())]
@@ -114,10 +114,10 @@ def _first(ranks: dict[str, Ranks], stages: Sequence[str], top: int) -> list[str
 
 def _fullest(ranks: dict[str, Ranks], names: list[str], shown: list[str]) -> list[str]:
     """The lists that hold most of the memories shown, in the order they came in."""
-    if len(names) <= MOST_LISTS:
+    if len(names) <= MAX_LISTS:
         return names
     held = {name: sum(memory_id in ranks[name] for memory_id in shown) for name in names}
-    chosen = set(sorted(names, key=lambda name: -held[name])[:MOST_LISTS])
+    chosen = set(sorted(names, key=lambda name: -held[name])[:MAX_LISTS])
     return [name for name in names if name in chosen]
 
 

@@ -175,7 +175,7 @@ def _rank(ranks: Ranks, memory_id: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class Against:
+class RankComparison:
     """A trace beside that of a pinned baseline config, on the same evidence or on what that config asks for."""
 
     name: str

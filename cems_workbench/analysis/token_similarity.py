@@ -18,7 +18,7 @@ from cems_workbench.models.late_interaction import TokenCosines
 
 
 @dataclass(frozen=True, eq=False)
-class TokenHeat:
+class TokenSimilarity:
     """Per text token (S): strength 0..1, the query token that gives it and their cosine; `met_by`: query tokens that met it."""
 
     strength: NDArray[np.float64]
@@ -27,7 +27,7 @@ class TokenHeat:
     met_by: tuple[tuple[int, ...], ...]
 
 
-def token_heat(cosines: TokenCosines, only: int | None = None) -> TokenHeat:
+def token_similarity(cosines: TokenCosines, only: int | None = None) -> TokenSimilarity:
     """The heat of every query token together, or of the one at place `only`. Query and text have at least one token each."""
     warm = np.maximum(cosines.cosine, 0.0)
     if only is None:
@@ -40,4 +40,6 @@ def token_heat(cosines: TokenCosines, only: int | None = None) -> TokenHeat:
     met = cosines.cosine.argmax(axis=1)
     asked = range(len(met)) if only is None else (only,)
     met_by = tuple(tuple(t for t in asked if met[t] == s) for s in places)
-    return TokenHeat(np.clip(weighted[nearest, places], 0.0, 1.0), nearest, cosines.cosine[nearest, places], met_by)
+    return TokenSimilarity(
+        np.clip(weighted[nearest, places], 0.0, 1.0), nearest, cosines.cosine[nearest, places], met_by
+    )

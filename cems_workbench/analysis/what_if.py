@@ -262,7 +262,7 @@ def _without(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EditedRank:
     """Rank and score in a list or after a stage, and what was done there in words; kept False where it was dropped."""
 
     rank: int | None
@@ -272,12 +272,12 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class BeforeAfter:
     """The same list or stage before and after the edit; None where the memory is not there."""
 
     name: str
-    before: Place | None
-    after: Place | None
+    before: EditedRank | None
+    after: EditedRank | None
 
     @property
     def same(self) -> bool:
@@ -286,7 +286,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedMemory:
     """Another result that changed its rank; None: it is not among the results."""
 
     memory_id: str
@@ -318,24 +318,26 @@ class WhatIf:
         before, after = (_ranks(trace).get(self.edited.id) for trace in (self.before, self.after))
         return before, after
 
-    def lists(self) -> list[Pair]:
+    def lists(self) -> list[BeforeAfter]:
         """The memory's place in every list of either evidence."""
         before, after = (_in_lists(trace, self.edited.id) for trace in (self.before, self.after))
         names = dict.fromkeys(
             listed.name for trace in (self.before, self.after) for listed in trace.stage(LISTS).fields.lists
         )
-        return [Pair(name, before.get(name), after.get(name)) for name in names]
+        return [BeforeAfter(name, before.get(name), after.get(name)) for name in names]
 
-    def stages(self) -> list[Pair]:
+    def stages(self) -> list[BeforeAfter]:
         """The memory's way through the stages after the lists."""
         before, after = (_in_stages(trace, self.edited.id) for trace in (self.before, self.after))
-        return [Pair(stage.name, before.get(stage.name), after.get(stage.name)) for stage in CANDIDATE_STAGES[1:]]
+        return [
+            BeforeAfter(stage.name, before.get(stage.name), after.get(stage.name)) for stage in CANDIDATE_STAGES[1:]
+        ]
 
-    def others(self) -> list[Moved]:
+    def others(self) -> list[MovedMemory]:
         """The other results whose rank is another one, by their rank afterwards; those that are gone come last."""
         before, after = _ranks(self.before), _ranks(self.after)
         moved = [
-            Moved(key, before.get(key), after.get(key))
+            MovedMemory(key, before.get(key), after.get(key))
             for key in before.keys() | after.keys()
             if key != self.edited.id and before.get(key) != after.get(key)
         ]
@@ -404,7 +406,7 @@ def _ranks(trace: Trace) -> dict[str, int]:
     return {result.memory_id: result.rank for result in trace.results}
 
 
-def _in_lists(trace: Trace, memory_id: str) -> dict[str, Place]:
+def _in_lists(trace: Trace, memory_id: str) -> dict[str, EditedRank]:
     stage = trace.stage(LISTS)
     row = stage.by_id.get(memory_id)
     cut = {
@@ -416,11 +418,11 @@ def _in_lists(trace: Trace, memory_id: str) -> dict[str, Place]:
         for one in stage.fields.lists
     }
     return {
-        entry.list: Place(entry.rank, entry.raw, entry.kept, "" if entry.kept else cut[entry.list])
+        entry.list: EditedRank(entry.rank, entry.raw, entry.kept, "" if entry.kept else cut[entry.list])
         for entry in (row.lists if row else ())
     }
 
 
-def _in_stages(trace: Trace, memory_id: str) -> dict[str, Place]:
+def _in_stages(trace: Trace, memory_id: str) -> dict[str, EditedRank]:
     path = memory_path(trace, memory_id, target_rank(trace.config))
-    return {step.stage: Place(step.rank, step.score, step.kept, step.words) for step in path.steps}
+    return {step.stage: EditedRank(step.rank, step.score, step.kept, step.words) for step in path.steps}

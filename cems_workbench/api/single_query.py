@@ -251,9 +251,9 @@ class Explanation(Result):
         A rescue that says “(gathers)” needs a new `search` with this config; any other a `replay`. Terms that it names are given to
         `search` as `expand`. Raises InputError where there is no such rescue.
         """
-        if not 0 <= number < len(self.why.rescues):
-            raise InputError(f"rescue {number}: there are {len(self.why.rescues)}, counted from 0")
-        return self.why.rescues[number].config(self.config)
+        if not 0 <= number < len(self.why.counterfactuals):
+            raise InputError(f"rescue {number}: there are {len(self.why.counterfactuals)}, counted from 0")
+        return self.why.counterfactuals[number].config(self.config)
 
     @property
     def title(self) -> str:
@@ -269,15 +269,21 @@ class Explanation(Result):
     def tables(self) -> tuple[Table, ...]:
         """The rescues, or what comes nearest; the way through the stages; the place in each list."""
         found = self.why
-        rescues = found.rescues or ((found.nearest,) if found.nearest else ())
-        title = "changes that bring it in" if found.rescues else "what comes nearest" if found.nearest else "changes"
+        rescues = found.counterfactuals or ((found.nearest,) if found.nearest else ())
+        title = (
+            "changes that bring it in"
+            if found.counterfactuals
+            else "what comes nearest"
+            if found.nearest
+            else "changes"
+        )
         changes = tuple(
             (
                 one.words,
                 one.rank,
                 one.gathers,
-                one.disturbance.tau,
-                one.disturbance.gone,
+                one.side_effects.tau,
+                one.side_effects.gone,
                 one.needs,
                 one.labelled.gain if one.labelled else None,
             )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cems_workbench.evaluation.evidence_file import Header
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.evaluation.metrics import Measure
-    from cems_workbench.evaluation.relevance_sources import HonestView
+    from cems_workbench.evaluation.relevance_sources import RelevanceSources
     from cems_workbench.jobs.evaluation import Labelled, LabelledEvidence, StreamedConfigs
 
 CHECK_FAILED = 1
@@ -376,10 +376,10 @@ def cost_line(evaluation: Evaluation) -> str:
     return f"{pace:.0f} ms/query when it was gathered{cached}{later}, {said}"
 
 
-def _honest(batches: Sequence[LabelledBatch], evaluations: Sequence[Evaluation]) -> list[HonestView]:
-    from cems_workbench.evaluation.relevance_sources import honest_view
+def _honest(batches: Sequence[LabelledBatch], evaluations: Sequence[Evaluation]) -> list[RelevanceSources]:
+    from cems_workbench.evaluation.relevance_sources import relevance_sources
 
-    return [honest_view(batch, evaluation) for batch, evaluation in zip(batches, evaluations, strict=True)]
+    return [relevance_sources(batch, evaluation) for batch, evaluation in zip(batches, evaluations, strict=True)]
 
 
 def _write_run(path: Path, batch: LabelledBatch, evaluation: Evaluation) -> None:

@@ -40,8 +40,8 @@ def sample_command(
     from cems_workbench.formats import log_format, query_log, read
     from cems_workbench.jobs.factory import open_resources
 
-    if strategy not in log_sampling.WAYS:
-        raise InputError(f"--strategy: {strategy!r} is not one of {', '.join(log_sampling.WAYS)}")
+    if strategy not in log_sampling.STRATEGIES:
+        raise InputError(f"--strategy: {strategy!r} is not one of {', '.join(log_sampling.STRATEGIES)}")
     with progress_bar() as progress:
         parsed = read(log, log_format(log) or query_log.NAME, progress)
         errors = parsed.errors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cems_workbench.analysis.expansion import QueryShares, query_shares
+from cems_workbench.analysis.expansion import VariantContribution, variant_contributions
 from cems_workbench.analysis.ranks import nothing_returned
 from cems_workbench.cli.options import print_table
 from cems_workbench.cli.terminal import put_json, say
@@ -29,7 +29,7 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     for note in depth_notes(trace.config):
         say(note)
     say()
-    shares = {found.memory_id: found for found in query_shares(trace)}
+    shares = {found.memory_id: found for found in variant_contributions(trace)}
     several = len(trace.evidence.variants) > 1
     if several:
         _print_queries(trace, list(shares.values()))
@@ -72,7 +72,7 @@ def print_effects(evidence: Evidence, config: PipelineConfig) -> None:
         say(f"as of {evidence.as_of:%Y-%m-%d}: {moment_effect(config).words}")
 
 
-def _print_queries(trace: Trace, shares: list[QueryShares]) -> None:
+def _print_queries(trace: Trace, shares: list[VariantContribution]) -> None:
     """The queries that were searched at once, how many candidates each found, and how many of the results."""
     shown = {result.memory_id for result in trace.results}
     rows = []
@@ -83,7 +83,7 @@ def _print_queries(trace: Trace, shares: list[QueryShares]) -> None:
     say()
 
 
-def _given(shares: QueryShares) -> str:
+def _given(shares: VariantContribution) -> str:
     """ "0: 0.0164, 2: 0.0161 ×1.1": what each query gave to the fused raw score, and the boost."""
     terms = ", ".join(f"{i}: {gave:.4f}{'*' if i == shares.decisive else ''}" for i, gave in shares.by_variant.items())
     return terms + (f" ×{shares.boost:g}" if shares.boost != 1 else "")

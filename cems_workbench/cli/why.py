@@ -32,7 +32,7 @@ from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
-    from cems_workbench.analysis.why import LabelledSet, Rescue, Why
+    from cems_workbench.analysis.why import Counterfactual, LabelledSet, Why
     from cems_workbench.config import PipelineConfig
     from cems_workbench.pipeline import Evidence
     from cems_workbench.pipeline.gather import Request
@@ -147,7 +147,7 @@ SHOWN = 12
 
 def print_why(found: Why) -> None:
     """Print the cause in a sentence, the memory's path and the rescues, best first."""
-    from cems_workbench.analysis.why.counterfactual import order_words
+    from cems_workbench.analysis.why.counterfactual import order_text
     from cems_workbench.pipeline.stages.lists import called
 
     path = found.path
@@ -171,43 +171,43 @@ def print_why(found: Why) -> None:
         print_table(["list", "rank", "score", "whole store"], rows)
         say()
     say(found.verdict)
-    shown = list(found.rescues[:SHOWN]) or ([found.nearest] if found.nearest else [])
+    shown = list(found.counterfactuals[:SHOWN]) or ([found.nearest] if found.nearest else [])
     if shown:
         labelled = any(rescue.labelled for rescue in shown)
         columns = ["change", "rank", "breakpoint", "side effects", *(["gain on judged queries"] if labelled else [])]
         print_table(columns, [_row(rescue, labelled) for rescue in shown])
-        say(order_words(found.rescues))
+        say(order_text(found.counterfactuals))
         if labelled:
             say("gain: of mean nDCG@10, its 95 % interval, and the judged queries that gain and lose their only hit")
-    if len(found.rescues) > SHOWN:
-        say(f"and {len(found.rescues) - SHOWN} more; --json lists them all")
+    if len(found.counterfactuals) > SHOWN:
+        say(f"and {len(found.counterfactuals) - SHOWN} more; --json lists them all")
     if any(rescue.needs for rescue in shown):
         say(
             "* some candidates were never scored by the reranker under this change; the result may differ once they are"
         )
 
 
-def _row(rescue: Rescue, labelled: bool) -> list[Any]:
-    from cems_workbench.analysis.why.counterfactual import kept_words
+def _row(rescue: Counterfactual, labelled: bool) -> list[Any]:
+    from cems_workbench.analysis.why.counterfactual import moved_text
 
-    moved = rescue.disturbance
+    moved = rescue.side_effects
     return [
         rescue.words + ("*" if rescue.needs else ""),
         rescue.rank,
         ", ".join(_point(change.breakpoint.succeeds) for change in rescue.changes if change.breakpoint) or None,
-        f"{kept_words(moved)}, {moved.gone or 'none'} dropped",
+        f"{moved_text(moved)}, {moved.gone or 'none'} dropped",
         *([_judged(rescue)] if labelled else []),
     ]
 
 
-def _judged(rescue: Rescue) -> str | None:
-    from cems_workbench.analysis.why.counterfactual import interval_words
+def _judged(rescue: Counterfactual) -> str | None:
+    from cems_workbench.analysis.why.counterfactual import interval_text
 
     effect = rescue.labelled
     if effect is None:
         return None
     unscored = f"; reranker has not read all in {effect.unscored}" if effect.unscored else ""
-    return f"{effect.gain:+.3f}, {interval_words(effect)}; hits +{len(effect.gained)} −{len(effect.lost)}{unscored}"
+    return f"{effect.gain:+.3f}, {interval_text(effect)}; hits +{len(effect.gained)} −{len(effect.lost)}{unscored}"
 
 
 def _point(value: float) -> str:

@@ -28,7 +28,7 @@ _SIGNS = {
     "<": lambda value, bound: value < bound,
 }
 ROUNDING = 1e-9
-LEAST_SHOWN = 5e-4
+MIN_SHOWN = 5e-4
 """A value below this is shown with its own digits."""
 
 
@@ -46,7 +46,7 @@ class Bound:
         """Does the value keep to the bound? `of` says whose value it is, `on` what it was measured on."""
         slack = ROUNDING if self.sign == ">=" else -ROUNDING if self.sign == "<=" else 0.0
         holds = _SIGNS[self.sign](value + slack, self.number)
-        shown = f"{value:.2g}" if 0 < abs(value) < LEAST_SHOWN else f"{value:.4f}"
+        shown = f"{value:.2g}" if 0 < abs(value) < MIN_SHOWN else f"{value:.4f}"
         return Outcome(
             holds, f"{'holds' if holds else 'FAILED'}: {of}: {self.text} ({shown}{f'; {on}' if on else ''})", self.text
         )

@@ -27,12 +27,12 @@ from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, R
 from cems_workbench.pipeline.tabulate import encode
 from cems_workbench.records import Query
 
-BLOCK = 512
+BLOCK_QUERIES = 512
 UNSCORED = "reranker scores of some candidates"
 """What evidence lacks where a config's reranker would read more than was scored."""
 UNREAD = "judge scores of some candidates"
 """What evidence lacks where the judge decides whether to answer, and would read more than it did."""
-MOST_NAMES = 4
+MAX_NAMES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,8 +199,8 @@ class LabelledBatch:
         sizes = np.array([len(evidence.memories) for evidence in self.evidences])
         order = np.argsort(sizes, kind="stable")
         blocks = []
-        for start in range(0, len(order), BLOCK):
-            places = order[start : start + BLOCK]
+        for start in range(0, len(order), BLOCK_QUERIES):
+            places = order[start : start + BLOCK_QUERIES]
             table = encode([self.evidences[q] for q in places])
             grade, judged = np.zeros(table.shape, dtype=np.int64), np.zeros(table.shape, dtype=bool)
             for row, q in enumerate(places.tolist()):
@@ -221,7 +221,7 @@ class LabelledBatch:
         return found
 
 
-def lacking_lines(configs: Iterable[tuple[str, Mapping[str, int]]]) -> list[str]:
+def missing_score_lines(configs: Iterable[tuple[str, Mapping[str, int]]]) -> list[str]:
     """What configs ask for that the evidence does not hold, by name with `Rankings.needs`: on pages, in commands, reports and on cards.
 
     A line for each thing that is lacking, with the configs and the number of queries, scores first; configs that lack the same share one.
@@ -238,7 +238,7 @@ def lacking_lines(configs: Iterable[tuple[str, Mapping[str, int]]]) -> list[str]
 def _some(names: Iterable[str]) -> str:
     """The first names, and how many more there are."""
     shown = list(names)
-    return ", ".join(shown[:MOST_NAMES]) + (f" and {len(shown) - MOST_NAMES} more" if len(shown) > MOST_NAMES else "")
+    return ", ".join(shown[:MAX_NAMES]) + (f" and {len(shown) - MAX_NAMES} more" if len(shown) > MAX_NAMES else "")
 
 
 def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Evidence, int]]:

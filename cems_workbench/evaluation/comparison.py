@@ -26,13 +26,13 @@ from cems_workbench.evaluation.statistics import (
 )
 from cems_workbench.pipeline.table import Floats, Ints
 
-SAME = 1e-9
+VALUE_TOLERANCE = 1e-9
 LEVEL = 0.05
 """Below this a corrected p is taken for more than chance."""
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class MeasureDifference:
     """One measure of one config against the baseline: mean difference, its interval, p, Holm's p, effect size, and the queries."""
 
     measure: Measure
@@ -55,7 +55,7 @@ SAME_WORD, OPEN_WORD = "= same", "not certain"
 """The words of every table, page and report for what a difference says."""
 
 
-def verdict(difference: Difference) -> str:
+def verdict(difference: MeasureDifference) -> str:
     """In a word what a difference says, with its sign."""
     if not difference.wins and not difference.losses:
         return SAME_WORD
@@ -67,13 +67,13 @@ def verdict(difference: Difference) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ConfigComparison:
     """One config against the baseline."""
 
     name: str
     overlap: float
     """Mean rank-biased overlap of the results."""
-    differences: tuple[Difference, ...]
+    differences: tuple[MeasureDifference, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Comparison:
     """All configs, the baseline first, and what the others differ in from it."""
 
     evaluations: tuple[Evaluation, ...]
-    compared: tuple[Compared, ...]
+    compared: tuple[ConfigComparison, ...]
 
     def to_json(self, per_query: bool = True) -> dict[str, Any]:
         """The comparison as plain values; the values of the queries, and which won or lost, are left out unless they are asked for."""
@@ -99,7 +99,7 @@ class Comparison:
         }
 
 
-def _plain(found: Difference, per_query: bool) -> dict[str, Any]:
+def _plain(found: MeasureDifference, per_query: bool) -> dict[str, Any]:
     which = {"wins": list(found.wins), "losses": list(found.losses)} if per_query else {}
     return {
         "baseline": number(found.baseline),
@@ -145,7 +145,7 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
             column = delta[:, m]
             better = measure.direction * column
             found.append(
-                Difference(
+                MeasureDifference(
                     measure,
                     base.mean(measure),
                     other.mean(measure),
@@ -155,14 +155,14 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
                     float(p[i][m]),
                     adjusted[i * len(base.measures) + m],
                     effect_size(column),
-                    tuple(base.qids[q] for q in np.flatnonzero(better > SAME)),
-                    tuple(base.qids[q] for q in np.flatnonzero(better < -SAME)),
-                    int((np.abs(column) <= SAME).sum()),
+                    tuple(base.qids[q] for q in np.flatnonzero(better > VALUE_TOLERANCE)),
+                    tuple(base.qids[q] for q in np.flatnonzero(better < -VALUE_TOLERANCE)),
+                    int((np.abs(column) <= VALUE_TOLERANCE).sum()),
                     _by_type(base, column),
                 )
             )
         overlap = overlaps[i] if len(overlaps) else _overlap(base, other)
-        compared.append(Compared(other.config.name, overlap, tuple(found)))
+        compared.append(ConfigComparison(other.config.name, overlap, tuple(found)))
     return Comparison(tuple(evaluations), tuple(compared))
 
 
@@ -183,7 +183,7 @@ def p_of(comparison: Comparison, place: int, measure: Measure, query_type: str |
     return float(randomisation_test(delta[:, None], seed)[0])
 
 
-def surely_lower(evaluations: Sequence[Evaluation], measure: Measure, *, seed: int = 0) -> dict[str, list[str]]:
+def significantly_lower(evaluations: Sequence[Evaluation], measure: Measure, *, seed: int = 0) -> dict[str, list[str]]:
     """By query type, the configs that are worse than the first for it by more than chance.
 
     A paired randomisation test for each config and type; Holm's correction over all of them.

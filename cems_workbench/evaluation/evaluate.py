@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.evaluation.batch import LabelledBatch, Rankings, lacking_lines
+from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
 from cems_workbench.evaluation.metrics import Measure, relevance_words
 from cems_workbench.evaluation.metrics.rankings import GradedRankings
 from cems_workbench.evaluation.statistics import bootstrap, bounds, interval, means, resample
@@ -153,7 +153,7 @@ class Evaluation:
             lines.append(f"{len(self.not_judged)} queries have no judgment and are left out")
         if self.not_gathered:
             lines.append(f"{len(self.not_gathered)} queries were not gathered and are left out")
-        lines += [f"warning: {line}" for line in lacking_lines([self.lacking])]
+        lines += [f"warning: {line}" for line in missing_score_lines([self.lacking])]
         return lines + [f"warning: the reranker failed in {count} queries: {why}" for why, count in self.failed.items()]
 
     def mean(self, measure: Measure, query_type: str | None = None) -> float:
@@ -228,8 +228,8 @@ def evaluate(
     rankings = batch.rankings(config)
     values = np.stack([measure.values(rankings.graded) for measure in measures], axis=1)
     worst, best = bounds(rankings.graded, measures) if with_bounds else np.full((2, len(measures)), np.nan)
-    summaries = summarised(values, measures, rankings.graded, bootstrap(values, seed), worst, best, seed)
-    empty, without = unhelped(rankings.graded, measures)
+    summaries = summarise(values, measures, rankings.graded, bootstrap(values, seed), worst, best, seed)
+    empty, without = not_improved(rankings.graded, measures)
     qids = tuple(batch.qids)
     return Evaluation(
         config,
@@ -249,7 +249,7 @@ def evaluate(
     )
 
 
-def summarised(
+def summarise(
     values: Floats,
     measures: Sequence[Measure],
     graded: GradedRankings,
@@ -269,7 +269,7 @@ def summarised(
     return tuple(Summary(*row) for row in rows)
 
 
-def unhelped(graded: GradedRankings, measures: Sequence[Measure]) -> tuple[Ints, Ints]:
+def not_improved(graded: GradedRankings, measures: Sequence[Measure]) -> tuple[Ints, Ints]:
     """The numbers of the queries of which no relevant memory is known, and of those of which it was said that nothing answers them."""
     least = min((measure.grade for measure in measures), default=1)
     without = graded.without_answer(least)

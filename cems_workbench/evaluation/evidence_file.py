@@ -274,7 +274,7 @@ class EvidenceFile:
                 raise InputError(
                     f"{path} cannot be gone on with: {reason}. Name another file; this one can still be read"
                 )
-            for portion in evidence_rows.cut(connection, PORTION, PORTION_BYTES):
+            for portion in evidence_rows.cut(connection, PORTION_QUERIES, PORTION_BYTES):
                 evidence_rows.read_evidence(
                     connection, str(path), portion
                 )  # what could not be read in the end is not gone on with
@@ -369,12 +369,12 @@ class PortionedFile:
         try:
             self.header = _header(connection, path)
             _ = self.header.config
-            with within(connection, HASH_SECONDS):
+            with within(connection, HASH_TIMEOUT_S):
                 evidence_rows.require_whole(connection, str(path))
                 self.replay_hash, self.content_hash, self.complete, self.proves_judgments = _proved(
                     connection, path, self.header
                 )
-                self._portions = evidence_rows.cut(connection, PORTION, PORTION_BYTES)
+                self._portions = evidence_rows.cut(connection, PORTION_QUERIES, PORTION_BYTES)
             counts = "SELECT count(*), coalesce(sum(seconds), 0) FROM evidence"
             self.gathered, self.seconds = connection.execute(counts).fetchall()[0]
         except BaseException as error:
@@ -423,7 +423,7 @@ class PortionedFile:
 
     def _read(self, portion: evidence_rows.Portion) -> EvidenceSet:
         try:
-            with within(self._connection, READ_SECONDS), _no_collections():
+            with within(self._connection, READ_TIMEOUT_S), _no_collections():
                 queries, judgments = evidence_rows.read_query_set(self._connection, str(self.path), portion)
                 evidences = evidence_rows.read_evidence(self._connection, str(self.path), portion)
         except Exception as error:
@@ -636,7 +636,7 @@ def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: boo
         return
     if "meta" not in tables:
         raise InputError(f"{path} is a DuckDB database, but not an evidence file")
-    optional = evidence_rows.SECOND if "chunks" in tables else evidence_rows.LATER
+    optional = evidence_rows.ADDED_IN_FORMAT_2 if "chunks" in tables else evidence_rows.ADDED_LATER
     problem = differences(connection, columns_of(evidence_rows.TABLES), optional)
     if problem is not None:
         raise InputError(f"{path} is not taken for an evidence file: {problem}")
@@ -648,24 +648,26 @@ def _require_room(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     for table, own in duckdb_columns(connection).items():
         (rows,) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0]
         width = evidence_rows.ROW_BYTES * rows
-        if width <= MOST_BYTES:  # else its rows are not even looked at: a few kilobytes can say twelve million of them
+        if (
+            width <= MAX_FILE_BYTES
+        ):  # else its rows are not even looked at: a few kilobytes can say twelve million of them
             (width,) = connection.execute(
                 f"SELECT coalesce(sum({evidence_rows.width(own)}), 0) FROM {table}"
             ).fetchall()[0]
         size += width
-        if size > MOST_BYTES:
+        if size > MAX_FILE_BYTES:
             raise InputError(
-                f"{path}: its table {table} holds more than the {MOST_BYTES:,} bytes that are read into memory; `evaluate` and `compare` "
-                "read a file of any size"
+                f"{path}: its table {table} holds more than the {MAX_FILE_BYTES:,} bytes that are read into memory; "
+                "`evaluate` and `compare` read a file of any size"
             )
 
 
-READ_SECONDS = 600.0
-HASH_SECONDS = 3600.0
+READ_TIMEOUT_S = 600.0
+HASH_TIMEOUT_S = 3600.0
 """The longest that the hash of a file of any size may take."""
-MOST_BYTES = 2_000_000_000
+MAX_FILE_BYTES = 2_000_000_000
 """Of the values of an evidence file that is read as a whole, 200 bytes for each row besides its texts and arrays."""
-PORTION = 2048
+PORTION_QUERIES = 2048
 """Queries that are read at a time where a file is not read as a whole."""
 PORTION_BYTES = 64_000_000
 """Of the rows of those queries, counted as `MOST_BYTES`; where they hold more, fewer are read."""
@@ -694,7 +696,7 @@ def _opened(path: Path, *, read_only: bool = True, whole: bool = False) -> Itera
     """A file for as long as the block runs, and no longer than `READ_SECONDS`. Raises InputError for all that DuckDB says of it."""
     connection, file = _connect(path, read_only=read_only, whole=whole), file_id(path)
     try:
-        with within(connection, READ_SECONDS):
+        with within(connection, READ_TIMEOUT_S):
             yield connection
     except Exception as error:
         raise _said(error, path) from error

@@ -67,9 +67,9 @@ CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR NOT NULL);
 whole, and -1 stands for such a one among chunks; `tokens` are null where they were not counted. `chunks`, `edges` and these columns are
 not in files of the first format."""
 
-SECOND = ("memories.updated_at", "queries.answerable")
+ADDED_IN_FORMAT_2 = ("memories.updated_at", "queries.answerable")
 """Columns that the first files of the second format have not."""
-LATER = ("chunks", "edges", "lists.chunks", "memories.tokens", *SECOND)
+ADDED_LATER = ("chunks", "edges", "lists.chunks", "memories.tokens", *ADDED_IN_FORMAT_2)
 """Tables and columns that files of the first format have not."""
 
 UNIQUE = (
@@ -100,7 +100,7 @@ FIRST_TIME, LAST_TIME = "0001-01-02", "9999-12-30"
 
 Role = Literal["rerank", "judge"]
 ROLES: tuple[Role, ...] = ("rerank", "judge")
-MOST_JSON = 50_000_000
+MAX_JSON_BYTES = 50_000_000
 """Characters of notes, variants, tags or details that are parsed."""
 
 
@@ -466,7 +466,7 @@ def read_memories(
     place = memories_table.FIELDS.index("tags")
     for row in rows:
         if row[place] != "[]":
-            tags = json_values(row[place], f"{source}: memories.{row[0]}.tags", MOST_JSON)
+            tags = json_values(row[place], f"{source}: memories.{row[0]}.tags", MAX_JSON_BYTES)
             if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
                 raise fault(source, f"memories.{row[0]}.tags", f"expected an array of texts, found {short(tags)}")
     records = [memories_table.record(row) for row in rows]
@@ -587,7 +587,7 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str, portion: Porti
 
 
 def _variants(text: str, source: str) -> tuple[Variant, ...]:
-    rows = json_values(text, f"{source}: variants", MOST_JSON)
+    rows = json_values(text, f"{source}: variants", MAX_JSON_BYTES)
     pairs = isinstance(rows, list) and all(isinstance(row, list) and len(row) == 2 for row in rows)
     if not pairs or not all(isinstance(word, str) for row in rows for word in row):
         raise fault(source, "variants", f"expected pairs of text and kind, found {short(rows)}")
@@ -595,7 +595,7 @@ def _variants(text: str, source: str) -> tuple[Variant, ...]:
 
 
 def _object(text: str, source: str, where: str) -> dict[str, Any]:
-    values = json_values(text, f"{source}: {where}", MOST_JSON)
+    values = json_values(text, f"{source}: {where}", MAX_JSON_BYTES)
     if not isinstance(values, dict):
         raise fault(source, where, f"expected an object, found {short(values)}")
     return values

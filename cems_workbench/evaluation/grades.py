@@ -67,7 +67,7 @@ def as_judged(queries: Iterable[Query], answerable: Mapping[str, bool | None]) -
 
 K = 5
 Status = Literal["missed", "low", "found", "none known", "no answer"]
-ORDER: tuple[Status, ...] = ("missed", "low", "found", "none known", "no answer")
+STATUS_ORDER: tuple[Status, ...] = ("missed", "low", "found", "none known", "no answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def query_statuses(
         _status(query, ranked[q], grades.get(query.qid, {}), relevant_from[query.qid])
         for q, query in enumerate(queries)
     ]
-    return sorted(found, key=lambda row: (ORDER.index(row.status), row.query.qid))
+    return sorted(found, key=lambda row: (STATUS_ORDER.index(row.status), row.query.qid))
 
 
 def _status(query: Query, results: Sequence[str], grades: Mapping[str, int], relevant_from: int) -> QueryStatus:

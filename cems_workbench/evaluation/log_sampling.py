@@ -26,9 +26,9 @@ from cems_workbench.pipeline.scoring import cached_or_scored
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query, RecordedAnswer
 
-Way = Literal["frequent", "random", "worst"]
-FIRST = datetime.min.replace(tzinfo=UTC)
-WAYS: tuple[Way, ...] = ("frequent", "random", "worst")
+Strategy = Literal["frequent", "random", "worst"]
+UNDATED = datetime.min.replace(tzinfo=UTC)
+STRATEGIES: tuple[Strategy, ...] = ("frequent", "random", "worst")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def distinct(entries: Iterable[RecordedAnswer]) -> list[LoggedQuery]:
         groups.setdefault(_key(entry), []).append(entry)
     found = []
     for (words, project), group in groups.items():
-        latest = max(reversed(group), key=lambda entry: entry.asked_at or FIRST)
+        latest = max(reversed(group), key=lambda entry: entry.asked_at or UNDATED)
         results = tuple(row.memory_id for row in latest.returned if row.memory_id is not None)
         query = Query(derived_id("log", words, project or ""), latest.query or "", project, latest.asked_at, TYPE)
         found.append(LoggedQuery(query, len(group), results))
@@ -60,7 +60,7 @@ def _key(entry: RecordedAnswer) -> tuple[str, str | None]:
 
 def sample(
     entries: Sequence[RecordedAnswer],
-    way: Way,
+    way: Strategy,
     size: int,
     seed: int = 0,
     scores: Mapping[str, float] | None = None,
@@ -69,8 +69,8 @@ def sample(
 
     Raises InputError for another way, a size below 1, or "worst" without scores.
     """
-    if way not in WAYS:
-        raise InputError(f"way: {way!r} is not one of {', '.join(WAYS)}")
+    if way not in STRATEGIES:
+        raise InputError(f"way: {way!r} is not one of {', '.join(STRATEGIES)}")
     if size < 1:
         raise InputError(f"size: must be at least 1, found {size}")
     queries = distinct(entries)
@@ -88,7 +88,12 @@ def sample(
 
 
 def sampled(
-    entries: Sequence[RecordedAnswer], way: Way, size: int, seed: int, resources: Resources, progress: Progress = silent
+    entries: Sequence[RecordedAnswer],
+    way: Strategy,
+    size: int,
+    seed: int,
+    resources: Resources,
+    progress: Progress = silent,
 ) -> tuple[list[LoggedQuery], dict[str, float]]:
     """As `sample`, with the judge of the first preset asked for "worst"; and its scores by qid, empty for other ways.
 

@@ -56,7 +56,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class JudgeAgreement:
     """Two judges over the results that both labelled; `both`, `first`, `second` and `neither` say who called them relevant."""
 
     judges: tuple[str, str]
@@ -95,13 +95,13 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class HonestView:
+class RelevanceSources:
     """The run of one config under each judge, how far they agree, and what to beware of."""
 
     config: str
     queries: int
     judges: tuple[Judged, ...]
-    agreements: tuple[Agreement, ...]
+    agreements: tuple[JudgeAgreement, ...]
     warnings: tuple[str, ...]
 
     def tables(self) -> list[Table]:
@@ -143,7 +143,7 @@ class HonestView:
         }
 
 
-def honest_view(batch: LabelledBatch, evaluation: Evaluation) -> HonestView:
+def relevance_sources(batch: LabelledBatch, evaluation: Evaluation) -> RelevanceSources:
     """Score the results of an evaluation by every judge, on the queries and from the grade that the evaluation counts."""
     config, least = evaluation.config, evaluation.relevant_from
     counted = evaluation.rankings.graded.relevant_count(least) > 0
@@ -166,7 +166,7 @@ def honest_view(batch: LabelledBatch, evaluation: Evaluation) -> HonestView:
     missing = tuple(f"{name} labelled none of the results" for name in by_judge if name not in labels)
     judges = tuple(_judged(name, given) for name, given in labels.items())
     agreements = tuple(_agreement((a, b), labels[a], labels[b]) for a, b in combinations(labels, 2))
-    return HonestView(config.name, len(rows), judges, agreements, (*_warnings(batch, config, judges), *missing))
+    return RelevanceSources(config.name, len(rows), judges, agreements, (*_warnings(batch, config, judges), *missing))
 
 
 def _by_cosine(evidence: Evidence, grades: Mapping[str, int], key: str) -> bool | None:
@@ -213,7 +213,7 @@ def _judged(name: str, rows: Sequence[Sequence[bool | None]]) -> Judged:
 
 def _agreement(
     judges: tuple[str, str], one: Sequence[Sequence[bool | None]], other: Sequence[Sequence[bool | None]]
-) -> Agreement:
+) -> JudgeAgreement:
     pairs = [
         (a, b)
         for row, others in zip(one, other, strict=True)
@@ -222,7 +222,7 @@ def _agreement(
     ]
     counts = [sum(pair == which for pair in pairs) for which in ((True, True), (True, False), (False, True))]
     both, first, second = counts
-    return Agreement(judges, both, first, second, len(pairs) - sum(counts))
+    return JudgeAgreement(judges, both, first, second, len(pairs) - sum(counts))
 
 
 def _warnings(batch: LabelledBatch, config: PipelineConfig, judges: Sequence[Judged]) -> list[str]:

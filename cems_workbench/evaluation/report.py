@@ -8,7 +8,7 @@ from typing import Any
 
 from cems_workbench import __version__
 from cems_workbench.config import config_hash
-from cems_workbench.evaluation.batch import LabelledBatch, Rankings, lacking_lines
+from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
 from cems_workbench.evaluation.comparison import Comparison, verdict
 from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.formats.trec_run import RunRow, write
@@ -60,7 +60,9 @@ def markdown_report(comparison: Comparison, query_set: str, content_hash: str, n
         )
     for evaluation in comparison.evaluations:
         lines += [f"\n{_cell(evaluation.config.name)}: {_cell(line)}" for line in _remarks(evaluation)]
-    lines += [f"\n{_cell(line)}" for line in lacking_lines(evaluation.lacking for evaluation in comparison.evaluations)]
+    lines += [
+        f"\n{_cell(line)}" for line in missing_score_lines(evaluation.lacking for evaluation in comparison.evaluations)
+    ]
     configs = [f"{_cell(one.config.name)} {config_hash(one.config)[:16]}" for one in comparison.evaluations]
     lines += ["", f"Evidence {content_hash[:16]}; {', '.join(configs)} (SHA-256). cems_workbench {__version__}.", ""]
     return "\n".join(lines)

@@ -7,29 +7,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.comparison import Compared, Difference
+from cems_workbench.evaluation.comparison import ConfigComparison, MeasureDifference
 from cems_workbench.evaluation.evaluate import Figures, Summary
 from cems_workbench.evaluation.metrics import parse_measure, relevance_words
 
 
 @dataclass(frozen=True)
-class KeptComparison:
+class SavedComparison:
     """What was measured of each config, the baseline first, and what the others differ in from it."""
 
     query_set: str
     content_hash: str
     """Of the evidence of the config that was measured last."""
     figures: tuple[Figures, ...]
-    compared: tuple[Compared, ...]
+    compared: tuple[ConfigComparison, ...]
 
 
-def read_comparison(card: Mapping[str, Any]) -> KeptComparison:
+def read_comparison(card: Mapping[str, Any]) -> SavedComparison:
     """The comparison of an experiment's card. Raises InputError for a card of another version that cannot be read."""
     try:
         figures = tuple(_figures(config) for config in card["configs"])
         grade = int(card["configs"][0]["relevant_from"])
         compared = tuple(_compared(config, grade) for config in card["compared"])
-        return KeptComparison(str(card["query_set"]), str(card["content_hash"]), figures, compared)
+        return SavedComparison(str(card["query_set"]), str(card["content_hash"]), figures, compared)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"what was measured cannot be read by this version ({error})") from None
 
@@ -55,15 +55,15 @@ def _summary(name: str, row: Mapping[str, Any], grade: int) -> Summary:
     return Summary(parse_measure(name, grade), _float(row["mean"]), low, high, worst, best, int(row["queries"]))
 
 
-def _compared(config: Mapping[str, Any], grade: int) -> Compared:
+def _compared(config: Mapping[str, Any], grade: int) -> ConfigComparison:
     differences = tuple(_difference(name, row, grade) for name, row in config["measures"].items())
-    return Compared(str(config["config"]), _float(config["rbo"]), differences)
+    return ConfigComparison(str(config["config"]), _float(config["rbo"]), differences)
 
 
-def _difference(name: str, row: Mapping[str, Any], grade: int) -> Difference:
+def _difference(name: str, row: Mapping[str, Any], grade: int) -> MeasureDifference:
     baseline, value, difference = (_float(row[key]) for key in ("baseline", "value", "difference"))
     low, high = map(_float, row["interval"])
-    return Difference(
+    return MeasureDifference(
         parse_measure(name, grade),
         baseline,
         value,

@@ -35,9 +35,9 @@ from cems_workbench.pipeline.table import Bools, Floats, Ints
 
 RESAMPLES = 1000
 LEVEL = 0.95
-DRAWN_AT_ONCE = 20_000_000
+MAX_DRAWS_IN_MEMORY = 20_000_000
 """Numbers that are drawn at once and kept for the next config; of more, a `PORTION` at a time is drawn and summed."""
-PORTION = 5_000_000
+BATCH_SIZE = 5_000_000
 
 
 def means(values: Floats) -> Floats:
@@ -94,17 +94,17 @@ def bootstrap_test(differences: Floats) -> float:
     """Two-sided p that a resampled difference is 0: twice the smaller share on either side of it, each counted with one more; 1 where
     nothing differs or is defined. Source: Efron & Tibshirani 1993, chapter 15."""
     d = differences[~np.isnan(differences)]
-    if not len(d) or not (np.abs(d) > SAME).any():
+    if not len(d) or not (np.abs(d) > MEAN_TOLERANCE).any():
         return 1.0
-    least = min(int((d <= SAME).sum()), int((d >= -SAME).sum()))
+    least = min(int((d <= MEAN_TOLERANCE).sum()), int((d >= -MEAN_TOLERANCE).sum()))
     return min(1.0, 2 * (least + 1) / (len(d) + 1))
 
 
 def _draws(queries: int, resamples: int, seed: int) -> Iterable[Floats]:
     """(resamples, queries) how often each query was drawn: as a whole and kept, or where that is much, in parts that are the same rows."""
-    if resamples * queries <= DRAWN_AT_ONCE:
+    if resamples * queries <= MAX_DRAWS_IN_MEMORY:
         return _all_draws(queries, resamples, seed)
-    return _drawn_rows(queries, resamples, seed, max(1, PORTION // queries))
+    return _drawn_rows(queries, resamples, seed, max(1, BATCH_SIZE // queries))
 
 
 @lru_cache(maxsize=4)
@@ -183,9 +183,9 @@ def _with(rankings: GradedRankings, chosen: Bools, count: Ints, grade: int) -> G
 
 
 DRAWS = 10_000
-EXACT = 13
-AT_A_TIME = 500
-SAME = 1e-12
+EXACT_QUERIES = 13
+PERMUTATION_BLOCK = 500
+MEAN_TOLERANCE = 1e-12
 
 
 def randomisation_test(differences: Floats, seed: int = 0, draws: int = DRAWS) -> Floats:
@@ -193,8 +193,8 @@ def randomisation_test(differences: Floats, seed: int = 0, draws: int = DRAWS) -
     d = np.where(np.isnan(differences), 0.0, differences)
     observed = np.abs(d.sum(axis=0))
     p = np.ones(d.shape[1])
-    moved = np.abs(d) > SAME
-    few = moved.sum(axis=0) <= EXACT
+    moved = np.abs(d) > MEAN_TOLERANCE
+    few = moved.sum(axis=0) <= EXACT_QUERIES
     for m in np.flatnonzero(few & moved.any(axis=0)):
         p[m] = _exact(d[moved[:, m], m])
     many = np.flatnonzero(~few)
@@ -207,15 +207,15 @@ def randomisation_test(differences: Floats, seed: int = 0, draws: int = DRAWS) -
 def _exact(d: Floats) -> float:
     patterns = (np.arange(2 ** len(d))[:, None] >> np.arange(len(d))) & 1
     sums = np.abs((2 * patterns - 1) @ d)
-    return float((sums >= abs(d.sum()) - SAME).mean())
+    return float((sums >= abs(d.sum()) - MEAN_TOLERANCE).mean())
 
 
 def _drawn(d: Floats, observed: Floats, seed: int, draws: int) -> Floats:
     rng = np.random.default_rng(seed)
-    total, least = d.sum(axis=0), observed - SAME
+    total, least = d.sum(axis=0), observed - MEAN_TOLERANCE
     reached = np.ones(d.shape[1])
     rows = min(
-        AT_A_TIME, max(4, PORTION // len(d) // 4 * 4)
+        PERMUTATION_BLOCK, max(4, BATCH_SIZE // len(d) // 4 * 4)
     )  # bytes are drawn four at a time: by fours none is lost between
     for start in range(0, draws, rows):
         count = min(rows, draws - start)
@@ -243,4 +243,4 @@ def effect_size(differences: Floats) -> float:
     if len(d) < 2 or not d.any():
         return 0.0
     spread = float(d.std(ddof=1))
-    return float(d.mean()) / spread if spread > SAME else float(np.copysign(np.inf, d.mean()))
+    return float(d.mean()) / spread if spread > MEAN_TOLERANCE else float(np.copysign(np.inf, d.mean()))

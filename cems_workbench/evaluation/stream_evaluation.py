@@ -20,7 +20,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings
 from cems_workbench.evaluation.comparison import Comparison, compare, overlap_of
-from cems_workbench.evaluation.evaluate import Evaluation, cost_of, summarised, unhelped
+from cems_workbench.evaluation.evaluate import Evaluation, cost_of, not_improved, summarise
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.rankings import NO_GRADE, GradedRankings
@@ -124,7 +124,7 @@ class _Pass:
             for m in together:
                 if not MEASURES[measures[m].family].reads_judgments:  # what is not judged does not move them
                     worst[m] = best[m] = means(values[i][:, [m]])[0]
-            empty, without = unhelped(graded[i], measures)
+            empty, without = not_improved(graded[i], measures)
             sent = np.concatenate([np.zeros(0, dtype=np.int64), *one.sent])
             nothing = np.zeros((len(self.qids), 0))
             rankings = Rankings(config, nothing.astype(np.int64), nothing, graded[i], dict(one.needs), sent)
@@ -136,7 +136,7 @@ class _Pass:
                     tuple(types[kind] for kind in self.types),
                     tuple(measures),
                     values[i],
-                    summarised(values[i], measures, graded[i], ends[i], worst, best, seed),
+                    summarise(values[i], measures, graded[i], ends[i], worst, best, seed),
                     rankings,
                     (),
                     tuple(self.qids[q] for q in empty),

@@ -25,8 +25,8 @@ from cems_workbench.config import (
 )
 from cems_workbench.config.export_names import TARGET_TITLES
 from cems_workbench.config.forms.reading import SUFFIXES
-from cems_workbench.evaluation.batch import LabelledBatch, lacking_lines
-from cems_workbench.evaluation.comparison import Comparison, Difference, compare
+from cems_workbench.evaluation.batch import LabelledBatch, missing_score_lines
+from cems_workbench.evaluation.comparison import Comparison, MeasureDifference, compare
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.jobs.caching import Cache, uncached
@@ -89,14 +89,14 @@ class ExportedRanking:
         return self.comparison.evaluations[1]
 
     @property
-    def differences(self) -> Sequence[Difference]:
+    def differences(self) -> Sequence[MeasureDifference]:
         """There less here, by measure."""
         return self.comparison.compared[0].differences
 
     @property
     def lacking(self) -> list[str]:
         """What the evidence does not hold of what the reader's config asks for."""
-        return lacking_lines([(self.export.as_read, self.there.rankings.needs)])
+        return missing_score_lines([(self.export.as_read, self.there.rankings.needs)])
 
     @property
     def lines(self) -> list[str]:

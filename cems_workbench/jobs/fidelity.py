@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench import formats
-from cems_workbench.analysis.fidelity.answer import Answer, Production, half_unit, matched
+from cems_workbench.analysis.fidelity.answer import Production, RecordedResult, half_unit, match_results
 from cems_workbench.analysis.fidelity.causes import Cause, Lists, cause_of
-from cems_workbench.analysis.fidelity.divergence import Parting, parting
+from cems_workbench.analysis.fidelity.divergence import Divergence, first_divergence
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement, SetReplays, single_changes
-from cems_workbench.analysis.fidelity.measures import PRECISE, QueryFidelity, SetFidelity
+from cems_workbench.analysis.fidelity.measures import EXACT_PRECISION, QueryFidelity, SetFidelity
 from cems_workbench.analysis.why.side_effects import rbo
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.forms.env_form import read_env
@@ -87,7 +87,7 @@ class Difference:
     """
 
     query: QueryFidelity
-    parting: Parting | None
+    parting: Divergence | None
     cause: Cause
 
     @property
@@ -307,10 +307,10 @@ def productions_of(answers: Sequence[RecordedAnswer], store: Store) -> dict[str,
     def find(ids: Iterable[str] | None) -> Mapping[str, Memory]:
         return every() if ids is None else {key: known[key] for key in ids if key in known}
 
-    def answered(row: Returned) -> Answer:
-        return Answer(row.memory_id, row.content, row.score)
+    def answered(row: Returned) -> RecordedResult:
+        return RecordedResult(row.memory_id, row.content, row.score)
 
-    return {answer.qid: matched([answered(row) for row in answer.returned], find) for answer in answers}
+    return {answer.qid: match_results([answered(row) for row in answer.returned], find) for answer in answers}
 
 
 def compared(
@@ -333,7 +333,7 @@ def compared(
         row = _beside(query, productions[query.qid], trace, limit, precision)
         rows.append(row)
         if not row.same:
-            found = parting(trace, row.recorded, row.ours)
+            found = first_divergence(trace, row.recorded, row.ours)
             differences.append(
                 Difference(
                     row, found, cause_of(row, trace, answers[query.qid].lists or (lists or {}).get(query.query, {}))
@@ -368,7 +368,9 @@ def limit_of(recording: Recording) -> int | None:
 def precision_of(recording: Recording) -> float:
     """How near two scores are that are the same: half a unit of the last digit that the recording has, where its scores are rounded."""
     scores = [row.score for answer in recording.answers for row in answer.returned if row.score is not None]
-    return max(PRECISE, half_unit(scores) + PRECISE) if recording.rounded and scores else PRECISE
+    return (
+        max(EXACT_PRECISION, half_unit(scores) + EXACT_PRECISION) if recording.rounded and scores else EXACT_PRECISION
+    )
 
 
 def _departing(one: Difference) -> tuple[bool, float]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from cems_workbench.config import PipelineConfig, difference, import_config, load_config
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.evaluation.assertions import NoLoss, Outcome, check, check_no_loss, parse_assertion, parse_no_loss
-from cems_workbench.evaluation.batch import lacking_lines
+from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import Comparison, compare
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.metrics import parse_measures, standard_measures
@@ -125,7 +125,7 @@ def check_change(
     outcomes = [check(bound, evaluations[-1]) for bound in bounds]
     if before is not None:
         outcomes += _lost(comparison, guards, tolerance)
-    lacking = lacking_lines(evaluation.lacking for evaluation in evaluations)
+    lacking = missing_score_lines(evaluation.lacking for evaluation in evaluations)
     outcomes += [Outcome(False, f"NOT MEASURED: {line}", "everything is in the evidence") for line in lacking]
     changes = tuple(row for row in difference(before, now) if row[0] != "name") if before is not None else ()
     return Checked(tuple(outcomes), comparison, of_file.content_hash, changes, note, of_file)

@@ -24,7 +24,7 @@ import numpy as np
 
 from cems_workbench.config import EvidenceCard, PipelineConfig
 from cems_workbench.errors import InputError, StoreError, StoreLockedError
-from cems_workbench.evaluation.batch import LabelledBatch, lacking_lines
+from cems_workbench.evaluation.batch import LabelledBatch, missing_score_lines
 from cems_workbench.evaluation.evidence_file import EvidenceSet, replace_judgments
 from cems_workbench.evaluation.metrics import relevance_words
 from cems_workbench.jobs.caching import Cache, uncached
@@ -248,7 +248,7 @@ class SearchResult:
     @property
     def lacking(self) -> list[str]:
         """What the evidence does not hold of what baseline and proposal ask for, in words."""
-        return lacking_lines((config.name, needs) for config, needs in self.needs)
+        return missing_score_lines((config.name, needs) for config, needs in self.needs)
 
 
 def tuning_data(

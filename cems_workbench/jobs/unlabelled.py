@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.batch import lacking_lines
+from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.jobs.query_set_evidence import QuerySelection, drawn, gather_evidence, read_evidence
@@ -146,6 +146,6 @@ def by_judgments(
             found.tuned.validation,
             gained(found.tuned.config, queries.score),
             values,
-            lacking_lines((config.name, queries.batch.rankings(config).needs) for config in configs),
+            missing_score_lines((config.name, queries.batch.rankings(config).needs) for config in configs),
         ),
     )

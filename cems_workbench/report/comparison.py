@@ -16,7 +16,7 @@ from cems_workbench.config import config_hash
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import Outcome
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.comparison import LEVEL, Compared, Comparison, Difference, verdict
+from cems_workbench.evaluation.comparison import LEVEL, Comparison, ConfigComparison, MeasureDifference, verdict
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
@@ -84,7 +84,7 @@ class _MeanRow:
 
 @dataclass(frozen=True, slots=True)
 class _DifferenceRow:
-    found: Difference
+    found: MeasureDifference
     mark: Mark
     tone: str
     verdict: str
@@ -302,7 +302,7 @@ def _other(
     nth: int,
     base: Evaluation,
     evaluation: Evaluation,
-    compared: Compared,
+    compared: ConfigComparison,
     column: int,
     made_on: Both,
     texts: Texts,
@@ -325,7 +325,7 @@ def _other(
     )
 
 
-def _difference_row(found: Difference, scale: Scale) -> _DifferenceRow:
+def _difference_row(found: MeasureDifference, scale: Scale) -> _DifferenceRow:
     said = verdict(found)
     words = (
         f"{signed(found.difference)} ({signed(found.low)} to {signed(found.high)}), p {number(found.p_holm)}: {said}"
@@ -345,7 +345,7 @@ def _difference_row(found: Difference, scale: Scale) -> _DifferenceRow:
     return _DifferenceRow(found, mark, tone(said), said, cells)
 
 
-def _types(base: Evaluation, other: Evaluation, column: int, found: Difference) -> tuple[_TypeRow, ...]:
+def _types(base: Evaluation, other: Evaluation, column: int, found: MeasureDifference) -> tuple[_TypeRow, ...]:
     kinds = {qid: kind or NO_TYPE for qid, kind in zip(base.qids, base.types, strict=True)}
     counts = {kind: [0, 0, 0] for kind in found.by_type}
     for place, qids in enumerate((found.wins, found.losses)):

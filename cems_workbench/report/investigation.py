@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from cems_workbench.analysis.why import Rescue, Why
-from cems_workbench.analysis.why.counterfactual import interval_words, kept_words, order_words
+from cems_workbench.analysis.why import Counterfactual, Why
+from cems_workbench.analysis.why.counterfactual import interval_text, moved_text, order_text
 from cems_workbench.config import config_hash
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.bundle import bundle_from
@@ -74,7 +74,7 @@ def investigation_report(
     """
     texts, path = Texts(redact), found.path
     memory = memory or trace.evidence.memories.get(path.memory_id)
-    rescues = found.rescues[:RESCUES] or ((found.nearest,) if found.nearest else ())
+    rescues = found.counterfactuals[:RESCUES] or ((found.nearest,) if found.nearest else ())
     bars, legend = _bars(trace, path.memory_id, texts)
     warnings = [f"{stage}: {texts.line(text)}" for stage, text in trace.warnings]
     return render(
@@ -88,7 +88,7 @@ def investigation_report(
             (path.status, "where it is"),
             (DASH if path.rank is None else str(path.rank), f"rank; the first {path.k} count"),
             (path.lost_at or DASH, "stage that lost it"),
-            (str(len(found.rescues)), "changes that bring it in"),
+            (str(len(found.counterfactuals)), "changes that bring it in"),
         ),
         steps=tuple(
             (
@@ -106,8 +106,8 @@ def investigation_report(
         ),
         rescues=tuple(_rescue(one, redact) for one in rescues),
         labelled=any(one.labelled for one in rescues),
-        order=order_words(found.rescues) if found.rescues else "",
-        more=max(0, len(found.rescues) - RESCUES),
+        order=order_text(found.counterfactuals) if found.counterfactuals else "",
+        more=max(0, len(found.counterfactuals) - RESCUES),
         unscored=any(one.needs for one in rescues),
         bars=bars,
         legend=legend,
@@ -122,21 +122,21 @@ def _whole(value: int | None) -> str:
     return DASH if value is None else str(value)
 
 
-def _rescue(rescue: Rescue, redact: bool) -> _Rescue:
+def _rescue(rescue: Counterfactual, redact: bool) -> _Rescue:
     """A change as `why` prints it; a further query to search for is a text."""
     if redact and rescue.terms:
         rescue = replace(rescue, terms=tuple("…" for _ in rescue.terms))
-    moved, effect = rescue.disturbance, rescue.labelled
+    moved, effect = rescue.side_effects, rescue.labelled
     points = [f"{change.breakpoint.succeeds:.6g}" for change in rescue.changes if change.breakpoint]
     gain = DASH
     if effect is not None:
         hits = f"hits +{len(effect.gained)} −{len(effect.lost)}"
-        gain = f"{number(effect.gain, '+.3f')} ({interval_words(effect)}), {hits}"
+        gain = f"{number(effect.gain, '+.3f')} ({interval_text(effect)}), {hits}"
     return _Rescue(
         rescue.words + ("*" if rescue.needs else ""),
         _whole(rescue.rank),
         ", ".join(points) or DASH,
-        f"{kept_words(moved)}, {moved.gone or 'none'} dropped",
+        f"{moved_text(moved)}, {moved.gone or 'none'} dropped",
         gain,
     )
 

@@ -63,7 +63,7 @@ def test_a_failing_query_gets_a_cause_and_its_rescue_brings_the_memory_in(open_p
     assert " ".join(bodies(page)).count("lost here</span>") == 1
     page = press(page, "inspect:why:apply:0")
     assert memory_id in order(page)[:10]
-    assert "It needs no rescue" in html(page, "wb-cause")
+    assert "It needs no change" in html(page, "wb-cause")
     assert config_of(page) != preset("cems").config
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cems_workbench.analysis.why import Rescue, Why, explain, gathered
+from cems_workbench.analysis.why import Counterfactual, Why, explain, gathered
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
@@ -62,7 +62,7 @@ def answered(resources: Resources, config: PipelineConfig) -> list[Answered]:
     return found
 
 
-def applied(rescue: Rescue, one: Answered, config: PipelineConfig, resources: Resources) -> list[str]:
+def applied(rescue: Counterfactual, one: Answered, config: PipelineConfig, resources: Resources) -> list[str]:
     """The results with the rescue applied, gathered anew where it says so."""
     evidence = gathered(rescue, config, one.request, resources) if rescue.gathers else one.evidence
     return [row.memory_id for row in replay(evidence, rescue.config(config)).results]
@@ -80,8 +80,8 @@ def test_failing_queries_have_a_cause_and_most_a_rescue(
         path = one.why.path
         assert path.lost_at is not None, one.qid
         assert path.lost_at in one.why.cause and path.memory_id in one.why.cause
-        singles = [rescue for rescue in one.why.rescues if rescue.parts == 1]
-        best = one.why.rescues[:3]
+        singles = [rescue for rescue in one.why.counterfactuals if rescue.parts == 1]
+        best = one.why.counterfactuals[:3]
         for rescue in [*best, *(single for single in singles[:1] if single not in best)]:
             assert path.memory_id in applied(rescue, one, config, resources)[: path.k], (one.qid, rescue)
         if singles:
@@ -89,11 +89,11 @@ def test_failing_queries_have_a_cause_and_most_a_rescue(
     with capsys.disabled():
         print(f"\n{len(rescued)} of {len(rows)} failing queries have a single rescue that holds")
         for one in rows:
-            print(f"{one.qid:5} {one.why.path.lost_at:9} {shown(one.why.rescues)}")
+            print(f"{one.qid:5} {one.why.path.lost_at:9} {shown(one.why.counterfactuals)}")
     assert len(rescued) >= ENOUGH
 
 
-def shown(rescues: Sequence[Rescue]) -> str:
+def shown(rescues: Sequence[Counterfactual]) -> str:
     """The best rescue in a few words."""
     if not rescues:
         return "nothing"
@@ -115,7 +115,7 @@ def test_a_memory_past_the_depth_is_found_by_a_deeper_list(resources: Resources)
     why = explain(memory_id, evidence, config, k=6, request=request, resources=resources)
     assert why.path.status == "in no list"
     assert "it would be 6th" in why.cause and "past the depth of 5" in why.cause
-    deeper = next(rescue for rescue in why.rescues if "lists.vector.depth" in rescue.values)
+    deeper = next(rescue for rescue in why.counterfactuals if "lists.vector.depth" in rescue.values)
     assert deeper.values == {"lists.vector.depth": 6} and deeper.gathers
     after = replay(gathered(deeper, config, request, resources), deeper.config(config))
     assert memory_id in [row.memory_id for row in after.results[:6]]
@@ -128,7 +128,7 @@ def test_a_memory_of_another_project_is_found_when_every_project_is_searched(res
     why = explain("m322", evidence, config, request=request, resources=resources)
     assert why.path.status == "in no list"
     assert "and only harbor/dashboard is searched" in why.cause
-    assert any(rescue.everywhere for rescue in why.rescues)
+    assert any(rescue.everywhere for rescue in why.counterfactuals)
 
 
 def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path) -> None:

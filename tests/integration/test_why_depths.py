@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cems_workbench.analysis.why import ListPlace, Rescue, explain
-from cems_workbench.analysis.why.exhaustive_ranks import list_places
-from cems_workbench.analysis.why.regather import gather_rescues
+from cems_workbench.analysis.why import Counterfactual, ListEntry, explain
+from cems_workbench.analysis.why.exhaustive_ranks import list_ranks
+from cems_workbench.analysis.why.regather import gather_counterfactuals
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.jobs.factory import servers
@@ -70,17 +70,17 @@ def config(**changes: Any) -> PipelineConfig:
     )
 
 
-def places(small: Resources, chosen: PipelineConfig, memory_id: str) -> tuple[Evidence, dict[str, ListPlace]]:
+def places(small: Resources, chosen: PipelineConfig, memory_id: str) -> tuple[Evidence, dict[str, ListEntry]]:
     evidence = gather_lists(ASKED, chosen, small)
-    found = list_places(memory_id, evidence, chosen, ASKED, small)
+    found = list_ranks(memory_id, evidence, chosen, ASKED, small)
     return evidence, {place.list: place for place in found}
 
 
-def deeper(small: Resources, chosen: PipelineConfig, memory_id: str, k: int) -> dict[tuple[str, ...], Rescue]:
+def deeper(small: Resources, chosen: PipelineConfig, memory_id: str, k: int) -> dict[tuple[str, ...], Counterfactual]:
     """The rescues by deeper lists that a new gathering confirms, by their parameters."""
     evidence, found = places(small, chosen, memory_id)
     trials = Trials(evidence, memory_id, k)
-    rescues, _ = gather_rescues(trials, chosen, ASKED, small, tuple(found.values()))
+    rescues, _ = gather_counterfactuals(trials, chosen, ASKED, small, tuple(found.values()))
     return {
         tuple(rescue.values): rescue for rescue in rescues if all(path.startswith("lists.") for path in rescue.values)
     }
@@ -145,5 +145,5 @@ def test_what_was_gathered_deeper_is_replayed(small: Resources) -> None:
     """A depth that was lowered after gathering is raised again without a new search."""
     evidence = gather_lists(ASKED, config(lists__hybrid__depth=8), small)
     found = explain("m4", evidence, config(lists__hybrid__depth=3), k=6)
-    depth = next(rescue for rescue in found.rescues if "lists.hybrid.depth" in rescue.values)
+    depth = next(rescue for rescue in found.counterfactuals if "lists.hybrid.depth" in rescue.values)
     assert depth.values == {"lists.hybrid.depth": 6} and not depth.gathers

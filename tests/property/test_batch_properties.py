@@ -23,7 +23,7 @@ def test_a_batch_gives_the_results_scores_and_measures_of_single_replays(
     queries = [Query(f"q{i}", one.query or "empty") for i, one in enumerate(found)]
     grades = {f"q{i}": {"m00": i % 4, "m01": 1, "Z": 0, "elsewhere": 2} for i in range(len(found))}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch_module, "BLOCK", block)
+        patch.setattr(batch_module, "BLOCK_QUERIES", block)
         batch = LabelledBatch(queries, {query.qid: one for query, one in zip(queries, found, strict=True)}, grades)
         rankings = batch.rankings(config)
     alone = [replay(one, config) for one in found]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markupsafe import escape
 from strategies import configs, evidences
 
-from cems_workbench.analysis.fidelity.answer import Answer, matched, placements
+from cems_workbench.analysis.fidelity.answer import RecordedResult, match_results, placements
 from cems_workbench.analysis.rank_flow import rank_flow
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why import Why, cause, memory_path
@@ -57,7 +57,7 @@ def test_every_screen_and_the_command_name_the_same_lost_stage(
     if ids:
         journey = journey_table(trace, 40, ids[0], k=asked).set_index("memory")["lost at"]
         assert {key: stage or None for key, stage in journey.items()} == {key: expected[key] for key in journey.index}
-        production = matched([Answer(key) for key in ids], lambda _: evidence.memories)
+        production = match_results([RecordedResult(key) for key in ids], lambda _: evidence.memories)
         assert {one.memory_id: one.lost_at for one in placements(production, trace, asked)} == expected
     for memory_id in ids[:2]:
         stage = expected[memory_id]

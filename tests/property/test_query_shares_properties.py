@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from strategies import configs, evidences
 
-from cems_workbench.analysis.expansion import query_shares
+from cems_workbench.analysis.expansion import variant_contributions
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.ui.inspect.variants import shares_table
@@ -16,7 +16,7 @@ from cems_workbench.ui.inspect.variants import shares_table
 def test_the_shares_of_the_queries_make_the_raw_score(evidence: Evidence, config: PipelineConfig) -> None:
     trace = replay(evidence, config)
     kept = [row for row in trace.stage("fusion").rows if row.kept]
-    found = query_shares(trace)
+    found = variant_contributions(trace)
     assert [shares.memory_id for shares in found] == [row.memory_id for row in kept]
     for shares in found:
         gave = shares.by_variant.values()

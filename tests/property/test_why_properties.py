@@ -10,7 +10,7 @@ from strategies import configs, evidences
 
 from cems_workbench.analysis.why import cause, explain, memory_path
 from cems_workbench.analysis.why.counterfactual import PRECISION, span
-from cems_workbench.analysis.why.linear import LINEAR, cells, solvable
+from cems_workbench.analysis.why.linear import LINEAR, rank_intervals, solvable
 from cems_workbench.analysis.why.side_effects import kendall, rbo
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig, field_spec, with_values
@@ -37,11 +37,11 @@ def test_every_breakpoint_and_every_rescue_holds_when_replayed(
     memory_id = candidate(data, evidence)
     found = explain(memory_id, evidence, config, k=k)
     assert (found.path.status == "in the top k") == brought_in(evidence, config, memory_id, k)
-    for rescue in found.rescues:
+    for rescue in found.counterfactuals:
         applied = rescue.config(config)
         assert brought_in(evidence, applied, memory_id, k), rescue
         assert rescue.rank is not None and rescue.rank <= k
-        assert -1 <= rescue.disturbance.tau <= 1 and 0 <= rescue.disturbance.rbo <= 1 + 1e-9
+        assert -1 <= rescue.side_effects.tau <= 1 and 0 <= rescue.side_effects.rbo <= 1 + 1e-9
         points = {change.path: change.breakpoint for change in rescue.changes if change.breakpoint is not None}
         if not points:
             continue
@@ -93,7 +93,7 @@ def test_a_solved_cell_has_the_rank_of_its_replay(
     )
     assume(solvable(config, path))
     trials = Trials(evidence, candidate(data, evidence), 1)
-    for cell in cells(trials, config, path, 0.0, 3.0):
+    for cell in rank_intervals(trials, config, path, 0.0, 3.0):
         if cell.high - cell.low < 1e-6:
             continue
         middle = (cell.low + cell.high) / 2

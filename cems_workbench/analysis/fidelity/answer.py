@@ -1,7 +1,7 @@
 """How far what a production system returned is from this trace of one query, and where the two part.
 
     overlap   memories in common of the first n, n the length of what production returned
-    tau, rbo  of production's order and ours cut to n (`why.disturbance`)
+    tau, rbo  of production's order and ours cut to n (`why.side_effects`)
     map       production score ~ slope · our score + intercept, least squares over the memories both have; exact when the worst
               miss is within half a unit of the last digit that production printed
 
@@ -24,14 +24,14 @@ from cems_workbench.records import Memory
 Find = Callable[[Iterable[str] | None], Mapping[str, Memory]]
 """Memories by id: those asked for that there are, or all."""
 
-PART = 24
+SHORTEST_PREFIX = 24
 """Characters from which a text that is a part of one memory is taken for it."""
-FEWEST = 3
+FEWEST_SCORES = 3
 """Memories in common from which a map of scores says something: two always lie on a line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RecordedResult:
     """One row of a response: the id it gives, its text and its score, as far as it has them."""
 
     memory_id: str | None
@@ -51,7 +51,7 @@ class Production:
     ranks: Mapping[str, int]
     scores: Mapping[str, float]
     by_text: Mapping[str, str]
-    unknown: tuple[tuple[int, Answer], ...]
+    unknown: tuple[tuple[int, RecordedResult], ...]
 
     @property
     def strangers(self) -> dict[int, str]:
@@ -92,7 +92,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class StageSimilarity:
     """How like production the order of a list or of a stage's output is; `shared` of production's memories are in it at all.
 
     `tau` is over those alone, None with fewer than two.
@@ -118,7 +118,7 @@ class ScoreMap:
     exact: bool
 
 
-def matched(answers: Sequence[Answer], find: Find) -> Production:
+def match_results(answers: Sequence[RecordedResult], find: Find) -> Production:
     """The response in terms of this store; a memory that it holds twice counts once, where it stands first."""
     known = find([answer.memory_id for answer in answers if answer.memory_id is not None])
     strangers = [answer for answer in answers if answer.memory_id not in known and answer.content]
@@ -151,7 +151,7 @@ def _by_text(texts: Sequence[str], find: Find) -> dict[str, str]:
         plain = _plain(text)
         if plain in whole:
             found[text] = whole[plain]
-        elif len(plain) >= PART:
+        elif len(plain) >= SHORTEST_PREFIX:
             holders = [memory_id for memory_id, content in every.items() if plain in content]
             if len(holders) == 1:
                 found[text] = holders[0]
@@ -193,7 +193,7 @@ def placements(production: Production, trace: Trace, k: int | None = None) -> li
     return rows + [Placement(key, None, rank) for key, rank in ours.items() if key not in production.ranks]
 
 
-def likenesses(production: Sequence[str], trace: Trace) -> list[Likeness]:
+def stage_similarities(production: Sequence[str], trace: Trace) -> list[StageSimilarity]:
     """Every list that takes part and every stage that ranks, in the order of the pipeline."""
     names = [(name, False) for name in lists_in_use(trace)] + [(name, True) for name in RANKED_STAGES]
     found = []
@@ -203,11 +203,11 @@ def likenesses(production: Sequence[str], trace: Trace) -> list[Likeness]:
         inside = set(ids) & set(production)
         both = ([key for key in ranked if key in inside] for ranked in (production, ids))
         tau = kendall(*both) if len(inside) > 1 else None
-        found.append(Likeness(name, stage, len(inside), tau, rbo(production, ids[: len(production)])))
+        found.append(StageSimilarity(name, stage, len(inside), tau, rbo(production, ids[: len(production)])))
     return found
 
 
-def most_like(found: Collection[Likeness]) -> Likeness | None:
+def most_similar(found: Collection[StageSimilarity]) -> StageSimilarity | None:
     """The list or stage that production is most like; of equal ones the last stage, since the later is the fuller account."""
     ordered = sorted(
         found,
@@ -229,7 +229,7 @@ def score_maps(scores: Mapping[str, float], trace: Trace) -> list[ScoreMap]:
     for name, own in _scores(trace).items():
         shared = [key for key in scores if key in own]
         x, y = np.array([own[key] for key in shared]), np.array([scores[key] for key in shared])
-        if len(shared) < FEWEST or np.ptp(x) == 0 or np.ptp(y) == 0:
+        if len(shared) < FEWEST_SCORES or np.ptp(x) == 0 or np.ptp(y) == 0:
             continue
         slope, intercept = np.polyfit(x, y, 1)
         missed = y - (slope * x + intercept)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
-from cems_workbench.analysis.fidelity.measures import PRECISE, QueryFidelity
+from cems_workbench.analysis.fidelity.measures import EXACT_PRECISION, QueryFidelity
 from cems_workbench.analysis.ranks import ranks_in
 from cems_workbench.analysis.why.side_effects import rbo
 from cems_workbench.pipeline import Evidence, RankedList, Trace, replay
@@ -41,9 +41,9 @@ Kind = Literal[
 Lists = Mapping[str, Sequence[Sequence[tuple[str, float]]]]
 """The recorded lists: by source, one a query variant, (memory id, score) best first; that of the query itself is the last."""
 
-CLOSE = 0.6
+CLOSE_OVERLAP = 0.6
 """Overlap from which on another order of equal values is tried: what differs by more has another cause."""
-TRIED = 150
+MAX_ORDERS = 150
 """Replays with another order of equal values, a query."""
 LEXICAL, VECTOR = ("ts_rank", "lexical"), ("hybrid", "vector")
 """Our lists for a recorded one: the first of them that the evidence has."""
@@ -98,7 +98,7 @@ def _lexical(trace: Trace, lists: Lists) -> Cause | None:
     if best <= 0 or top <= 0:
         return None
     shares = {key: (score / best, ours.get(key, 0.0) / top) for key, score in theirs.items()}
-    off = [key for key, (there, here) in shares.items() if abs(there - here) > PRECISE]
+    off = [key for key, (there, here) in shares.items() if abs(there - here) > EXACT_PRECISION]
     if not off:
         return None
     there, here = shares[off[0]]
@@ -158,7 +158,7 @@ class _Tie:
 
 def _other_order(query: QueryFidelity, trace: Trace) -> Cause | None:
     """A tie whose other order gives the recorded answer, alone or after others that bring it nearer; None when none was found to."""
-    if query.overlap < CLOSE:
+    if query.overlap < CLOSE_OVERLAP:
         return None
     evidence, best, tried, moved = trace.evidence, _nearness(query, query.ours, query.our_scores), 0, True
     concerned = set(query.recorded) | set(query.ours)
@@ -168,12 +168,12 @@ def _other_order(query: QueryFidelity, trace: Trace) -> Cause | None:
         for tie, place in _doubted(ties, query, concerned):
             for other in _orders(evidence, tie, tie.members[place]):
                 tried += 1
-                if tried > TRIED:
+                if tried > MAX_ORDERS:
                     return None
                 results = replay(other, trace.config).results
                 scores = {result.memory_id: result.score for result in results}
                 found = _nearness(query, tuple(scores), scores)
-                if found >= (SAME, -query.precision if query.same_order else -math.inf):
+                if found >= (SCORE_ULPS, -query.precision if query.same_order else -math.inf):
                     return Cause(tie.kind, tie.words())
                 if found > best:
                     evidence, best, moved = other, found, True
@@ -220,7 +220,7 @@ def _equal_within(query: QueryFidelity, trace: Trace) -> Cause | None:
     return None
 
 
-SAME = 2.0
+SCORE_ULPS = 2.0
 
 
 def _nearness(query: QueryFidelity, found: tuple[str, ...], scores: Mapping[str, float]) -> tuple[float, float]:
@@ -228,7 +228,7 @@ def _nearness(query: QueryFidelity, found: tuple[str, ...], scores: Mapping[str,
     if found != query.recorded:
         return rbo(query.recorded, found), 0.0
     off = max((abs(score - scores[key]) for key, score in query.recorded_scores.items() if key in scores), default=0.0)
-    return SAME, -off
+    return SCORE_ULPS, -off
 
 
 def _equal_edges(relations: Sequence[Relation], concerned: set[str]) -> Iterator[_Tie]:

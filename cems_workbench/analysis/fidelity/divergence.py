@@ -20,7 +20,7 @@ _PLACE = {stage.name: place for place, stage in enumerate(STAGES)}
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
+class Divergence:
     """The stage at which the two part, which memory shows it, and how: it is lost, stands elsewhere, or is ours alone."""
 
     stage: str
@@ -29,7 +29,7 @@ class Parting:
     reason: str
 
 
-def parting(trace: Trace, recorded: Sequence[str], ours: Sequence[str] | None = None) -> Parting | None:
+def first_divergence(trace: Trace, recorded: Sequence[str], ours: Sequence[str] | None = None) -> Divergence | None:
     """The first stage after which the recorded results cannot come out as they were recorded; None when they do.
 
     `ours` are our results where they were cut to the recorded ones' length; else all of the trace.
@@ -43,10 +43,10 @@ def parting(trace: Trace, recorded: Sequence[str], ours: Sequence[str] | None = 
             found, key=lambda one: _PLACE[one.stage]
         )  # of one stage: a loss before an order, the best ranked first
     extra = next(key for key in results if key not in set(recorded))
-    return Parting(RANKED_STAGES[-1], extra, "extra", "we return it; the recording does not")
+    return Divergence(RANKED_STAGES[-1], extra, "extra", "we return it; the recording does not")
 
 
-def _lost(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list[Parting]:
+def _lost(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list[Divergence]:
     """The recorded memories that we do not return, each with the stage that dropped it."""
     partings = []
     for memory_id in recorded:
@@ -54,18 +54,18 @@ def _lost(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list
             continue
         end = dropped(trace, memory_id)
         if end is not None:
-            partings.append(Parting(end.stage, memory_id, "lost", end.reason))
+            partings.append(Divergence(end.stage, memory_id, "lost", end.reason))
         elif memory_id not in trace.stage(LISTS).by_id:
-            partings.append(Parting(LISTS.name, memory_id, "lost", "no list returned it"))
+            partings.append(Divergence(LISTS.name, memory_id, "lost", "no list returned it"))
         else:  # it is a result, past the place where ours were cut
-            partings.append(Parting(RANKED_STAGES[-1], memory_id, "lost", "it stands further down"))
+            partings.append(Divergence(RANKED_STAGES[-1], memory_id, "lost", "it stands further down"))
     return partings
 
 
-def _reordered(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list[Parting]:
+def _reordered(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list[Divergence]:
     """The stage from which on the memories that both return stand in another order, none when they end in the same."""
     common = [memory_id for memory_id in recorded if memory_id in results]
-    wrong: Parting | None = None
+    wrong: Divergence | None = None
     for stage in reversed(RANKED_STAGES):
         ranks = ranks_in(trace, stage)
         order = sorted((key for key in common if key in ranks), key=lambda key: ranks[key][0])
@@ -74,5 +74,5 @@ def _reordered(trace: Trace, recorded: Sequence[str], results: Sequence[str]) ->
             break
         before = order[common.index(first)]
         reason = f"{before} stands before it; there it stands before {before}"
-        wrong = Parting(stage, first, "order", reason)
+        wrong = Divergence(stage, first, "order", reason)
     return [wrong] if wrong is not None else []

@@ -50,11 +50,11 @@ class Trials(Protocol[NearT]):
         """Does turning this parameter all the way change any result or its score?"""
 
 
-LEAST_GAIN = 1e-6
-WORTHWHILE = 0.005
+MIN_GAIN = 1e-6
+WORTHWHILE_GAIN = 0.005
 """Gain in rank-biased overlap below which another parameter explains nothing more."""
-FINER = 6
-MOST_STEPS = 3
+SUBDIVISIONS = 6
+MAX_STEPS = 3
 DEPTH = 10
 """The overlap that decides between equal numbers of same orders is that of the first ten."""
 
@@ -177,7 +177,7 @@ def explanations(replays: Replays, config: PipelineConfig, progress: Progress = 
     """What brings our results nearer to production's, the most first: presets, and single parameters with their best value."""
     now = replays.agreement(config)
     presets = [_of_preset(replays, name) for name in preset_names()]
-    nearer = [one for one in presets if one.agreement.nearness > now.nearness + LEAST_GAIN]
+    nearer = [one for one in presets if one.agreement.nearness > now.nearness + MIN_GAIN]
     return sorted([*nearer, *single_changes(replays, config, progress)], key=_worth)
 
 
@@ -191,13 +191,13 @@ def single_changes(
     for i, spec in enumerate(specs):
         progress("trying parameters", i, len(specs))
         best = _best_value(replays, config, spec)
-        if best is not None and best.agreement.nearness > now.nearness + LEAST_GAIN:
+        if best is not None and best.agreement.nearness > now.nearness + MIN_GAIN:
             found.append(best)
     progress("trying parameters", len(specs), len(specs))
     return sorted(found, key=_worth)
 
 
-def together(
+def combined_changes(
     replays: Trials[NearT], config: PipelineConfig, first: Explanation[NearT], progress: Progress = silent
 ) -> Explanation[NearT] | None:
     """The best single change and up to two more on top of it, each the best then; None when a second one adds nothing."""
@@ -205,7 +205,7 @@ def together(
         return None
     changes, reached = list(first.changes), first
     tuned = with_values(config, {path: value for path, _, value in changes})
-    while len(changes) < MOST_STEPS:
+    while len(changes) < MAX_STEPS:
         taken = {path for path, _, _ in changes}
         singles = []
         specs = [spec for spec in searched_specs() if spec.path not in taken]
@@ -214,7 +214,7 @@ def together(
             best = _best_value(replays, tuned, spec)
             singles += [best] if best is not None else []
         best = min(singles, key=_worth, default=None)
-        if best is None or best.agreement.nearness < reached.agreement.nearness + WORTHWHILE:
+        if best is None or best.agreement.nearness < reached.agreement.nearness + WORTHWHILE_GAIN:
             break
         changes += best.changes
         reached = Explanation(tuple(changes), best.agreement, reached.distance + best.distance)
@@ -246,8 +246,8 @@ def _best_value(replays: Trials[NearT], config: PipelineConfig, spec: FieldSpec)
     numbers = sorted({value for value in [*tried, now] if value is not None})
     place = numbers.index(at)
     for low, high in zip(numbers[max(0, place - 1) : place + 1], numbers[place : place + 2], strict=False):
-        for step in range(1, FINER):
-            value = _on_a_step(spec, low + (high - low) * step / FINER)
+        for step in range(1, SUBDIVISIONS):
+            value = _on_a_step(spec, low + (high - low) * step / SUBDIVISIONS)
             if value not in tried and value != now and low < value < high:
                 finer = _of_value(replays, config, spec, value)
                 found += [finer] if finer is not None else []
@@ -274,7 +274,7 @@ def _of_value(replays: Trials[NearT], config: PipelineConfig, spec: FieldSpec, v
     found = replays.agreement(changed(config, spec.path, value))
     now = config.get(spec.path)
     one = Explanation(((spec.path, now, value),), found, distance(spec, now, value))
-    if found.nearness <= replays.agreement(config).nearness + LEAST_GAIN:
+    if found.nearness <= replays.agreement(config).nearness + MIN_GAIN:
         return one
     try:
         with_values(config, {spec.path: value})

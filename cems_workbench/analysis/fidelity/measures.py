@@ -4,8 +4,8 @@
     same_set     share with the same memories, in whatever order
     same_first   share with the same first memory; two empty answers are the same
     overlap      mean Jaccard overlap of the first ten: memories in both / memories in either, 1 for two empty answers
-    rbo          mean rank-biased overlap of the whole orders (`why.disturbance`)
-    tau          mean Kendall's tau of the whole orders (`why.disturbance`)
+    rbo          mean rank-biased overlap of the whole orders (`why.side_effects`)
+    tau          mean Kendall's tau of the whole orders (`why.side_effects`)
     score_difference   the largest difference of two scores, over the queries with the same order and recorded scores
 
 Intervals are those of evaluation: a bootstrap over queries (`evaluation.statistics`).
@@ -37,7 +37,7 @@ MEASURES: Mapping[str, str] = {
     SCORE_DIFFERENCE: "largest difference of two scores where the order is the same",
 }
 DEPTH = 10
-PRECISE = 1e-6
+EXACT_PRECISION = 1e-6
 """Scores that differ by less are the same: a real system computes some of its numbers in single precision."""
 
 
@@ -56,7 +56,7 @@ class QueryFidelity:
     recorded_scores: Mapping[str, float]
     our_scores: Mapping[str, float]
     unknown: tuple[str, ...] = ()
-    precision: float = PRECISE
+    precision: float = EXACT_PRECISION
 
     @property
     def same_order(self) -> bool:
@@ -152,7 +152,7 @@ class SetFidelity:
     @property
     def precision(self) -> float:
         """How near two scores are that are the same."""
-        return max((query.precision for query in self.queries), default=PRECISE)
+        return max((query.precision for query in self.queries), default=EXACT_PRECISION)
 
     @cached_property
     def _differences(self) -> list[float]:

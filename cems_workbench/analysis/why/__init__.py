@@ -1,7 +1,7 @@
 """Why is it missing? The path of one memory, the stage that lost it, and the smallest changes that bring it back."""
 
-from cems_workbench.analysis.why.counterfactual import Breakpoint, Change, Rescue
-from cems_workbench.analysis.why.path import ListPlace, MemoryPath, Step, cause, memory_path
+from cems_workbench.analysis.why.counterfactual import Breakpoint, Change, Counterfactual
+from cems_workbench.analysis.why.path import ListEntry, MemoryPath, Step, cause, memory_path
 from cems_workbench.analysis.why.regather import gathered
 from cems_workbench.analysis.why.report import Why, explain, require_known, require_stored
 from cems_workbench.analysis.why.side_effects import LabelledSet
@@ -9,10 +9,10 @@ from cems_workbench.analysis.why.side_effects import LabelledSet
 __all__ = [
     "Breakpoint",
     "Change",
+    "Counterfactual",
     "LabelledSet",
-    "ListPlace",
+    "ListEntry",
     "MemoryPath",
-    "Rescue",
     "Step",
     "Why",
     "cause",

@@ -1,15 +1,15 @@
-"""Rescues: changes of one parameter, or of two, that bring the memory into the top k, ranked by what else they disturb.
+"""Counterfactuals: changes of one parameter, or of two, that bring the memory into the top k, ranked by what else they disturb.
 
 values tried   the slider's range, walked outwards from where it stands: numbers at growing distances on either side (all of them where
                they are few whole numbers), choices and switches one by one. A distance is a share of the slider's range; another
                choice is a whole range away.
-one parameter  the nearest value that rescues. Weights of the fusion are solved (`linear`), a threshold of abstain is the value of its
+one parameter  the nearest value that succeeds. Weights of the fusion are solved (`linear`), a threshold of abstain is the value of its
                signal (several that refuse are lowered together); everything else is walked until a replay
                succeeds, and the breakpoint then bisected between the last failure and that success. A walk can step over an island
                of success narrower than its steps; a solved weight cannot.
-two            only when none alone rescues, in a bounded number of replays. The parameters that alone bring the memory's score nearest
+two            only when none alone succeeds, in a bounded number of replays. The parameters that alone bring the memory's score nearest
                to the k-th are set to their best values, and under each of them every other parameter is searched as if it were
-               single. A pair that rescues is made as small as it can be: both numbers are brought back towards where they were, by
+               single. A pair that succeeds is made as small as it can be: both numbers are brought back towards where they were, by
                the same share of the way.
 """
 
@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cems_workbench.analysis.why import linear
-from cems_workbench.analysis.why.side_effects import Disturbance, LabelledEffect, LabelledSet, disturbance, emptied
+from cems_workbench.analysis.why.side_effects import LabelledEffect, LabelledSet, SideEffects, emptied, side_effects
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
 from cems_workbench.pipeline.evidence import Evidence
@@ -30,7 +30,7 @@ from cems_workbench.pipeline.stages.abstain import ABSTAIN, SIGNALS
 from cems_workbench.progress import Progress, silent
 
 SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1.0)
-FEW = 24
+MAX_CHOICES = 24
 """Up to so many whole numbers are all tried."""
 
 NOTHING: Mapping[str, Any] = {}
@@ -94,7 +94,7 @@ def walks(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] =
     for end in slider(spec, config, gathered):
         if end == start:
             continue
-        if spec.type is int and abs(end - start) <= FEW:
+        if spec.type is int and abs(end - start) <= MAX_CHOICES:
             step = 1 if end > start else -1
             yield list(range(int(start) + step, int(end) + step, step))
             continue
@@ -124,7 +124,7 @@ def ends(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] = 
 PRECISION = 1e-9
 """Breakpoints of real numbers are this precise, in slider ranges."""
 VERIFIED_CELLS = 6
-FINER = (1, 10, 100, 1000)
+ROUNDING_STEPS = (1, 10, 100, 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,8 @@ class Breakpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One value that rescues, its distance in slider ranges, and its breakpoint where it is a number."""
+class SuccessfulValue:
+    """One value that succeeds, its distance in slider ranges, and its breakpoint where it is a number."""
 
     spec: FieldSpec
     value: Any
@@ -164,8 +164,8 @@ def acts(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> bool:
     )
 
 
-def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Found | None:
-    """The nearest value of this parameter that rescues, None when none does."""
+def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> SuccessfulValue | None:
+    """The nearest value of this parameter that succeeds, None when none does."""
     found = []
     if spec.type in (int, float):
         if linear.solvable(config, spec.path):
@@ -178,7 +178,7 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Fo
             ]
     now = config.get(spec.path)
     found += [
-        Found(spec, value, distance(spec, now, value), None)
+        SuccessfulValue(spec, value, distance(spec, now, value), None)
         for value in others(spec, config)
         if trials.succeeds(changed(config, spec.path, value))
     ]
@@ -203,12 +203,12 @@ def best_attempt(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Att
     return min(attempts, key=lambda attempt: (attempt.reached, attempt.distance), default=None)
 
 
-def _walked(trials: Trials, config: PipelineConfig, spec: FieldSpec, walk: list[Any]) -> Found | None:
+def _walked(trials: Trials, config: PipelineConfig, spec: FieldSpec, walk: list[Any]) -> SuccessfulValue | None:
     fails: Any = config.get(spec.path)
     if fails is None:  # off is no number to bisect from
         fails, walk = walk[0], walk[1:]
         if trials.succeeds(changed(config, spec.path, fails)):
-            return Found(spec, fails, 1.0, None)
+            return SuccessfulValue(spec, fails, 1.0, None)
     for value in walk:
         if trials.succeeds(changed(config, spec.path, value)):
             point = bisected(lambda v: trials.succeeds(changed(config, spec.path, v)), spec, fails, value)
@@ -232,11 +232,11 @@ def bisected(succeeds: Callable[[Any], bool], spec: FieldSpec, fails: Any, succe
     return Breakpoint(fails, success)
 
 
-def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Found]:
+def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[SuccessfulValue]:
     """The nearest solved cell that a replay confirms; nothing when replays disagree with the lines."""
     low, high = slider(spec, config)
     start = origin(spec, config)
-    good = [cell for cell in linear.cells(trials, config, spec.path, low, high) if cell.rank <= trials.k]
+    good = [cell for cell in linear.rank_intervals(trials, config, spec.path, low, high) if cell.rank <= trials.k]
     good.sort(key=lambda cell: max(cell.low - start, start - cell.high, 0.0))
     tiny = PRECISION * span(spec) / 2
     for cell in good[:VERIFIED_CELLS]:
@@ -249,10 +249,10 @@ def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Fou
     return []
 
 
-def _answering(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec]) -> list[Found]:
+def _answering(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec]) -> list[SuccessfulValue]:
     """Thresholds of abstain that refuse, each lowered to the value of its signal: the largest that answers, exactly.
 
-    Nothing where that does not rescue.
+    Nothing where that does not succeed.
     """
     deciding = {f"abstain.{one.name}": one for one in trials.stages(config).of(ABSTAIN).fields(0).deciding}
     if not all(spec.path in deciding for spec in specs):
@@ -267,22 +267,22 @@ def _answering(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec
     if len(specs) == 1:
         return [_found(trials, config, specs[0], points[0], solved=True)]
     return [
-        Found(spec, point.succeeds, distance(spec, config.get(spec.path), point.succeeds), point, solved=True)
+        SuccessfulValue(spec, point.succeeds, distance(spec, config.get(spec.path), point.succeeds), point, solved=True)
         for spec, point in zip(specs, points, strict=True)
     ]
 
 
-def answering_rescue(trials: Trials, config: PipelineConfig) -> Rescue | None:
+def answering_counterfactual(trials: Trials, config: PipelineConfig) -> Counterfactual | None:
     """All thresholds of abstain that refuse, lowered together; None where one alone is enough, or all are not."""
     fields = trials.stages(config).of(ABSTAIN).fields(0)
     specs = [field_spec(f"abstain.{one.name}") for one in fields.deciding]
     if not fields.abstained or fields.rule != "any" or len(specs) < 2:
         return None
     found = _answering(trials, config, specs)
-    return rescue_of(trials, config, found) if found else None
+    return counterfactual_of(trials, config, found) if found else None
 
 
-def _found(trials: Trials, config: PipelineConfig, spec: FieldSpec, point: Breakpoint, solved: bool) -> Found:
+def _found(trials: Trials, config: PipelineConfig, spec: FieldSpec, point: Breakpoint, solved: bool) -> SuccessfulValue:
     """The value to apply: a round one just past the breakpoint where that succeeds too, else the breakpoint itself."""
     now = config.get(spec.path)
     value: Any = point.succeeds
@@ -290,7 +290,7 @@ def _found(trials: Trials, config: PipelineConfig, spec: FieldSpec, point: Break
         if rounded != now and trials.succeeds(changed(config, spec.path, rounded)):
             value = rounded
             break
-    return Found(spec, value, distance(spec, now, point.succeeds), point, solved)
+    return SuccessfulValue(spec, value, distance(spec, now, point.succeeds), point, solved)
 
 
 def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
@@ -302,7 +302,7 @@ def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
         return []
     low, high = spec.soft or (spec.low or 0.0, 1.0 if spec.high is None else spec.high)
     whole = math.ceil if point.succeeds > point.fails else math.floor
-    steps = [spec.step / finer for finer in FINER]
+    steps = [spec.step / finer for finer in ROUNDING_STEPS]
     values = [round(float(whole(point.succeeds / step) * step), 10) for step in steps]
     return [value for value in values if low < value < high]
 
@@ -316,8 +316,8 @@ def _value(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-LABELLED_AT_MOST = 40
-"""Rescues measured on the labelled queries: those that disturb this query least."""
+MAX_LABELLED = 40
+"""Counterfactuals measured on the labelled queries: those that disturb this query least."""
 GAIN_DIGITS = 4
 """Gains of mean nDCG@10 that are equal to so many digits are one gain; side effects decide then."""
 
@@ -340,7 +340,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Rescue:
+class Counterfactual:
     """Changes that, applied together, put the memory at `rank` of the results (None: not among them).
 
     `place` is that rank, or the one before assembly; None when a stage dropped it.
@@ -350,7 +350,7 @@ class Rescue:
 
     changes: tuple[Change, ...]
     rank: int | None
-    disturbance: Disturbance
+    side_effects: SideEffects
     place: int | None = None
     gathers: bool = False
     terms: tuple[str, ...] = ()
@@ -383,7 +383,7 @@ class Rescue:
         return {change.path: change.now for change in self.changes}
 
     def config(self, config: PipelineConfig) -> PipelineConfig:
-        """The config with the rescue applied, validated."""
+        """The config with the counterfactual applied, validated."""
         return with_values(config, self.values, source="rescue")
 
     def request(self, request: Request) -> Request:
@@ -395,19 +395,19 @@ class Rescue:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The rescue as plain values."""
+        """The counterfactual as plain values."""
         values = asdict(self) | {"distance": self.distance}
         for change, about in zip(self.changes, values["changes"], strict=True):
             about["label"] = change.label
         return values
 
 
-def single_rescues(
+def single_counterfactuals(
     trials: Trials, config: PipelineConfig, progress: Progress = silent
-) -> tuple[list[Rescue], list[FieldSpec]]:
-    """One rescue per replay parameter that has one, and the parameters that change anything at all."""
+) -> tuple[list[Counterfactual], list[FieldSpec]]:
+    """One counterfactual per replay parameter that has one, and the parameters that change anything at all."""
     specs = searched_specs()
-    rescues, active = [], []
+    counterfactuals, active = [], []
     for i, spec in enumerate(specs):
         progress("trying parameters", i, len(specs))
         if not acts(trials, config, spec):
@@ -415,120 +415,124 @@ def single_rescues(
         active.append(spec)
         found = nearest_value(trials, config, spec)
         if found is not None:
-            rescues.append(rescue_of(trials, config, [found]))
+            counterfactuals.append(counterfactual_of(trials, config, [found]))
     progress("trying parameters", len(specs), len(specs))
-    together = answering_rescue(trials, config)
-    return ([*rescues, together] if together else rescues), active
+    together = answering_counterfactual(trials, config)
+    return ([*counterfactuals, together] if together else counterfactuals), active
 
 
-def rescue_of(trials: Trials, config: PipelineConfig, found: Sequence[Found]) -> Rescue:
-    """The rescue these values make together, replayed and measured."""
+def counterfactual_of(trials: Trials, config: PipelineConfig, found: Sequence[SuccessfulValue]) -> Counterfactual:
+    """The counterfactual these values make together, replayed and measured."""
     changes = tuple(
         Change(hit.spec.path, config.get(hit.spec.path), hit.value, hit.distance, hit.breakpoint, hit.solved)
         for hit in found
     )
-    rescue = Rescue(changes, None, Disturbance(1.0, 1.0))
-    after = rescue.config(config)
+    counterfactual = Counterfactual(changes, None, SideEffects(1.0, 1.0))
+    after = counterfactual.config(config)
     outcome = trials.outcome(after)
-    moved = disturbance(trials.outcome(config).results, outcome.results, trials.memory_id)
+    moved = side_effects(trials.outcome(config).results, outcome.results, trials.memory_id)
     needs = max(0, trials.needs(after) - trials.needs(config))
-    return replace(rescue, rank=outcome.rank, place=outcome.stood, disturbance=moved, needs=needs)
+    return replace(counterfactual, rank=outcome.rank, place=outcome.stood, side_effects=moved, needs=needs)
 
 
-def ordered(rescues: Iterable[Rescue]) -> list[Rescue]:
+def ordered(counterfactuals: Iterable[Counterfactual]) -> list[Counterfactual]:
     """The order in which pages and command line show them: by what they gain on the labelled queries, then by least side effects.
 
     What could not be measured there comes after what was; and before either, what the reranker has read in full.
     """
     return sorted(
-        rescues,
-        key=lambda rescue: (
-            rescue.needs > 0,
-            rescue.labelled is None,
-            rescue.labelled is not None and rescue.labelled.unscored > 0,
-            -round(rescue.labelled.gain, GAIN_DIGITS) if rescue.labelled is not None else 0.0,
-            -round(rescue.disturbance.rbo, 2),
-            rescue.parts,
-            rescue.distance,
-            [change.path for change in rescue.changes],
-            rescue.terms,
+        counterfactuals,
+        key=lambda counterfactual: (
+            counterfactual.needs > 0,
+            counterfactual.labelled is None,
+            counterfactual.labelled is not None and counterfactual.labelled.unscored > 0,
+            -round(counterfactual.labelled.gain, GAIN_DIGITS) if counterfactual.labelled is not None else 0.0,
+            -round(counterfactual.side_effects.rbo, 2),
+            counterfactual.parts,
+            counterfactual.distance,
+            [change.path for change in counterfactual.changes],
+            counterfactual.terms,
         ),
     )
 
 
-def order_words(rescues: Sequence[Rescue]) -> str:
+def order_text(counterfactuals: Sequence[Counterfactual]) -> str:
     """What `ordered` went by, in a sentence."""
-    if any(rescue.labelled is not None for rescue in rescues):
+    if any(counterfactual.labelled is not None for counterfactual in counterfactuals):
         return "Most gain on the judged queries first, then fewest side effects."
     return "Fewest side effects first."
 
 
-def kept_words(moved: Disturbance) -> str:
+def moved_text(moved: SideEffects) -> str:
     """ "ranking kept 95 %": how far the other results keep their order, in whole percent; 100 only when nothing moved."""
     share = 100 if moved.rbo >= 1 - 1e-9 else min(99, round(100 * moved.rbo))
     return f"ranking kept {share} %"
 
 
-def interval_words(effect: LabelledEffect) -> str:
+def interval_text(effect: LabelledEffect) -> str:
     """ "−0.003 to +0.031": the 95 % interval of the gain on the judged queries."""
     return f"{effect.low:+.3f} to {effect.high:+.3f}".replace("-", "−")
 
 
 def with_labels(
-    rescues: Sequence[Rescue], labelled: LabelledSet, config: PipelineConfig, k: int, progress: Progress = silent
-) -> list[Rescue]:
-    """The rescues with their effect on the labelled queries, the first `LABELLED_AT_MOST` of those that need no gather."""
-    todo = [rescue for rescue in ordered(rescues) if not rescue.gathers]
-    measured = todo[:LABELLED_AT_MOST]
-    rest = [*todo[LABELLED_AT_MOST:], *(rescue for rescue in rescues if rescue.gathers)]
+    counterfactuals: Sequence[Counterfactual],
+    labelled: LabelledSet,
+    config: PipelineConfig,
+    k: int,
+    progress: Progress = silent,
+) -> list[Counterfactual]:
+    """The counterfactuals with their effect on the labelled queries, the first `LABELLED_AT_MOST` of those that need no gather."""
+    todo = [counterfactual for counterfactual in ordered(counterfactuals) if not counterfactual.gathers]
+    measured = todo[:MAX_LABELLED]
+    rest = [*todo[MAX_LABELLED:], *(counterfactual for counterfactual in counterfactuals if counterfactual.gathers)]
     found = []
-    for i, rescue in enumerate(measured):
+    for i, counterfactual in enumerate(measured):
         progress("measuring on labelled queries", i, len(measured))
-        found.append(replace(rescue, labelled=labelled.effect(config, rescue.config(config), k)))
+        found.append(replace(counterfactual, labelled=labelled.effect(config, counterfactual.config(config), k)))
     return ordered([*found, *rest])
 
 
 SCORING_ROUNDS = 3
-"""Scores move the value that rescues, and another value may need other scores; after so many rounds what lacks some is left so."""
+"""Scores move the value that succeeds, and another value may need other scores; after so many rounds what lacks some is left so."""
 
 
 def with_scores(
-    rescues: Sequence[Rescue],
+    counterfactuals: Sequence[Counterfactual],
     trials: Trials,
     config: PipelineConfig,
     score: Callable[[Evidence, PipelineConfig], Evidence],
-) -> list[Rescue]:
-    """The rescues of replay parameters after the reranker has read what it had not; those that its scores undo are gone.
+) -> list[Counterfactual]:
+    """The counterfactuals of replay parameters after the reranker has read what it had not; those that its scores undo are gone.
 
     `score` gives the evidence with the scores that a config lacks.
     """
-    found = list(rescues)
+    found = list(counterfactuals)
     for _ in range(SCORING_ROUNDS):
-        lacking = [rescue for rescue in found if rescue.needs and not rescue.gathers]
+        lacking = [counterfactual for counterfactual in found if counterfactual.needs and not counterfactual.gathers]
         if not lacking:
             break
         evidence = trials.evidence
-        for rescue in lacking:
-            evidence = score(evidence, rescue.config(config))
+        for counterfactual in lacking:
+            evidence = score(evidence, counterfactual.config(config))
         trials = trials.on(evidence)
-        found = [rescue for rescue in found if rescue not in lacking]
-        found += [again for rescue in lacking if (again := _again(rescue, trials, config)) is not None]
+        found = [counterfactual for counterfactual in found if counterfactual not in lacking]
+        found += [again for counterfactual in lacking if (again := _again(counterfactual, trials, config)) is not None]
     return found
 
 
-def _again(rescue: Rescue, trials: Trials, config: PipelineConfig) -> Rescue | None:
-    """The rescue on evidence with more scores: of one parameter the value that rescues now, of two the same values."""
-    if len(rescue.changes) == 1:
-        hit = nearest_value(trials, config, field_spec(rescue.changes[0].path))
-        return None if hit is None else rescue_of(trials, config, [hit])
-    if not trials.succeeds(rescue.config(config)):
+def _again(counterfactual: Counterfactual, trials: Trials, config: PipelineConfig) -> Counterfactual | None:
+    """The counterfactual on evidence with more scores: of one parameter the value that succeeds now, of two the same values."""
+    if len(counterfactual.changes) == 1:
+        hit = nearest_value(trials, config, field_spec(counterfactual.changes[0].path))
+        return None if hit is None else counterfactual_of(trials, config, [hit])
+    if not trials.succeeds(counterfactual.config(config)):
         return None
-    same = [Found(field_spec(one.path), one.now, one.distance, None) for one in rescue.changes]
-    return rescue_of(trials, config, same)
+    same = [SuccessfulValue(field_spec(one.path), one.now, one.distance, None) for one in counterfactual.changes]
+    return counterfactual_of(trials, config, same)
 
 
-PROMISING = 2
-KEPT = 5
+PROMISING_ATTEMPTS = 2
+MAX_COUNTERFACTUALS = 5
 
 
 def attempts(trials: Trials, config: PipelineConfig, active: Sequence[FieldSpec]) -> list[Attempt]:
@@ -537,12 +541,12 @@ def attempts(trials: Trials, config: PipelineConfig, active: Sequence[FieldSpec]
     return sorted(found, key=lambda attempt: (attempt.reached, attempt.distance, attempt.spec.path))
 
 
-def pair_rescues(
+def pair_counterfactuals(
     trials: Trials, config: PipelineConfig, tried: Sequence[Attempt], progress: Progress = silent
-) -> list[Rescue]:
+) -> list[Counterfactual]:
     """At most `KEPT` pairs, the nearest of those that hold one of the `PROMISING` best attempts."""
     now = trials.outcome(config).distance
-    promising = [attempt for attempt in tried if attempt.reached < now][:PROMISING]
+    promising = [attempt for attempt in tried if attempt.reached < now][:PROMISING_ATTEMPTS]
     pairs: list[tuple[Attempt, Attempt]] = []
     for i, first in enumerate(promising):
         progress("trying pairs", i, len(promising))
@@ -554,14 +558,14 @@ def pair_rescues(
                 pairs.append((first, Attempt(spec, found.value, now, found.distance)))
     progress("trying pairs", len(promising), len(promising))
     pairs.sort(key=lambda pair: (pair[0].distance + pair[1].distance, pair[0].spec.path, pair[1].spec.path))
-    return [rescue_of(trials, config, shrunk(trials, config, pair)) for pair in pairs[:KEPT]]
+    return [counterfactual_of(trials, config, shrunk(trials, config, pair)) for pair in pairs[:MAX_COUNTERFACTUALS]]
 
 
-def shrunk(trials: Trials, config: PipelineConfig, pair: Sequence[Attempt]) -> list[Found]:
-    """The pair with the smallest share of the way that rescues. The two breakpoints belong together."""
+def shrunk(trials: Trials, config: PipelineConfig, pair: Sequence[Attempt]) -> list[SuccessfulValue]:
+    """The pair with the smallest share of the way that succeeds. The two breakpoints belong together."""
     fails, succeeds = 0.0, 1.0
     if all(_at(config, attempt, fails) == attempt.value for attempt in pair):  # switches have no way to go
-        return [Found(attempt.spec, attempt.value, attempt.distance, None) for attempt in pair]
+        return [SuccessfulValue(attempt.spec, attempt.value, attempt.distance, None) for attempt in pair]
     while succeeds - fails > PRECISION:
         middle = (fails + succeeds) / 2
         if trials.succeeds(_config(config, pair, [_at(config, attempt, middle) for attempt in pair])):
@@ -578,7 +582,7 @@ def shrunk(trials: Trials, config: PipelineConfig, pair: Sequence[Attempt]) -> l
                 values = tried
                 break
     return [
-        Found(attempt.spec, value, distance(attempt.spec, config.get(attempt.spec.path), reached), point)
+        SuccessfulValue(attempt.spec, value, distance(attempt.spec, config.get(attempt.spec.path), reached), point)
         for attempt, value, reached, point in zip(pair, values, exact, points, strict=True)
     ]
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cems_workbench.analysis.why.path import ListPlace
+from cems_workbench.analysis.why.path import ListEntry
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig, field_spec, list_depths
 from cems_workbench.pipeline import nested
@@ -32,7 +32,7 @@ from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListRank:
     """A memory in a list: its rank among memories, its score, which of its chunks it is and the place of that among the chunks.
 
     None where that is not known.
@@ -45,28 +45,28 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DepthLimits:
     """How much of a list counts: memories, and chunks before each memory takes its best; None is all."""
 
     memories: int | None = None
     chunks: int | None = None
 
-    def hold(self, place: Place) -> bool:
+    def hold(self, place: ListRank) -> bool:
         """Is a memory of this place within them?"""
         pairs = ((place.rank, self.memories), (place.chunk_rank, self.chunks))
         return all(limit is None or (rank is not None and rank <= limit) for rank, limit in pairs)
 
 
-def list_places(
+def list_ranks(
     memory_id: str, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
-) -> list[ListPlace]:
+) -> list[ListEntry]:
     """The memory's place in what is searched for each variant, by meaning and by words; also in lists that were not searched."""
     where = search_filter(request, config)
     memory = resources.store.memories.get(memory_id)
     if memory is not None:
         barred = _barred(where, memory.project, memory.scope)
         if barred:
-            return [ListPlace("every list", None, None, None, False, barred)]
+            return [ListEntry("every list", None, None, None, False, barred)]
     cuts = hybrid_cuts_of(evidence.query, config, evidence.language)
     search = _Search(memory_id, evidence, config, where, resources, cuts)
     return [place for i, variant in enumerate(evidence.variants) for place in search.places(i, variant.text)]
@@ -91,7 +91,7 @@ class _Search:
     resources: Resources
     cuts: nested.HybridCuts
 
-    def places(self, i: int, text: str) -> Iterator[ListPlace]:
+    def places(self, i: int, text: str) -> Iterator[ListEntry]:
         """The place in every list of one variant of the query."""
         lists = self.config.lists
         by_ts_rank = lists.ts_rank.enabled or lists.hybrid.enabled
@@ -102,7 +102,7 @@ class _Search:
         if by_ts_rank:
             by_words = self.resources.full_text().ranking(text, self.where)
             found = _placed(self.memory_id, by_words)
-            yield self._place("ts_rank", i, Place(found.rank, found.score or 0.0, found.chunk, found.chunk_rank))
+            yield self._place("ts_rank", i, ListRank(found.rank, found.score or 0.0, found.chunk, found.chunk_rank))
             if lists.hybrid.enabled and by_meaning is not None:
                 yield self._hybrid_place(i, by_meaning, by_words)
 
@@ -113,24 +113,26 @@ class _Search:
             return None
         return vectors.search_chunks(self.resources.embedder.encode_query(text), len(vectors), self.where)
 
-    def _cosine_place(self, text: str, found: ChunkHits | None) -> Place:
+    def _cosine_place(self, text: str, found: ChunkHits | None) -> ListRank:
         if found is not None:
             return _placed(self.memory_id, found)
         own = self.resources.cosines(self.resources.embedder.encode_query(text), [self.memory_id])
-        return Place(None, own[0][1] if own else None)
+        return ListRank(None, own[0][1] if own else None)
 
-    def _by_terms(self, text: str) -> Place:
+    def _by_terms(self, text: str) -> ListRank:
         found = self.resources.indexes.lexical.standing(text, self.memory_id, self.where)
-        return Place(score=0.0) if found is None else Place(found.rank, found.score, found.chunk, found.chunk_rank)
+        return (
+            ListRank(score=0.0) if found is None else ListRank(found.rank, found.score, found.chunk, found.chunk_rank)
+        )
 
     def _gathered(self, source: Source, i: int) -> RankedList | None:
         return next((ranked for ranked in self.evidence.lists if (ranked.source, ranked.variant) == (source, i)), None)
 
-    def _place(self, source: Source, i: int, found: Place) -> ListPlace:
+    def _place(self, source: Source, i: int, found: ListRank) -> ListEntry:
         """What a gathered list has of the memory, and what the whole store says."""
         name, ranked, limits = f"{source}:{i}", self._gathered(source, i), self._limits(source)
         own = (
-            Place()
+            ListRank()
             if ranked is None
             else _placed(self.memory_id, [(h.memory_id, h.score, h.chunk) for h in ranked.hits])
         )
@@ -139,7 +141,7 @@ class _Search:
         if not returned and self._only_inside(source) and limits.chunks is not None:
             words += f", of which hybrid:{i} is made" if found.chunk_rank and found.chunk_rank > limits.chunks else ""
         deeper = () if returned or ranked is None else tuple(self._deeper(source, found))
-        return ListPlace(name, found.rank, found.score, limits.memories, returned, words, limits.chunks, deeper)
+        return ListEntry(name, found.rank, found.score, limits.memories, returned, words, limits.chunks, deeper)
 
     def _only_inside(self, source: Source) -> bool:
         """Is a list no list of its own, but one of those that a hybrid list is made of?"""
@@ -147,14 +149,14 @@ class _Search:
         inside = {"vector": lists.vector.enabled, "ts_rank": lists.ts_rank.enabled}
         return lists.hybrid.enabled and not inside.get(source, True)
 
-    def _limits(self, source: Source) -> Limits:
+    def _limits(self, source: Source) -> DepthLimits:
         if self._only_inside(source):
             cut = self.cuts.by_meaning if source == "vector" else self.cuts.by_text
-            return Limits(chunks=int(cut[0]))
+            return DepthLimits(chunks=int(cut[0]))
         chunks = self.config.lists.ts_rank.chunk_depth if source == "ts_rank" else None
-        return Limits(list_depths(self.config)[source], chunks)
+        return DepthLimits(list_depths(self.config)[source], chunks)
 
-    def _deeper(self, source: Source, found: Place) -> Iterator[dict[str, Any]]:
+    def _deeper(self, source: Source, found: ListRank) -> Iterator[dict[str, Any]]:
         """The depths that would hold the memory in a list of its own."""
         if found.rank is None or not self.config.get(f"lists.{source}.enabled"):
             return
@@ -170,16 +172,16 @@ class _Search:
         if raised and all(high is None or value <= high for value, high in limits):
             yield raised
 
-    def _hybrid_place(self, i: int, by_meaning: ChunkHits, by_words: ChunkHits) -> ListPlace:
+    def _hybrid_place(self, i: int, by_meaning: ChunkHits, by_words: ChunkHits) -> ListEntry:
         whole = self._in_hybrid(i, by_meaning, by_words, math.inf)
         present = self._in_hybrid(i, by_meaning, by_words, self.config.lists.hybrid.inner_factor)
-        limits = Limits(int(self.cuts.memories[0]), int(self.cuts.pool[0]))
+        limits = DepthLimits(int(self.cuts.memories[0]), int(self.cuts.pool[0]))
         returned = present is not None and limits.hold(_as_place(present))
         shown = present if returned else whole
-        found = Place() if shown is None else _as_place(shown)
+        found = ListRank() if shown is None else _as_place(shown)
         deeper = () if returned or whole is None else tuple(self._deeper_hybrid(i, whole, by_meaning, by_words))
         words = _words("hybrid", found, limits, True, returned) if shown else "neither list inside has it"
-        return ListPlace(
+        return ListEntry(
             f"hybrid:{i}", found.rank, found.score, limits.memories, returned, words, limits.chunks, deeper
         )
 
@@ -207,7 +209,7 @@ class _Search:
         several = is_aggregation(self.evidence.query, self.config.query.detectors, self.evidence.language)
         grown = section.aggregation_factor if several else 1.0
         yield from self._raised({"lists.hybrid.depth": math.ceil(depth / grown)})
-        limits = Limits(int(own), int(self.cuts.pool[0]))
+        limits = DepthLimits(int(own), int(self.cuts.pool[0]))
         step = field_spec("lists.hybrid.inner_factor").step or 1.0
         for factor in sorted({math.ceil(rank / own / step) * step for rank in ranks}):
             there = self._in_hybrid(i, by_meaning, by_words, factor)
@@ -216,21 +218,21 @@ class _Search:
                 return
 
 
-def _as_place(found: nested.HybridPlace) -> Place:
-    return Place(found.rank, found.score, found.chunk, found.chunk_rank)
+def _as_place(found: nested.HybridPlace) -> ListRank:
+    return ListRank(found.rank, found.score, found.chunk, found.chunk_rank)
 
 
 def _ranked(source: Source, i: int, hits: ChunkHits) -> RankedList:
     return RankedList(f"{source}:{i}", source, i, tuple(Hit(key, float(score), chunk) for key, score, chunk in hits))
 
 
-def _placed(memory_id: str, hits: ChunkHits | Sequence[tuple[str, float, int | None]]) -> Place:
+def _placed(memory_id: str, hits: ChunkHits | Sequence[tuple[str, float, int | None]]) -> ListRank:
     ahead: set[str] = set()
     for place, (key, score, chunk) in enumerate(hits, 1):
         if key == memory_id:
-            return Place(len(ahead) + 1, float(score), chunk, place)
+            return ListRank(len(ahead) + 1, float(score), chunk, place)
         ahead.add(key)
-    return Place()
+    return ListRank()
 
 
 MEASURES: Mapping[Source, str] = {
@@ -241,7 +243,7 @@ MEASURES: Mapping[Source, str] = {
 }
 
 
-def _words(source: Source, found: Place, limits: Limits, searched: bool, returned: bool) -> str:
+def _words(source: Source, found: ListRank, limits: DepthLimits, searched: bool, returned: bool) -> str:
     if source in ("lexical", "ts_rank") and not found.score:
         return "it shares no term with the query"
     if found.score is None:

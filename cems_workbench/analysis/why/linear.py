@@ -48,7 +48,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class RankInterval:
     """An interval of weights without a change of places; `rank` is the memory's in it."""
 
     low: float
@@ -67,7 +67,7 @@ def solvable(config: PipelineConfig, path: str) -> bool:
     )
 
 
-def cells(trials: Trials, config: PipelineConfig, path: str, low: float, high: float) -> list[Cell]:
+def rank_intervals(trials: Trials, config: PipelineConfig, path: str, low: float, high: float) -> list[RankInterval]:
     """The cells of the range low..high in ascending order; empty when the memory is not in fusion."""
     lines = _lines(trials, config, path)
     if lines is None or high <= low:
@@ -79,14 +79,16 @@ def cells(trials: Trials, config: PipelineConfig, path: str, low: float, high: f
     edges = np.array(sorted(bounds))
     middles = (edges[:-1] + edges[1:]) / 2
     ranks = [_rank(lines, config, float(middle)) for middle in middles]
-    return _joined([Cell(float(a), float(b), rank) for a, b, rank in zip(edges[:-1], edges[1:], ranks, strict=True)])
+    return _joined(
+        [RankInterval(float(a), float(b), rank) for a, b, rank in zip(edges[:-1], edges[1:], ranks, strict=True)]
+    )
 
 
-def _joined(found: list[Cell]) -> list[Cell]:
-    joined: list[Cell] = []
+def _joined(found: list[RankInterval]) -> list[RankInterval]:
+    joined: list[RankInterval] = []
     for cell in found:
         if joined and joined[-1].rank == cell.rank:
-            joined[-1] = Cell(joined[-1].low, cell.high, cell.rank)
+            joined[-1] = RankInterval(joined[-1].low, cell.high, cell.rank)
         else:
             joined.append(cell)
     return joined

@@ -20,7 +20,7 @@ from cems_workbench.pipeline.stages.rerank import RERANK, unit_words
 from cems_workbench.pipeline.stages.stage import ordinal
 
 
-def list_words(trace: Trace, memory_id: str, absent: Mapping[str, str] | None = None) -> str:
+def list_text(trace: Trace, memory_id: str, absent: Mapping[str, str] | None = None) -> str:
     """ "22nd in vector:0 (0.41), not in lexical:0": the memory's place in each list that takes part.
 
     `absent` says, by list, why the memory is not in it.
@@ -46,7 +46,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class ListPlace:
+class ListEntry:
     """Where a search of the whole store ranks the memory, whatever the depth; rank None: it does not say.
 
     `depth` memories of the list count, and what the first `chunks` chunks hold; None is all. `deeper`: changes of depths, each of which
@@ -73,7 +73,7 @@ class MemoryPath:
     rank: int | None
     lost_at: str | None
     steps: tuple[Step, ...]
-    places: tuple[ListPlace, ...] = ()
+    places: tuple[ListEntry, ...] = ()
 
     def step(self, stage: str) -> Step | None:
         """What that stage did, None when the memory did not get there."""
@@ -84,7 +84,7 @@ class MemoryPath:
         return asdict(self)
 
 
-def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListPlace] = ()) -> MemoryPath:
+def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListEntry] = ()) -> MemoryPath:
     """The path of `memory_id`; k counts results. `places` are shown with it, see `elsewhere.list_places`."""
     steps = tuple(
         Step(
@@ -133,7 +133,7 @@ def cause(path: MemoryPath, trace: Trace) -> str:
         stood = ordinal(path.steps[-1].rank_in or 0)
         told = f"nothing was returned because {path.steps[-1].words}; {name} stood {stood}. {answers_at(trace)}"
     elif path.lost_at == "threshold":
-        told = f"{name} was {list_words(trace, name)}; its {path.steps[-1].words}"
+        told = f"{name} was {list_text(trace, name)}; its {path.steps[-1].words}"
     else:
         told = _fusion(path, trace) if path.lost_at == "fusion" else _later(path, trace)
     last = path.steps[-1]
@@ -157,7 +157,7 @@ def _fusion(path: MemoryPath, trace: Trace) -> str:
     step = path.step("fusion")
     if step is None or step.rank is None:
         return f"{name} is {path.steps[-1].words}"
-    told = f"{name} was {ordinal(step.rank)} after fusion ({list_words(trace, name, _absent(path.places))})"
+    told = f"{name} was {ordinal(step.rank)} after fusion ({list_text(trace, name, _absent(path.places))})"
     later = _reranked(trace, name), _adjusted(trace, name)
     end = [clause for clause in later if clause]
     if path.rank is not None and not end:
@@ -225,6 +225,6 @@ def _mmr(path: MemoryPath, trace: Trace) -> str:
     return f"{place}: others are less like what was chosen"
 
 
-def _absent(places: tuple[ListPlace, ...]) -> dict[str, str]:
+def _absent(places: tuple[ListEntry, ...]) -> dict[str, str]:
     """What a search of the whole store says, by list, where the memory was not returned."""
     return {place.list: place.words for place in places if not place.returned}

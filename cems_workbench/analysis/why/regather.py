@@ -1,7 +1,7 @@
 """What gathering would have to do otherwise: deeper lists, another route or filter, an expansion term that the memory holds.
 
 Each is really gathered, without asking a language model or the judge, and replayed; only what then stands in the top k is a
-rescue. Terms are rare ones of the memory itself that the query lacks: what the query would have had to say.
+counterfactual. Terms are rare ones of the memory itself that the query lacks: what the query would have had to say.
 """
 
 from __future__ import annotations
@@ -10,9 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cems_workbench.analysis.why.counterfactual import Change, Rescue, bisected, distance, round_values, single_rescues
-from cems_workbench.analysis.why.path import ListPlace
-from cems_workbench.analysis.why.side_effects import disturbance
+from cems_workbench.analysis.why.counterfactual import (
+    Change,
+    Counterfactual,
+    bisected,
+    distance,
+    round_values,
+    single_counterfactuals,
+)
+from cems_workbench.analysis.why.path import ListEntry
+from cems_workbench.analysis.why.side_effects import side_effects
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline.evidence import Evidence
@@ -24,7 +31,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
 from cems_workbench.store.search.lexical.tokenizer import chunks, terms_of
 
-RAREST, TERMS = 16, 4
+MAX_RARE_TERMS, MAX_TERMS = 16, 4
 """So many of the memory's rarest words are compared with the query, and so many of them tried."""
 
 CHOICES: tuple[tuple[str, Any], ...] = (
@@ -42,26 +49,26 @@ CHOICES: tuple[tuple[str, Any], ...] = (
 """Values of gather parameters that need no model beyond the embedder."""
 
 PROMISING = 2
-KEPT = 5
+MAX_COUNTERFACTUALS = 5
 
-QUIETLY = {"query.typo_correction.auto_learn": False, "query.typo_correction.validate": False}
+NO_LEARNING = {"query.typo_correction.auto_learn": False, "query.typo_correction.validate": False}
 """A trial teaches the store nothing."""
 
 
-Missed = tuple[Rescue, Evidence]
-"""A gather change that does not rescue, and what it gathered."""
+Missed = tuple[Counterfactual, Evidence]
+"""A gather change that does not succeed, and what it gathered."""
 
 
-def gather_rescues(
+def gather_counterfactuals(
     trials: Trials,
     config: PipelineConfig,
     request: Request,
     resources: Resources,
-    places: Sequence[ListPlace] = (),
+    places: Sequence[ListEntry] = (),
     progress: Progress = silent,
-) -> tuple[list[Rescue], list[Missed]]:
-    """The gather changes that rescue, and those tried that do not, nearest first."""
-    rescues: list[Rescue] = []
+) -> tuple[list[Counterfactual], list[Missed]]:
+    """The gather changes that succeed, and those tried that do not, nearest first."""
+    counterfactuals: list[Counterfactual] = []
     missed: list[Missed] = []
     tries = list(_tries(trials, config, request, resources, places))
     for i, attempt in enumerate(tries):
@@ -69,53 +76,57 @@ def gather_rescues(
         evidence = gathered(attempt, config, request, resources)
         inner = trials.on(evidence)
         if inner.succeeds(attempt.config(config)):
-            rescues.append(_measured(_least(attempt, inner, config), trials, inner, config))
+            counterfactuals.append(_measured(_least(attempt, inner, config), trials, inner, config))
         else:
             missed.append((_measured(attempt, trials, inner, config), evidence))
     progress("gathering anew", len(tries), len(tries))
     missed.sort(key=lambda one: (one[0].rank is None, one[0].place is None, one[0].place or 0))
-    return rescues, missed
+    return counterfactuals, missed
 
 
 def with_a_parameter(
     missed: Sequence[Missed], trials: Trials, config: PipelineConfig, progress: Progress = silent
-) -> list[Rescue]:
-    """At most `KEPT` rescues by one of the `PROMISING` nearest gather changes and one parameter replayed on what it gathers.
+) -> list[Counterfactual]:
+    """At most `KEPT` counterfactuals by one of the `PROMISING` nearest gather changes and one parameter replayed on what it gathers.
 
     A breakpoint holds on that evidence.
     """
-    rescues = []
-    for rescue, evidence in missed[:PROMISING]:
-        after = rescue.config(config)
+    counterfactuals = []
+    for counterfactual, evidence in missed[:PROMISING]:
+        after = counterfactual.config(config)
         inner = trials.on(evidence)
         if inner.column is None:
             continue
-        for further in single_rescues(inner, after, progress)[0]:
-            both = replace(rescue, changes=(*rescue.changes, *further.changes), needs=further.needs)
-            rescues.append(_measured(both, trials, inner, config))
-    return sorted(rescues, key=lambda rescue: (rescue.distance, str(rescue.values)))[:KEPT]
+        for further in single_counterfactuals(inner, after, progress)[0]:
+            both = replace(counterfactual, changes=(*counterfactual.changes, *further.changes), needs=further.needs)
+            counterfactuals.append(_measured(both, trials, inner, config))
+    return sorted(counterfactuals, key=lambda counterfactual: (counterfactual.distance, str(counterfactual.values)))[
+        :MAX_COUNTERFACTUALS
+    ]
 
 
 def _tries(
-    trials: Trials, config: PipelineConfig, request: Request, resources: Resources, places: Sequence[ListPlace]
-) -> Iterator[Rescue]:
+    trials: Trials, config: PipelineConfig, request: Request, resources: Resources, places: Sequence[ListEntry]
+) -> Iterator[Counterfactual]:
     """Depths only where they are what is missing; choices that differ from the present; terms."""
-    still = disturbance((), (), trials.memory_id)
+    still = side_effects((), (), trials.memory_id)
     for values in shallowest(places):
-        yield Rescue(tuple(_change(config, path, value) for path, value in values.items()), None, still, gathers=True)
+        yield Counterfactual(
+            tuple(_change(config, path, value) for path, value in values.items()), None, still, gathers=True
+        )
     if request.project_only:
-        yield Rescue((), None, still, gathers=True, everywhere=True)
+        yield Counterfactual((), None, still, gathers=True, everywhere=True)
     for path, value in CHOICES:
         if config.get(path) != value and path in gather_parameters(config):
-            yield Rescue((_change(config, path, value),), None, still, gathers=True)
+            yield Counterfactual((_change(config, path, value),), None, still, gathers=True)
     backend = config.expansion.backend
     if backend in ("none", "manual"):
         switch = (_change(config, "expansion.backend", "manual"),) if backend == "none" else ()
         for term in own_terms(trials, resources):
-            yield Rescue(switch, None, still, gathers=True, terms=(term,))
+            yield Counterfactual(switch, None, still, gathers=True, terms=(term,))
 
 
-def shallowest(places: Sequence[ListPlace]) -> list[Mapping[str, Any]]:
+def shallowest(places: Sequence[ListEntry]) -> list[Mapping[str, Any]]:
     """The depths that would let some list hold the memory; of those of the same parameters, as of several variants, the least."""
     least: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for values in (values for place in places for values in place.deeper):
@@ -125,19 +136,23 @@ def shallowest(places: Sequence[ListPlace]) -> list[Mapping[str, Any]]:
     return list(least.values())
 
 
-def _least(rescue: Rescue, inner: Trials, config: PipelineConfig) -> Rescue:
-    """One depth that rescues, made as small as it can be: lower depths are replayed on what was gathered for it."""
-    if len(rescue.changes) != 1 or rescue.parts != 1 or field_spec(rescue.changes[0].path).cost != "deepen":
-        return rescue
-    change = rescue.changes[0]
+def _least(counterfactual: Counterfactual, inner: Trials, config: PipelineConfig) -> Counterfactual:
+    """One depth that succeeds, made as small as it can be: lower depths are replayed on what was gathered for it."""
+    if (
+        len(counterfactual.changes) != 1
+        or counterfactual.parts != 1
+        or field_spec(counterfactual.changes[0].path).cost != "deepen"
+    ):
+        return counterfactual
+    change = counterfactual.changes[0]
     spec = field_spec(change.path)
     if spec.type not in (int, float) or change.was is None or inner.succeeds(config):
-        return rescue
+        return counterfactual
     point = bisected(lambda value: inner.succeeds(changed(config, change.path, value)), spec, change.was, change.now)
     rounded = [value for value in round_values(spec, point) if inner.succeeds(changed(config, change.path, value))]
     now = rounded[0] if rounded else point.succeeds
     least = replace(change, now=now, distance=distance(spec, change.was, point.succeeds), breakpoint=point)
-    return replace(rescue, changes=(least,))
+    return replace(counterfactual, changes=(least,))
 
 
 def _change(config: PipelineConfig, path: str, value: Any) -> Change:
@@ -162,21 +177,23 @@ def own_terms(trials: Trials, resources: Resources) -> list[str]:
         terms = terms_of(chunk, spoken)
         if len(terms) == 1 and terms[0] not in known and chunk.isalpha() and len(chunk) > 2:
             frequency.setdefault(chunk.lower(), resources.indexes.lexical.document_frequency(terms[0]))
-    rarest = sorted(frequency, key=lambda word: frequency[word])[:RAREST]
+    rarest = sorted(frequency, key=lambda word: frequency[word])[:MAX_RARE_TERMS]
     query = resources.embedder.encode_query(searched)
     near = {word: float(resources.embedder.encode_query(word) @ query) for word in rarest}
-    return sorted(rarest, key=lambda word: -round(near[word], 6))[:TERMS]
+    return sorted(rarest, key=lambda word: -round(near[word], 6))[:MAX_TERMS]
 
 
-def gathered(rescue: Rescue, config: PipelineConfig, request: Request, resources: Resources) -> Evidence:
-    """The evidence that a rescue asks for, as of the same moment, with the scores its reranker needs."""
-    after = rescue.config(config)
-    evidence = gather_lists(rescue.request(request), with_values(after, QUIETLY), resources)
+def gathered(
+    counterfactual: Counterfactual, config: PipelineConfig, request: Request, resources: Resources
+) -> Evidence:
+    """The evidence that a counterfactual asks for, as of the same moment, with the scores its reranker needs."""
+    after = counterfactual.config(config)
+    evidence = gather_lists(counterfactual.request(request), with_values(after, NO_LEARNING), resources)
     return score_missing(evidence, after, resources)
 
 
-def _measured(rescue: Rescue, trials: Trials, inner: Trials, config: PipelineConfig) -> Rescue:
-    """The rescue with what it comes to on the evidence of `inner`, against the results as they are."""
-    outcome = inner.outcome(rescue.config(config))
-    moved = disturbance(trials.outcome(config).results, outcome.results, trials.memory_id)
-    return replace(rescue, rank=outcome.rank, place=outcome.stood, disturbance=moved)
+def _measured(counterfactual: Counterfactual, trials: Trials, inner: Trials, config: PipelineConfig) -> Counterfactual:
+    """The counterfactual with what it comes to on the evidence of `inner`, against the results as they are."""
+    outcome = inner.outcome(counterfactual.config(config))
+    moved = side_effects(trials.outcome(config).results, outcome.results, trials.memory_id)
+    return replace(counterfactual, rank=outcome.rank, place=outcome.stood, side_effects=moved)

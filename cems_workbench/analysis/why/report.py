@@ -1,4 +1,4 @@
-"""The whole answer to "why is it missing?": path, cause, rescues in order, and what came nearest when nothing rescues."""
+"""The whole answer to "why is it missing?": path, cause, counterfactuals in order, and what came nearest when no change succeeds."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from rapidfuzz import process
 
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why.counterfactual import (
-    Found,
-    Rescue,
+    Counterfactual,
+    SuccessfulValue,
     attempts,
+    counterfactual_of,
     ordered,
-    pair_rescues,
-    rescue_of,
-    single_rescues,
+    pair_counterfactuals,
+    single_counterfactuals,
     with_labels,
     with_scores,
 )
-from cems_workbench.analysis.why.exhaustive_ranks import list_places
+from cems_workbench.analysis.why.exhaustive_ranks import list_ranks
 from cems_workbench.analysis.why.path import MemoryPath, cause, memory_path
-from cems_workbench.analysis.why.regather import Missed, gather_rescues, with_a_parameter
+from cems_workbench.analysis.why.regather import Missed, gather_counterfactuals, with_a_parameter
 from cems_workbench.analysis.why.side_effects import LabelledSet
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig
@@ -40,13 +40,13 @@ from cems_workbench.store import Store
 
 @dataclass(frozen=True)
 class Why:
-    """`nearest` is the change that brings the memory highest when nothing rescues it; `replays` were made for the search."""
+    """`nearest` is the change that brings the memory highest when no change brings it in; `replays` were made for the search."""
 
     query: str
     path: MemoryPath
     cause: str
-    rescues: tuple[Rescue, ...]
-    nearest: Rescue | None
+    counterfactuals: tuple[Counterfactual, ...]
+    nearest: Counterfactual | None
     verdict: str
     replays: int
 
@@ -62,7 +62,7 @@ class Why:
             "cause": self.cause,
             "path": [asdict(step) for step in self.path.steps],
             "places": [asdict(place) for place in self.path.places],
-            "rescues": [rescue.to_json() for rescue in self.rescues],
+            "rescues": [counterfactual.to_json() for counterfactual in self.counterfactuals],
             "nearest": self.nearest.to_json() if self.nearest else None,
             "verdict": self.verdict,
             "replays": self.replays,
@@ -86,45 +86,52 @@ def explain(
     Args:
         k: results that count; None is the config's own limit.
         request, resources: what was asked and where; with them lists are searched in full and gather changes are tried.
-        labelled: kept evidence of labelled queries, to order rescues by what they cost there.
+        labelled: kept evidence of labelled queries, to order counterfactuals by what they cost there.
         switched_off: query variants left out, as in `replay`.
 
     A `Cancelled` from `progress` passes through.
     """
     k = k or target_rank(config)
     open_store = None if request is None or resources is None else (replace(request, as_of=evidence.as_of), resources)
-    places = list_places(memory_id, evidence, config, *open_store) if open_store else []
+    places = list_ranks(memory_id, evidence, config, *open_store) if open_store else []
     trace = replay(evidence, config, switched_off=switched_off)
     path = memory_path(trace, memory_id, k, places)
     trials = Trials(evidence, memory_id, k, switched_off)
-    rescues: list[Rescue] = []
-    nearest: Rescue | None = None
+    counterfactuals: list[Counterfactual] = []
+    nearest: Counterfactual | None = None
     if path.status != "in the top k":
-        rescues, active = single_rescues(trials, config, progress) if trials.column is not None else ([], [])
+        counterfactuals, active = (
+            single_counterfactuals(trials, config, progress) if trials.column is not None else ([], [])
+        )
         missed: list[Missed] = []
-        near: list[Rescue] = []
-        if not rescues and open_store:
-            rescues, missed = gather_rescues(trials, config, *open_store, path.places, progress)
-            near = [rescue for rescue, _ in missed]
-        if not rescues and trials.column is not None:
+        near: list[Counterfactual] = []
+        if not counterfactuals and open_store:
+            counterfactuals, missed = gather_counterfactuals(trials, config, *open_store, path.places, progress)
+            near = [counterfactual for counterfactual, _ in missed]
+        if not counterfactuals and trials.column is not None:
             tried = attempts(trials, config, active)
-            rescues = pair_rescues(trials, config, tried, progress)
+            counterfactuals = pair_counterfactuals(trials, config, tried, progress)
             near += [
-                rescue_of(trials, config, [Found(best.spec, best.value, best.distance, None)]) for best in tried[:1]
+                counterfactual_of(trials, config, [SuccessfulValue(best.spec, best.value, best.distance, None)])
+                for best in tried[:1]
             ]
-        if not rescues:
-            rescues = with_a_parameter(missed, trials, config, progress)
+        if not counterfactuals:
+            counterfactuals = with_a_parameter(missed, trials, config, progress)
         if open_store:
-            rescues = with_scores(
-                rescues, trials, config, partial(_scored, open_store[1], trials.switched_off, progress)
+            counterfactuals = with_scores(
+                counterfactuals, trials, config, partial(_scored, open_store[1], trials.switched_off, progress)
             )
-        rescues = [rescue for rescue in rescues if not rescue.disturbance.emptied]
-        near = [rescue for rescue in near if not rescue.disturbance.emptied]
-        rescues = with_labels(rescues, labelled, config, k, progress) if labelled else ordered(rescues)
-        if not rescues:
+        counterfactuals = [
+            counterfactual for counterfactual in counterfactuals if not counterfactual.side_effects.emptied
+        ]
+        near = [counterfactual for counterfactual in near if not counterfactual.side_effects.emptied]
+        counterfactuals = (
+            with_labels(counterfactuals, labelled, config, k, progress) if labelled else ordered(counterfactuals)
+        )
+        if not counterfactuals:
             nearest = _nearest(near, trials.outcome(config).stood)
-    verdict = _verdict(path, rescues, nearest, open_store is not None)
-    return Why(evidence.query, path, cause(path, trace), tuple(rescues), nearest, verdict, trials.count)
+    verdict = _verdict(path, counterfactuals, nearest, open_store is not None)
+    return Why(evidence.query, path, cause(path, trace), tuple(counterfactuals), nearest, verdict, trials.count)
 
 
 def _scored(
@@ -133,21 +140,31 @@ def _scored(
     return score_missing(evidence, config, resources, progress, switched_off=switched_off)
 
 
-def _nearest(missed: Sequence[Rescue], now: int | None) -> Rescue | None:
+def _nearest(missed: Sequence[Counterfactual], now: int | None) -> Counterfactual | None:
     """The attempt that puts the memory highest, in the results first; None when none puts it higher than it is."""
-    nearer = [rescue for rescue in missed if rescue.place is not None and (now is None or rescue.place < now)]
-    return min(nearer, key=lambda rescue: (rescue.rank is None, rescue.place, rescue.distance), default=None)
+    nearer = [
+        counterfactual
+        for counterfactual in missed
+        if counterfactual.place is not None and (now is None or counterfactual.place < now)
+    ]
+    return min(
+        nearer,
+        key=lambda counterfactual: (counterfactual.rank is None, counterfactual.place, counterfactual.distance),
+        default=None,
+    )
 
 
-def _verdict(path: MemoryPath, rescues: list[Rescue], nearest: Rescue | None, with_store: bool) -> str:
+def _verdict(
+    path: MemoryPath, counterfactuals: list[Counterfactual], nearest: Counterfactual | None, with_store: bool
+) -> str:
     if path.status == "in the top k":
-        return "It needs no rescue."
-    if rescues:
-        first = rescues[0]
+        return "It needs no change."
+    if counterfactuals:
+        first = counterfactuals[0]
         kind = "pair" if first.parts > 1 else "gather change" if first.gathers else "single parameter"
-        several = "s" if len(rescues) != 1 else ""
+        several = "s" if len(counterfactuals) != 1 else ""
         alone = "" if kind == "single parameter" else " No single parameter does."
-        return f"{len(rescues)} {kind}{several} would bring it in.{alone}"
+        return f"{len(counterfactuals)} {kind}{several} would bring it in.{alone}"
     unseen = "" if with_store else " Without the store no gather change could be tried."
     if nearest is None:
         return f"Nothing that was tried brings it any nearer.{unseen}"

@@ -36,11 +36,11 @@ from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.table import Bools, Floats
 from cems_workbench.pipeline.tabulate import encode
 
-P = 0.9
+RBO_PERSISTENCE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Disturbance:
+class SideEffects:
     """tau and rbo are 1 when the other results stay as they are; `gone` of them, beyond the one that makes room, are not there.
 
     `emptied`: fewer than half as many results are left.
@@ -52,14 +52,14 @@ class Disturbance:
     emptied: bool = False
 
 
-def disturbance(before: Sequence[str], after: Sequence[str], memory_id: str) -> Disturbance:
+def side_effects(before: Sequence[str], after: Sequence[str], memory_id: str) -> SideEffects:
     """What happened to the results other than `memory_id`; nothing where there was no result."""
     if not before:
-        return Disturbance(1.0, 1.0)
+        return SideEffects(1.0, 1.0)
     old, new = ([key for key in results if key != memory_id] for results in (before, after))
     if memory_id in after and memory_id not in before and len(old) > len(new):
         old = old[:-1]
-    return Disturbance(kendall(old, new), rbo(old, new), len(set(old) - set(new)), emptied(before, after))
+    return SideEffects(kendall(old, new), rbo(old, new), len(set(old) - set(new)), emptied(before, after))
 
 
 def emptied(before: Sequence[str], after: Sequence[str]) -> bool:
@@ -84,7 +84,7 @@ def _cost(a: str, b: str, first: dict[str, int], second: dict[str, int]) -> floa
     return float(orders[0] != orders[1])
 
 
-def rbo(old: Sequence[str], new: Sequence[str], p: float = P) -> float:
+def rbo(old: Sequence[str], new: Sequence[str], p: float = RBO_PERSISTENCE) -> float:
     """Rank-biased overlap, 0 to 1; 1 for empty lists. What the shorter list has no rank for, it does not share."""
     depth = max(len(old), len(new))
     if not depth:
@@ -97,7 +97,7 @@ def rbo(old: Sequence[str], new: Sequence[str], p: float = P) -> float:
 
 
 NDCG_DEPTH = 10
-SAME = 1e-9
+VALUE_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ class LabelledSet:
             queries=len(self.qids),
             gained=tuple(self.qids[q] for q in np.flatnonzero(new_hit & ~old_hit)),
             lost=tuple(self.qids[q] for q in np.flatnonzero(old_hit & ~new_hit)),
-            better=int((new > old + SAME).sum()),
-            worse=int((new < old - SAME).sum()),
+            better=int((new > old + VALUE_TOLERANCE).sum()),
+            worse=int((new < old - VALUE_TOLERANCE).sum()),
             before=float(old.mean()) if len(old) else 0.0,
             after=float(new.mean()) if len(new) else 0.0,
             low=float(low),

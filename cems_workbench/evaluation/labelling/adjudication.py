@@ -81,7 +81,7 @@ def settled(verdicts: Iterable[Verdict]) -> list[Judgment]:
 
 
 Kind = Literal["human", "model", "all"]
-NAMED = 10
+MAX_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,9 @@ def choose_judgments(
     found = [label for label in every if label.qid in qids and judge in (None, label.judge)]
     if judge is not None and not found:
         known = sorted({label.judge for label in store.judgments.read()})
-        raise InputError(f"judge: no label of {judge!r}; there are labels of {', '.join(known[:NAMED]) or 'nobody'}")
+        raise InputError(
+            f"judge: no label of {judge!r}; there are labels of {', '.join(known[:MAX_NAMED]) or 'nobody'}"
+        )
     if rule is None:
         return Chosen(tuple(found))
     decisions = [one for one in store.decisions.read() if one.qid in qids]

@@ -30,8 +30,8 @@ from cems_workbench.records import WHOLE_STORE, Judgment
 Weights = Literal["linear", "quadratic"]
 Level = Literal["nominal", "ordinal", "interval"]
 Floats = NDArray[np.float64]
-DRAWS = 1000
-COVERED = (2.5, 97.5)
+RESAMPLES = 1000
+INTERVAL_PERCENTILES = (2.5, 97.5)
 KAPPA_NAME = "Cohen’s kappa"
 ALPHA_NAME = "Krippendorff’s alpha"
 KAPPA_READINGS = (
@@ -189,7 +189,7 @@ def coincidences(table: LabelTable) -> Floats:
 
 
 def pairwise_kappa(
-    table: LabelTable, weights: Weights = "quadratic", draws: int = DRAWS, seed: int = 0
+    table: LabelTable, weights: Weights = "quadratic", draws: int = RESAMPLES, seed: int = 0
 ) -> list[PairAgreement]:
     """The weighted kappa of every two reviewers, in the order of their names."""
     found = []
@@ -202,7 +202,7 @@ def pairwise_kappa(
     return found
 
 
-def alpha(table: LabelTable, level: Level = "ordinal", draws: int = DRAWS, seed: int = 0) -> Estimate:
+def alpha(table: LabelTable, level: Level = "ordinal", draws: int = RESAMPLES, seed: int = 0) -> Estimate:
     """Krippendorff's alpha of all reviewers."""
     per_query = coincidences(table)
     drawn = krippendorff_alpha(resampled(per_query, draws, seed), table.values, level)
@@ -215,7 +215,7 @@ def alpha_by_type(
     types: Mapping[str, str | None],
     grades: Sequence[int] = (),
     level: Level = "ordinal",
-    draws: int = DRAWS,
+    draws: int = RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Estimate]:
     """Alpha per type of query; `types` gives the type of each qid, and what has none is under ""."""
@@ -283,5 +283,5 @@ def _estimate(value: Floats, drawn: Floats, pairs: int) -> Estimate:
     usable = drawn[np.isfinite(drawn)]
     if not np.isfinite(value) or not len(usable):
         return Estimate(None, None, None, pairs)
-    low, high = np.percentile(usable, COVERED)
+    low, high = np.percentile(usable, INTERVAL_PERCENTILES)
     return Estimate(float(value), float(low), float(high), pairs)

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.evaluation.grades import Grades
-from cems_workbench.evaluation.labelling.agreement import COVERED, DRAWS, Estimate, weighted_kappa
+from cems_workbench.evaluation.labelling.agreement import INTERVAL_PERCENTILES, RESAMPLES, Estimate, weighted_kappa
 from cems_workbench.evaluation.labelling.pooling import Pair
 from cems_workbench.evaluation.labelling.prejudging import band, grade_of
 from cems_workbench.pipeline.stages.judge import BANDS
 from cems_workbench.records import JudgeScale
 
 Floats = NDArray[np.float64]
-MOST_THRESHOLDS = 400
+MAX_THRESHOLDS = 400
 """Thresholds that are tried; of more scores, evenly many between each two."""
 BINS = 10
 
@@ -103,7 +103,7 @@ def band_confusion(pairs: Sequence[GradedScore], scale: JudgeScale) -> dict[int,
 
 
 def calibrate(
-    pairs: Sequence[GradedScore], present: float, relevant_from: int, draws: int = DRAWS, seed: int = 0
+    pairs: Sequence[GradedScore], present: float, relevant_from: int, draws: int = RESAMPLES, seed: int = 0
 ) -> Calibration:
     """The threshold on which the judge agrees best with people, and the agreement at `present`, the threshold it has."""
     raw = np.array([pair.raw for pair in pairs], np.float64)
@@ -121,7 +121,7 @@ def calibrate(
             None, None, None, _estimate(np.nan, drawn[:, -1], len(pairs)), there, thresholds, kappas[:-1]
         )
     winners = [thresholds[at] for row in drawn if (at := _best(row[:-1])) is not None]
-    low, high = np.percentile(winners, COVERED) if winners else (thresholds[best], thresholds[best])
+    low, high = np.percentile(winners, INTERVAL_PERCENTILES) if winners else (thresholds[best], thresholds[best])
     kappa = _estimate(kappas[best], drawn[:, best], len(pairs))
     return Calibration(float(thresholds[best]), float(low), float(high), kappa, there, thresholds, kappas[:-1])
 
@@ -130,8 +130,8 @@ def _between(raw: Floats) -> Floats:
     """A threshold between each two neighbouring scores, in as few digits as tell them apart."""
     scores = np.unique(raw)
     at = np.arange(len(scores) - 1)
-    if len(at) > MOST_THRESHOLDS:
-        at = np.unique(np.linspace(0, len(scores) - 2, MOST_THRESHOLDS).round().astype(np.intp))
+    if len(at) > MAX_THRESHOLDS:
+        at = np.unique(np.linspace(0, len(scores) - 2, MAX_THRESHOLDS).round().astype(np.intp))
     return np.array([_short(float(scores[i]), float(scores[i + 1])) for i in at], np.float64)
 
 
@@ -181,7 +181,7 @@ def _estimate(value: float | np.floating, drawn: Floats, pairs: int) -> Estimate
     usable = drawn[np.isfinite(drawn)]
     if not np.isfinite(value) or not len(usable):
         return Estimate(None, None, None, pairs)
-    low, high = np.percentile(usable, COVERED)
+    low, high = np.percentile(usable, INTERVAL_PERCENTILES)
     return Estimate(float(value), float(low), float(high), pairs)
 
 

@@ -36,18 +36,18 @@ from cems_workbench.records import GradeScale, Judgment, Memory, Query
 from cems_workbench.store import LabelEvent, QueueRecord, Store
 from cems_workbench.store.rows import text_sha
 
-CUT = 10
+CUTOFF = 10
 """Ranks that nDCG looks at."""
-PACE_LABELS = 20
-PAUSE_SECONDS = 300.0
+PACE_WINDOW = 20
+PAUSE_S = 300.0
 
 
-def discount(rank: int | None, k: int = CUT) -> float:
+def discount(rank: int | None, k: int = CUTOFF) -> float:
     """1 / log2(1 + rank) within the first k, else 0; None is not ranked."""
     return float(1 / np.log2(1 + rank)) if rank is not None and rank <= k else 0.0
 
 
-def swing(pair: PooledPair, first: str, second: str, k: int = CUT) -> float:
+def swing(pair: PooledPair, first: str, second: str, k: int = CUTOFF) -> float:
     """What a relevant label adds to the DCG of config `first` less that of `second`; 0: it cannot decide."""
     return discount(pair.ranks.get(first), k) - discount(pair.ranks.get(second), k)
 
@@ -63,7 +63,7 @@ def decisive_first(
     second: str,
     grades: Mapping[Pair, int] | None = None,
     chances: Mapping[Pair, float] | None = None,
-    k: int = CUT,
+    k: int = CUTOFF,
 ) -> list[PooledPair]:
     """The pairs without a grade that could decide between two configs, the most decisive first, ties by query and memory.
 
@@ -78,7 +78,7 @@ def decisive_first(
 
 
 def stakes(
-    pairs: Sequence[PooledPair], first: str, second: str, chances: Mapping[Pair, float] | None = None, k: int = CUT
+    pairs: Sequence[PooledPair], first: str, second: str, chances: Mapping[Pair, float] | None = None, k: int = CUTOFF
 ) -> NDArray[np.float64]:
     """What a label of each pair is worth while its query has no gain yet: |swing| times the chance that it is relevant."""
 
@@ -335,7 +335,7 @@ class LabelQueue:
 
 def pace(labels: Sequence[Judgment]) -> float | None:
     """The median of seconds between a reviewer's latest labels, pauses left out; None for fewer than two."""
-    times = sorted(label.judged_at for label in labels if label.judged_at is not None)[-PACE_LABELS - 1 :]
+    times = sorted(label.judged_at for label in labels if label.judged_at is not None)[-PACE_WINDOW - 1 :]
     gaps = [(after - before) / timedelta(seconds=1) for before, after in pairwise(times)]
-    working = [gap for gap in gaps if gap <= PAUSE_SECONDS]
+    working = [gap for gap in gaps if gap <= PAUSE_S]
     return median(working) if working else None

@@ -13,7 +13,7 @@ import numpy as np
 from cems_workbench.evaluation.metrics.auroc import first_score
 from cems_workbench.evaluation.metrics.measure import MeasureFamily
 from cems_workbench.evaluation.metrics.rankings import GradedRankings
-from cems_workbench.evaluation.metrics.signal import Signal, blocks, risk_coverage, risk_values, weighted_mean
+from cems_workbench.evaluation.metrics.signal import ConfidenceSignal, blocks, risk_coverage, risk_values, weighted_mean
 from cems_workbench.pipeline.table import Floats
 
 
@@ -43,7 +43,7 @@ def _resampled(rankings: GradedRankings, k: int | None, grade: int, drawn: Float
     return np.concatenate([_mean(signal, risk_values(signal, loss, some), some) for some in blocks(drawn)])
 
 
-def _mean(signal: Signal, values: Floats, weights: Floats) -> Floats:
+def _mean(signal: ConfidenceSignal, values: Floats, weights: Floats) -> Floats:
     return weighted_mean(signal, values, weights, signal.answerable | signal.unanswerable)
 
 

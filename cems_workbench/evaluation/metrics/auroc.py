@@ -10,7 +10,7 @@ import numpy as np
 
 from cems_workbench.evaluation.metrics.measure import MeasureFamily
 from cems_workbench.evaluation.metrics.rankings import GradedRankings
-from cems_workbench.evaluation.metrics.signal import Signal, blocks, roc_values, weighted_mean
+from cems_workbench.evaluation.metrics.signal import ConfidenceSignal, blocks, roc_values, weighted_mean
 from cems_workbench.pipeline.table import Floats
 
 
@@ -20,11 +20,11 @@ def auroc(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
     return signal.spread(roc_values(signal, np.ones((1, len(signal.value))))[0])
 
 
-def first_score(rankings: GradedRankings, grade: int) -> Signal:
+def first_score(rankings: GradedRankings, grade: int) -> ConfidenceSignal:
     """The score of the first result, or the chosen signal, as the signal of an answer; a query without a value has no part in it."""
     value = rankings.signal()
     known = ~np.isnan(value)
-    return Signal(value, rankings.answerable(grade) & known, rankings.without_answer(grade) & known)
+    return ConfidenceSignal(value, rankings.answerable(grade) & known, rankings.without_answer(grade) & known)
 
 
 def _resampled(rankings: GradedRankings, k: int | None, grade: int, drawn: Floats) -> Floats:

@@ -13,12 +13,12 @@ import numpy as np
 
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 
-AT_A_TIME = 2_000_000
+BLOCK_SIZE = 2_000_000
 """Numbers that are summed at once."""
 
 
 @dataclass(frozen=True, eq=False)
-class Signal:
+class ConfidenceSignal:
     """(Q) a number for each query, larger where an answer is more likely, -inf where there is none, and the kind of the query.
 
     A query that is neither answerable nor unanswerable has no part in anything.
@@ -54,7 +54,7 @@ class Signal:
         return found
 
 
-def roc_values(signal: Signal, weights: Floats) -> Floats:
+def roc_values(signal: ConfidenceSignal, weights: Floats) -> Floats:
     """(B, C) by place: of an answerable query, the share of the unanswerable ones with a smaller signal, half of those with the same."""
     negative = signal.unanswerable.astype(float)
     own = weights[:, signal.order] * negative[signal.order]
@@ -66,18 +66,18 @@ def roc_values(signal: Signal, weights: Floats) -> Floats:
     return found
 
 
-def precision_values(signal: Signal, weights: Floats) -> Floats:
+def precision_values(signal: ConfidenceSignal, weights: Floats) -> Floats:
     """(B, C) by place: of an answerable query, the share of answerable ones among those with at least its signal."""
     positive = signal.above(signal.answerable.astype(float), weights)
     return _share(positive, signal.above(np.ones(len(signal.value)), weights))
 
 
-def risk_values(signal: Signal, loss: Floats, weights: Floats) -> Floats:
+def risk_values(signal: ConfidenceSignal, loss: Floats, weights: Floats) -> Floats:
     """(B, C) by place: the mean loss (Q) of the queries with at least this one's signal."""
     return _share(signal.above(loss, weights), signal.above(np.ones(len(signal.value)), weights))
 
 
-def weighted_mean(signal: Signal, values: Floats, weights: Floats, of: Bools) -> Floats:
+def weighted_mean(signal: ConfidenceSignal, values: Floats, weights: Floats, of: Bools) -> Floats:
     """(B) the mean of (B, C) values by place over the queries of a kind (Q); NaN where there is none, or a value is not defined."""
     own = weights[:, signal.order] * of[signal.order]
     total = own.sum(axis=1)
@@ -86,7 +86,7 @@ def weighted_mean(signal: Signal, values: Floats, weights: Floats, of: Bools) ->
     return found
 
 
-def risk_coverage(signal: Signal, loss: Floats) -> tuple[Floats, Floats]:
+def risk_coverage(signal: ConfidenceSignal, loss: Floats) -> tuple[Floats, Floats]:
     """The risk-coverage curve: the share of queries that are answered where all from some signal on are, and their mean loss.
 
     One point a distinct signal, the largest first. Source: El-Yaniv & Wiener, On the foundations of noise-free selective
@@ -99,11 +99,11 @@ def risk_coverage(signal: Signal, loss: Floats) -> tuple[Floats, Floats]:
 
 def blocks(weights: Floats) -> list[Floats]:
     """(B, Q) weights in blocks of rows that are summed at once."""
-    rows = max(1, AT_A_TIME // max(weights.shape[1], 1))
+    rows = max(1, BLOCK_SIZE // max(weights.shape[1], 1))
     return [weights[start : start + rows] for start in range(0, len(weights), rows)]
 
 
-def _first(signal: Signal) -> Ints:
+def _first(signal: ConfidenceSignal) -> Ints:
     """(C) the place of the first query with the signal of this place's."""
     found: Ints = np.searchsorted(signal.last, signal.last, side="left")
     return found

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from cems_workbench.analysis.ranks import RESULTS, RankDelta, dropped, loss, rank_deltas
-from cems_workbench.analysis.what_if import Pair, Place
+from cems_workbench.analysis.what_if import BeforeAfter, EditedRank
 from cems_workbench.analysis.what_if import what_if as edited_memory
-from cems_workbench.analysis.why import Rescue
+from cems_workbench.analysis.why import Counterfactual
 from cems_workbench.api import single_query
 from cems_workbench.api.results import noting
 from cems_workbench.api.single_query import Answer
@@ -210,7 +210,7 @@ class QueryTools:
         """Why a memory is not among the results of a query: the stage that lost it, its way, and the smallest changes that bring it in."""
         answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
         found = single_query.why(answer, memory_id, store=self._served.store, k=k or None).why
-        rows, counts = page(found.rescues, offset, limit)
+        rows, counts = page(found.counterfactuals, offset, limit)
         return Explained(
             memory_id=memory_id,
             config=answer.config.name,
@@ -379,14 +379,14 @@ def _candidate(trace: Trace, memory_id: str) -> Candidate:
     )
 
 
-def _rescue(one: Rescue) -> RescueRow:
+def _rescue(one: Counterfactual) -> RescueRow:
     return RescueRow(
         changes=one.values,
         expand=list(one.terms),
         every_project=one.everywhere or None,
         rank=one.rank,
-        order_kept=rounded(one.disturbance.tau),
-        others_dropped=one.disturbance.gone,
+        order_kept=rounded(one.side_effects.tau),
+        others_dropped=one.side_effects.gone,
         gathers=one.gathers or None,
         scores_lacking=one.needs or None,
     )
@@ -412,7 +412,7 @@ def _counted(deltas: Iterable[RankDelta]) -> str:
     return f"{moves['new']} came, {moves['gone']} left, {moves['up']} went up, {moves['down']} down, {moves['same']} stayed."
 
 
-def _moved(pairs: Sequence[Pair]) -> list[PlaceMove]:
+def _moved(pairs: Sequence[BeforeAfter]) -> list[PlaceMove]:
     """What is different, but for stages that do nothing to the memory on either side."""
     return [
         PlaceMove(where=pair.name, before=_words(pair.before), after=_words(pair.after))
@@ -422,7 +422,7 @@ def _moved(pairs: Sequence[Pair]) -> list[PlaceMove]:
     ]
 
 
-def _words(place: Place | None) -> str | None:
+def _words(place: EditedRank | None) -> str | None:
     if place is None:
         return None
     score = "" if place.score is None else f" ({place.score:.4g})"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.evaluation.batch import lacking_lines
-from cems_workbench.evaluation.comparison import Compared, Comparison, compare, verdict
+from cems_workbench.evaluation.batch import missing_score_lines
+from cems_workbench.evaluation.comparison import Comparison, ConfigComparison, compare, verdict
 from cems_workbench.evaluation.evaluate import Figures, Summary, number
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.aurc import curve
-from cems_workbench.evaluation.saved_comparison import KeptComparison
+from cems_workbench.evaluation.saved_comparison import SavedComparison
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
@@ -121,7 +121,7 @@ def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
     return made
 
 
-def draw_figures(measured: Sequence[Figures], others: Sequence[Compared]) -> None:
+def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]) -> None:
     """The table of means, the chart of one measure, and the differences of the others from the first, of a kept comparison too."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
@@ -162,9 +162,9 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[Compared]) -> Non
         differences(others, measured[0].name)
 
 
-def draw_kept(kept: KeptComparison) -> None:
+def draw_kept(kept: SavedComparison) -> None:
     """A comparison as it was measured when it was kept."""
-    for line in lacking_lines((config.name, config.needs) for config in kept.figures):
+    for line in missing_score_lines((config.name, config.needs) for config in kept.figures):
         st.caption(f":orange[⚠] {plain(line)}.")
     draw_figures(kept.figures, kept.compared)
 
@@ -290,7 +290,7 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
     return made
 
 
-def differences(others: Sequence[Compared], baseline: str) -> None:
+def differences(others: Sequence[ConfigComparison], baseline: str) -> None:
     """Every config and measure against the baseline."""
     rows = []
     for config in others:

@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from cems_workbench.errors import InputError, WorkbenchError
-from cems_workbench.evaluation.log_sampling import LoggedQuery, Way, distinct, sampled
+from cems_workbench.evaluation.log_sampling import LoggedQuery, Strategy, distinct, sampled
 from cems_workbench.formats import log_format, query_log, read
 from cems_workbench.jobs.importing import upload as saved
 from cems_workbench.pipeline.resources import Resources
@@ -20,7 +20,7 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import draw_table
 
-WAYS: dict[str, Way] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
+WAYS: dict[str, Strategy] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
 SUFFIXES = ["jsonl", "json", "csv", "tsv"]
 
 
@@ -74,7 +74,7 @@ def draw(resources: Resources) -> None:
         _outcome()
 
 
-def _make(upload: UploadedFile, way: Way, size: int, seed: int, name: str, resources: Resources) -> None:
+def _make(upload: UploadedFile, way: Strategy, size: int, seed: int, name: str, resources: Resources) -> None:
     page.update(log_sample=None)
     progress = progress_in(st.empty())
     errors: list[RowError] = []

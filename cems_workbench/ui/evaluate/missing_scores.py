@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from cems_workbench.evaluation.batch import lacking_lines
+from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.scoring import Lacking, score_lacking, why_not_scored
 from cems_workbench.models.servers import Answers, ask_all
@@ -40,7 +40,7 @@ def of_evaluated(measured: Sequence[EvaluatedConfig]) -> list[Lacking]:
 
 def said(lacking: Sequence[Lacking]) -> list[str]:
     """The lines of the banner, in plain text."""
-    return lacking_lines((one.name, one.needs) for one in lacking)
+    return missing_score_lines((one.name, one.needs) for one in lacking)
 
 
 def draw(

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.evaluation.comparison import SAME, surely_lower
+from cems_workbench.evaluation.comparison import VALUE_TOLERANCE, significantly_lower
 from cems_workbench.evaluation.evaluate import NO_TYPE, number
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.query_set_evidence import request_for
@@ -27,7 +27,9 @@ def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
     """A type a row, a config a column; a fall against the baseline is marked."""
     measure = pick_measure(measured[0].evaluation.measures)
     base = measured[0].evaluation.by_type()
-    lower = made_of(measured, ("lower", measure), lambda: surely_lower([one.evaluation for one in measured], measure))
+    lower = made_of(
+        measured, ("lower", measure), lambda: significantly_lower([one.evaluation for one in measured], measure)
+    )
     rows = []
     for kind, first in base.items():
         row: dict[str, Any] = {"type": kind, "queries": first["queries"], "falls": ""}
@@ -65,7 +67,9 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     after = (other or base).evaluation.values[:, column]
     change = after - before
     outcome = np.select(
-        [np.isnan(change), measure.direction * change > SAME, measure.direction * change < -SAME], [3, 0, 1], default=2
+        [np.isnan(change), measure.direction * change > VALUE_TOLERANCE, measure.direction * change < -VALUE_TOLERANCE],
+        [3, 0, 1],
+        default=2,
     )
     types = sorted({kind or NO_TYPE for kind in base.evaluation.types})
     wanted = boxes[1].multiselect(

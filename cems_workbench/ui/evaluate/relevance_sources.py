@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from cems_workbench.evaluation.relevance_sources import HonestView, honest_view
+from cems_workbench.evaluation.relevance_sources import RelevanceSources, relevance_sources
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.state import made_of
 from cems_workbench.ui.kit.escape import plain
@@ -53,5 +53,5 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
         )
 
 
-def _view(evaluated: EvaluatedConfig) -> HonestView:
-    return made_of([evaluated], "honest view", lambda: honest_view(evaluated.batch, evaluated.evaluation))
+def _view(evaluated: EvaluatedConfig) -> RelevanceSources:
+    return made_of([evaluated], "honest view", lambda: relevance_sources(evaluated.batch, evaluated.evaluation))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.ranks import Against, RankDelta, loss
+from cems_workbench.analysis.ranks import RankComparison, RankDelta, loss
 from cems_workbench.config import PipelineConfig, difference, preset, preset_names
 from cems_workbench.config.value_text import shown
 from cems_workbench.pipeline import Evidence, Trace, replay
@@ -40,12 +40,12 @@ def pin_present() -> None:
     state.pin(state.present_preset() + (f" with {changed} changed" if changed else ""), state.present_config())
 
 
-def against(trace: Trace, variants_off: frozenset[int], gather: Gather) -> Against | None:
+def against(trace: Trace, variants_off: frozenset[int], gather: Gather) -> RankComparison | None:
     """The trace beside the baseline's; None when nothing is pinned. `gather` gives the lists that the baseline asks for."""
     base = state.present().baseline
     if base is None:
         return None
-    return Against(base.name, trace, _replayed(trace.evidence, base.config, variants_off, gather))
+    return RankComparison(base.name, trace, _replayed(trace.evidence, base.config, variants_off, gather))
 
 
 def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int], gather: Gather) -> Trace:
@@ -62,7 +62,7 @@ def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int], g
     return trace
 
 
-def against_html(against: Against) -> Markup:
+def against_html(against: RankComparison) -> Markup:
     """One line above the ranking: with what it is compared; and one where that is not all it should be."""
     count = len(difference(against.before.config, against.now.config))
     differ = f"{count or 'no'} parameter{'' if count == 1 else 's'} differ{'s' if count == 1 else ''}"
@@ -201,7 +201,7 @@ def words(delta: RankDelta, name: str) -> str:
     )
 
 
-def gone_html(against: Against) -> Markup:
+def gone_html(against: RankComparison) -> Markup:
     """Who left the results, with the baseline's rank, where each was lost now and why; empty when nobody did."""
     gone = [_gone(against, memory_id) for memory_id in against.gone()]
     return render("inspect/gone.html", name=against.name, gone=gone) if gone else Markup("")
@@ -217,7 +217,7 @@ class Gone:
     text: str
 
 
-def _gone(against: Against, memory_id: str) -> Gone:
+def _gone(against: RankComparison, memory_id: str) -> Gone:
     lost = loss(against.now, memory_id)
     where = "no list has it" if lost is None else f"lost at {lost.stage}: {lost.reason}"
     text = excerpt(against.before.evidence.memories[memory_id].content, 240)

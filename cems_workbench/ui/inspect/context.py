@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from cems_workbench.analysis.ranks import Against, target_rank
+from cems_workbench.analysis.ranks import RankComparison, target_rank
 from cems_workbench.evaluation.grades import relevant
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.gather import Request
@@ -32,7 +32,7 @@ class InspectContext:
     """Human grades by memory id; empty when nobody judged the query."""
     variants_off: frozenset[int]
     """Query variants that are switched off."""
-    against: Against | None
+    against: RankComparison | None
     """The trace beside that of the pinned baseline; None when nothing is pinned."""
     followed: str | None
     """The memory that is followed; None when none is, or when it is no candidate."""

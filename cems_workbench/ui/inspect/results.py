@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from cems_workbench.analysis.found_chunk import FoundChunk, chunk_span, chunk_words, chunks_read, found_chunk
-from cems_workbench.analysis.ranks import Against
+from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.request_effects import LATER, written_later
 from cems_workbench.pipeline.stages import ABSTAIN, FUSION
@@ -56,7 +56,7 @@ class Card:
 
 
 def results_html(
-    trace: Trace, grades: Mapping[str, int], followed: str | None = None, against: Against | None = None
+    trace: Trace, grades: Mapping[str, int], followed: str | None = None, against: RankComparison | None = None
 ) -> Markup:
     """The results, best first.
 

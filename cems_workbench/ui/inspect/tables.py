@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.analysis.ranks import Against
+from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import COLUMN, sign
 from cems_workbench.ui.kit.tables import draw_table
@@ -41,7 +41,7 @@ def follow_table(frame: pd.DataFrame, memory_id: str | None, *, key: str, **opti
     draw_table(marked(frame, memory_id), key=key, on_select=chosen, selection_mode="single-row", **options)
 
 
-def compared(frame: pd.DataFrame, against: Against | None, name: str, after: str) -> pd.DataFrame:
+def compared(frame: pd.DataFrame, against: RankComparison | None, name: str, after: str) -> pd.DataFrame:
     """The frame with each memory's rank delta in the list or stage `name`, after the column `after`; itself without a baseline."""
     if against is not None and not frame.empty:
         deltas = [sign(against.delta(memory_id, name)) for memory_id in frame["memory"]]

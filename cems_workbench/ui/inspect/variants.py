@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.analysis.expansion import query_shares
+from cems_workbench.analysis.expansion import variant_contributions
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages import FUSION
@@ -84,7 +84,7 @@ def shares_table(trace: Trace) -> pd.DataFrame:
     """A row per query and, below, what no query gave, the boost and the raw score; a column per candidate."""
     import pandas as pd
 
-    every = query_shares(trace)
+    every = variant_contributions(trace)
     shown = every[:FIRST_COLUMNS]
     names = [f"{rank}  {short_id(shares.memory_id)}" for rank, shares in enumerate(shown, 1)]
     rows = []

@@ -10,7 +10,7 @@ import streamlit as st
 from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.analysis.near_duplicates import MOST_MEMORIES, NearDuplicates, near_duplicates
+from cems_workbench.analysis.near_duplicates import MAX_MEMORIES, NearDuplicates, near_duplicates
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Duplicates, Statistics
@@ -180,7 +180,7 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
         "Compare",
         key="memories:near:button",
         width="stretch",
-        help=f"Compares every memory with every other, the newest {MOST_MEMORIES:,} of a larger store.",
+        help=f"Compares every memory with every other, the newest {MAX_MEMORIES:,} of a larger store.",
     )
     key = (resources.store.content_version, resources.embedder.line, threshold)
     compared = state.present().compared

@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.analysis.diversity import (
+    DedupThreshold,
     Duplicate,
-    Fall,
-    Stretch,
-    falls,
-    lambda_stretches,
+    ResultInterval,
+    current_interval,
+    dedup_thresholds,
+    dropped_duplicates,
+    lambda_intervals,
     lambda_value,
-    limit_stretches,
+    limit_intervals,
     limit_value,
     merged,
     pairwise,
-    present_place,
-    taken,
 )
 from cems_workbench.config import with_values
 from cems_workbench.pipeline import Evidence, Trace, replay
@@ -64,15 +64,15 @@ def test_one_memory_has_no_mean() -> None:
 
 
 def test_what_dedup_took_is_named_with_its_original() -> None:
-    assert taken(four()) == []
-    found = taken(four(dedup__enabled=True, dedup__similarity=0.97))
+    assert dropped_duplicates(four()) == []
+    found = dropped_duplicates(four(dedup__enabled=True, dedup__similarity=0.97))
     assert found == [Duplicate("b", "a", found[0].cosine), Duplicate("d", "c", found[1].cosine)]
     assert [duplicate.cosine for duplicate in found] == pytest.approx([AB, CD])
 
 
 def test_limits_are_walked_from_one_cosine_of_kept_memories_to_the_next() -> None:
     """d is past the results until b makes room for it; c falls to a at 0.5, and d, 65 degrees from a, does not."""
-    found = limit_stretches(four())
+    found = limit_intervals(four())
     assert [stretch.results for stretch in found] == [("a", "b", "c"), ("a", "c"), ("a", "d")]
     assert [stretch.high for stretch in found] == [inf, pytest.approx(AB), pytest.approx(AC)]
     assert [stretch.low for stretch in found][:2] == [pytest.approx(AB), pytest.approx(AC)]
@@ -80,20 +80,23 @@ def test_limits_are_walked_from_one_cosine_of_kept_memories_to_the_next() -> Non
 
 
 def test_each_result_falls_at_the_highest_limit_that_takes_it() -> None:
-    found = limit_stretches(four())
-    assert falls(found, 0) == [Fall("b", found[1].high, "a"), Fall("c", found[2].high, "a")]
-    assert falls(found, 1) == [Fall("c", found[2].high, "a")]
+    found = limit_intervals(four())
+    assert dedup_thresholds(found, 0) == [
+        DedupThreshold("b", found[1].high, "a"),
+        DedupThreshold("c", found[2].high, "a"),
+    ]
+    assert dedup_thresholds(found, 1) == [DedupThreshold("c", found[2].high, "a")]
 
 
 def test_the_present_limit_stands_in_its_stretch() -> None:
-    found = limit_stretches(four())
+    found = limit_intervals(four())
     for limit, place in ((0.99, 0), (0.98, 1), (0.51, 1), (0.5, 2), (0.1, 2)):
-        assert present_place(found, configured({"dedup.enabled": True, "dedup.similarity": limit})) == place
-    assert present_place(found, configured({"dedup.similarity": 0.1})) == 0  # dedup is off
+        assert current_interval(found, configured({"dedup.enabled": True, "dedup.similarity": limit})) == place
+    assert current_interval(found, configured({"dedup.similarity": 0.1})) == 0  # dedup is off
 
 
 def test_without_embeddings_no_limit_changes_anything() -> None:
-    found = limit_stretches(trace(evidence({"vector": {"a": 0.9, "b": 0.8}})))
+    found = limit_intervals(trace(evidence({"vector": {"a": 0.9, "b": 0.8}})))
     assert [(stretch.high, stretch.results) for stretch in found] == [(inf, ("a", "b"))]
 
 
@@ -101,7 +104,7 @@ def test_without_embeddings_no_limit_changes_anything() -> None:
 def test_replays_at_both_ends_of_every_stretch_show_its_results(angles: list[int], limit: int, mmr: bool) -> None:
     subject = angled({f"m{i}": angle for i, angle in enumerate(angles)})
     config = configured({"assembly.limit": limit, "assembly.strategy": "mmr" if mmr else "greedy"})
-    found = limit_stretches(replay(subject, config))
+    found = limit_intervals(replay(subject, config))
     for stretch in found:
         ends = [nextafter(stretch.low, inf)] + ([stretch.high] if stretch.high < inf else [])
         for value in ends:
@@ -115,7 +118,7 @@ def test_lambda_changes_where_score_and_overlap_weigh_the_same() -> None:
     """b says what a says: 0.8λ − (1 − λ) = 0.5λ at λ = 1/1.3."""
     words = {"a": {"content": "x y"}, "b": {"content": "x y"}, "c": {"content": "z"}}
     subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.5}}, memories=words)
-    diverse, scored = lambda_stretches(trace(subject, {"assembly.limit": 2, "fusion.single_list": "bypass"}))
+    diverse, scored = lambda_intervals(trace(subject, {"assembly.limit": 2, "fusion.single_list": "bypass"}))
     assert (set(diverse.results), set(scored.results)) == ({"a", "c"}, {"a", "b"})
     assert (diverse.low, scored.high) == (0, 1)
     assert diverse.high == pytest.approx(1 / 1.3, abs=2e-4)
@@ -124,14 +127,18 @@ def test_lambda_changes_where_score_and_overlap_weigh_the_same() -> None:
 
 
 def test_neighbours_with_the_same_results_are_one() -> None:
-    rows = [Stretch(0.9, inf, ("a", "b"), {}), Stretch(0.8, 0.9, ("b", "a"), {"x": "y"}), Stretch(0.5, 0.8, ("a",), {})]
+    rows = [
+        ResultInterval(0.9, inf, ("a", "b"), {}),
+        ResultInterval(0.8, 0.9, ("b", "a"), {"x": "y"}),
+        ResultInterval(0.5, 0.8, ("a",), {}),
+    ]
     assert [(stretch.low, stretch.high) for stretch in merged(rows)] == [(0.8, inf), (0.5, 0.8)]
 
 
 def test_values_to_apply_have_as_few_decimals_as_fit() -> None:
-    assert limit_value(Stretch(0.8045, 0.8191, (), {})) == 0.81
-    assert limit_value(Stretch(0.8149, 0.814957, (), {})) == pytest.approx(0.81495)
-    assert limit_value(Stretch(0.7, 0.75, (), {})) == 0.75  # the upper end belongs to it
-    assert limit_value(Stretch(0.9, inf, (), {})) is None
-    assert lambda_value(Stretch(0.31, 0.42, (), {})) == 0.4
-    assert lambda_value(Stretch(0.3342, 0.3349, (), {})) == pytest.approx(0.3345, abs=1e-4)
+    assert limit_value(ResultInterval(0.8045, 0.8191, (), {})) == 0.81
+    assert limit_value(ResultInterval(0.8149, 0.814957, (), {})) == pytest.approx(0.81495)
+    assert limit_value(ResultInterval(0.7, 0.75, (), {})) == 0.75  # the upper end belongs to it
+    assert limit_value(ResultInterval(0.9, inf, (), {})) is None
+    assert lambda_value(ResultInterval(0.31, 0.42, (), {})) == 0.4
+    assert lambda_value(ResultInterval(0.3342, 0.3349, (), {})) == pytest.approx(0.3345, abs=1e-4)

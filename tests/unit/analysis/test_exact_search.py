@@ -41,7 +41,7 @@ def test_every_embedding_is_ranked_by_its_cosine() -> None:
 
 
 def test_blocks_give_the_same_and_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact_search, "BLOCK", 3)
+    monkeypatch.setattr(exact_search, "BLOCK_ROWS", 3)
     said: list[tuple[str, int, int]] = []
     found = exact_ranking(np.array([1, 0], np.float32), list("abcd"), embeddings, lambda *report: said.append(report))
     assert found.ids == ("d", "b", "a", "c")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.analysis.expansion import toggled_each, variant_parts
+from cems_workbench.analysis.expansion import leave_one_variant_out, variant_parts
 from cems_workbench.pipeline import Evidence, Variant
 from tests.unit.pipeline.cases import evidence, trace
 
@@ -65,7 +65,7 @@ def test_recency_finds_nobody() -> None:
 
 def test_without_a_variant_its_own_candidates_leave() -> None:
     """Order with all: c, b, then a and d by id. Without 1: a, d, b. Without 0: c, d, b."""
-    found = toggled_each(trace(three(), {"assembly.limit": 3}))
+    found = leave_one_variant_out(trace(three(), {"assembly.limit": 3}))
     assert [row.memory_id for row in trace(three()).results] == ["c", "b", "a", "d"]
     assert [toggled.results for toggled in found] == [("c", "d", "b"), ("a", "d", "b"), ("c", "b", "a")]
     assert [toggled.left for toggled in found] == [("a",), ("c",), ()]
@@ -77,7 +77,7 @@ def test_without_a_variant_its_own_candidates_leave() -> None:
 def test_one_that_is_off_is_put_back() -> None:
     off = frozenset({2})
     subject = trace(three(), switched_off=off)
-    parts, found = variant_parts(subject, off), toggled_each(subject, off)
+    parts, found = variant_parts(subject, off), leave_one_variant_out(subject, off)
     assert [part.on for part in parts] == [True, True, False]
     assert (parts[2].found, parts[2].share) == (0, 0)
     assert (found[2].off, found[2].entered, found[2].left) == (False, ("d",), ())
@@ -90,10 +90,10 @@ def test_scores_that_the_reranker_lacks_are_counted() -> None:
     changes = {"rerank.backend": "cross_encoder", "rerank.model": "oracle", "rerank.depth": 2}
     whole = trace(subject, changes)
     assert not whole.stage_needs  # a and c are the first two
-    assert [toggled.unscored for toggled in toggled_each(whole)] == [0, 1]
+    assert [toggled.unscored for toggled in leave_one_variant_out(whole)] == [0, 1]
 
 
 def test_nothing_found_has_no_share_and_nothing_to_lose() -> None:
     empty = trace(evidence({"vector": {}}))
     assert [part.share for part in variant_parts(empty)] == [0]
-    assert toggled_each(empty)[0].rbo == 1
+    assert leave_one_variant_out(empty)[0].rbo == 1

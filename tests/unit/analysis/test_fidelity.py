@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from cems_workbench.analysis.fidelity.answer import (
-    Answer,
+    RecordedResult,
     agreement,
-    likenesses,
-    matched,
-    most_like,
+    match_results,
+    most_similar,
     overlap_at,
     placements,
     results_of,
     score_maps,
+    stage_similarities,
 )
-from cems_workbench.analysis.fidelity.explain import Explanation, Replays, explanations, together
+from cems_workbench.analysis.fidelity.explain import Explanation, Replays, combined_changes, explanations
 from cems_workbench.analysis.ranks import loss
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, replay
@@ -67,20 +67,20 @@ def trace(changes: Mapping[str, Any] | None = None) -> Trace:
 
 def production(*ids: str, scores: Iterable[float] = ()) -> Any:
     given = [*scores, *[None] * len(ids)]
-    return matched([Answer(key, score=score) for key, score in zip(ids, given, strict=False)], find)
+    return match_results([RecordedResult(key, score=score) for key, score in zip(ids, given, strict=False)], find)
 
 
 def test_memories_are_matched_by_id_then_by_text_then_by_a_part_of_one_memory_only() -> None:
     answers = [
-        Answer("b", "somebody else's text", 0.9),
-        Answer("prod-1", "Emil.", 0.8),
-        Answer(None, "Anna lives in the house by the"),
-        Answer("prod-2", "The same words twice, and more of them"),
-        Answer("prod-3", "Emil"),
-        Answer("e"),
-        Answer("prod-4", "Bert lives in the town."),
+        RecordedResult("b", "somebody else's text", 0.9),
+        RecordedResult("prod-1", "Emil.", 0.8),
+        RecordedResult(None, "Anna lives in the house by the"),
+        RecordedResult("prod-2", "The same words twice, and more of them"),
+        RecordedResult("prod-3", "Emil"),
+        RecordedResult("e"),
+        RecordedResult("prod-4", "Bert lives in the town."),
     ]
-    found = matched(answers, find)
+    found = match_results(answers, find)
     assert found.order == ("b", "e", "a")
     assert found.ranks == {"b": 1, "e": 2, "a": 3}
     assert found.scores == {"b": 0.9, "e": 0.8}
@@ -112,8 +112,8 @@ def test_every_memory_says_where_our_trace_lost_it_and_what_production_lacks() -
 
 
 def test_the_list_that_production_copies_is_the_one_it_is_most_like() -> None:
-    found = likenesses(["f", "e", "d", "c"], trace())
-    best = most_like(found)
+    found = stage_similarities(["f", "e", "d", "c"], trace())
+    best = most_similar(found)
     assert best is not None
     assert (best.name, best.stage, best.shared, best.tau, best.rbo) == ("lexical:0", False, 4, 1.0, pytest.approx(1.0))
     assert {one.name for one in found if not one.stage} == {"vector:0", "lexical:0"}
@@ -122,7 +122,7 @@ def test_the_list_that_production_copies_is_the_one_it_is_most_like() -> None:
 
 def test_our_own_results_are_most_like_the_assembly() -> None:
     ours = trace()
-    best = most_like(likenesses(results_of(ours), ours))
+    best = most_similar(stage_similarities(results_of(ours), ours))
     assert best is not None
     assert (best.name, best.rbo) == ("assembly", pytest.approx(1.0))
 
@@ -185,14 +185,14 @@ def test_two_parameters_together_explain_what_one_does_not() -> None:
     )
     replays = Replays(there, boosted)
     single = next(one for one in explanations(replays, config) if one.preset is None)
-    joint = together(replays, config, single)
+    joint = combined_changes(replays, config, single)
     assert joint is not None
     assert 2 <= len(joint.changes) <= 3
     assert joint.agreement.rbo > single.agreement.rbo
     tuned = with_values(config, {path: value for path, _, value in joint.changes})
     assert replays.agreement(tuned) == joint.agreement
     perfect = Explanation(single.changes, agreement(there, there), 0.1)
-    assert together(replays, config, perfect) is None
+    assert combined_changes(replays, config, perfect) is None
 
 
 def test_what_is_the_same_needs_no_explanation() -> None:

@@ -101,14 +101,14 @@ def test_lines_stand_in_the_order_of_the_results_then_of_how_far_they_came() -> 
 
 
 def test_past_the_most_lines_who_was_asked_for_stays_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_LINES", 3)
+    monkeypatch.setattr(module, "MAX_LINES", 3)
     flow = rank_flow(trace(evidence({"vector": falling(9)})), 9, ["m08"])
     assert {line.memory_id for line in flow.lines} == {"m08", "m01", "m02"}
     assert flow.lines_left_out == 6
 
 
 def test_past_the_most_lists_the_fullest_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_LISTS", 1)
+    monkeypatch.setattr(module, "MAX_LISTS", 1)
     flow = rank_flow(trace(subject(), ADJUSTED), 5)
     assert flow.lists == ("vector",) and flow.lists_left_out == 1
 

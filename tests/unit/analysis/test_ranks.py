@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.ranks import Against, Move, RankDelta, dropped, loss, rank_deltas, ranks_in
+from cems_workbench.analysis.ranks import Move, RankComparison, RankDelta, dropped, loss, rank_deltas, ranks_in
 from cems_workbench.pipeline import Trace
 from tests.unit.pipeline.cases import evidence, trace
 
@@ -50,7 +50,7 @@ def test_the_results_beside_the_baselines() -> None:
 
 
 def test_each_stage_is_compared_with_the_same_stage() -> None:
-    against = Against("plain", now(), before())
+    against = RankComparison("plain", now(), before())
     assert {key: delta.move for key, delta in against.deltas("fusion").items()} == dict.fromkeys("cabd", "same")
     assert against.delta("d", "adjust") == RankDelta(1, 4)
     assert against.delta("b", "adjust") == RankDelta(4, 3)
@@ -62,13 +62,13 @@ def test_a_list_that_the_baseline_switches_off_is_new() -> None:
 
 
 def test_who_left_the_results_is_named_in_the_baselines_order() -> None:
-    against = Against("wide", now(**{"assembly.limit": 1}), before())
+    against = RankComparison("wide", now(**{"assembly.limit": 1}), before())
     assert against.gone() == ["c", "a", "b"]
     assert against.delta("nobody").move == "absent"
 
 
 def test_a_config_beside_itself_moves_nobody() -> None:
-    against = Against("itself", now(), now())
+    against = RankComparison("itself", now(), now())
     assert {delta.move for delta in against.deltas().values()} == {"same"} and against.gone() == []
 
 

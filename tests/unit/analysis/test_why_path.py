@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.why import ListPlace, MemoryPath, cause, memory_path
+from cems_workbench.analysis.why import ListEntry, MemoryPath, cause, memory_path
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from tests.unit.pipeline.cases import NOW, evidence, trace
@@ -47,8 +47,8 @@ def test_a_memory_in_no_list_has_no_path() -> None:
 
 def test_the_sentence_says_where_each_list_would_have_ranked_it() -> None:
     places = [
-        ListPlace("vector:0", 163, 0.12, 150, False, "it would be 163rd (cosine 0.120), past the depth of 150"),
-        ListPlace("lexical:0", None, 0.0, 50, False, "it shares no term with the query"),
+        ListEntry("vector:0", 163, 0.12, 150, False, "it would be 163rd (cosine 0.120), past the depth of 150"),
+        ListEntry("lexical:0", None, 0.0, 50, False, "it shares no term with the query"),
     ]
     made = trace(evidence(VECTOR))
     assert cause(memory_path(made, "z", 2, places), made) == (
@@ -139,7 +139,7 @@ def test_a_failed_score_is_not_the_rerankers_word() -> None:
 
 
 def test_a_list_that_was_not_searched_is_told() -> None:
-    places = [ListPlace("lexical:0", 1, 9.0, 50, False, "it would be 1st (BM25 9.00), but this list was not searched")]
+    places = [ListEntry("lexical:0", 1, 9.0, 50, False, "it would be 1st (BM25 9.00), but this list was not searched")]
     made = trace(evidence(VECTOR))
     assert cause(memory_path(made, "c", 2, places), made) == (
         "Lost at fusion: c was 3rd after fusion (3rd in vector (0.7), lexical:0: it would be 1st (BM25 9.00), but this list was not "

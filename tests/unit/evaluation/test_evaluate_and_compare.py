@@ -13,13 +13,13 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.ablation import ablations, cems_phases, without_each_stage
 from cems_workbench.evaluation.assertions import NoLoss, check, check_no_loss, parse_assertion, parse_no_loss
-from cems_workbench.evaluation.batch import UNSCORED, LabelledBatch, lacking_lines
+from cems_workbench.evaluation.batch import UNSCORED, LabelledBatch, missing_score_lines
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, read_evidence_file
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics import parse_measure, parse_measures
-from cems_workbench.evaluation.relevance_sources import Agreement, honest_view
+from cems_workbench.evaluation.relevance_sources import JudgeAgreement, relevance_sources
 from cems_workbench.evaluation.report import markdown_report
 from cems_workbench.jobs.evaluation import agreed, labelled
 from cems_workbench.pipeline import ModelScore
@@ -61,10 +61,10 @@ def test_a_config_that_wants_more_than_was_gathered_says_so(batch: LabelledBatch
     found = evaluate(batch, reranked, MEASURES)
     assert found.rankings.needs == {UNSCORED: 4}
     line = "as_listed: 4 queries lack reranker scores of some candidates"
-    assert lacking_lines([found.lacking]) == [line]
+    assert missing_score_lines([found.lacking]) == [line]
     assert any(line in said for said in found.remarks) and line in markdown_report(compare([found]), "s", "h")
     several = [(name, {"scores": 1}) for name in "abcdea"] + [("f", {"scores": 2})]
-    assert lacking_lines(several) == ["a, b, c, d and 1 more: 1 query lacks scores", "f: 2 queries lack scores"]
+    assert missing_score_lines(several) == ["a, b, c, d and 1 more: 1 query lacks scores", "f: 2 queries lack scores"]
     gathered = {
         qid: replace(one, notes={"gathered": {"lists.vector.depth": 3, "lists.lexical.depth": 50}})
         for qid, one in evidences().items()
@@ -237,7 +237,7 @@ def test_the_honest_view_scores_one_run_by_three_judges() -> None:
     }
     grades = {"q1": {"a": 0, "b": 1, "c": 3}, "q2": {"a": 0, "z": 3}}
     batch = LabelledBatch(QUERIES[:2], found, grades)
-    view = honest_view(batch, evaluate(batch, AS_LISTED, MEASURES))
+    view = relevance_sources(batch, evaluate(batch, AS_LISTED, MEASURES))
     by_name = {one.name: one for one in view.judges}
     assert by_name["cosine ≥ 0.45"].values == pytest.approx({"hit@1": 1.0, "hit@5": 1.0, "P@3": 1.0})
     assert by_name["model judge"].values == pytest.approx({"hit@1": 0.0, "hit@5": 1.0, "P@3": 1 / 3})
@@ -253,20 +253,20 @@ def test_the_honest_view_scores_one_run_by_three_judges() -> None:
 def test_a_judge_that_ranked_is_marked_as_circular() -> None:
     config = with_values(AS_LISTED, {"rerank.backend": "cross_encoder"})
     batch = LabelledBatch(QUERIES[:1], {"q1": evidence("q1", judged={"a": 1.0})}, {"q1": {"a": 2}})
-    view = honest_view(batch, evaluate(batch, config, MEASURES))
+    view = relevance_sources(batch, evaluate(batch, config, MEASURES))
     assert any(line.startswith("circular: the judge a judge also ranked") for line in view.warnings)
 
 
 def test_a_judge_without_labels_is_not_in_the_table() -> None:
     batch = LabelledBatch(QUERIES[:1], {"q1": evidence("q1")}, {"q1": {"a": 2}})
-    view = honest_view(batch, evaluate(batch, AS_LISTED, MEASURES))
+    view = relevance_sources(batch, evaluate(batch, AS_LISTED, MEASURES))
     assert [one.name for one in view.judges] == ["cosine ≥ 0.45", "people"]
     assert "model judge labelled none of the results" in view.warnings
 
 
 def test_kappa_by_hand() -> None:
     """Observed 0.7; by chance 0.6 · 0.5 + 0.4 · 0.5 = 0.5; kappa 0.4."""
-    found = Agreement(("a", "b"), both=40, first=20, second=10, neither=30)
+    found = JudgeAgreement(("a", "b"), both=40, first=20, second=10, neither=30)
     assert (found.share, found.kappa) == (pytest.approx(0.7), pytest.approx(0.4))
-    assert Agreement(("a", "b"), 0, 0, 0, 0).kappa is None
-    assert Agreement(("a", "b"), 5, 0, 0, 0).kappa is None
+    assert JudgeAgreement(("a", "b"), 0, 0, 0, 0).kappa is None
+    assert JudgeAgreement(("a", "b"), 5, 0, 0, 0).kappa is None

@@ -136,7 +136,7 @@ def same(one: Evaluation, other: Evaluation) -> None:
 def test_figures_of_a_stream_are_those_of_the_file_read_whole(
     whole: Path, portion: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence_file, "PORTION", portion)
+    monkeypatch.setattr(evidence_file, "PORTION_QUERIES", portion)
     monkeypatch.setattr(evidence_file, "HASHED_WHOLE", 10)
     read = read_evidence_file(whole)
     batch = LabelledBatch.of(read)
@@ -154,7 +154,7 @@ def test_figures_of_a_stream_are_those_of_the_file_read_whole(
 
 
 def test_portions_hold_the_evidence_that_was_written(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence_file, "PORTION", 8)
+    monkeypatch.setattr(evidence_file, "PORTION_QUERIES", 8)
     with EvidenceStream([whole]) as stream:
         portions = list(stream.portions())
     assert [query for portion in portions for query in portion.queries] == QUERIES
@@ -238,8 +238,8 @@ def test_what_is_drawn_in_portions_is_what_is_drawn_at_once(monkeypatch: pytest.
     values, differences = rng.random((501, 3)), rng.normal(0.003, 0.1, size=(501, 3))
     values[::7, 1] = np.nan
     at_once = statistics.bootstrap(values, 3), statistics.randomisation_test(differences, 5)
-    monkeypatch.setattr(statistics, "DRAWN_AT_ONCE", 1000)
-    monkeypatch.setattr(statistics, "PORTION", 5000)
+    monkeypatch.setattr(statistics, "MAX_DRAWS_IN_MEMORY", 1000)
+    monkeypatch.setattr(statistics, "BATCH_SIZE", 5000)
     in_portions = statistics.bootstrap(values, 3), statistics.randomisation_test(differences, 5)
     for one, other in zip(at_once, in_portions, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)

@@ -9,12 +9,12 @@ import pytest
 
 from cems_workbench.analysis.why import LabelledSet
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.comparison import surely_lower
+from cems_workbench.evaluation.comparison import significantly_lower
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import read_evidence_file, replace_relevant_from
 from cems_workbench.evaluation.grades import query_statuses
 from cems_workbench.evaluation.metrics import parse_measures
-from cems_workbench.evaluation.relevance_sources import honest_view
+from cems_workbench.evaluation.relevance_sources import relevance_sources
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Query
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.scorer import BatchScorer, measurable
@@ -69,7 +69,7 @@ def test_four_screens_have_one_hit_rate_one_ndcg_and_one_denominator(config, gra
     helped = sum(row.status in ("found", "low") for row in answerable_rows)
     assert (len(answerable_rows), helped / counted) == (counted, pytest.approx(said.mean(hit)))
 
-    view = honest_view(BATCH, said)
+    view = relevance_sources(BATCH, said)
     people = next(judge for judge in view.judges if judge.name == "people")
     assert (people.values["hit@5"], view.queries) == (pytest.approx(said.mean(hit)), counted)
 
@@ -94,7 +94,7 @@ def test_the_grade_is_kept_with_the_scale_and_with_the_evidence(tmp_path: Path) 
 def test_by_type_names_only_losses_that_are_more_than_chance() -> None:
     measures = parse_measures("nDCG@10")
     both = [evaluate(BATCH, config, measures, with_bounds=False) for config in (AS_LISTED, OTHER_WAY)]
-    by_chance = surely_lower(both, measures[0])
+    by_chance = significantly_lower(both, measures[0])
     assert by_chance == {"a": [], "b": [], "c": []}
     assert any(
         both[1].mean(measures[0], kind) < both[0].mean(measures[0], kind) for kind in "abc"
@@ -102,4 +102,4 @@ def test_by_type_names_only_losses_that_are_more_than_chance() -> None:
     best_first = {qid: evidence(qid) for qid in BATCH.qids[:60]}
     planted = LabelledBatch(BATCH.queries[:60], best_first, {qid: {"a": 3} for qid in BATCH.qids[:60]})
     sure = [evaluate(planted, config, measures, with_bounds=False) for config in (AS_LISTED, OTHER_WAY)]
-    assert surely_lower(sure, measures[0]) == {kind: ["other_way"] for kind in "abc"}
+    assert significantly_lower(sure, measures[0]) == {kind: ["other_way"] for kind in "abc"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.fidelity.answer import Answer, matched
+from cems_workbench.analysis.fidelity.answer import RecordedResult, match_results
 from cems_workbench.config import preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording, parse_recording
@@ -122,8 +122,8 @@ def test_a_result_known_by_its_text_alone_counts_as_the_memory_whose_text_it_is(
         ),
     )
     productions = {
-        answer.qid: matched(
-            [Answer(row.memory_id, row.content) for row in answer.returned],
+        answer.qid: match_results(
+            [RecordedResult(row.memory_id, row.content) for row in answer.returned],
             lambda ids: memories if ids is None else {key: memories[key] for key in ids if key in memories},
         )
         for answer in answers

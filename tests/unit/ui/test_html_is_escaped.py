@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.analysis.diversity import pairwise
 from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
-from cems_workbench.analysis.ranks import Against
+from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.text_evidence import Match
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.evaluation.labelling.queue import Card
@@ -236,7 +236,7 @@ def gone(text: str) -> str:
     """Against a baseline that is called `text`, and has results that only it ranks."""
     shown = trace(text)
     none = replay(shown.evidence, with_values(shown.config, {"assembly.limit": 1}))
-    against = Against(text, none, shown)
+    against = RankComparison(text, none, shown)
     return against_html(against) + gone_html(against) + results_html(none, {}, None, against)
 
 

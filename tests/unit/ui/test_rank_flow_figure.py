@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cems_workbench.analysis.rank_flow import RankFlow, rank_flow
-from cems_workbench.analysis.ranks import Against
+from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.pipeline import ModelScore, Trace, replay
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect.baseline import gone_html
@@ -133,7 +133,7 @@ def test_judged_relevant_memories_that_were_lost_are_listed_and_irrelevant_ones_
     assert "m04" in view.lost_html(flow, kinds, "m04")
 
 
-def hostile() -> tuple[Trace, Against, RankFlow]:
+def hostile() -> tuple[Trace, RankComparison, RankFlow]:
     ids = [f"{i}{ATTACK}" for i in range(4)]
     lists = {"vector": {key: 0.9 - 0.1 * i for i, key in enumerate(ids)}, "lexical": {ids[3]: 2.0}}
     subject = evidence(lists)
@@ -143,7 +143,7 @@ def hostile() -> tuple[Trace, Against, RankFlow]:
     )
     now = replay(subject, configured({"assembly.limit": 2}))
     before = replay(subject, configured({"assembly.limit": 2, "lists.lexical.enabled": False}))
-    return now, Against(ATTACK, now, before), rank_flow(now, 5, ids)
+    return now, RankComparison(ATTACK, now, before), rank_flow(now, 5, ids)
 
 
 def test_hostile_ids_texts_and_names_are_shown_literally() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.analysis.component_effects import NO_LIMIT_K, Effect, effective_weights
+from cems_workbench.analysis.component_effects import NO_LIMIT_K, Effect, component_effects
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -33,7 +33,7 @@ def draw(context: InspectContext) -> None:
     trace, relevant = context.trace, context.relevant
     effects = context.remembered(
         "effective_weights",
-        lambda: effective_weights(trace.evidence, trace.config, relevant, context.variants_off),
+        lambda: component_effects(trace.evidence, trace.config, relevant, context.variants_off),
         tuple(sorted(relevant)),
     )
     if not trace.results or not effects:

@@ -11,21 +11,21 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.diversity import (
-    LOWEST,
-    STEP,
+    LAMBDA_STEP,
+    LOWEST_LIMIT,
+    DedupThreshold,
     Duplicate,
-    Fall,
     Pairwise,
-    Stretch,
-    falls,
-    lambda_stretches,
+    ResultInterval,
+    current_interval,
+    dedup_thresholds,
+    dropped_duplicates,
+    lambda_intervals,
     lambda_value,
-    limit_stretches,
+    limit_intervals,
     limit_value,
     merged,
     pairwise,
-    present_place,
-    taken,
 )
 from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect import state
@@ -50,7 +50,7 @@ FALL_HELP = (
 )
 TRY_HELP = {
     LIMIT: "Each choice is a range of limits with the same results; its ends are exact.",
-    LAMBDA: f"MMR = λ × score − (1 − λ) × overlap with what is selected. Looked at every {STEP}; a change between two is bisected.",
+    LAMBDA: f"MMR = λ × score − (1 − λ) × overlap with what is selected. Looked at every {LAMBDA_STEP}; a change between two is bisected.",
 }
 
 
@@ -69,23 +69,23 @@ def draw(context: InspectContext) -> None:
     if len(ids) > SHOWN:
         st.caption(f"The first {SHOWN} of {len(ids)} results; the means are of all of them.")
     stretches = _stretches(context, LIMIT)
-    present = present_place(stretches, context.trace.config)
+    present = current_interval(stretches, context.trace.config)
     st.markdown("## Duplicates", help="What dedup dropped at its present limit.")
-    st.html(duplicates_html(context.trace, taken(context.trace)))
-    near = falls(stretches, present)
+    st.html(duplicates_html(context.trace, dropped_duplicates(context.trace)))
+    near = dedup_thresholds(stretches, present)
     st.markdown("## What a lower limit would take", help=FALL_HELP)
     st.html(falls_html(context.trace, near))
     _draw_trial(context, merged(stretches), ids)
 
 
-def _stretches(context: InspectContext, of: str) -> list[Stretch]:
+def _stretches(context: InspectContext, of: str) -> list[ResultInterval]:
     """The stretches of limit or λ with the same results, computed once."""
     place = st.empty()
 
-    def make() -> list[Stretch]:
+    def make() -> list[ResultInterval]:
         if of == LIMIT:
-            return limit_stretches(context.trace, context.variants_off)
-        return lambda_stretches(context.trace, context.variants_off, progress_in(place))
+            return limit_intervals(context.trace, context.variants_off)
+        return lambda_intervals(context.trace, context.variants_off, progress_in(place))
 
     try:
         return context.remembered(f"diversity:{of}", make)
@@ -180,9 +180,9 @@ def duplicates_html(trace: Trace, gone: Sequence[Duplicate]) -> Markup:
     return render("inspect/diversity/duplicates.html", line=line, rows=rows, other="duplicates")
 
 
-def falls_html(trace: Trace, near: Sequence[Fall]) -> Markup:
+def falls_html(trace: Trace, near: Sequence[DedupThreshold]) -> Markup:
     """Which results a lower limit takes, each with the nearest one; they are alike, and no duplicates yet."""
-    line = "" if near else f"No result would be taken at any limit down to {LOWEST:g}."
+    line = "" if near else f"No result would be taken at any limit down to {LOWEST_LIMIT:g}."
     rows = [
         DuplicateRow(_named(trace, one.memory_id), f"at ≤ {one.limit:.4f}", _named(trace, one.of), one.limit)
         for one in near
@@ -199,7 +199,7 @@ def _text(trace: Trace, memory_id: str, length: int = 160) -> str:
     return excerpt(trace.evidence.memories[memory_id].content, length)
 
 
-def _draw_trial(context: InspectContext, limits: Sequence[Stretch], ids: Sequence[str]) -> None:
+def _draw_trial(context: InspectContext, limits: Sequence[ResultInterval], ids: Sequence[str]) -> None:
     """Choose a range of limit or λ, see the results before and after, and apply it."""
     st.markdown("## What another value would show")
     of = st.segmented_control(
@@ -213,7 +213,7 @@ def _draw_trial(context: InspectContext, limits: Sequence[Stretch], ids: Sequenc
     stretches = list(limits) if of == LIMIT else _stretches(context, LAMBDA)
     others = [i for i, stretch in enumerate(stretches) if set(stretch.results) != set(ids)]
     if not others:
-        least = f" down to {LOWEST:g}" if of == LIMIT else ""
+        least = f" down to {LOWEST_LIMIT:g}" if of == LIMIT else ""
         st.caption(f"No other {'limit' if of == LIMIT else 'λ'}{least} shows other results.")
         return
     similar = {i: pairwise(context.trace.evidence, stretches[i].results) for i in others}
@@ -232,7 +232,7 @@ def _draw_trial(context: InspectContext, limits: Sequence[Stretch], ids: Sequenc
     st.button(f"Apply: {said}", key="inspect:diversity:apply", type="primary", on_click=state.apply, args=(values,))
 
 
-def _option(of: str, stretch: Stretch, ids: Sequence[str], similar: Pairwise) -> str:
+def _option(of: str, stretch: ResultInterval, ids: Sequence[str], similar: Pairwise) -> str:
     if stretch.high == inf:
         where = "dedup off" if stretch.low < 0 else f"off, or above {stretch.low:.4f}"
     elif of == LIMIT:
@@ -244,7 +244,7 @@ def _option(of: str, stretch: Stretch, ids: Sequence[str], similar: Pairwise) ->
     return f"{where} · {left} leave, {entered} enter{mean}"
 
 
-def _values(of: str, stretch: Stretch) -> dict[str, Any]:
+def _values(of: str, stretch: ResultInterval) -> dict[str, Any]:
     """The parameters that give these results."""
     if of == LAMBDA:
         return {"assembly.strategy": "mmr", "assembly.mmr_lambda": lambda_value(stretch)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.expansion import Toggled, VariantPart, toggled_each, variant_parts
+from cems_workbench.analysis.expansion import VariantPart, VariantToggle, leave_one_variant_out, variant_parts
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui.inspect import state
@@ -50,7 +50,7 @@ def draw(context: InspectContext) -> None:
     if len(trace.evidence.variants) < 2:
         return
     st.markdown("## Without each of them", help=HELP)
-    parts, switched = variant_parts(trace, off), toggled_each(trace, off)
+    parts, switched = variant_parts(trace, off), leave_one_variant_out(trace, off)
     st.html(ablation_html(parts, switched))
     unscored = max((toggled.unscored for toggled in switched), default=0)
     if unscored:
@@ -66,7 +66,7 @@ class VariantRow:
     """A variant as it is drawn; `share` of the results in percent, with the width of its bar."""
 
     part: VariantPart
-    toggled: Toggled
+    toggled: VariantToggle
     share: str
     width: str
 
@@ -76,7 +76,7 @@ class VariantRow:
         return ", ".join(self.part.alone[:TOLD])
 
 
-def ablation_html(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> Markup:
+def ablation_html(parts: Sequence[VariantPart], switched: Sequence[VariantToggle]) -> Markup:
     """A row per variant: what it gave, and the results without it."""
     rows = [
         VariantRow(part, toggled, f"{100 * part.share:.1f}", f"{100 * max(0.0, min(part.share, 1.0)):.1f}")
@@ -85,7 +85,7 @@ def ablation_html(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> 
     return render("inspect/expansion/ablation.html", columns=COLUMNS, numbers=NUMBERS, rows=rows, listed=LISTED)
 
 
-def _summary(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> str:
+def _summary(parts: Sequence[VariantPart], switched: Sequence[VariantToggle]) -> str:
     """In one sentence: which expansions could go, and which changes most."""
     further = [(part, toggled) for part, toggled in zip(parts, switched, strict=True) if part.index and part.on]
     if not further:

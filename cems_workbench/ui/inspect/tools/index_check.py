@@ -12,7 +12,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.engine_check import EngineCheck, EngineComparison, cause, check_engine
-from cems_workbench.analysis.index_check import Comparison, ExactRanking, compare, embeddings_of, exact_ranking
+from cems_workbench.analysis.index_check import ExactRanking, IndexComparison, compare, embeddings_of, exact_ranking
 from cems_workbench.config import list_depths
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.evidence import RankedList
@@ -55,7 +55,7 @@ class Compared:
 
     name: str
     how: str
-    found: Comparison
+    found: IndexComparison
     pooled: bool = False
 
 

@@ -11,20 +11,20 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.fidelity.answer import (
     Agreement,
-    Answer,
-    Likeness,
     Production,
+    RecordedResult,
     ScoreMap,
+    StageSimilarity,
     agreement,
-    likenesses,
-    matched,
-    most_like,
+    match_results,
+    most_similar,
     overlap_at,
     placements,
     results_of,
     score_maps,
+    stage_similarities,
 )
-from cems_workbench.analysis.fidelity.explain import Explanation, Replays, explanations, together
+from cems_workbench.analysis.fidelity.explain import Explanation, Replays, combined_changes, explanations
 from cems_workbench.config import field_spec
 from cems_workbench.config.value_text import shown
 from cems_workbench.errors import InputError
@@ -154,8 +154,8 @@ def _rows(context: InspectContext, production: Production) -> list[dict[str, str
 
 def draw_stages(context: InspectContext, production: Production) -> None:
     """Which list's or stage's order is most like production's."""
-    compared = likenesses(production.order, context.trace)
-    best = most_like(compared)
+    compared = stage_similarities(production.order, context.trace)
+    best = most_similar(compared)
     st.markdown("## Stage by stage", help="The order that each list and each stage puts out, beside production's.")
     if best is None or not best.shared:
         st.caption("No list and no stage holds any of production’s memories.")
@@ -183,7 +183,7 @@ def draw_stages(context: InspectContext, production: Production) -> None:
     )
 
 
-def _likeness(likeness: Likeness, best: bool, count: int) -> dict[str, str | float | None]:
+def _likeness(likeness: StageSimilarity, best: bool, count: int) -> dict[str, str | float | None]:
     return {
         "name": f"{'◆ ' if best else ''}{likeness.name}",
         "holds": f"{likeness.shared} of {count}",
@@ -232,7 +232,7 @@ def draw_explanations(context: InspectContext, production: Production, now: Agre
         replays = Replays(production.order, context.trace.evidence, context.variants_off)
         alone = explanations(replays, context.trace.config, report)
         single = next((explanation for explanation in alone if explanation.preset is None), None)
-        joint = together(replays, context.trace.config, single, report) if single is not None else None
+        joint = combined_changes(replays, context.trace.config, single, report) if single is not None else None
         return ([joint] if joint is not None else []) + alone, replays.count
 
     if not context.is_remembered(EXPLAINED, production.order) and not place.button(
@@ -355,8 +355,8 @@ def _matched(answer: RecordedAnswer, context: InspectContext) -> Production:
     key = (answer.returned, str(store.path), store.content_version)
     last: tuple[object, Production] | None = st.session_state.get(MATCHED)
     if last is None or last[0] != key:
-        answers = [Answer(row.memory_id, row.content, row.score) for row in answer.returned]
-        last = st.session_state[MATCHED] = (key, matched(answers, store.memories.read))
+        answers = [RecordedResult(row.memory_id, row.content, row.score) for row in answer.returned]
+        last = st.session_state[MATCHED] = (key, match_results(answers, store.memories.read))
     return last[1]
 
 

@@ -20,7 +20,7 @@ from cems_workbench.analysis.text_evidence import (
     matches,
     read_until,
 )
-from cems_workbench.analysis.token_similarity import TokenHeat, token_heat
+from cems_workbench.analysis.token_similarity import TokenSimilarity, token_similarity
 from cems_workbench.analysis.ts_rank_evidence import RankEvidence, lexeme_matches, rank_evidence
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
@@ -467,7 +467,7 @@ def _draw_heat(cosines: TokenCosines, pair: PairScore, memory_id: str) -> None:
         help="One token of the query, or all of them together.",
     )
     cut = " The model does not read past this point." if pair.detail and pair.detail.get("truncated") else ""
-    st.html(heat_html(cosines, token_heat(cosines, only)))
+    st.html(heat_html(cosines, token_similarity(cosines, only)))
     st.caption(f"Late-interaction score {pair.raw:.4f}.{cut}")
     st.html(alignment_html(met_tokens(alignment(ModelScore(pair.raw, detail=pair.detail))), pair.raw, numbered=True))
 
@@ -484,7 +484,7 @@ class Token:
     tint: str
 
 
-def heat_html(cosines: TokenCosines, heat: TokenHeat) -> Markup:
+def heat_html(cosines: TokenCosines, heat: TokenSimilarity) -> Markup:
     """The tokens of the text as a line of words, each tinted by its strength; a met one is underlined and numbered."""
     tokens = [
         Token(

@@ -15,7 +15,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import target_rank
-from cems_workbench.analysis.what_if import Moved, Pair, Place, WhatIf, what_if
+from cems_workbench.analysis.what_if import BeforeAfter, EditedRank, MovedMemory, WhatIf, what_if
 from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
@@ -269,7 +269,7 @@ class PairRow:
     words: str
 
 
-def pairs_html(pairs: Sequence[Pair], name: str, meaning: str) -> Markup:
+def pairs_html(pairs: Sequence[BeforeAfter], name: str, meaning: str) -> Markup:
     """Lists or stages a row, before and after, under a column that is called `name`."""
     rows = [
         PairRow(
@@ -297,7 +297,7 @@ class MovedRow:
     content: str
 
 
-def others_html(outcome: WhatIf, moved: Sequence[Moved]) -> Markup:
+def others_html(outcome: WhatIf, moved: Sequence[MovedMemory]) -> Markup:
     """The other results whose rank is another one."""
     rows = []
     for other in moved[:MOST]:
@@ -308,7 +308,7 @@ def others_html(outcome: WhatIf, moved: Sequence[Moved]) -> Markup:
     return render("inspect/what_if/others.html", rows=rows)
 
 
-def _cells(place: Place | None, name: str) -> tuple[Cell, Cell]:
+def _cells(place: EditedRank | None, name: str) -> tuple[Cell, Cell]:
     """Rank and score at a place of a list or stage."""
     if place is None:
         return Cell("–", "It does not reach this stage"), Cell("–")
@@ -323,7 +323,7 @@ def _score(score: float, name: str) -> str:
     return f"{score:.0f}" if name == "access" else f"{score:.4f}"
 
 
-def _move(pair: Pair) -> str:
+def _move(pair: BeforeAfter) -> str:
     """Ranks up or down; nothing where the stage has no ranks."""
     if all(place is None or (place.kept and place.rank is None) for place in (pair.before, pair.after)):
         return ""

@@ -13,8 +13,8 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import target_rank
-from cems_workbench.analysis.why import Change, LabelledSet, ListPlace, MemoryPath, Rescue, Why, explain
-from cems_workbench.analysis.why.counterfactual import interval_words, kept_words, order_words
+from cems_workbench.analysis.why import Change, Counterfactual, LabelledSet, ListEntry, MemoryPath, Why, explain
+from cems_workbench.analysis.why.counterfactual import interval_text, moved_text, order_text
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.config.value_text import shown
 from cems_workbench.errors import WorkbenchError
@@ -161,7 +161,7 @@ def _draw_rescues(context: InspectContext, why: Why, labelled: LabelledSet | Non
     """The changes that bring it in, each with a button; or what comes nearest."""
     if why.path.status == "in the top k":
         return
-    rescues = why.rescues[:SHOWN]
+    rescues = why.counterfactuals[:SHOWN]
     if not rescues and why.nearest is None:
         st.info("No single parameter, no pair of them and no other search brings it nearer.", icon=":material/block:")
         return
@@ -180,9 +180,9 @@ def _draw_rescues(context: InspectContext, why: Why, labelled: LabelledSet | Non
                 help="Sets the controls to this; one click takes it back.",
             )
             st.html(rescue_html(rescue))
-    more = len(why.rescues) - len(rescues)
+    more = len(why.counterfactuals) - len(rescues)
     st.caption(
-        f"{f'{more} more in `why --json`. ' if more > 0 else ''}{order_words(why.rescues)} {why.replays} replays.",
+        f"{f'{more} more in `why --json`. ' if more > 0 else ''}{order_text(why.counterfactuals)} {why.replays} replays.",
         help="Every change was replayed before it is shown, with the reranker’s scores that it asks for. A change that leaves fewer "
         "than half of the results is none.",
     )
@@ -200,7 +200,7 @@ class Applied:
     request: Request
 
 
-def apply(rescue: Rescue, request: Request, memory_id: str, stood: str) -> None:
+def apply(rescue: Counterfactual, request: Request, memory_id: str, stood: str) -> None:
     """Set the page to what the rescue says; a value the config refuses is said beside the controls and changes nothing."""
     before, asked = state.present_config(), state.written_request()
     state.apply(rescue.values)
@@ -292,7 +292,7 @@ class PlaceLine:
     words: str
 
 
-def places_html(places: Sequence[ListPlace]) -> Markup:
+def places_html(places: Sequence[ListEntry]) -> Markup:
     """Where a search of the whole store ranks the memory in each list."""
     lines = [
         PlaceLine(
@@ -309,14 +309,14 @@ def places_html(places: Sequence[ListPlace]) -> Markup:
     return render("inspect/why/places.html", lines=lines)
 
 
-def _depth(place: ListPlace) -> str:
+def _depth(place: ListEntry) -> str:
     """How much of a list counts: memories, or chunks where it is only what another list is made of."""
     if place.depth is not None:
         return str(place.depth)
     return "all" if place.chunks is None else f"{place.chunks} chunks"
 
 
-def rescue_html(rescue: Rescue) -> Markup:
+def rescue_html(rescue: Counterfactual) -> Markup:
     """One rescue: what is changed, where the memory lands, what else moves."""
     effect = rescue.labelled
     return render(
@@ -326,13 +326,13 @@ def rescue_html(rescue: Rescue) -> Markup:
         explained=_explained(rescue),
         notes=_notes(rescue),
         judged=_judged(rescue),
-        kept=kept_words(rescue.disturbance),
+        kept=moved_text(rescue.side_effects),
         gain="" if effect is None else f"{effect.gain:+.3f}".replace("-", "−"),
-        interval="" if effect is None else interval_words(effect),
+        interval="" if effect is None else interval_text(effect),
     )
 
 
-def what(rescue: Rescue) -> str:
+def what(rescue: Counterfactual) -> str:
     """What is changed, in the words of the controls: "Fusion: Score blend 0.3 → 0.55"."""
     parts = [_change(change) for change in rescue.changes if not (rescue.terms and change.path == "expansion.backend")]
     parts += [f"search for “{term}” too" for term in rescue.terms]
@@ -345,7 +345,7 @@ def _change(change: Change) -> str:
     return f"{GROUPS.get(spec.section, spec.section)}: {spec.label} {shown(change.was)} → {shown(change.now)}"
 
 
-def _notes(rescue: Rescue) -> list[str]:
+def _notes(rescue: Counterfactual) -> list[str]:
     notes = []
     for change in rescue.changes:
         point = change.breakpoint
@@ -359,7 +359,7 @@ def _notes(rescue: Rescue) -> list[str]:
     return notes
 
 
-def _explained(rescue: Rescue) -> str:
+def _explained(rescue: Counterfactual) -> str:
     lines = []
     for change in rescue.changes:
         lines.append(f"{change.path}: {field_spec(change.path).help}")
@@ -371,7 +371,7 @@ def _explained(rescue: Rescue) -> str:
     return "\n".join([*lines, f"Distance {rescue.distance:.3f} in slider ranges."])
 
 
-def _judged(rescue: Rescue) -> str:
+def _judged(rescue: Counterfactual) -> str:
     """What it does to the judged queries, in words; or why that is not known."""
     effect = rescue.labelled
     if effect is None:

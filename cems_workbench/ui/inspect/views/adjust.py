@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.analysis.ranks import Against
+from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import ADJUST
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
@@ -58,7 +58,7 @@ def draw(context: InspectContext) -> None:
     )
 
 
-def adjust_table(trace: Trace, top: int, against: Against | None = None) -> pd.DataFrame:
+def adjust_table(trace: Trace, top: int, against: RankComparison | None = None) -> pd.DataFrame:
     """The factor chain of each candidate: score in, each factor that applied, score out; and its delta to a baseline."""
     import pandas as pd
 

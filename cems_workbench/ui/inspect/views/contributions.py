@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.analysis.found_chunk import chunk_words
-from cems_workbench.analysis.ranks import Against
+from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
 from cems_workbench.pipeline.stages.fusion import FUSION, Contribution, FusionRow, PartKind, score_parts
@@ -58,7 +58,7 @@ def draw(context: InspectContext) -> None:
     draw_shares(trace)
 
 
-def contributions_figure(trace: Trace, top: int = FIRST, against: Against | None = None) -> Figure:
+def contributions_figure(trace: Trace, top: int = FIRST, against: RankComparison | None = None) -> Figure:
     """Stacked bars of each candidate's score after fusion (`score_parts`): per list its base (solid) and its bonus (hatched) apart, then
     what no single list gave. The bars of a row add up to the score that orders.
 
@@ -195,7 +195,7 @@ def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str
     return lines(place, *found, f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}")
 
 
-def _label(trace: Trace, row: FusionRow, against: Against | None) -> str:
+def _label(trace: Trace, row: FusionRow, against: RankComparison | None) -> str:
     start = excerpt(trace.evidence.memories[row.memory_id].content, 28)
     delta = "" if against is None else f"  {sign(against.delta(row.memory_id, 'fusion'))}"
     return f"{row.rank_out}{delta}  {literal(short_id(row.memory_id))}  {literal(start)}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Against, lists_in_use, loss
+from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, RankComparison, lists_in_use, loss
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.stages import FUSION, LISTS
@@ -58,7 +58,7 @@ def _help(trace: Trace, name: str) -> str:
 
 
 def journey_table(
-    trace: Trace, top: int, followed: str | None = None, against: Against | None = None, k: int | None = None
+    trace: Trace, top: int, followed: str | None = None, against: RankComparison | None = None, k: int | None = None
 ) -> pd.DataFrame:
     """One row per memory, one column per list and stage with its rank there; where `loss` says it was lost, and why.
 

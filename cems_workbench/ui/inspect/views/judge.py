@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.analysis.ranks import RESULTS, Against
+from cems_workbench.analysis.ranks import RESULTS, RankComparison
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.judge import JUDGE, JudgeRow
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
@@ -75,7 +75,7 @@ def _summary(trace: Trace, frame: pd.DataFrame) -> str:
     return f"Judged by **{plain(label)}**: {relevant} of {scored} relevant{above}{rest}."
 
 
-def judge_table(trace: Trace, grades: Mapping[str, int], against: Against | None = None) -> pd.DataFrame:
+def judge_table(trace: Trace, grades: Mapping[str, int], against: RankComparison | None = None) -> pd.DataFrame:
     """A result a row: rank, memory, what the judge said, and the human grade; the problem's column only if there is one.
 
     `against` is the pinned baseline, when there is one: each rank then has its delta.

@@ -15,7 +15,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.rank_flow import FlowLine, RankFlow, rank_flow
-from cems_workbench.analysis.ranks import Against, lists_in_use
+from cems_workbench.analysis.ranks import RankComparison, lists_in_use
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
 from cems_workbench.pipeline.stages import JUDGE, LISTS
@@ -454,7 +454,7 @@ def _names(flow: RankFlow, trace: Trace) -> dict[str, str]:
     return {memory_id: tick(excerpt(trace.evidence.memories[memory_id].content, ID + 4), ID + 4) for memory_id in ids}
 
 
-def _label(line: FlowLine, names: Mapping[str, str], followed: str | None, against: Against | None) -> str:
+def _label(line: FlowLine, names: Mapping[str, str], followed: str | None, against: RankComparison | None) -> str:
     mark = "◆ " if line.memory_id == followed else ""
     delta = "" if against is None else f"{sign(against.delta(line.memory_id))}  "
     return f"{line.final_rank}  {delta}{mark}{names.get(line.memory_id, '')}"

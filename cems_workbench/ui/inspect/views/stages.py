@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, Against, lists_in_use
+from cems_workbench.analysis.ranks import RANKED_STAGES, RankComparison, lists_in_use
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, LISTS, RERANK
@@ -79,7 +79,7 @@ def draw(context: InspectContext) -> None:
 
 
 def side_by_side_html(
-    trace: Trace, names: Sequence[str], top: int, followed: str | None = None, against: Against | None = None
+    trace: Trace, names: Sequence[str], top: int, followed: str | None = None, against: RankComparison | None = None
 ) -> Markup:
     """A column per list or stage with its first `top` memories. The `followed` memory is marked, and stands last when it is further down.
 
@@ -115,7 +115,7 @@ def _in_list(trace: Trace, name: str) -> list[Ranked]:
     return [(memory_id, rank, None, score, None) for rank, memory_id, score in sorted(hits)]
 
 
-def _row(trace: Trace, name: str, ranked: Ranked, followed: str | None, against: Against | None) -> StageRow:
+def _row(trace: Trace, name: str, ranked: Ranked, followed: str | None, against: RankComparison | None) -> StageRow:
     memory_id, rank, before, score, dropped = ranked
     if against is not None:
         delta = against.delta(memory_id, name)

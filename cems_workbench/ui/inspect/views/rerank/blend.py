@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.analysis.ranks import Against
+from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
@@ -54,7 +54,7 @@ def draw_blend(context: InspectContext) -> None:
     )
 
 
-def rerank_table(trace: Trace, against: Against | None = None) -> pd.DataFrame:
+def rerank_table(trace: Trace, against: RankComparison | None = None) -> pd.DataFrame:
     """The reranker's blend: what each side contributed to the score, what the model read, and the delta to a baseline."""
     import pandas as pd
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from cems_workbench.analysis.why import LabelledSet
-from cems_workbench.analysis.why.side_effects import disturbance, kendall, rbo
+from cems_workbench.analysis.why.side_effects import kendall, rbo, side_effects
 from tests.unit.pipeline.cases import configured, evidence
 
 
@@ -37,18 +37,18 @@ def test_disjoint_lists() -> None:
 
 
 def test_making_room_for_the_memory_costs_nothing() -> None:
-    moved = disturbance("abc", "abm", "m")
+    moved = side_effects("abc", "abm", "m")
     assert (moved.tau, moved.rbo, moved.gone) == (1.0, pytest.approx(1.0), 0)
 
 
 def test_results_that_are_gone_cost() -> None:
-    assert disturbance("abcd", "m", "m").rbo < 0.5
-    assert disturbance("abcd", "m", "m").gone == 3
-    assert disturbance("abcm", "ma", "m").rbo < 0.9
+    assert side_effects("abcd", "m", "m").rbo < 0.5
+    assert side_effects("abcd", "m", "m").gone == 3
+    assert side_effects("abcm", "ma", "m").rbo < 0.9
 
 
 def test_a_memory_that_only_moves_up_disturbs_nobody() -> None:
-    assert disturbance("abm", "mab", "m").tau == 1.0
+    assert side_effects("abm", "mab", "m").tau == 1.0
 
 
 def test_labelled_queries_that_gain_and_lose() -> None:

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.why import LabelledSet, Rescue, Why, explain, require_known
+from cems_workbench.analysis.why import Counterfactual, LabelledSet, Why, explain, require_known
 from cems_workbench.analysis.why.counterfactual import (
     bisected,
-    interval_words,
-    kept_words,
+    interval_text,
+    moved_text,
     ordered,
     searched_specs,
-    single_rescues,
+    single_counterfactuals,
     with_scores,
 )
-from cems_workbench.analysis.why.linear import cells
+from cems_workbench.analysis.why.linear import rank_intervals
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.cli.why import print_why
 from cems_workbench.config import PipelineConfig, field_spec
@@ -35,8 +35,8 @@ def why(subject: Evidence, k: int, changes: dict[str, Any] | None = None, **opti
     return explain("t", subject, configured(changes), k=k, **options)
 
 
-def by_path(found: Why) -> dict[str, Rescue]:
-    return {rescue.changes[0].path: rescue for rescue in found.rescues if len(rescue.changes) == 1}
+def by_path(found: Why) -> dict[str, Counterfactual]:
+    return {rescue.changes[0].path: rescue for rescue in found.counterfactuals if len(rescue.changes) == 1}
 
 
 def test_a_list_weight_is_solved() -> None:
@@ -60,7 +60,7 @@ def test_a_refusal_is_told_with_the_threshold_that_answers_and_rescued_at_exactl
     change = by_path(found)["abstain.vector"].changes[0]
     assert change.solved and change.breakpoint is not None and change.now == 0.31
     assert change.breakpoint.succeeds == 0.312 < change.breakpoint.fails < 0.312 + 1e-15
-    assert by_path(found)["abstain.vector"].disturbance.rbo == 1.0  # there was no other result to disturb
+    assert by_path(found)["abstain.vector"].side_effects.rbo == 1.0  # there was no other result to disturb
 
 
 def test_two_thresholds_that_refuse_are_lowered_together() -> None:
@@ -68,7 +68,7 @@ def test_two_thresholds_that_refuse_are_lowered_together() -> None:
     both = {"abstain.vector": 0.45, "abstain.lexical": 5.0}
     found = why(subject, 1, both)
     assert "abstain.vector at most 0.3 and abstain.lexical at most 3.0" in found.cause
-    assert [rescue.values for rescue in found.rescues] == [{"abstain.vector": 0.3, "abstain.lexical": 3.0}]
+    assert [rescue.values for rescue in found.counterfactuals] == [{"abstain.vector": 0.3, "abstain.lexical": 3.0}]
     alone = why(subject, 1, both | {"abstain.rule": "all"})
     assert {"abstain.vector", "abstain.lexical"} <= set(by_path(alone))
 
@@ -82,7 +82,7 @@ def test_a_weight_is_solved_through_normalisation_and_factors() -> None:
     ages = {"a": {"last_accessed": NOW}, "b": {"last_accessed": NOW}, "t": {"last_accessed": NOW - timedelta(days=60)}}
     changes = {"fusion.normalize": "minmax", "adjust.time_decay.mode": "hyperbolic", "lists.lexical.weight": 0.5}
     subject = evidence(lists, memories=ages)
-    solved = cells(Trials(subject, "t", 1), configured(changes), "lists.lexical.weight", 0.0, 3.0)
+    solved = rank_intervals(Trials(subject, "t", 1), configured(changes), "lists.lexical.weight", 0.0, 3.0)
     assert [cell.rank for cell in solved][-2:] == [2, 1]
     assert solved[-1].low == pytest.approx(2 - 61 / 62, abs=1e-12)
     change = by_path(why(subject, 1, changes))["lists.lexical.weight"].changes[0]
@@ -137,15 +137,17 @@ def test_a_pair_when_no_single_parameter_rescues() -> None:
     subject = evidence(PAIR_LISTS, memories={"a": {"priority": 2.0, "pinned": True}})
     found = why(subject, 1, PAIR)
     assert found.verdict == "1 pair would bring it in. No single parameter does."
-    values = found.rescues[0].values
+    values = found.counterfactuals[0].values
     assert values == {"adjust.priority": False, "adjust.pinned_factor": 0.8}
-    point = next(change for change in found.rescues[0].changes if change.path == "adjust.pinned_factor").breakpoint
+    point = next(
+        change for change in found.counterfactuals[0].changes if change.path == "adjust.pinned_factor"
+    ).breakpoint
     assert point is not None and point.succeeds == pytest.approx(0.5 / 0.6, abs=1e-6)
 
 
 def test_nothing_rescues_what_is_second_in_everything() -> None:
     found = why(evidence(PAIR_LISTS), 1, {"fusion.method": "combsum"})
-    assert (found.rescues, found.nearest) == ((), None)
+    assert (found.counterfactuals, found.nearest) == ((), None)
     assert found.verdict == (
         "Nothing that was tried brings it any nearer. Without the store no gather change could be tried."
     )
@@ -155,14 +157,14 @@ def test_what_comes_nearest_is_named() -> None:
     # c stands first by its priority alone, a is better in everything: without c, t is 2nd
     subject = evidence({"vector": {"a": 0.6, "t": 0.5, "c": 0.4}}, memories={"c": {"priority": 2.0}})
     found = why(subject, 1, PAIR)
-    assert found.path.rank == 3 and not found.rescues
+    assert found.path.rank == 3 and not found.counterfactuals
     assert found.nearest is not None and found.nearest.place == 2
     assert found.verdict.startswith("Nothing that was tried brings it into the top 1; what comes nearest puts it 2nd.")
 
 
 def test_a_result_within_k_needs_no_rescue() -> None:
     found = why(evidence(TWO_LISTS), 2)
-    assert (found.path.status, found.rescues, found.verdict) == ("in the top k", (), "It needs no rescue.")
+    assert (found.path.status, found.counterfactuals, found.verdict) == ("in the top k", (), "It needs no change.")
 
 
 def test_k_is_the_limit_unless_given() -> None:
@@ -182,7 +184,7 @@ def test_a_variant_that_is_switched_off_stays_off() -> None:
     subject = evidence({"vector": {"a": 0.9}, "lexical@1": {"t": 3.0}}, variants=variants)
     assert why(subject, 2).path.status == "in the top k"
     off = why(subject, 2, switched_off=[1])
-    assert (off.path.lost_at, off.rescues) == ("lists", ())
+    assert (off.path.lost_at, off.counterfactuals) == ("lists", ())
 
 
 def test_the_progress_says_how_far_it_is_and_can_cancel() -> None:
@@ -204,9 +206,9 @@ def test_rescues_stand_by_how_little_they_disturb() -> None:
         "lexical": {"t": 5.0, "f": 4.0, "b": 3.0},
     }
     found = why(evidence(lists), 1, {"lists.lexical.weight": 0.05})
-    overlaps = [round(rescue.disturbance.rbo, 2) for rescue in found.rescues]
+    overlaps = [round(rescue.side_effects.rbo, 2) for rescue in found.counterfactuals]
     assert overlaps == sorted(overlaps, reverse=True)
-    assert list(found.rescues) == ordered(reversed(found.rescues))
+    assert list(found.counterfactuals) == ordered(reversed(found.counterfactuals))
 
 
 def test_page_and_command_show_what_gains_most_on_labelled_queries_first(
@@ -216,17 +218,17 @@ def test_page_and_command_show_what_gains_most_on_labelled_queries_first(
     subject = evidence(TWO_LISTS)
     labelled = LabelledSet({"q": evidence({"vector": {"a": 0.9}, "lexical": {"b": 3.0}})}, {"q": {"a": 3}})
     found = why(subject, 1, {"lists.lexical.weight": 0.5}, labelled=labelled)
-    gains = [round(rescue.labelled.gain, 4) for rescue in found.rescues if rescue.labelled]
+    gains = [round(rescue.labelled.gain, 4) for rescue in found.counterfactuals if rescue.labelled]
     assert gains == sorted(gains, reverse=True) and gains[0] > gains[-1]
-    assert list(found.rescues) == ordered(reversed(found.rescues))
+    assert list(found.counterfactuals) == ordered(reversed(found.counterfactuals))
     print_why(found)
     printed = capsys.readouterr().out
-    places = [printed.index(rescue.words) for rescue in found.rescues]
+    places = [printed.index(rescue.words) for rescue in found.counterfactuals]
     assert places == sorted(places)
-    for rescue in found.rescues:
+    for rescue in found.counterfactuals:
         assert rescue.labelled is not None
         drawn = " ".join(rescue_html(rescue).split())
-        for words in (kept_words(rescue.disturbance), interval_words(rescue.labelled)):
+        for words in (moved_text(rescue.side_effects), interval_text(rescue.labelled)):
             assert " ".join(words.split()) in drawn and " ".join(words.split()) in " ".join(printed.split())
 
 
@@ -234,8 +236,8 @@ def test_a_change_that_empties_the_results_is_no_fix() -> None:
     # t is sixth of six by meaning and the only one by words: without the vector list it stands alone
     subject = evidence({"vector": {name: 0.9 - 0.01 * i for i, name in enumerate("abcdef")}, "lexical": {"t": 5.0}})
     found = why(subject, 1, {"lists.lexical.weight": 0.05})
-    assert found.rescues and "lists.vector.enabled" not in by_path(found)
-    for rescue in found.rescues:
+    assert found.counterfactuals and "lists.vector.enabled" not in by_path(found)
+    for rescue in found.counterfactuals:
         assert len(replay(subject, rescue.config(configured({"lists.lexical.weight": 0.05}))).results) >= 4
 
 
@@ -245,7 +247,7 @@ def test_missing_scores_are_fetched_and_what_they_undo_is_no_fix() -> None:
     config = configured(head)
     subject = evidence({"vector": {"a": 0.9, "c": 0.8, "t": 0.7, "b": 0.6}}, model={"a": 0.9, "c": 0.8})
     trials = Trials(subject, "t", 2)
-    rescues = [rescue for rescue in single_rescues(trials, config)[0]]
+    rescues = [rescue for rescue in single_counterfactuals(trials, config)[0]]
     asked: list[PipelineConfig] = []
 
     def score(known: Evidence, wanted: PipelineConfig) -> Evidence:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cems_workbench.analysis.token_similarity import token_heat
+from cems_workbench.analysis.token_similarity import token_similarity
 from cems_workbench.models.late_interaction import TokenCosines
 
 COSINES = TokenCosines(
@@ -14,7 +14,7 @@ COSINES = TokenCosines(
 
 
 def test_a_rare_token_warms_more_than_a_common_one() -> None:
-    heat = token_heat(COSINES)
+    heat = token_similarity(COSINES)
     assert heat.strength.tolist() == pytest.approx(
         [0.5, 0.2, 0.15]
     )  # max of 0.5 and 0.2/4, of 0.1 and 0.8/4, of 0 and 0.6/4
@@ -23,16 +23,16 @@ def test_a_rare_token_warms_more_than_a_common_one() -> None:
 
 
 def test_a_query_token_meets_the_nearest_text_token() -> None:
-    assert token_heat(COSINES).met_by == ((0,), (1,), ())
+    assert token_similarity(COSINES).met_by == ((0,), (1,), ())
 
 
 def test_one_token_alone_shows_its_own_cosines_and_meeting() -> None:
-    heat = token_heat(COSINES, only=0)
+    heat = token_similarity(COSINES, only=0)
     assert heat.strength.tolist() == pytest.approx([0.5, 0.1, 0.0])
     assert heat.nearest.tolist() == [0, 0, 0]
     assert heat.met_by == ((0,), (), ())
 
 
 def test_words_without_any_rarity_leave_the_text_cold() -> None:
-    heat = token_heat(TokenCosines(("a",), np.array([0.0]), ("x",), np.array([[0.9]])))
+    heat = token_similarity(TokenCosines(("a",), np.array([0.0]), ("x",), np.array([[0.9]])))
     assert heat.strength.tolist() == [0.0]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from cems_workbench.analysis.fidelity.causes import cause_of
-from cems_workbench.analysis.fidelity.divergence import Parting, parting
+from cems_workbench.analysis.fidelity.divergence import Divergence, first_divergence
 from cems_workbench.analysis.fidelity.measures import QueryFidelity
 from cems_workbench.pipeline import Trace
 from cems_workbench.records import Relation
@@ -17,7 +17,7 @@ VECTOR = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}
 
 def parted(recorded: str, made: Trace) -> tuple[str, str, str]:
     """Stage, memory and how; a letter of `recorded` a memory."""
-    found = parting(made, tuple(recorded))
+    found = first_divergence(made, tuple(recorded))
     assert found is not None
     return found.stage, found.memory_id, found.how
 
@@ -29,7 +29,7 @@ def beside(recorded: str, made: Trace, scores: Any = (), unknown: tuple[str, ...
 
 
 def test_the_same_order_parts_nowhere() -> None:
-    assert parting(trace(evidence(VECTOR)), ("a", "b", "c")) is None
+    assert first_divergence(trace(evidence(VECTOR)), ("a", "b", "c")) is None
 
 
 def test_what_no_list_returned_is_lost_in_the_lists() -> None:
@@ -59,7 +59,7 @@ def test_another_order_is_of_the_first_stage_from_which_it_stays() -> None:
 def test_an_order_that_a_later_stage_puts_right_is_none_of_a_stages_business() -> None:
     heavy = {"c": {"priority": 2.0}}
     made = trace(evidence(VECTOR, memories=heavy), {"adjust.priority": True})
-    assert parting(made, ("c", "a", "b")) is None
+    assert first_divergence(made, ("c", "a", "b")) is None
     assert parted("cab", trace(evidence(VECTOR, memories=heavy), {"adjust.priority": True, "assembly.limit": 2})) == (
         "assembly",
         "b",
@@ -68,14 +68,14 @@ def test_an_order_that_a_later_stage_puts_right_is_none_of_a_stages_business() -
 
 
 def test_what_we_alone_return_is_named_where_nothing_else_parts() -> None:
-    found = parting(trace(evidence(VECTOR)), ("a", "b"))
-    assert found == Parting("assembly", "c", "extra", "we return it; the recording does not")
+    found = first_divergence(trace(evidence(VECTOR)), ("a", "b"))
+    assert found == Divergence("assembly", "c", "extra", "we return it; the recording does not")
 
 
 def test_ours_may_be_cut_where_the_recorded_answers_are() -> None:
     made = trace(evidence(VECTOR))
-    assert parting(made, ("a", "b"), ours=("a", "b")) is None
-    found = parting(made, ("a", "c"), ours=("a", "b"))
+    assert first_divergence(made, ("a", "b"), ours=("a", "b")) is None
+    found = first_divergence(made, ("a", "c"), ours=("a", "b"))
     assert found is not None
     assert (found.memory_id, found.how, found.reason) == ("c", "lost", "it stands further down")
 

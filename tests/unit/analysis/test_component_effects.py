@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.component_effects import Effect, effective_weights
+from cems_workbench.analysis.component_effects import Effect, component_effects
 from cems_workbench.analysis.weight_map import grid, weight_map
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
@@ -57,7 +57,7 @@ def test_a_list_left_out_leaves_the_order_of_the_other() -> None:
     """Weights 3 and 1: a = 3/61 + 1/63 = .06505, b = 3/62 + 1/61 = .06478, c = 3/63 + 1/62 = .06375, d last."""
     from scipy.stats import kendalltau  # a second: not while every worker collects
 
-    found = effective_weights(evidence(), config(lists__vector__weight=3.0, lists__lexical__weight=1.0))
+    found = component_effects(evidence(), config(lists__vector__weight=3.0, lists__lexical__weight=1.0))
     assert [effect.part.name for effect in found] == ["vector:0", "lexical:0"]
     named = by_name(found)
     assert (named["vector:0"].nominal, named["lexical:0"].nominal) == (0.75, 0.25)
@@ -73,14 +73,14 @@ def test_a_memory_that_only_one_list_found_goes_with_it() -> None:
 
     Pairs of {a, b, c, d}: b against a turned (1), b against c and d the same (0), the three pairs of a, c, d half each: 2.5 of 6.
     """
-    found = by_name(effective_weights(evidence(lexical="b"), config(lists__vector__weight=100.0)))
+    found = by_name(component_effects(evidence(lexical="b"), config(lists__vector__weight=100.0)))
     assert found["vector:0"].left == ("a", "c", "d") and found["vector:0"].entered == ()
     assert found["vector:0"].tau == pytest.approx(1 - 2 * 2.5 / 6)
 
 
 def test_each_part_that_is_on_is_there_and_the_first_judged_rank_stands_beside_it() -> None:
     found = by_name(
-        effective_weights(evidence(), config(adjust__priority=True, gap__ratio=0.1, fusion__score_blend=0.5), {"d": 3})
+        component_effects(evidence(), config(adjust__priority=True, gap__ratio=0.1, fusion__score_blend=0.5), {"d": 3})
     )
     assert list(found) == ["vector:0", "lexical:0", "score blend", "priority", "score gap"]
     assert (found["priority"].rank_now, found["priority"].rank_without) == (1, 4)
@@ -94,16 +94,16 @@ def test_bonuses_without_rrf_and_a_filter_in_raw_mode_are_no_parts() -> None:
         "filter.min_score": 0.1,
         "query.raw": True,
     }
-    assert list(by_name(effective_weights(evidence(), with_values(config(), values)))) == ["vector:0", "lexical:0"]
+    assert list(by_name(component_effects(evidence(), with_values(config(), values)))) == ["vector:0", "lexical:0"]
 
 
 def test_nothing_found_has_no_parts_but_switches_that_move_nothing() -> None:
-    found = effective_weights(Evidence(query="q", memories={}), config(gap__ratio=0.5))
+    found = component_effects(Evidence(query="q", memories={}), config(gap__ratio=0.5))
     assert [(effect.part.name, effect.tau) for effect in found] == [("score gap", 1.0)]
 
 
 def test_a_switched_off_variant_is_no_part() -> None:
-    assert effective_weights(evidence(), config(), switched_off=(0,)) == []
+    assert component_effects(evidence(), config(), switched_off=(0,)) == []
 
 
 def test_a_nested_list_is_left_out_by_variant_and_what_is_made_with_it_stays() -> None:
@@ -124,7 +124,7 @@ def test_a_nested_list_is_left_out_by_variant_and_what_is_made_with_it_stays() -
         ),
     )
     on = {f"lists.{name}.enabled": name in ("hybrid", "ts_rank") for name in ("vector", "lexical", "hybrid", "ts_rank")}
-    found = by_name(effective_weights(subject, with_values(config(variants__expansion_weight=1.0), on)))
+    found = by_name(component_effects(subject, with_values(config(variants__expansion_weight=1.0), on)))
     assert list(found) == ["hybrid:0", "ts_rank:0", "hybrid:1", "ts_rank:1"]
     assert {effect.nominal for effect in found.values()} == {0.25}
     # without hybrid:1 the order is a = 1/62 + 1/61 behind b = 2/61, and c is gone: one of three pairs turns
@@ -143,7 +143,7 @@ def test_the_lists_of_relations_are_one_part() -> None:
         memories={key: Memory(id=key, content="text") for key in "abc"},
     )
     on = {"lists.relations.enabled": True, "lists.relations.mode": "each"}
-    found = by_name(effective_weights(subject, with_values(config(), on)))
+    found = by_name(component_effects(subject, with_values(config(), on)))
     assert found["relations"].part.lists == ("relations", "relations:2")
     assert found["relations"].nominal == pytest.approx(1.0 / 3)  # 0.5 twice, beside two lists of 1
     assert found["relations"].left == ("c",)
