@@ -1,4 +1,4 @@
-"""The generated pages of docs/reference: parameters, presets, settings, commands and measures.
+"""The generated pages of docs/reference: parameters, presets, settings, commands, measures and sources.
 
     python -m docs.make_reference
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cems_workbench.platform.atomic_write import write_text
-from docs.reference_pages import cli, measures, parameters, presets, settings
+from docs.reference_pages import cli, measures, parameters, presets, settings, sources
 
 FOLDER = Path(__file__).resolve().parent / "reference"
 PAGES: dict[str, Callable[[], str]] = {
@@ -20,6 +20,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "parameters.md": parameters.document,
     "presets.md": presets.document,
     "settings.md": settings.document,
+    "sources.md": sources.document,
 }
 
 

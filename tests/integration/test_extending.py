@@ -80,7 +80,16 @@ def test_the_page_says_how_many_files_each_takes() -> None:
         assert row.split("|")[2].strip().startswith(f"{count}:"), title
 
 
-COUNTS = {"A measure": 1, "A format": 1, "A reranker": 1, "A retriever": 1, "A preset": 1, "A view": 1, "A stage": 4}
+COUNTS = {
+    "A measure": 1,
+    "A format": 1,
+    "A reranker": 1,
+    "A retriever": 1,
+    "A live source": 1,
+    "A preset": 1,
+    "A view": 1,
+    "A stage": 4,
+}
 
 USES: Mapping[str, str] = {
     "A measure": """
@@ -123,6 +132,43 @@ request = SearchRequest("release notes", (), (), config, SimpleNamespace(store=s
 assert titles.hits == (Hit("a", 0.5),) and warnings == []
 trace = replay(Evidence("release notes", memories, lists=(titles,)), config)
 assert [(term.list, term.weight) for term in trace.stage("fusion").rows[0].contributions] == [("titles", 2.0)]
+""",
+    "A live source": """
+import json
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+import numpy as np
+from cems_workbench.jobs.connecting import probe_source, SourceSpec, take_snapshot
+from cems_workbench.sources.address import parse
+from cems_workbench.sources.connect import open_source
+from cems_workbench.sources.kinds import SOURCE_KINDS, address_forms
+from cems_workbench.sources.source import EngineHit, EngineQuery
+from cems_workbench.store import Store
+rows = [
+    {"id": "a", "text": "Run make ship.", "vector": [0.6, 0.8], "title": "Deploy"},
+    {"id": "b", "text": "Lunch is at noon.", "vector": [1.0, 0.0], "scope": "shared"},
+]
+def write(rows):
+    Path("notes.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
+write(rows)
+assert "jsonl" in SOURCE_KINDS and "jsonl:/FOLDER/FILE.jsonl" in address_forms()
+address = parse(f"jsonl:{Path.cwd()}/notes.jsonl")
+info = probe_source(SourceSpec(address))
+assert (info.memories, info.vectors, info.dimension, info.lists) == (2, 2, 2, ("vector",))
+with closing(open_source(address)) as source, closing(Store.open(Path("store"))) as store:
+    vector = np.array([0.0, 1.0], np.float32)
+    (best,) = source.search(EngineQuery("deploy", vector, {"vector": 2}))
+    assert [hit.memory_id for hit in best.hits] == ["a", "b"] and abs(best.hits[0].score - 0.8) < 1e-6
+    (shared,) = source.search(EngineQuery("deploy", vector, {"vector": 2}, "shared"))
+    assert shared.hits == (EngineHit("b", 0.0),)
+    first = take_snapshot(store, source, datetime.now(UTC))
+    assert (first.memories.added, first.vectors, first.problems) == (2, 2, ())
+    assert store.memories.read(["a"])["a"].title == "Deploy"
+    write([rows[0] | {"text": "Run make deploy."}])
+    second = take_snapshot(store, source, datetime.now(UTC))
+    assert (second.memories.updated, second.read, second.deleted) == (1, 1, 1)
+    assert store.memories.read()["a"].content == "Run make deploy." and list(store.memories.read()) == ["a"]
 """,
     "A preset": """
 from cems_workbench.config import preset, preset_names

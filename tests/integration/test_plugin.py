@@ -162,6 +162,24 @@ def test_a_plugin_adds_a_format_a_measure_a_reranker_and_a_retriever(shell: Shel
     assert "retriever titles of cems-workbench-example 0.1" in " ".join(doctor.out.split())
 
 
+def test_plugin_adds_a_live_source(shell: Shell) -> None:
+    project = tomllib.loads((PLUGIN / "pyproject.toml").read_text())["project"]
+    install(shell.site, project["name"], project["entry-points"], PLUGIN / "cems_workbench_example")
+    row = {"id": "a", "text": "Run make ship.", "vector": [0.6, 0.8]}
+    (shell.folder / "notes.jsonl").write_text(f"{json.dumps(row)}\n")
+    probed, unknown, helped, doctor = shell.run(
+        ["connect", f"jsonl:{shell.folder}/notes.jsonl", "--probe", "--json"],
+        ["connect", "sqlite:/notes.db", "--probe"],
+        ["connect", "--help"],
+        ["doctor"],
+    )
+    info = json.loads(probed.out)
+    assert (info["kind"], info["memories"], info["dimension"]) == ("jsonl", 1, 2)
+    assert unknown.code == 2 and "begins with 'sqlite'" in unknown.err and "jsonl:/FOLDER/FILE.jsonl" in unknown.err
+    assert "jsonl:/FOLDER/FILE.jsonl" in helped.out
+    assert "source jsonl of cems-workbench-example 0.1" in " ".join(doctor.out.split())
+
+
 OLD_STYLE = """
 from cems_workbench.pipeline.searches import ListSearch, SearchRequest
 

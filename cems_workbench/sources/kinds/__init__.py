@@ -1,7 +1,7 @@
 """Kinds of sources: what an address may look like, and what opens it.
 
 A kind is a module here, named as the kind, that declares `SOURCE = SourceKind(...)`, or an entry point of another package in the group
-`cems_workbench.sources`. SOURCE_KINDS finds them; addresses, messages, help, pages and the table in the docs derive from these records.
+`cems_workbench.sources`. SOURCE_KINDS finds them; addresses, messages, help, pages and docs/reference/sources.md derive from these records.
 """
 
 from __future__ import annotations
@@ -84,12 +84,3 @@ def display_name(kind: str) -> str | None:
     for each in SOURCE_KINDS.values():
         names.update(each.products)
     return names.get(kind)
-
-
-def address_table() -> str:
-    """The kinds as rows of a Markdown table: address, what it is."""
-    rows = [
-        *((", ".join(f"`{form}`" for form in kind.addresses), kind.description) for kind in importable()),
-        (f"`{ANY}`", "the address in the variable NAME, such as `env:DATABASE_URL`"),
-    ]
-    return "\n".join(["| address | what it is |", "|---|---|", *(f"| {form} | {text} |" for form, text in rows)])
