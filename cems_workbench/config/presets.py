@@ -15,10 +15,9 @@ from cems_workbench.config.evidence_card import EvidenceCard, read_card
 from cems_workbench.config.forms.yaml_form import parse_config
 from cems_workbench.config.model import PipelineConfig
 from cems_workbench.errors import InputError, nearest
+from cems_workbench.renamed import PRESETS
 
 DEFAULT = REFERENCE
-ALIASES = {"cems_0_9": "cems_head"}
-"""Presets that go by a second name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Preset:
 def preset(name: str) -> Preset:
     """Load a preset by name. Raises InputError naming the known ones and the nearest."""
     known = preset_names()
-    name = ALIASES.get(name, name)
+    name = PRESETS.get(name, name)
     if name not in known:
         close = nearest(name, known)
         hint = f"; did you mean {close}?" if close else ""
