@@ -12,6 +12,7 @@ problem that names its package: said once on stderr, and listed by `doctor`. It 
 
 from __future__ import annotations
 
+import ast
 import pkgutil
 import re
 import sys
@@ -34,12 +35,14 @@ MEASURES = "cems_workbench.measures"
 RERANKERS = "cems_workbench.rerankers"
 RETRIEVERS = "cems_workbench.retrievers"
 SOURCES = "cems_workbench.sources"
+FUSION_METHODS = "cems_workbench.fusion_methods"
 PATTERNS: Mapping[str, str] = {
     FORMATS: r"[a-z][a-z0-9]*(-[a-z0-9]+)*",
     MEASURES: r"[A-Za-z]+",
     RERANKERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     RETRIEVERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     SOURCES: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
+    FUSION_METHODS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
 }
 """The groups of entry points, and what a name in each of them may look like."""
 
@@ -70,6 +73,15 @@ def module_names(package: str) -> tuple[str, ...]:
     """The public modules directly in a package of ours, by name; nothing is imported."""
     folder = Path(__file__).parent.joinpath(*package.split(".")[1:])
     return tuple(sorted(found.name for found in pkgutil.iter_modules([str(folder)]) if not found.name.startswith("_")))
+
+
+def summaries(package: str) -> Mapping[str, str]:
+    """The first line of the docstring of each module of ours in a package; nothing is imported."""
+    folder = Path(__file__).parent.joinpath(*package.split(".")[1:])
+    docs = {
+        name: ast.get_docstring(ast.parse((folder / f"{name}.py").read_bytes())) or "" for name in module_names(package)
+    }
+    return {name: doc.partition("\n")[0] for name, doc in docs.items()}
 
 
 def names(group: str, package: str, first: Sequence[str] = (), also_taken: Iterable[str] = ()) -> tuple[str, ...]:

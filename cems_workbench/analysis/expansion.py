@@ -30,7 +30,7 @@ class VariantContribution:
     memory_id: str
     by_variant: dict[int, float]
     decisive: int | None
-    """With combmax: the variant whose list alone is the raw score."""
+    """If the method takes the largest contribution: the variant whose list has it."""
     other: float
     boost: float
     raw: float
@@ -54,7 +54,7 @@ def _shares(row: FusionRow, variant: dict[str, int | None], largest: bool) -> Va
             by_variant[which] = max(gave, by_variant.get(which, gave))
         else:
             by_variant[which] = by_variant.get(which, 0.0) + gave
-    top = max(row.contributions, key=lambda entry: entry.base) if largest and row.contributions else None
+    top = max(row.contributions, key=lambda entry: entry.base + entry.bonus) if largest and row.contributions else None
     decisive = None if top is None else variant[top.list]
     return VariantContribution(row.memory_id, by_variant, decisive, other, row.boost_factor, row.raw)
 

@@ -143,6 +143,7 @@ def extensions_check() -> list[Check]:
     """What other packages add, and what of it cannot be used; nothing where no package adds anything."""
     from cems_workbench.evaluation.metrics import MEASURES
     from cems_workbench.formats import FORMATS
+    from cems_workbench.pipeline.fusion_methods import FUSION_METHODS
     from cems_workbench.pipeline.rerankers import RERANKERS
     from cems_workbench.pipeline.retrievers import RETRIEVERS
     from cems_workbench.sources.kinds import SOURCE_KINDS
@@ -150,6 +151,7 @@ def extensions_check() -> list[Check]:
     registries: tuple[tuple[str, extensions.Registry[Any]], ...] = (
         ("format", FORMATS),
         ("retriever", RETRIEVERS),
+        ("fusion method", FUSION_METHODS),
         ("measure", MEASURES),
         ("reranker", RERANKERS),
         ("source", SOURCE_KINDS),

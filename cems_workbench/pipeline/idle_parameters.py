@@ -1,16 +1,16 @@
-"""Which parameters change nothing of a ranking because of what others are set to, and why; pages say it beside each control.
+"""Idle parameters: those without effect because of the values of others, with the reason, which pages show at each control.
 
-What is named here changes nothing that replay does: not the order, not a score, not a dropped memory.
+Changing an idle parameter changes no order, no score and no dropped memory of a replay.
 """
 
 from __future__ import annotations
 
 from cems_workbench.config import PipelineConfig, field_specs
+from cems_workbench.pipeline.fusion_methods import fusion_method, own_parameters
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
 
-_BY_RANKS = ("fusion.k", "fusion.top_rank_bonus.", "fusion.importance_bonus_ranks")
-_OF_THE_BLEND = (
+_BLEND_PARAMETERS = (
     "rerank.score_window",
     "rerank.raw_scale",
     "rerank.combine",
@@ -21,7 +21,7 @@ _OF_THE_BLEND = (
 
 
 def idle_parameters(config: PipelineConfig) -> dict[str, str]:
-    """Path to reason, of the parameters that are idle under `config`."""
+    """The reason by path, of the parameters that are idle under `config`."""
     reasons = _reasons(config)
     idle: dict[str, str] = {}
     for spec in field_specs():
@@ -32,7 +32,7 @@ def idle_parameters(config: PipelineConfig) -> dict[str, str]:
 
 
 def _reasons(config: PipelineConfig) -> dict[str, str]:
-    """Path, or the beginning of several up to its point, to reason."""
+    """The reason by path, or by the common beginning of several paths, with its dot."""
     found: dict[str, str] = {}
     for name in SOURCES:
         if not getattr(config.lists, name).enabled:
@@ -40,16 +40,18 @@ def _reasons(config: PipelineConfig) -> dict[str, str]:
                 f"lists.{name}.weight": "No effect: this list is off",
                 f"lists.{name}.ties": "No effect: this list is off",
             }
-    if config.fusion.method != "rrf":
-        found |= dict.fromkeys(_BY_RANKS, f"No effect under {config.fusion.method}")
+    method = fusion_method(config.fusion)
+    for path in own_parameters():
+        if not method.uses(path):
+            found |= dict.fromkeys((path, f"{path}."), f"No effect under {method.name}")
     if not config.fusion.score_blend:
         found["fusion.blend_with"] = "No effect: the score blend is 0"
     if config.threshold.mode != "adaptive":
-        found["threshold.adaptive."] = f"No effect: the threshold is {_named(config.threshold.mode)}"
+        found["threshold.adaptive."] = f"No effect: the threshold is {_mode(config.threshold.mode)}"
     if config.threshold.mode != "fixed":
-        found["threshold.fixed"] = f"No effect: the threshold is {_named(config.threshold.mode)}"
+        found["threshold.fixed"] = f"No effect: the threshold is {_mode(config.threshold.mode)}"
     if RERANK.is_off(config):
-        found |= dict.fromkeys(_OF_THE_BLEND, "No effect: nothing is reranked")
+        found |= dict.fromkeys(_BLEND_PARAMETERS, "No effect: nothing is reranked")
     elif config.rerank.combine != "position_bands":
         found["rerank.bands"] = "No effect: the reranker's score replaces the other"
     if config.adjust.time_decay.mode == "none":
@@ -71,5 +73,5 @@ def _reasons(config: PipelineConfig) -> dict[str, str]:
     return found
 
 
-def _named(mode: str) -> str:
+def _mode(mode: str) -> str:
     return "off" if mode == "none" else mode

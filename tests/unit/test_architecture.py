@@ -66,6 +66,7 @@ STAGE_IMPORTS = (
     "records",
     "pipeline.table",
     "pipeline.evidence",
+    "pipeline.fusion_methods",
     "pipeline.list_sources",
     "pipeline.nested",
     "pipeline.stages",
@@ -87,6 +88,7 @@ PURE = sorted(
                 "validation",
             )
         ),
+        *(ROOT / PACKAGE / "pipeline" / "fusion_methods").glob("*.py"),
         *(ROOT / PACKAGE / "pipeline" / "stages").glob("*.py"),
     ]
 )

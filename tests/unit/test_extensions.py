@@ -14,6 +14,7 @@ from cems_workbench.errors import InputError, ModelError
 from cems_workbench.evaluation.metrics import MEASURES, MeasureFamily
 from cems_workbench.extensions import Registry
 from cems_workbench.formats import FORMATS
+from cems_workbench.pipeline.fusion_methods import FUSION_METHODS
 from cems_workbench.pipeline.rerankers import RERANKERS
 from cems_workbench.pipeline.retrievers import RETRIEVERS, Retriever, relations
 from cems_workbench.pipeline.searches import ListSearch
@@ -41,7 +42,9 @@ class Other(EntryPoint):
 @pytest.fixture(autouse=True)
 def _nothing_reported(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(extensions, "_problems", {})
-    assert [list(kind) for kind in (FORMATS, MEASURES, RERANKERS, RETRIEVERS)]  # loaded, before anything is made up
+    assert [
+        list(kind) for kind in (FORMATS, MEASURES, RERANKERS, RETRIEVERS, FUSION_METHODS)
+    ]  # loaded, before anything is made up
     extensions._declared.cache_clear()
     yield
     extensions._declared.cache_clear()
@@ -161,6 +164,7 @@ def test_every_module_of_a_folder_is_found() -> None:
     ours = "hit recall P MRR nDCG AP Judged noise answered refused AUROC AUPRC AURC"
     assert set(MEASURES) == set(ours.split())
     assert set(field_spec("rerank.backend").choices) == {"none", *RERANKERS}
+    assert set(field_spec("fusion.method").choices) == {*FUSION_METHODS}
     assert list(RETRIEVERS) == ["relations"]
-    for kind in (FORMATS, MEASURES, RERANKERS, RETRIEVERS):
+    for kind in (FORMATS, MEASURES, RERANKERS, RETRIEVERS, FUSION_METHODS):
         assert kind.origins == {}

@@ -49,7 +49,7 @@ def test_what_a_switch_reads_is_a_parameter_of_the_config() -> None:
     known = {spec.path for spec in field_specs()}
     for stage in STAGES:
         for switch in stage.switches:
-            assert {*switch.off, *switch.takes} <= known, (stage.name, switch.name)
+            assert {*switch.off} <= known, (stage.name, switch.name)
             with_values(PipelineConfig(), dict(switch.off))  # every value is allowed
 
 

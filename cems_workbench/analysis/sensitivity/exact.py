@@ -34,6 +34,7 @@ import numpy as np
 
 from cems_workbench.analysis.sensitivity.replays import Turned
 from cems_workbench.analysis.why.linear import LINEAR
+from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.replay import PipelineRun
 from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, LISTS, RERANK
 from cems_workbench.pipeline.stages.abstain import SIGNALS, SignalKind
@@ -71,7 +72,7 @@ class Kind:
 def kind_of(turned: Turned) -> Kind | None:
     """None for a parameter of which no straight line is known under this config."""
     fusion = turned.config.fusion
-    if turned.path in LINEAR and fusion.method in ("rrf", "combsum"):
+    if turned.path in LINEAR and fusion_method(fusion).linear:
         return Kind(scaled=fusion.normalize == "minmax", fused=True)
     if turned.path == BLEND:
         return Kind(fused=True)

@@ -21,6 +21,7 @@ import numpy as np
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
+from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import ADJUST, DEDUP, FUSION, RERANK
 from cems_workbench.pipeline.table import Floats
@@ -60,11 +61,16 @@ def solvable(config: PipelineConfig, path: str) -> bool:
     """Is the order after fusion a matter of straight lines, which nothing but factors changes before assembly?"""
     return (
         path in LINEAR
-        and config.fusion.method == "rrf"
+        and _linear_in_ranks(config)
         and RERANK.is_off(config)
         and DEDUP.is_off(config)
         and (not path.endswith("multi_list_boost") or config.fusion.normalize in ("none", "minmax"))
     )
+
+
+def _linear_in_ranks(config: PipelineConfig) -> bool:
+    method = fusion_method(config.fusion)
+    return method.linear and method.reads == "ranks"
 
 
 def rank_intervals(trials: Trials, config: PipelineConfig, path: str, low: float, high: float) -> list[RankInterval]:

@@ -79,14 +79,31 @@ class TopRankBonus(Section):
     )
 
 
+FUSION_METHOD_MODULES = "cems_workbench.pipeline.fusion_methods"
+FUSION_METHODS = extensions.names(
+    extensions.FUSION_METHODS, FUSION_METHOD_MODULES, first=("rrf", "combsum", "combmax")
+)
+"""Allowed values of `fusion.method`: our methods, then those of other packages."""
+
+if TYPE_CHECKING:
+    FusionMethodName = str
+else:
+    FusionMethodName = Literal[FUSION_METHODS]
+
+
+def _method_help() -> str:
+    """ "rrf: Σ weight/(k+rank); combsum: Σ weight·score.": what each of our modules says after its name."""
+    summaries = extensions.summaries(FUSION_METHOD_MODULES)
+    formulas = [
+        f"{name}: {summaries[name].partition(': ')[2].rstrip('.')}" for name in FUSION_METHODS if name in summaries
+    ]
+    return "; ".join(formulas) + "."
+
+
 class FusionConfig(Section):
     """How the lists become one score."""
 
-    method: Literal["rrf", "combsum", "combmax"] = param(
-        "rrf",
-        "Fusion method",
-        "rrf: Σ weight/(k+rank); combsum: Σ weight·score; combmax: the largest weight·score.",
-    )
+    method: FusionMethodName = param("rrf", "Fusion method", _method_help())
     k: int = param(
         60, "RRF k", "Larger k flattens the difference between ranks.", ge=0, le=10_000, step=1, soft=(1, 200)
     )

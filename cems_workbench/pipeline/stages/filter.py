@@ -77,6 +77,6 @@ FILTER = Stage(
         "filter",
         {"filter.min_score": None, "filter.percentile": 0.0},
         title="relevance filter",
-        takes={"query.raw": False},
+        applies=lambda config: not config.query.raw,
     ),
 )

@@ -1,22 +1,22 @@
 """fusion: many ranked lists become one score.
 
     weight  = list weight * variant weight          (recency, access, relations: * 1)
-    rrf       base = weight / (k + rank)            plus the top-rank bonus, not weighted:
-              per_list  in every list               (CEMS)
-              best_rank once, by the best rank      (QMD)
+    base    = what the method makes of weight and rank or score (pipeline/fusion_methods); with rrf, plus
+              the top-rank bonus, not weighted:
+                per_list  in every list             (CEMS)
+                best_rank once, by the best rank    (QMD)
               and, for importance = high, 1/(k+1) - 1/(k+1+importance_bonus_ranks)
-    combsum base = weight * score, summed;  combmax the largest base
     raw     = boost * (sum or max of base + bonuses),   boost = 1 + multi_list_boost * (lists containing it - 1)
     score   = (1 - score_blend) * normalised + score_blend * best vector/lexical list score (0 if in neither)
 
-Ranks are 1-based; `dense` ties share a rank. A memory absent from a list contributes nothing for it. combsum and
-combmax leave recency and access out: their scores are dates and counts, not relevance. With `single_list: bypass` and
-one non-empty list, score and order are that list's own (ACE).
+Ranks are 1-based; `dense` ties share a rank. A list contributes nothing to a memory that it does not contain. Methods that
+read scores leave recency and access out: their scores are dates and counts, not relevance. With `single_list: bypass` and one
+non-empty list, score and order are that list's own (ACE).
 
-What is summed are the hits as flat arrays: most of (query, list, candidate) is empty, and only what is there costs. They depend on
-no weight, so that they are found once and serve every config with the same lists and ties.
+Hits are flat arrays, because most cells of (query, list, candidate) are empty. They do not depend on weights, so configs with the same
+lists and ties share them.
 
-Source: Cormack et al. 2009 (RRF); CEMS plan, phase 3; QMD; two-stage RRF plan; docs/internals/specification.md, "fusion".
+Source: CEMS plan, phase 3; QMD; two-stage RRF plan; docs/internals/specification.md, "fusion".
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from typing import Literal
 
 import numpy as np
 
+from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections.gathering import ListsConfig, VariantWeights
 from cems_workbench.config.sections.ranking import FusionConfig
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
+from cems_workbench.pipeline.fusion_methods import Contribution, FusionMethod, Hits, fusion_method, hit_bases
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
@@ -51,27 +53,17 @@ from cems_workbench.pipeline.table import (
 NOT_RELEVANCE = np.array([not source.relevance for source in LIST_SOURCES] + [False])
 PER_VARIANT = np.array([source.per_variant for source in LIST_SOURCES] + [False])
 RELATIONS = SOURCES.index("relations")
-
-
-@dataclass(frozen=True, slots=True)
-class Contribution:
-    """What one list gave: 1-based rank in it, weight of list and variant, base, and the bonus for ranks 1 to 3."""
-
-    list: str
-    rank: int
-    weight: float
-    base: float
-    bonus: float
+TOP_RANK_BONUS, IMPORTANCE_BONUS = "fusion.top_rank_bonus", "fusion.importance_bonus_ranks"
 
 
 @dataclass(frozen=True, slots=True)
 class FusionRow(StageRow):
-    """The account of the raw score: boost_factor * (sum or max of base + bonus, + best_rank_bonus + importance_bonus)."""
+    """Terms of the raw score: boost_factor * (sum or max of base + bonus, + best_rank_bonus + importance_bonus)."""
 
     raw: float
     normalized: float
     contributions: tuple[Contribution, ...]
-    """One per list that contains the candidate."""
+    """One for each list that contains the candidate."""
     best_rank_bonus: float
     importance_bonus: float
     boost_factor: float
@@ -80,13 +72,13 @@ class FusionRow(StageRow):
 
 @dataclass(frozen=True, slots=True)
 class FusionFields(StageFields):
-    """The method; whether one list's own scores were taken instead; whether bases are summed or the largest is taken."""
+    """The method; whether a single list's own scores were used instead; how contributions combine."""
 
     method: str = "rrf"
     bypassed: bool = False
     combine: Literal["sum", "max"] = "sum"
     score_blend: float = 0.0
-    """The share of the best list score in the score; 0 where one list's own scores were taken."""
+    """The share of the best list score in the score; 0 if bypassed."""
 
 
 PartKind = Literal["base", "top-rank bonus", "importance bonus", "score blend", "minmax"]
@@ -94,7 +86,7 @@ PartKind = Literal["base", "top-rank bonus", "importance bonus", "score blend", 
 
 @dataclass(frozen=True, slots=True)
 class ScorePart:
-    """One addend of the score after fusion; `list` is the list that gave it, None where no single one did."""
+    """One addend of the score after fusion, and the list that it is from, if it is from one."""
 
     kind: PartKind
     list: str | None
@@ -102,16 +94,16 @@ class ScorePart:
 
 
 def score_parts(row: FusionRow, fields: FusionFields) -> tuple[ScorePart, ...]:
-    """What adds up to the score that orders after fusion, in the order of the lists, then the rest; nothing that is 0.
+    """The addends of the score after fusion that are not 0: those of the lists in their order, then the others.
 
-    The terms of the raw score are each multiplied by the boost, by what normalising made of the raw score and by 1 - score_blend. Of
-    combmax the largest base alone counts. Where every raw score is 0 and minmax makes it 1, that is a part of its own.
+    Each term of the raw score is multiplied by boost, normalised / raw and 1 - score_blend. With combine = max only the largest counts. If
+    every raw score is 0, minmax makes it 1, which is a part of its own.
     """
     share = 1 - fields.score_blend
     scale = row.boost_factor * share * row.normalized / row.raw if row.raw else 0.0
     terms: Sequence[Contribution] = row.contributions
     if fields.combine == "max":
-        terms = [max(terms, key=lambda term: term.base)] if terms else []
+        terms = [max(terms, key=lambda term: term.base + term.bonus)] if terms else []
     parts = []
     for term in terms:
         parts.append(ScorePart("base", term.list, scale * term.base))
@@ -125,42 +117,16 @@ def score_parts(row: FusionRow, fields: FusionFields) -> tuple[ScorePart, ...]:
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class FusionArrays(StageArrays[FusionRow, FusionFields]):
-    """(Q, C) raw scores and best list scores beside what every stage gives."""
+    """Also (Q, C) raw scores and best list scores."""
 
     raw: Floats
     best_list_score: Floats
 
 
-@dataclass(frozen=True, eq=False)
-class Hits:
-    """The H hits that are fused, in the order of query, candidate, list, and what follows from where they stand.
-
-    `slot` is q·L + list and `cell` q·C + candidate; `first` marks the first hit of each of the `cells`.
-    """
-
-    slot: Ints
-    cell: Ints
-    rank: Floats
-    """Whole numbers, kept as what they are computed with."""
-    score: Floats
-    cells: Ints
-    first: Ints
-    top: Ints
-    """Which of the hits stand at ranks 1 to 3."""
-    alive: Bools
-    queries: Ints
-    """The queries with a hit, ascending; `starts` says where the `cells` of each begin."""
-    starts: Ints
-    lists: Ints
-    """(Q, C) in how many lists."""
-    best_rank: Ints
-    """(Q, C) best rank, the largest integer for who is in none."""
-
-
-def find_hits(table: CandidateTable, lists: ListArrays, rrf: bool, dense: Bools) -> Hits:
-    """The hits of the lists; without `rrf` not those of recency and access. `dense` (sources + 1): do ties share a rank."""
+def find_hits(table: CandidateTable, lists: ListArrays, by_rank: bool, dense: Bools) -> Hits:
+    """The hits of the lists; those of recency and access only `by_rank`. `dense` (sources + 1): whether ties share a rank."""
     source = table.lists.source
-    member = lists.present if rrf else lists.present & ~NOT_RELEVANCE[source][:, :, None]
+    member = lists.present if by_rank else lists.present & ~NOT_RELEVANCE[source][:, :, None]
     queries, width = table.shape
     q, c, i = np.nonzero(member.transpose(0, 2, 1))
     places = lists.places
@@ -211,12 +177,15 @@ def apply_fusion(
     variants: VariantWeights,
 ) -> FusionArrays:
     """Fuse the lists into one ranking."""
-    present = lists.present
-    hits = _hits(table, lists, config, list_config)
+    method, present = fusion_method(config), lists.present
+    hits = _hits(table, lists, method, list_config)
     weight = _weights(table, list_config, variants)
     alive, best = hits.alive, best_list_score(table, lists, config.blend_with)
-    base, extra = _base(hits, weight, config), _extra(table, hits, config)
-    raw = _raw(table, hits, base, extra, config)
+    base, extra = (
+        hit_bases(method, hits, weight.reshape(-1).take(hits.slot), config),
+        _extra(table, hits, method, config),
+    )
+    raw = _raw(table, hits, base, extra, method)
     normalised = _minmax(raw, hits) if config.normalize == "minmax" else raw
     score = (1 - config.score_blend) * normalised
     if config.score_blend:
@@ -257,11 +226,11 @@ def apply_fusion(
         fields=lambda q: FusionFields(
             config.method,
             bool(bypassed[q]),
-            "max" if config.method == "combmax" and not bypassed[q] else "sum",
+            "sum" if bypassed[q] else method.combine,
             0.0 if bypassed[q] else config.score_blend,
         ),
         reason=lambda q, c: ignored,
-        warnings=_warnings(table, present, config, raw, alive, bypassed),
+        warnings=_warnings(table, present, method, config, raw, alive, bypassed),
         raw=raw,
         best_list_score=best,
     )
@@ -288,7 +257,7 @@ def best_list_score(table: CandidateTable, lists: ListArrays, of: str = "searche
 
 
 def best_version(table: CandidateTable, lists: ListArrays, of: str) -> Ints:
-    """(Q, C) the list in which a candidate has its best score, the first of several; -1 for who is in none."""
+    """(Q, C) the list in which a candidate has its best score, the first of several; -1 for a candidate in none."""
 
     def version() -> Ints:
         scoring = _scoring(table, lists, of)
@@ -301,9 +270,9 @@ def best_version(table: CandidateTable, lists: ListArrays, of: str) -> Ints:
 
 
 def by_relations(table: CandidateTable, lists: ListArrays, of: str) -> Bools:
-    """(Q, C) who has the best score from relations, in the list that `best_version` names."""
+    """(Q, C) whether a candidate's best score is from the relation list."""
     version = best_version(table, lists, of)
-    source = np.append(table.lists.source, np.full((len(version), 1), -1), axis=1)  # the last one is that of no list
+    source = np.append(table.lists.source, np.full((len(version), 1), -1), axis=1)  # the last one is for no list
     found: Bools = along(source, version) == RELATIONS
     return found
 
@@ -315,7 +284,7 @@ def _scoring(table: CandidateTable, lists: ListArrays, of: str) -> Bools:
 
 
 def first_seen(lists: ListArrays) -> Ints:
-    """(Q, C) whoever reads the lists one after the other meets candidates in this order."""
+    """(Q, C) the order in which candidates first occur in the lists, read one after the other."""
 
     def order() -> Ints:
         count, width = lists.present.shape[1:]
@@ -329,7 +298,7 @@ def first_seen(lists: ListArrays) -> Ints:
 
 
 def contributions(table: CandidateTable, terms: Terms, q: int) -> dict[int, list[Contribution]]:
-    """By candidate index of query q, one entry per list that contains it, in the order of the lists."""
+    """By candidate index of query q, a contribution of each list that contains it, in the order of the lists."""
     found: dict[int, list[Contribution]] = {}
     names, weights = table.lists.names[q], terms.weight[q].tolist()
     candidates, hit = np.nonzero(terms.member[q].T)
@@ -339,26 +308,18 @@ def contributions(table: CandidateTable, terms: Terms, q: int) -> dict[int, list
     return found
 
 
-def _hits(table: CandidateTable, lists: ListArrays, config: FusionConfig, list_config: ListsConfig) -> Hits:
-    """The hits of the lists that the method fuses, with the ranks that `ties` asks for; no weight is in them."""
-    rrf = config.method == "rrf"
+def _hits(table: CandidateTable, lists: ListArrays, method: FusionMethod, list_config: ListsConfig) -> Hits:
+    """The hits of the lists that the method fuses, ranked as `ties` of each list says."""
+    by_rank = method.reads == "ranks"
     dense = tuple(getattr(getattr(list_config, name), "ties", "ordinal") == "dense" for name in SOURCES)
-    return memoized(lists.memo, "hits", (rrf, dense), lambda: find_hits(table, lists, rrf, np.array([*dense, False])))
-
-
-def _base(hits: Hits, weight: Floats, config: FusionConfig) -> Floats:
-    """(H) what each hit contributes."""
-    own = weight.reshape(-1).take(hits.slot)
-    if config.method == "rrf":
-        own /= config.k + hits.rank
-    else:
-        own *= hits.score
-    return own
+    return memoized(
+        lists.memo, "hits", (by_rank, dense), lambda: find_hits(table, lists, by_rank, np.array([*dense, False]))
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class _Extra:
-    """What comes on top of the bases; None where nothing does. `bonus` is per hit of `Hits.top`, the rest (Q, C)."""
+    """Bonuses and boost, None if there are none. `bonus` is per hit of `Hits.top`, the others (Q, C)."""
 
     bonus: Floats | None
     best_rank: Floats | None
@@ -366,35 +327,34 @@ class _Extra:
     boost: Floats | None
 
 
-def _extra(table: CandidateTable, hits: Hits, config: FusionConfig) -> _Extra:
+def _extra(table: CandidateTable, hits: Hits, method: FusionMethod, config: FusionConfig) -> _Extra:
     bonus = best_rank = importance = boost = None
     top, ranks = config.top_rank_bonus, config.importance_bonus_ranks
-    if config.method == "rrf":
-        if top.rank1 or top.rank2_3:
-            if top.mode == "per_list":
-                bonus = _top_rank_bonus(hits.rank[hits.top], config)
-            else:
-                best_rank = _top_rank_bonus(hits.best_rank, config)
-        if ranks and table.important.any():
-            step = 1 / (config.k + 1) - 1 / (config.k + 1 + ranks)
-            importance = np.where(table.important & hits.alive, step, 0.0)
+    if method.uses(TOP_RANK_BONUS) and (top.rank1 or top.rank2_3):
+        if top.mode == "per_list":
+            bonus = _top_rank_bonus(hits.rank[hits.top], config)
+        else:
+            best_rank = _top_rank_bonus(hits.best_rank, config)
+    if method.uses(IMPORTANCE_BONUS) and ranks and table.important.any():
+        step = 1 / (config.k + 1) - 1 / (config.k + 1 + ranks)
+        importance = np.where(table.important & hits.alive, step, 0.0)
     if config.multi_list_boost:
         boost = 1 + config.multi_list_boost * np.maximum(hits.lists - 1, 0)
     return _Extra(bonus, best_rank, importance, boost)
 
 
-def _raw(table: CandidateTable, hits: Hits, base: Floats, extra: _Extra, config: FusionConfig) -> Floats:
-    """(Q, C) boost * (sum or max of the bases + bonuses); 0 for who is in no list."""
+def _raw(table: CandidateTable, hits: Hits, base: Floats, extra: _Extra, method: FusionMethod) -> Floats:
+    """(Q, C) boost * (sum or max of the bases + bonuses); 0 for a candidate in no list."""
     size = table.valid.size
     raw: Floats = np.zeros(size)
-    if config.method != "combmax":
-        given = base
-        if extra.bonus is not None:  # only of rrf
-            given = base.copy()
-            given[hits.top] += extra.bonus
-        raw = np.asarray(np.bincount(hits.cell, weights=given, minlength=size), dtype=np.float64)
+    terms = base
+    if extra.bonus is not None:
+        terms = base.copy()  # the trace shows base and bonus apart
+        terms[hits.top] += extra.bonus
+    if method.combine == "sum":
+        raw = np.asarray(np.bincount(hits.cell, weights=terms, minlength=size), dtype=np.float64)
     elif len(hits.cells):
-        raw[hits.cells] = np.maximum.reduceat(base, hits.first)
+        raw[hits.cells] = np.maximum.reduceat(terms, hits.first)
     raw = raw.reshape(table.shape)
     for more in (extra.best_rank, extra.importance):
         raw = raw if more is None else raw + more
@@ -445,7 +405,7 @@ def _top_rank_bonus(rank: Floats | Ints, config: FusionConfig) -> Floats:
 
 
 def _minmax(raw: Floats, hits: Hits) -> Floats:
-    """(Q, C) scaled to 0 to 1 over who has a hit; 1 where they are all alike."""
+    """(Q, C) scaled to 0 to 1 over the candidates with a hit; 1 if all are equal."""
     low, spread = np.zeros((len(raw), 1)), np.zeros((len(raw), 1))
     if len(hits.cells):
         held = raw.reshape(-1).take(hits.cells)
@@ -459,7 +419,7 @@ def _minmax(raw: Floats, hits: Hits) -> Floats:
 
 
 def _bypass(terms: Terms, table: CandidateTable, lists: ListArrays, bypassed: Bools) -> Terms:
-    """For bypassed queries the single list's score is the whole account: one contribution, base = score."""
+    """For bypassed queries one contribution, base = the single list's score."""
     one, two, present = bypassed[:, None], bypassed[:, None, None], lists.present
     return Terms(
         member=np.where(two, present, terms.member),
@@ -474,14 +434,20 @@ def _bypass(terms: Terms, table: CandidateTable, lists: ListArrays, bypassed: Bo
 
 
 def _warnings(
-    table: CandidateTable, present: Bools, config: FusionConfig, raw: Floats, alive: Bools, bypassed: Bools
+    table: CandidateTable,
+    present: Bools,
+    method: FusionMethod,
+    config: FusionConfig,
+    raw: Floats,
+    alive: Bools,
+    bypassed: Bools,
 ) -> Callable[[int], list[str]]:
     def warnings(q: int) -> list[str]:
         found = []
         left_out = NOT_RELEVANCE[table.lists.source[q]] & present[q].any(axis=1)
-        if config.method != "rrf" and left_out.any():
+        if method.reads == "scores" and left_out.any():
             names = ", ".join(called(table.lists.names[q][int(i)]) for i in np.flatnonzero(left_out))
-            found.append(f"{config.method} leaves out {names}: its scores are not relevance")
+            found.append(f"{method.name} leaves out {names}: its scores are not relevance")
         living = raw[q, alive[q]]
         if len(living) > 1 and config.normalize == "minmax" and living.min() == living.max() and not bypassed[q]:
             found.append("every candidate has the same fused score; minmax makes all of them 1.0")
@@ -498,7 +464,7 @@ def _apply(given: StageInput) -> FusionArrays:
 
 
 def _words(row: FusionRow, stage: StageTrace[FusionRow, FusionFields]) -> str:
-    """ "3rd of 20: vector 0.0159 + lexical 0.0164 + score blend 0.12 = 0.1523": what adds up to the score."""
+    """ "3rd of 20: vector 0.0159 + lexical 0.0164 + score blend 0.12 = 0.1523": the addends of the score."""
     given = [
         f"{'' if part.list is None else called(part.list)} {'' if part.kind == 'base' else part.kind} {part.value:.4f}"
         for part in score_parts(row, stage.fields)
@@ -507,7 +473,9 @@ def _words(row: FusionRow, stage: StageTrace[FusionRow, FusionFields]) -> str:
     return f"{ordinal(row.rank_out or 0)} of {stage.candidates_out}: {' + '.join(' '.join(part.split()) for part in given)}{total}"
 
 
-RRF = {"fusion.method": "rrf"}
+def _applies(parameter: str) -> Callable[[PipelineConfig], bool]:
+    return lambda config: fusion_method(config.fusion).uses(parameter)
+
 
 FUSION = Stage(
     name="fusion",
@@ -518,9 +486,13 @@ FUSION = Stage(
     row=FusionRow,
     fields=FusionFields,
     parts=(
-        Switch("top-rank bonus", {"fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0}, takes=RRF),
+        Switch(
+            "top-rank bonus",
+            {"fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0},
+            applies=_applies(TOP_RANK_BONUS),
+        ),
         Switch("multi-query boost", {"fusion.multi_list_boost": 0.0}, title="multi-list boost"),
-        Switch("importance bonus", {"fusion.importance_bonus_ranks": 0}, takes=RRF),
+        Switch("importance bonus", {"fusion.importance_bonus_ranks": 0}, applies=_applies(IMPORTANCE_BONUS)),
         Switch("score blend", {"fusion.score_blend": 0.0}),
     ),
     words=_words,

@@ -32,14 +32,14 @@ ArraysT = TypeVar("ArraysT", bound=StageArrays[StageRow, StageFields], covariant
 class Switch:
     """A stage, or a part of one, that a config can leave out.
 
-    `off` are the values, by path, that together switch it off. `takes` are values without which it does nothing whatever `off` says:
-    the top-rank bonus belongs to rrf alone. `idle` says of the stage's fields whether it did nothing for this query although it is on.
+    `off` are the values, by path, that together switch it off. `applies` is whether other parameters let it have an effect: the top-rank
+    bonus is one of some fusion methods only. `idle` is whether it did nothing for this query although it is on, by the stage's fields.
     """
 
     name: str
     off: Mapping[str, Any]
     title: str = ""
-    takes: Mapping[str, Any] = field(default_factory=dict)
+    applies: Callable[[PipelineConfig], bool] | None = None
     idle: Callable[[Any], bool] = lambda fields: False
 
     @property
@@ -50,9 +50,8 @@ class Switch:
     def is_off(self, config: PipelineConfig) -> bool:
         """Does the config leave it out?"""
         # Every replay asks of every switch: a loop, since generators would cost as much as a stage that is off.
-        for read, value in self._takes:
-            if read(config) != value:
-                return True
+        if self.applies is not None and not self.applies(config):
+            return True
         for read, value in self._off:  # noqa: SIM110
             if read(config) != value:
                 return False
@@ -61,10 +60,6 @@ class Switch:
     @cached_property
     def _off(self) -> tuple[tuple[Callable[[PipelineConfig], Any], Any], ...]:
         return _readers(self.off)
-
-    @cached_property
-    def _takes(self) -> tuple[tuple[Callable[[PipelineConfig], Any], Any], ...]:
-        return _readers(self.takes)
 
 
 def _readers(values: Mapping[str, Any]) -> tuple[tuple[Callable[[PipelineConfig], Any], Any], ...]:

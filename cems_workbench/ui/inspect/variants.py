@@ -12,6 +12,7 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages import FUSION
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table, short_id
 from cems_workbench.ui.kit.templates import render
 
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 FIRST_COLUMNS = 10
 SHARES_HELP = (
     "A row per query, a column per candidate in the order of fusion. A cell is the sum of base and bonus over the query's lists; "
-    "empty: this query did not find it. rrf and combsum add the rows of a column up, combmax takes the largest term (◆); either "
-    "is then multiplied by the boost, 1 + multi-list boost × (lists that hold it − 1). What normalising and 1 − score blend leave of the "
-    "raw score, and the score blend, add up to the score that orders after fusion."
+    "empty: this query did not find it. {method} {combines}; the result is multiplied by the boost, 1 + multi-list boost × (lists that "
+    "contain it − 1). The normalised raw score × (1 − score blend) plus the score blend is the score after fusion."
 )
+COMBINES = {"sum": "adds up the rows of a column", "max": "takes the largest term of a column (◆)"}
 
 
 def draw_switches(context: InspectContext) -> None:
@@ -62,7 +63,9 @@ def draw_shares(trace: Trace) -> None:
     """The table, when more than one query was searched."""
     if len(trace.evidence.variants) < 2:
         return
-    st.markdown(f"## What each of the {len(trace.evidence.variants)} queries gave", help=SHARES_HELP)
+    fields = trace.stage(FUSION).fields
+    explanation = SHARES_HELP.format(method=plain(fields.method), combines=COMBINES[fields.combine])
+    st.markdown(f"## What each of the {len(trace.evidence.variants)} queries gave", help=explanation)
     frame = shares_table(trace)
     text = st.column_config.TextColumn
     candidates = {name: text(name, width=84) for name in frame.columns[2:]}

@@ -11,6 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
 from cems_workbench.config.value_text import shown
 from cems_workbench.errors import InputError
+from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.tuning.space import BANDS, Axis, SearchSpace, axis_for, parse_axis, searchable
@@ -27,11 +28,13 @@ def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
     """Spaces to begin with, by name: only what has an effect under this config."""
     lists = [name for name in SOURCES if config.get(f"lists.{name}.enabled")]
     weights = tuple(f"lists.{name}.weight" for name in lists)
-    fusion = ("fusion.k", "fusion.top_rank_bonus.rank1") if config.fusion.method == "rrf" else ()
+    method = fusion_method(config.fusion)
+    k = ("fusion.k",) if method.uses("fusion.k") else ()
+    bonus = ("fusion.top_rank_bonus.rank1",) if method.uses("fusion.top_rank_bonus") else ()
     scaled = ("lists.lexical.normalization",) if "lexical" in lists else ()
-    if config.fusion.method != "rrf" and "vector" in lists:
+    if method.reads == "scores" and "vector" in lists:
         scaled = ("lists.vector.normalization", *scaled)
-    fused = (*weights, *fusion, "fusion.score_blend", *scaled)
+    fused = (*weights, *k, *bonus, "fusion.score_blend", *scaled)
     spaces = {"Weights and fusion": fused, WEIGHTS: weights[:3]}
     if not RERANK.is_off(config):
         bands = tuple(f"{BANDS}.{i}" for i in range(len(config.rerank.bands)))

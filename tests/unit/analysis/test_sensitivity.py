@@ -10,7 +10,7 @@ import pytest
 
 from cems_workbench.analysis.sensitivity.replays import Closing
 from cems_workbench.analysis.sensitivity.scan import sweep
-from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.records import Memory
 
@@ -148,7 +148,7 @@ def test_a_similarity_has_a_breakpoint_at_the_cosine_of_two_neighbours() -> None
 
 def test_every_value_of_a_switch_a_choice_and_a_small_whole_number_is_replayed() -> None:
     methods = sweep(CROSSED, config(), "fusion.method", 3)
-    assert [one.first for one in methods.segments] == ["rrf", "combsum", "combmax"]
+    assert [one.first for one in methods.segments] == [*field_spec("fusion.method").choices]
     assert (methods.method, methods.breakpoints, methods.present.first) == ("every value", [], "rrf")
     switch = sweep(CROSSED, config(), "lists.lexical.enabled", 3)
     assert {one.first: one.results for one in switch.segments} == {False: ("a", "b", "c"), True: ("b", "a", "c")}

@@ -9,8 +9,9 @@ import streamlit as st
 from cems_workbench.analysis.found_chunk import chunk_words
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.fusion_methods import Contribution, fusion_method
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
-from cems_workbench.pipeline.stages.fusion import FUSION, Contribution, FusionRow, PartKind, score_parts
+from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, PartKind, score_parts
 from cems_workbench.pipeline.stages.lists import LISTS, called
 from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.inspect.catalogue import View
@@ -179,13 +180,11 @@ def _entry(row: FusionRow, name: str) -> Contribution | None:
 def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str:
     if entry is None:
         return ""
-    weight, rank, base = entry.weight, entry.rank, entry.base
+    rank, base = entry.rank, entry.base
     if trace.stage(FUSION).fields.bypassed:
         how = f"the list's own score = {base:.4f}"
-    elif trace.config.fusion.method == "rrf":
-        how = f"{weight:g} / ({trace.config.fusion.k} + {rank}) = {base:.4f}"
     else:
-        how = f"{weight:g} × list score {base / weight if weight else 0:.4f} = {base:.4f}"
+        how = fusion_method(trace.config.fusion).explain(entry, trace.config.fusion)
     hit = next((hit for hit in trace.stage(LISTS).by_id[row.memory_id].lists if hit.list == entry.list), None)
     chunk = chunk_words(trace.evidence, row.memory_id, None if hit is None else hit.chunk)
     found = [f"found by the {chunk}"] if chunk else []
