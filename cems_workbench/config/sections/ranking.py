@@ -80,9 +80,7 @@ class TopRankBonus(Section):
 
 
 FUSION_METHOD_MODULES = "cems_workbench.pipeline.fusion_methods"
-FUSION_METHODS = extensions.names(
-    extensions.FUSION_METHODS, FUSION_METHOD_MODULES, first=("rrf", "combsum", "combmax")
-)
+FUSION_METHODS = extensions.names(extensions.FUSION_METHODS, FUSION_METHOD_MODULES, first=("rrf", "combsum", "combmax"))
 """Allowed values of `fusion.method`: our methods, then those of other packages."""
 
 if TYPE_CHECKING:
