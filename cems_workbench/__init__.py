@@ -23,6 +23,7 @@ _HOMES = {
     "api.measures": ("ComparisonReport", "EvaluationReport", "check", "compare", "evaluate"),
     "api.open_store": ("OpenStore", "open_store"),
     "api.results": ("Result", "Table", "WorkbenchWarning"),
+    "api.stability": ("ExperimentalWarning",),
     "api.terrier": ("SearchTransformer", "as_transformer"),
     "api.tuning": ("TuningReport", "tune"),
     "config": ("PipelineConfig",),
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from cems_workbench.api.open_store import OpenStore, open_store
     from cems_workbench.api.results import Result, Table, WorkbenchWarning
     from cems_workbench.api.single_query import Answer, Explanation, replay, search, why
+    from cems_workbench.api.stability import ExperimentalWarning
     from cems_workbench.api.terrier import SearchTransformer, as_transformer
     from cems_workbench.api.tuning import TuningReport, tune
     from cems_workbench.config import PipelineConfig
@@ -67,6 +69,7 @@ __all__ = [
     "DriftReport",
     "EmbedderMismatchError",
     "EvaluationReport",
+    "ExperimentalWarning",
     "Explanation",
     "InputError",
     "LoadedEvidence",

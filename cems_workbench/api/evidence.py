@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cems_workbench.api.configs import load_config
 from cems_workbench.api.results import Result, Table, warn
+from cems_workbench.api.stability import experimental
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.progress import Progress, silent
 
@@ -63,7 +64,7 @@ class LoadedEvidence(Result):
     @property
     def content_hash(self) -> str:
         """The hash, in hex, of all that moves a figure: evidence, judgments, relevance grade and config."""
-        return self.labelled().content_hash
+        return self._labelled().content_hash
 
     def of(self, qid: str) -> Evidence:
         """The evidence of one query, for `replay`. Raises InputError where there is none, naming the nearest id."""
@@ -73,6 +74,7 @@ class LoadedEvidence(Result):
             raise InputError(f"{qid}: {self.path} has no such query" + (f"; did you mean {close}?" if close else ""))
         return found
 
+    @experimental(since="0.1.0")
     def labelled(self, judges: str | None = None) -> LabelledEvidence:
         """The evidence with the grades of one kind of judge, as the functions of `cems_workbench.jobs` take it.
 
@@ -82,6 +84,9 @@ class LoadedEvidence(Result):
         Raises:
             InputError: `judges` is none of these.
         """
+        return self._labelled(judges)
+
+    def _labelled(self, judges: str | None = None) -> LabelledEvidence:
         from cems_workbench.jobs.evaluation import agreed, labelled
 
         if judges not in JUDGES:

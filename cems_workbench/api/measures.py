@@ -165,7 +165,7 @@ def evaluate(
     least = read.relevant_from if grade is None else grade
     names = measures if isinstance(measures, str) or measures is None else " ".join(measures)
     wanted = standard_measures(least) if names is None else parse_measures(names, least)
-    of_evidence = read.labelled(judges)
+    of_evidence = read._labelled(judges)
     refuse_nothing(of_evidence.batch.queries, read.path)
     measured, _ = evaluate_configs([(chosen.name, chosen)], lambda _: of_evidence, wanted, seed=seed)
     return EvaluationReport(measured[0])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cems_workbench.api.configs import load_config
 from cems_workbench.api.results import Result, Table, warn
+from cems_workbench.api.stability import deprecated
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress, silent
 
@@ -245,15 +246,20 @@ class Explanation(Result):
         """Its rank among the results; None where it is not among them."""
         return self.why.path.rank
 
-    def rescued(self, number: int = 0) -> PipelineConfig:
-        """The config with one of the rescues applied, the first that is offered by default.
+    def counterfactual(self, number: int = 0) -> PipelineConfig:
+        """The config with one of the changes that bring the memory in, the first by default.
 
-        A rescue that says “(gathers)” needs a new `search` with this config; any other a `replay`. Terms that it names are given to
-        `search` as `expand`. Raises InputError where there is no such rescue.
+        A change that says “(gathers)” needs a new `search` with this config, any other a `replay`. Pass terms that it names to `search`
+        as `expand`. Raises InputError if there is no such change.
         """
         if not 0 <= number < len(self.why.counterfactuals):
-            raise InputError(f"rescue {number}: there are {len(self.why.counterfactuals)}, counted from 0")
+            raise InputError(f"change {number}: there are {len(self.why.counterfactuals)}, counted from 0")
         return self.why.counterfactuals[number].config(self.config)
+
+    @deprecated(since="0.1.0", use="Explanation.counterfactual", removed_in="0.3.0")
+    def rescued(self, number: int = 0) -> PipelineConfig:
+        """The config with one of the changes that bring the memory in."""
+        return self.counterfactual(number)
 
     @property
     def title(self) -> str:

@@ -56,7 +56,7 @@ def test_a_rescue_brings_the_memory_in(store: cw.OpenStore, answer: cw.Answer) -
     assert "m089" not in answer.ids
     found = cw.why(answer, "m089", store=store)
     assert found.lost_at == "adjust" and "time decay" in found.cause
-    assert "m089" in cw.replay(answer, found.rescued()).ids
+    assert "m089" in cw.replay(answer, found.counterfactual()).ids
 
 
 def test_what_was_asked_wrongly_is_said(store: cw.OpenStore, cems: cw.PipelineConfig) -> None:

@@ -150,7 +150,7 @@ def test_why_without_a_store(loaded: cw.LoadedEvidence) -> None:
     found = cw.why(answer, "h")
     assert found.lost_at == "fusion" and found.rank is None
     assert found.cause.startswith("Lost at fusion") and found.verdict in str(found)
-    assert cw.replay(answer, found.rescued()).ids[found.to_pandas()["rank"][0] - 1] == "h"
+    assert cw.replay(answer, found.counterfactual()).ids[found.to_pandas()["rank"][0] - 1] == "h"
     with pytest.raises(cw.InputError, match="zz: no such memory"):
         cw.why(answer, "zz")
     with pytest.raises(cw.InputError, match="labelled needs the store"):
