@@ -35,7 +35,7 @@ from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.evaluation.metrics.signal import ConfidenceSignal, blocks, roc_values, weighted_mean
 from cems_workbench.evaluation.statistics import bootstrap, interval
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.query_set_evidence import drawn, gather_query_set
+from cems_workbench.jobs.query_set_evidence import gather_query_set, sample_queries
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.abstain import SIGNALS, switched_off
 from cems_workbench.pipeline.table import Bools, Floats, Ints
@@ -83,9 +83,9 @@ class Rule:
 def locomo(resources: Resources, count: int, seed: int) -> tuple[list[Query], list[Judgment]]:
     """`count` questions of the conversations, and `count` other ones asked of the conversation after theirs."""
     queries, judgments = query_set(resources, Dataset("locomo", DATA, "", project_only=True))
-    own = drawn(queries, count, seed)
+    own = sample_queries(queries, count, seed)
     taken = {query.qid for query in own}
-    others = drawn([query for query in queries if query.qid not in taken], count, seed)
+    others = sample_queries([query for query in queries if query.qid not in taken], count, seed)
     projects = sorted({str(query.project) for query in queries})
     after = dict(zip(projects, [*projects[1:], projects[0]], strict=True))
     moved = [

@@ -30,7 +30,7 @@ from benchmarks.faults import load
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline import Evidence
-    from cems_workbench.tuning.score_cache import Known
+    from cems_workbench.tuning.score_cache import KnownScores
 
 ROOT = Path(__file__).parents[1]
 STEP = 0.002
@@ -190,19 +190,19 @@ def fork(arguments: Sequence[str], folder: Path) -> int:
 def tell_what_is_confirmed() -> None:
     """Have what stores the work of gather and tune write a line when it has returned."""
     from cems_workbench.evaluation.evidence_file import EvidenceFile
-    from cems_workbench.tuning.score_cache import KeptScores
+    from cems_workbench.tuning.score_cache import ScoreCache
 
-    add, write = EvidenceFile.add, KeptScores.write
+    add, write = EvidenceFile.add, ScoreCache.write
 
     def added(self: EvidenceFile, qid: str, evidence: Evidence, seconds: float) -> None:
         add(self, qid, evidence, seconds)
         confirm(qid)
 
-    def written(self: KeptScores, known: Known) -> None:
+    def written(self: ScoreCache, known: KnownScores) -> None:
         write(self, known)
         confirm(str(len(known)))
 
-    EvidenceFile.add, KeptScores.write = added, written  # type: ignore[method-assign, assignment]
+    EvidenceFile.add, ScoreCache.write = added, written  # type: ignore[method-assign, assignment]
 
 
 def confirm(line: str) -> None:

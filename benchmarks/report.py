@@ -26,7 +26,7 @@ from cems_workbench.evaluation.evaluate import Evaluation, Summary, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.query_set_evidence import drawn, gather_query_set
+from cems_workbench.jobs.query_set_evidence import gather_query_set, sample_queries
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.records import ChunkRule, Judgment, Query
@@ -316,7 +316,7 @@ def gathered(
         resources.refresh()
         queries, judgments = query_set(resources, dataset)
         memories, chunks = resources.store.memories.count(), resources.store.chunks.statistics()
-    few = drawn(queries, limit, seed)
+    few = sample_queries(queries, limit, seed)
     wanted = [(name, name, few) for name in names] + ([(ALL, BASELINE, queries)] if dataset.published else [])
     found = {}
     for name, config, asked in wanted:

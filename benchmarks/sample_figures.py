@@ -21,7 +21,7 @@ from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.report import experiment_card
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled_selection
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.query_set_evidence import QuerySelection, judged_selection, obtained_evidence
+from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, judged_selection
 from cems_workbench.jobs.sample_figures import FILE, Measured, SampleFigures, corpus_digest, write_figures
 from cems_workbench.jobs.tuning import card_of, planned_search, run_search, tuning_data
 from cems_workbench.pipeline.resources import Resources
@@ -45,9 +45,7 @@ def measured_figures(resources: Resources) -> SampleFigures:
     selection = judged_selection(QUERY_SET, resources, judgments)
     configs = [(name, preset(name).config) for name in COMPARED]
     for name, config in configs:
-        print(
-            f"{name}: {len(obtained_evidence(config, selection, judgments, resources).evidences)} queries", flush=True
-        )
+        print(f"{name}: {len(ensure_evidence(config, selection, judgments, resources).evidences)} queries", flush=True)
     grades = agreed(judgments, None)
     query_set = store.query_sets.get(QUERY_SET)
     evaluated, _ = evaluate_configs(

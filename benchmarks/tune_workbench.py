@@ -42,7 +42,7 @@ from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics import Measure, parse_measures
 from cems_workbench.evaluation.statistics import bootstrap, holm, randomisation_test
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.query_set_evidence import drawn, gather_query_set
+from cems_workbench.jobs.query_set_evidence import gather_query_set, sample_queries
 from cems_workbench.models.minilm_judge import MODEL_ID
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.platform import gc_tuning
@@ -521,7 +521,7 @@ def _some(queries: Sequence[Query], by_project: bool) -> list[Query]:
     groups: dict[str | None, list[Query]] = {}
     for query in queries:
         groups.setdefault(query.project if by_project else None, []).append(query)
-    return [query for group in groups.values() for query in drawn(group, PER_GROUP, 0)]
+    return [query for group in groups.values() for query in sample_queries(group, PER_GROUP, 0)]
 
 
 def together(sets: Sequence[EvidenceSet]) -> LabelledBatch:

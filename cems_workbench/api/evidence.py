@@ -184,22 +184,22 @@ def gather(
     from cems_workbench.evaluation.evidence_file import read_evidence_file
     from cems_workbench.jobs.query_set_evidence import (
         QuerySelection,
-        drawn,
+        ensure_evidence,
         gather_query_set,
-        obtained_evidence,
         queries_named,
+        sample_queries,
     )
 
     if limit is not None and limit < 1:
         raise InputError(f"limit {limit}: draw at least one query")
     chosen, resources = load_config(config), store.resources
     named, judgments = queries_named(query_set, resources, judged)
-    queries = drawn(named, limit, seed)
+    queries = sample_queries(named, limit, seed)
     asked = {query.qid for query in queries}
     judgments = [row for row in judgments if row.qid in asked]
     if out is None:
         selection = QuerySelection(query_set, tuple(queries), project_only)
-        found = obtained_evidence(chosen, selection, judgments, resources, progress)
+        found = ensure_evidence(chosen, selection, judgments, resources, progress)
     else:
         report = gather_query_set(
             Path(out),

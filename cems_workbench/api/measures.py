@@ -289,11 +289,11 @@ def compare(*reports: EvaluationReport, seed: int = 0) -> ComparisonReport:
         InputError: there are fewer than two, or they were not measured alike.
     """
     from cems_workbench.evaluation.comparison import compare as compared
-    from cems_workbench.jobs.catalogue import told_apart
+    from cems_workbench.jobs.catalogue import with_unique_names
 
     if len(reports) < 2:
         raise InputError("compare needs at least two reports: compare(evaluate(evidence, a), evaluate(evidence, b))")
-    configs = told_apart([report.config for report in reports])
+    configs = with_unique_names([report.config for report in reports])
     evaluations = [replace(report.evaluation, config=config) for report, config in zip(reports, configs, strict=True)]
     return ComparisonReport(compared(evaluations, seed=seed), reports)
 

@@ -43,7 +43,7 @@ class SearchTransformer:
         import pandas as pd
 
         from cems_workbench.api.single_query import search
-        from cems_workbench.jobs.query_set_evidence import AHEAD, embed_queries
+        from cems_workbench.jobs.query_set_evidence import EMBED_BATCH_SIZE, embed_queries
 
         missing = [name for name in ("qid", "query") if name not in queries.columns]
         if missing:
@@ -53,8 +53,8 @@ class SearchTransformer:
         rows: list[dict[str, Any]] = []
         for i, values in enumerate(asked.to_dict("records")):
             row = {str(name): value for name, value in values.items()}
-            if i % AHEAD == 0:
-                embed_queries(asked["query"].iloc[i : i + AHEAD].astype(str).tolist(), self.store.resources)
+            if i % EMBED_BATCH_SIZE == 0:
+                embed_queries(asked["query"].iloc[i : i + EMBED_BATCH_SIZE].astype(str).tolist(), self.store.resources)
             found = search(
                 self.store, str(row["query"]), self.config, project=_given(row, "project"), as_of=_given(row, "as_of")
             )

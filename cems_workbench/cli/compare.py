@@ -70,7 +70,7 @@ def compare_command(
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.jobs.evaluation import (
-        PER_QUERY,
+        MAX_QUERIES_PRINTED,
         evaluate_configs,
         evaluate_streamed,
         labelled_file,
@@ -111,7 +111,7 @@ def compare_command(
         scoring = score_lines(told)
     outcomes = [outcome for guard in guarded for outcome in check_no_loss(comparison, guard, tolerance)]
     if as_json:
-        per_query = len(comparison.evaluations[0].qids) <= PER_QUERY
+        per_query = len(comparison.evaluations[0].qids) <= MAX_QUERIES_PRINTED
         put_json(comparison.to_json(per_query) | {"content_hash": content} | asserted_json(outcomes))
     else:
         _print(comparison, shown, header.config.name)

@@ -306,18 +306,18 @@ def _gathered(
     from cems_workbench.jobs.caching import RecentCache
     from cems_workbench.jobs.evaluation import agreed, labelled
     from cems_workbench.jobs.factory import open_resources
-    from cems_workbench.jobs.query_set_evidence import QuerySelection, drawn, obtained_evidence, queries_named
+    from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, queries_named, sample_queries
 
     begun = datetime.now(UTC)
     cache = RecentCache(size=2)  # configs that come one after the other often ask for the same
     with closing(open_resources(settings_for(store), create=False)) as resources:
         queries, judgments = queries_named(name, resources, True)
-        selection = QuerySelection(name, tuple(drawn(queries, *drawing)), project_only)
+        selection = QuerySelection(name, tuple(sample_queries(queries, *drawing)), project_only)
         grades = agreed(judgments, judges)
 
         def source(config: PipelineConfig) -> LabelledEvidence:
             with progress_bar(quiet) as progress:
-                evidence = obtained_evidence(config, selection, judgments, resources, progress, cache, begun)
+                evidence = ensure_evidence(config, selection, judgments, resources, progress, cache, begun)
             return labelled(evidence, grades, cache, timed=False)
 
         yield source, resources.store.query_sets.relevant_from(name)
@@ -327,11 +327,11 @@ def chosen_configs(
     files: Sequence[Path] | None, presets: Sequence[str] | None, changes: Sequence[str] | None
 ) -> list[PipelineConfig]:
     """The configs that were named, each with the changes, and each with a name of its own."""
-    from cems_workbench.jobs.catalogue import told_apart
+    from cems_workbench.jobs.catalogue import with_unique_names
 
     chosen = [chosen_config(None, path, changes) for path in files or ()]
     chosen += [chosen_config(name, None, changes) for name in presets or ()]
-    return told_apart(chosen)
+    return with_unique_names(chosen)
 
 
 def chosen_measures(names: Sequence[str] | None, grade: int, further: Sequence[Measure] = ()) -> tuple[Measure, ...]:

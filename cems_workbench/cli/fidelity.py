@@ -131,7 +131,7 @@ def fidelity_command(
     Reports the share of queries with the same order, set and first result, the overlap, and the difference of scores.
     """
     from cems_workbench.jobs.fidelity import (
-        BASE,
+        BASE_PRESET,
         ORDERS,
         ask_server,
         asked_queries,
@@ -161,7 +161,7 @@ def fidelity_command(
     recordings = [read_answers(path) for path in answers or ()]
     for recording in recordings:
         require_usable(recording)
-    configs = chosen_configs(config, preset, changes) or [chosen_config(BASE, None, changes)]
+    configs = chosen_configs(config, preset, changes) or [chosen_config(BASE_PRESET, None, changes)]
     measured = []
     found: list[tuple[SetAgreement, list[Explanation[SetAgreement]]]] = []
     with progress_bar(as_json) as progress, _source(data, store, progress) as (resources, known):

@@ -51,11 +51,11 @@ def gather_command(
     An interrupted gather resumes if the same command is run again.
     """
     chosen = chosen_config(preset, config, changes)
-    from cems_workbench.jobs.query_set_evidence import drawn, gather_query_set, queries_named
+    from cems_workbench.jobs.query_set_evidence import gather_query_set, queries_named, sample_queries
 
     with progress_bar(as_json) as progress, filled_resources(store, dask) as resources:
         queries, judgments = queries_named(query_set, resources, judged)
-        queries = drawn(queries, limit, seed)
+        queries = sample_queries(queries, limit, seed)
         asked = {query.qid for query in queries}
         report = gather_query_set(
             out,

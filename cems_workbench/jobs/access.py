@@ -17,7 +17,7 @@ from cems_workbench.settings import Settings
 Role = Literal["reader", "reviewer", "operator"]
 ROLES: tuple[Role, ...] = get_args(Role)
 """By their rights, the fewest first."""
-DOES: dict[Role, str] = {
+RIGHTS: dict[Role, str] = {
     "reader": "see what is there",
     "reviewer": "label, and keep sets and configs",
     "operator": "change memories and the store",
@@ -47,10 +47,10 @@ def may(role: Role, needed: Role) -> bool:
 def require(role: Role, needed: Role) -> None:
     """Raise InputError, with a line for the page, unless this role has the rights of that one."""
     if not may(role, needed):
-        raise InputError(f"a {role} may not {DOES[needed]}: it takes the role {needed}; nothing was changed")
+        raise InputError(f"a {role} may not {RIGHTS[needed]}: it takes the role {needed}; nothing was changed")
 
 
-def confined(typed: str, settings: Settings) -> Path:
+def allowed_path(typed: str, settings: Settings) -> Path:
     """The place that a person of the page typed, links followed. Raises InputError unless it is in a folder that the operator named.
 
     These are the folder that the store of the settings stands in, and `folders`.

@@ -20,17 +20,17 @@ from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query
 
 THREAD_NAME = "judged-queries"
-UNASKED = ("none", "cross_encoder", "late_interaction")
+LOCAL_RERANKERS = ("none", "cross_encoder", "late_interaction")
 """Rerankers that run in this process: they cost nobody anything, so that nobody has to be asked."""
 
 
-def begins_unasked(config: PipelineConfig) -> bool:
+def may_start_unasked(config: PipelineConfig) -> bool:
     """May this gather begin without being asked for? Not where it asks a running system, a server or a language model."""
-    own = RERANK.is_off(config) or config.rerank.backend in UNASKED
-    return own and searches_here(config)
+    own = RERANK.is_off(config) or config.rerank.backend in LOCAL_RERANKERS
+    return own and searches_locally(config)
 
 
-def searches_here(config: PipelineConfig) -> bool:
+def searches_locally(config: PipelineConfig) -> bool:
     """Are the lists of a query found without asking a running system or a language model?"""
     return config.lists.answered_by == "workbench" and config.expansion.backend != "llm"
 
@@ -85,6 +85,6 @@ class BackgroundEvidence:
 
     def _watch(self, label: str, done: int, total: int) -> None:
         self.done, self.total = done, total
-        background_priority.FOREGROUND.give_way()
+        background_priority.FOREGROUND.wait_while_busy()
         if self._stop.is_set():
             raise Cancelled

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from cems_workbench.errors import ClusterError
 from cems_workbench.jobs.cluster import cluster_at
-from cems_workbench.jobs.tuning import SEARCH, PlannedSearch, SearchResult, run_search, with_stability
+from cems_workbench.jobs.tuning import MAIN_SEARCH, PlannedSearch, SearchResult, run_search, with_stability
 from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.optimizer import Trial, Watch
 
@@ -23,7 +23,7 @@ THREAD_NAME = "tune"
 class SearchProgress:
     """Which part is at work, and how far it is."""
 
-    part: str = SEARCH
+    part: str = MAIN_SEARCH
     done: int = 0
     total: int = 1
 
@@ -90,7 +90,7 @@ class BackgroundSearch:
         def watch(done: int, total: int, best: Trial) -> None:
             self.progress = SearchProgress(part, done, total)
             self.tried += 1
-            if part == SEARCH:
+            if part == MAIN_SEARCH:
                 self.best.append(float(self.planned.plan.goal.as_measured(best.reached)[0]))
             self._obey()
 

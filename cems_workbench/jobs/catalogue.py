@@ -24,7 +24,7 @@ from cems_workbench.errors import InputError, WorkbenchError
 if TYPE_CHECKING:
     from cems_workbench.store import Store
 
-AS_SET = "as set in Inspect"
+PRESENT_NAME = "as set in Inspect"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Catalogue:
     def under_its_name(self, name: str) -> PipelineConfig:
         """The config of a name, called so, unless it is the one that is set in Inspect. Raises KeyError."""
         config = self.configs[name]
-        return config if name == AS_SET else named(name, config)
+        return config if name == PRESENT_NAME else named(name, config)
 
 
 def catalogue(
@@ -47,7 +47,7 @@ def catalogue(
 
     A config of the history that this version cannot read is absent: the History of the Tune page says why.
     """
-    configs = {AS_SET: present} if present is not None else {}
+    configs = {PRESENT_NAME: present} if present is not None else {}
     configs |= {name: preset(name).config for name in preset_names()}
     configs |= files or {}
     for record in store.configs.history():
@@ -102,7 +102,7 @@ def config_named(preset_name: str | None, file: Path | None, default: str) -> Im
     return Imported(preset(preset_name or default).config, "yaml")
 
 
-def told_apart(configs: Sequence[PipelineConfig]) -> list[PipelineConfig]:
+def with_unique_names(configs: Sequence[PipelineConfig]) -> list[PipelineConfig]:
     """The configs, each with a name of its own: the second `cems` is `cems (2)`."""
     distinct: list[PipelineConfig] = []
     for config in configs:

@@ -7,7 +7,7 @@
 
 So the result is that of one process, to the last bit: tasks are pure, and the order of what depends on what came before is kept here. A
 worker that dies has nothing that is not here or with the scheduler, which gives its tasks to another. Where the scheduler itself goes
-away, or no worker is left for `PATIENCE` seconds, the run ends with one line; what was finished is in the file of evidence or of scores.
+away, or no worker is left for `NO_WORKER_TIMEOUT_S` seconds, the job ends with one line; finished work is in the evidence or score file.
 
 Workers run the code that they are sent, as Dask has it: a cluster is a trusted place. They need the same version of the workbench
 (`cems-workbench[cluster]`), and nothing of the store.
@@ -34,13 +34,13 @@ from cems_workbench.pipeline.table import Floats
 from cems_workbench.tuning.objective import Scored
 from cems_workbench.tuning.scorer import part_scores
 
-CONNECT = 5.0
+CONNECT_TIMEOUT_S = 5.0
 """Seconds until a scheduler that does not answer is taken for away."""
-PATIENCE = 60.0
+NO_WORKER_TIMEOUT_S = 60.0
 """Seconds that a run waits for a worker where there is none: one that was killed may be started again."""
-SHARE = 4
+PARTS_PER_TASK = 4
 """Parts of the queries that are worth a task of their own."""
-LOOK = 0.5
+POLL_INTERVAL_S = 0.5
 """Seconds between two looks whether cluster and run are still there."""
 
 
@@ -58,7 +58,7 @@ class Cluster:
         self._stopped = threading.Event()
         try:
             self._client: Any = distributed.Client(
-                address, timeout=CONNECT, set_as_default=False, name="cems-workbench"
+                address, timeout=CONNECT_TIMEOUT_S, set_as_default=False, name="cems-workbench"
             )
         except (OSError, ValueError, TypeError, RuntimeError) as error:
             raise ClusterError(
@@ -78,7 +78,7 @@ class Cluster:
     def close(self) -> None:
         """Leave it; what it was still doing for this run is let go."""
         self._stopped.set()
-        self._client.close(timeout=CONNECT)
+        self._client.close(timeout=CONNECT_TIMEOUT_S)
 
     def submit(self, function: Callable[..., Any], *arguments: Any, key: str | None = None) -> Any:
         """A task of the cluster; its arguments may be others. It is done once, and again only where the worker that did it has died."""
@@ -98,10 +98,10 @@ class Cluster:
         while not self._stopped.is_set():
             try:
                 with self._client.as_current():
-                    wait(task, timeout=LOOK)
+                    wait(task, timeout=POLL_INTERVAL_S)
             except TimeoutError:
                 alone_since = None if self._working() else alone_since or time.monotonic()
-                if alone_since is not None and time.monotonic() > alone_since + PATIENCE:
+                if alone_since is not None and time.monotonic() > alone_since + NO_WORKER_TIMEOUT_S:
                     raise ClusterError(
                         f"{self.address}: no worker is left; what was finished stays, run it again"
                     ) from None
@@ -176,7 +176,7 @@ class ClusterParts:
     def __init__(self, cluster: Cluster, batches: Sequence[LabelledBatch], measures: Sequence[Scored]) -> None:
         self._cluster = cluster
         self._measures = tuple(measures)
-        shares = max(1, min(cluster.threads, len(batches) // SHARE))
+        shares = max(1, min(cluster.threads, len(batches) // PARTS_PER_TASK))
         self._share = [number % shares for number in range(len(batches))]
         self._sent = [
             cluster.submit(loaded, pickle.dumps({n: batches[n] for n in range(share, len(batches), shares)}))
@@ -185,7 +185,7 @@ class ClusterParts:
         self._asked: dict[tuple[PipelineConfig, tuple[int, ...]], Any] = {}
         self._changing = threading.Lock()
 
-    def ahead(self, config: PipelineConfig, parts: Sequence[int]) -> None:
+    def prefetch(self, config: PipelineConfig, parts: Sequence[int]) -> None:
         """Begin with these."""
         with self._changing:
             for numbers in self._by_share(parts):

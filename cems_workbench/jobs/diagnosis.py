@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from cems_workbench.store import Store
 
 Status = Literal["ok", "optional", "warning", "failed"]
-EMBEDS_AT: dict[str, str] = {"ollama": "ollama", "openai": "embedding"}
+EMBEDDER_SERVERS: dict[str, str] = {"ollama": "ollama", "openai": "embedding"}
 """The answer that says whether the server of an embedder is there."""
-OTHER_EMBEDDER = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
+OTHER_EMBEDDER_ADVICE = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ def among(model: str, had: Sequence[str]) -> bool:
 
 LATE_INTERACTION = "late interaction on the embedder"
 NO_TOKENS = "the embedder on a server gives no token vectors, which it needs"
-BETTER = (
+BETTER_RERANKER_ADVICE = (
     "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights, or let the model hub be reached once"
     if loads_others()
     else f"models besides the packaged ones: {MISSING}"
 )
-ASK_A_SERVER = ("llama_server", "ollama", "llm")
-REMOVE = "mend or uninstall what is left out; everything else works"
-OTHER_RERANKER = "set rerank.backend to late_interaction, which needs no server"
+SERVER_RERANKERS = ("llama_server", "ollama", "llm")
+BROKEN_EXTENSION_ADVICE = "mend or uninstall what is left out; everything else works"
+OTHER_RERANKER_ADVICE = "set rerank.backend to late_interaction, which needs no server"
 
 
 def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
@@ -85,7 +85,9 @@ def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers)
     if backend == "none":
         return Check("reranker", "ok", f"{config.name} reranks with nothing")
     if backend == "late_interaction" and settings.served_embedder is not None:
-        return Check("reranker", "warning", f"{config.name} reranks with late interaction: {NO_TOKENS}", OTHER_EMBEDDER)
+        return Check(
+            "reranker", "warning", f"{config.name} reranks with late interaction: {NO_TOKENS}", OTHER_EMBEDDER_ADVICE
+        )
     if backend == "late_interaction":
         return Check("reranker", "ok", f"{config.name} reranks with {LATE_INTERACTION}; no server is needed")
     if backend == "cross_encoder":
@@ -94,8 +96,8 @@ def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers)
             return Check("reranker", "ok", f"{config.name} reranks with the cross-encoder {found}")
         instead = _instead(settings, asked) or "nothing: its candidates are flagged"
         finding = f"{config.name} reranks with {instead}, in place of the cross-encoder {asked}"
-        return Check("reranker", "warning", finding, BETTER)
-    if backend not in ASK_A_SERVER:
+        return Check("reranker", "warning", finding, BETTER_RERANKER_ADVICE)
+    if backend not in SERVER_RERANKERS:
         return _added_reranker(config)
     missing = _missing(settings, config, servers)
     if not missing:
@@ -104,7 +106,10 @@ def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers)
         )
     then = "are left out" if config.rerank.on_error == "drop" else f"count {config.rerank.neutral_unit:g}, flagged"
     return Check(
-        "reranker", "warning", f"{config.name} reranks with {backend}: {missing}; candidates {then}", OTHER_RERANKER
+        "reranker",
+        "warning",
+        f"{config.name} reranks with {backend}: {missing}; candidates {then}",
+        OTHER_RERANKER_ADVICE,
     )
 
 
@@ -120,7 +125,7 @@ def cannot_rerank(settings: Settings, config: PipelineConfig, answers: Callable[
         return NO_TOKENS if settings.served_embedder is not None else None
     if backend == "cross_encoder":
         return None if _instead(settings, asked) or _found(asked) else f"the cross-encoder {asked} is not here"
-    if backend in ASK_A_SERVER:
+    if backend in SERVER_RERANKERS:
         missing = _missing(settings, config, answers())
         return f"{backend}: {missing}" if missing else None
     from cems_workbench.pipeline.rerankers import RERANKERS
@@ -136,7 +141,9 @@ def _added_reranker(config: PipelineConfig) -> Check:
     if backend in RERANKERS:
         origin = RERANKERS.origin(backend)
         return Check("reranker", "ok", f"{config.name} reranks with {backend}" + (f" of {origin}" if origin else ""))
-    return Check("reranker", "warning", f"{config.name} reranks with {backend}, which does not load", OTHER_RERANKER)
+    return Check(
+        "reranker", "warning", f"{config.name} reranks with {backend}, which does not load", OTHER_RERANKER_ADVICE
+    )
 
 
 def extensions_check() -> list[Check]:
@@ -161,7 +168,7 @@ def extensions_check() -> list[Check]:
     if not added and not problems:
         return []
     finding = "; ".join([*added, *problems])
-    return [Check("extensions", "warning" if problems else "ok", finding, REMOVE if problems else "")]
+    return [Check("extensions", "warning" if problems else "ok", finding, BROKEN_EXTENSION_ADVICE if problems else "")]
 
 
 def _missing(settings: Settings, config: PipelineConfig, servers: Answers) -> str | None:
@@ -186,7 +193,7 @@ def cross_encoder_check(settings: Settings, config: PipelineConfig) -> Check:
     needed = is_set(settings, "cross_encoder") or "cross_encoder" in (config.rerank.backend, config.judge.backend)
     instead = _instead(settings, asked) or "nothing"
     finding = f"{asked}: no such folder, not in the local cache, no model hub; {instead} takes its place"
-    return Check("cross-encoder", "warning" if needed else "optional", finding, BETTER)
+    return Check("cross-encoder", "warning" if needed else "optional", finding, BETTER_RERANKER_ADVICE)
 
 
 def judge_check(settings: Settings, config: PipelineConfig) -> Check:
@@ -202,7 +209,7 @@ def judge_check(settings: Settings, config: PipelineConfig) -> Check:
     instead = _instead(settings, asked)
     status: Status = "ok" if backend == "auto" and instead else "warning"
     finding = f"{means}{instead or 'nothing, and no result is judged'}, in place of the cross-encoder {asked}"
-    return Check("judge", status, finding, BETTER)
+    return Check("judge", status, finding, BETTER_RERANKER_ADVICE)
 
 
 def _found(asked: str) -> str | None:
@@ -232,7 +239,7 @@ EXTRAS: Mapping[str, str] = {
     "distributed": "cluster",
 }
 """Packages that only few need, and the extra that brings each."""
-SHOWN_MODELS = 8
+MAX_MODELS = 8
 WITHOUT_LLM = (
     "without one, intent is read from the query's words, and expansion is feedback from its first lexical hits"
 )
@@ -306,10 +313,12 @@ def _embedder(settings: Settings, servers: Answers) -> Check:
 def _ollama_embedder(settings: Settings, model: str, servers: Answers) -> Check:
     """Nothing can take the place of an embedder on a server: its vectors would not fit those of the store."""
     if not model:
-        return Check("embedder", "failed", "CEMS_WORKBENCH_EMBEDDER names no model after ollama:", OTHER_EMBEDDER)
+        return Check(
+            "embedder", "failed", "CEMS_WORKBENCH_EMBEDDER names no model after ollama:", OTHER_EMBEDDER_ADVICE
+        )
     had = servers.ollama
     if isinstance(had, ModelError):
-        return Check("embedder", "failed", f"{model} on Ollama: {had}", f"ollama serve, or {OTHER_EMBEDDER}")
+        return Check("embedder", "failed", f"{model} on Ollama: {had}", f"ollama serve, or {OTHER_EMBEDDER_ADVICE}")
     if not among(model, had):
         finding = f"{model} on Ollama: not there, the server has {_some(had)}"
         return Check("embedder", "failed", finding, f"ollama pull {model}")
@@ -321,7 +330,7 @@ def _openai_embedder(settings: Settings, model: str, servers: Answers) -> Check:
     """One text was embedded to see; as on Ollama, nothing takes its place."""
     said = servers.embedding
     if isinstance(said, ModelError) or said is None:
-        advice = f"check CEMS_WORKBENCH_EMBEDDING_URL, the model and CEMS_WORKBENCH_EMBEDDING_KEY, or {OTHER_EMBEDDER}"
+        advice = f"check CEMS_WORKBENCH_EMBEDDING_URL, the model and CEMS_WORKBENCH_EMBEDDING_KEY, or {OTHER_EMBEDDER_ADVICE}"
         return Check("embedder", "failed", f"{said}" if not settings.embedding_url else f"{model}: {said}", advice)
     where = server_name(settings.embedding_url or "")
     return Check("embedder", "ok", f"{model} at {where}: {said}; late interaction needs an embedder loaded here")
@@ -483,7 +492,7 @@ def _source(found: SourceStatus, now: datetime) -> Check:
 def _embedder_away(settings: Settings, answers: Callable[[], Answers]) -> bool:
     """Whether the embedder is on a server that does not answer."""
     server = _server(settings)
-    return server is not None and isinstance(getattr(answers(), EMBEDS_AT[server]), ModelError)
+    return server is not None and isinstance(getattr(answers(), EMBEDDER_SERVERS[server]), ModelError)
 
 
 def _embedder_match(settings: Settings, store: Store) -> list[Check]:
@@ -565,8 +574,8 @@ def _presets(backend: str) -> list[str]:
 
 
 def _some(had: Sequence[str]) -> str:
-    more = f" and {len(had) - SHOWN_MODELS} more" if len(had) > SHOWN_MODELS else ""
-    return f"{len(had)} models: {', '.join(had[:SHOWN_MODELS])}{more}" if had else "no models"
+    more = f" and {len(had) - MAX_MODELS} more" if len(had) > MAX_MODELS else ""
+    return f"{len(had)} models: {', '.join(had[:MAX_MODELS])}{more}" if had else "no models"
 
 
 def _and(names: Sequence[str]) -> str:

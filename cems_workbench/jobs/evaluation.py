@@ -96,15 +96,15 @@ class EvaluatedConfig:
         )
 
 
-IN_MEMORY = 20_000
+MAX_QUERIES_IN_MEMORY = 20_000
 """Queries up to which a file is read as a whole, which takes some 35 kB a query; a larger one is streamed, in time that is the same."""
-PER_QUERY = 100_000
+MAX_QUERIES_PRINTED = 100_000
 """Queries up to which values of each are printed as JSON."""
 
 
 def streamed(paths: Sequence[Path]) -> bool:
     """Is evidence in these files measured without reading it into memory: several, or a large one? Raises InputError for none."""
-    return len(paths) > 1 or read_progress(paths[0])[0] > IN_MEMORY
+    return len(paths) > 1 or read_progress(paths[0])[0] > MAX_QUERIES_IN_MEMORY
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class StreamedConfigs:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Each evaluation as plain values, as `EvaluatedConfig.to_json`; of many queries without the values of each."""
-        per_query = len(self.evaluations[0].qids) <= PER_QUERY
+        per_query = len(self.evaluations[0].qids) <= MAX_QUERIES_PRINTED
         more = {"content_hash": self.content_hash} | ({"lists": self.found.answered} if self.found.answered else {})
         return [evaluation.to_json(per_query) | more for evaluation in self.evaluations]
 

@@ -14,9 +14,9 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
 from cems_workbench.jobs.query_set_evidence import (
-    AHEAD,
+    EMBED_BATCH_SIZE,
     QuerySelection,
-    dictionary_words,
+    dictionary_entries,
     embed_ahead,
     judged_selection,
     measurable,
@@ -58,7 +58,7 @@ class EvidenceMemory:
     def key(config: PipelineConfig, resources: Resources) -> MemoryKey:
         """What the evidence of a query depends on: store, content version, gather parameters, dictionary, and whether the judge decides."""
         decides = config.abstain.judge is not None
-        parameters = repr((sorted(gather_parameters(config).items()), dictionary_words(config, resources), decides))
+        parameters = repr((sorted(gather_parameters(config).items()), dictionary_entries(config, resources), decides))
         return str(resources.store.path), resources.store.content_version, parameters
 
     def has(self, queries: Sequence[Query], config: PipelineConfig, resources: Resources) -> bool:
@@ -86,8 +86,8 @@ class EvidenceMemory:
                     progress("gathering the query set", done, len(queries))
 
             progress("gathering the query set", done, len(queries))
-            if i % AHEAD == 0:
-                embed_ahead(missing[i : i + AHEAD], resources)
+            if i % EMBED_BATCH_SIZE == 0:
+                embed_ahead(missing[i : i + EMBED_BATCH_SIZE], resources)
             lists = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
             require_answered(lists, config)
             found[query] = gather_scores(lists, config, resources, reading, judge="decisive")

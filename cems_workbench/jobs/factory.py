@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cems_workbench.models.openai_embedder import OpenAiEmbedder
     from cems_workbench.models.server_embedder import Wording
 
-EMBEDDING_SECONDS = 60.0
+EMBED_TIMEOUT_S = 60.0
 
 
 def open_resources(settings: Settings, *, create: bool = True) -> Resources:
@@ -65,7 +65,7 @@ def embedder(settings: Settings) -> QueryEmbedder:
     return openai_embedder(settings)
 
 
-def openai_embedder(settings: Settings, timeout_s: float = EMBEDDING_SECONDS, tries: int = 3) -> OpenAiEmbedder:
+def openai_embedder(settings: Settings, timeout_s: float = EMBED_TIMEOUT_S, tries: int = 3) -> OpenAiEmbedder:
     """The embedder on the OpenAI-compatible server that the settings name."""
     from cems_workbench.models.openai_embedder import OpenAiEmbedder
 

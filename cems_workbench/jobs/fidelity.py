@@ -35,7 +35,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.recorded_answers import Recording, read_recording
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.query_set_evidence import QuerySelection, obtained_evidence, request_for
+from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, request_for
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.replay import run
@@ -49,13 +49,13 @@ from cems_workbench.sources.address import parse
 from cems_workbench.sources.cems_api import CemsApi
 from cems_workbench.store import Store
 
-KEPT = "query set"
+STORED_FORM = "query set"
 """The form of answers that the store keeps."""
-BASE = "cems_head"
+BASE_PRESET = "cems_head"
 """The preset that is CEMS with nothing set, over which the settings of a recording are laid."""
-MODE = "vector"
+COMPUTED_MODE = "vector"
 """The mode of CEMS that the pipeline computes; others ask a language model."""
-CHUNKS = "cems"
+CHUNK_RULE = "cems"
 """How a temporary store cuts long memories: as CEMS does."""
 _LINE = re.compile(r"line \d+: ")
 
@@ -184,7 +184,7 @@ def kept_recording(store: Store, name: str) -> Recording:
     if not answers:
         known = ", ".join(store.recorded_answers.sets()) or "none"
         raise InputError(f"query set {name} has no recorded answers; sets that have some: {known}")
-    return Recording(name, KEPT, tuple(answers), rounded=True)
+    return Recording(name, STORED_FORM, tuple(answers), rounded=True)
 
 
 def ask_server(address: str, queries: Sequence[Query], progress: Progress = silent) -> Recording:
@@ -205,7 +205,11 @@ def setting_for(
 ) -> FidelitySetting:
     """The config for a recording: the recording's settings and token budget laid over it, unless it is to stay `as_chosen`."""
     title = name or f"{Path(recording.name).stem}, {config.name}"
-    warnings = [] if recording.mode in (None, MODE) else [f"answered in mode {recording.mode}; this computes {MODE}"]
+    warnings = (
+        []
+        if recording.mode in (None, COMPUTED_MODE)
+        else [f"answered in mode {recording.mode}; this computes {COMPUTED_MODE}"]
+    )
     if as_chosen:
         return FidelitySetting(title, recording, config, (), tuple(warnings))
     applied = dict(recording.settings)
@@ -283,7 +287,7 @@ def measure_fidelity(
     what was gathered stays.
     """
     productions = productions_in(resources, setting.recording)
-    evidence = obtained_evidence(setting.searched, selection_for(setting, queries), (), resources, progress)
+    evidence = ensure_evidence(setting.searched, selection_for(setting, queries), (), resources, progress)
     return compared(setting, queries, productions, evidence, progress, lists)
 
 
@@ -460,7 +464,7 @@ def store_of_folder(
     with tempfile.TemporaryDirectory(prefix="cems-fidelity-") as place:
         resources = open_resources(settings.model_copy(update={"store": Path(place) / "store"}))
         try:
-            resources.store.chunks.choose(CHUNKS)
+            resources.store.chunks.choose(CHUNK_RULE)
             for parsed in inputs:
                 resources.store.add(parsed, progress)
             resources.refresh(progress)

@@ -19,7 +19,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
 from cems_workbench.store import ImportReport, Store
 
-NAME_LENGTH = 120
+MAX_NAME_CHARS = 120
 """Characters of an upload's name that are used: the last ones, which have its suffix."""
 
 
@@ -103,7 +103,7 @@ def _saved(folder: Path, name: str, content: IO[bytes]) -> Path:
     """The upload in a folder of its own (two may have one name) under its own name, which formats look at."""
     folder.mkdir()
     base = PurePosixPath(name.replace("\\", "/")).name.replace("\0", "").lstrip(".")
-    path = folder / (base[-NAME_LENGTH:] or "upload")
+    path = folder / (base[-MAX_NAME_CHARS:] or "upload")
     with output_path(path) as part, part.open("wb") as file:
         shutil.copyfileobj(content, file)
     return path

@@ -29,7 +29,7 @@ from cems_workbench.evaluation.labelling.pooling import (
 from cems_workbench.evaluation.labelling.queue import decisive_first, make_queue
 from cems_workbench.evaluation.relevance_sources import judge_name
 from cems_workbench.formats.base.records import derived_id
-from cems_workbench.jobs.query_set_evidence import QuerySelection, obtained_evidence
+from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
@@ -40,7 +40,7 @@ from cems_workbench.store import QueueRecord, Store
 
 Evidences = Mapping[str, Mapping[str, Evidence]]
 """Evidence by config and qid."""
-TYPED = "typed by hand"
+TYPED_SET = "typed by hand"
 """The query set of queries that were graded on Inspect and in no set yet."""
 TYPED_SOURCE = "Inspect"
 
@@ -73,7 +73,7 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
     judgments = resources.store.judgments.read()
     begun = datetime.now(UTC)
     evidences = {
-        name: obtained_evidence(
+        name: ensure_evidence(
             config, plan.selection, judgments, resources, _named(name, progress), since=begun
         ).evidences
         for name, config in plan.configs.items()
@@ -144,15 +144,17 @@ def _named(name: str, progress: Progress) -> Progress:
     return lambda _, done, total: progress(name, done, total)
 
 
-def meant_query(asked: Request, store: Store) -> Query | None:
+def stored_query(request: Request, store: Store) -> Query | None:
     """The stored query of exactly these words: of several the one of the same project and moment, else the latest; None when there is none.
 
     It is the query whose grades are shown, and which a grade is given for.
     """
-    same = store.queries.with_words(asked.query)
-    if not same:
+    matches = store.queries.with_words(request.query)
+    if not matches:
         return None
-    return max(same, key=lambda query: (query.as_of == asked.as_of, query.project == asked.project, str(query.as_of)))
+    return max(
+        matches, key=lambda query: (query.as_of == request.as_of, query.project == request.project, str(query.as_of))
+    )
 
 
 class QueryGrades(NamedTuple):
@@ -165,8 +167,8 @@ class QueryGrades(NamedTuple):
 
 
 def query_grades(request: Request, store: Store) -> QueryGrades:
-    """The human grades of the stored query that a request means (`meant_query`); none for another request."""
-    meant = meant_query(request, store)
+    """The human grades of the stored query that a request means (`stored_query`); none for another request."""
+    meant = stored_query(request, store)
     if meant is None:
         return QueryGrades()
     judgments = store.judgments.read(meant.qid, "human")
@@ -176,17 +178,20 @@ def query_grades(request: Request, store: Store) -> QueryGrades:
     return QueryGrades(grades, relevant_from, answerable)
 
 
-def add_to_set(asked: Request, name: str, store: Store) -> Query:
+def add_to_set(request: Request, name: str, store: Store) -> Query:
     """Put what was asked into a query set, new or there, beside its other queries; returns the query.
 
     A stored query of the same words, project and moment is taken; a new one has an id made of these. Raises InputError for a name
     that cannot be one.
     """
-    query = meant_query(asked, store)
-    if query is None or (query.project, query.as_of) != (asked.project, asked.as_of):
-        moment = "" if asked.as_of is None else asked.as_of.isoformat()
+    query = stored_query(request, store)
+    if query is None or (query.project, query.as_of) != (request.project, request.as_of):
+        moment = "" if request.as_of is None else request.as_of.isoformat()
         query = Query(
-            derived_id("typed", asked.query, asked.project or "", moment), asked.query, asked.project, asked.as_of
+            derived_id("typed", request.query, request.project or "", moment),
+            request.query,
+            request.project,
+            request.as_of,
         )
     store.query_sets.add(name, query, TYPED_SOURCE)
     return query

@@ -11,7 +11,7 @@ cancel or a kill stays, and a later gather goes on after it. Queries are embedde
 is left out and reported; a score that fails is flagged in the evidence, as in a single search.
 
 If a running system answers the lists (`lists.answered_by: source`), its answers may have changed by now. A command therefore asks
-again (`obtained_evidence`); a page shows the gathered answers with their date, and `discard_evidence` is its "Ask again". A system that
+again (`ensure_evidence`); a page shows the gathered answers with their date, and `discard_evidence` is its "Ask again". A system that
 cannot be asked ends the gather: a measurement is never of the store's lists under that name.
 """
 
@@ -61,14 +61,14 @@ from cems_workbench.progress import Cancelled, Progress, silent
 from cems_workbench.records import Judgment, Query, RowError
 from cems_workbench.sources.source import SourceError
 
-LABEL = "gathering queries"
-AT_ONCE = 2
+PROGRESS_LABEL = "gathering queries"
+QUERIES_PER_THREAD = 2
 """Queries that wait for each task that a cluster does at once, so that no worker waits for the next."""
-AHEAD = 64
+EMBED_BATCH_SIZE = 64
 """Queries embedded at a time. Alone each costs a call of the model; with all cores busy a call takes as long as sixty texts."""
-FOLDER, SUFFIX = "evidence", ".evidence"
-NAME_LENGTH = 40
-ALL = "all"
+EVIDENCE_FOLDER, SUFFIX = "evidence", ".evidence"
+MAX_NAME_CHARS = 40
+ALL_QUERIES = "all"
 """Every query of the store, where no set is called so."""
 
 
@@ -133,14 +133,14 @@ def queries_named(name: str, resources: Resources, judged: bool) -> tuple[Sequen
     judgments: list[Judgment] = resources.store.judgments.read()
     if name in names:
         queries = resources.store.query_sets.queries(name)
-    elif name == ALL:
+    elif name == ALL_QUERIES:
         queries = resources.store.queries.read()
     elif Path(name).exists():
         parsed = formats.read_path(Path(name))
         queries = [query for file in parsed for query in file.queries]
         judgments = [row for file in parsed for row in file.judgments] or judgments
     else:
-        known = ", ".join(sorted(names | {ALL}))
+        known = ", ".join(sorted(names | {ALL_QUERIES}))
         raise InputError(f"{name}: neither a query set of the store ({known}) nor a file")
     qids = {query.qid for query in queries}
     judgments = [row for row in judgments if row.qid in qids]
@@ -153,7 +153,7 @@ def queries_named(name: str, resources: Resources, judged: bool) -> tuple[Sequen
     return queries, judgments
 
 
-def drawn(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
+def sample_queries(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
     """The queries in their order, or `limit` of them drawn without replacement with a seed, in their order."""
     if limit is None or limit >= len(queries):
         return list(queries)
@@ -215,13 +215,13 @@ def gather_query_set(
         gathered = 0
         left_out: list[RowError] = []
         missing = [(i, query) for i, query in enumerate(queries) if query.qid not in file.finished]
-        asked = _Asked(queries, config, resources, file.header.moment, project_only)
+        asked = _QueryGather(queries, config, resources, file.header.moment, project_only)
         with ExitStack() as stack:
             cluster = stack.enter_context(cluster_at(resources.dask))
             for i, query, found in stack.enter_context(
-                closing(asked.at_once(missing, cluster) if cluster is not None else asked.one_by_one(missing))
+                closing(asked.in_parallel(missing, cluster) if cluster is not None else asked.one_by_one(missing))
             ):
-                progress(LABEL, i, len(queries))
+                progress(PROGRESS_LABEL, i, len(queries))
                 try:
                     evidence, seconds = found()
                 except InputError as error:
@@ -231,16 +231,16 @@ def gather_query_set(
                 file.add(query.qid, evidence, seconds)
                 gathered += 1
         mark = file.finish()
-        progress(LABEL, len(queries), len(queries))
+        progress(PROGRESS_LABEL, len(queries), len(queries))
     return GatherReport(path, before, gathered, tuple(left_out), mark, time.monotonic() - started)
 
 
-Found = Callable[[], tuple[Evidence, float]]
+GatherCall = Callable[[], tuple[Evidence, float]]
 """Gives the evidence of a query and the seconds it took; raises InputError where it cannot be searched."""
 
 
 @dataclass
-class _Asked:
+class _QueryGather:
     """The queries of a set as they are asked: in their order, embedded some dozens at a time."""
 
     queries: Sequence[Query]
@@ -253,21 +253,21 @@ class _Asked:
     over: bool = False
     """Nobody waits for what is still scored."""
 
-    def one_by_one(self, missing: Sequence[tuple[int, Query]]) -> Generator[tuple[int, Query, Found], None, None]:
+    def one_by_one(self, missing: Sequence[tuple[int, Query]]) -> Generator[tuple[int, Query, GatherCall], None, None]:
         """Each query, gathered when it is asked for."""
         for i, query in missing:
             yield i, query, partial(self._gathered, i, query)
 
-    def at_once(
+    def in_parallel(
         self, missing: Sequence[tuple[int, Query]], cluster: Cluster
-    ) -> Generator[tuple[int, Query, Found], None, None]:
+    ) -> Generator[tuple[int, Query, GatherCall], None, None]:
         """Each query in the same order, while those after it are scored by the cluster.
 
         Lists are searched one query after the other, as ever. Two queries of one text are not scored at once: the second finds the
         scores of the first in the cache, as on one machine.
         """
         waiting: deque[tuple[int, Query, Future[tuple[Evidence, float]]]] = deque()
-        pool = ThreadPoolExecutor(most := AT_ONCE * cluster.threads, thread_name_prefix="gather")
+        pool = ThreadPoolExecutor(most := QUERIES_PER_THREAD * cluster.threads, thread_name_prefix="gather")
         self.resources.elsewhere = cluster.score
         try:
             for i, query in missing:
@@ -299,7 +299,7 @@ class _Asked:
     def _request(self, i: int, query: Query) -> Request:
         """What is asked; its query, and those after it, are embedded."""
         if i >= self.embedded:
-            self.embedded = i - i % AHEAD + AHEAD
+            self.embedded = i - i % EMBED_BATCH_SIZE + EMBED_BATCH_SIZE
             embed_ahead(self.queries[i : self.embedded], self.resources)
         return request_for(query, self.moment, self.project_only)
 
@@ -332,7 +332,7 @@ def embed_queries(texts: Sequence[str], resources: Resources) -> None:
         resources.embedder.remember([text.strip() for text in texts])
 
 
-def choose_relevant_from(query_set: str, grade: int, resources: Resources) -> None:
+def set_relevant_from(query_set: str, grade: int, resources: Resources) -> None:
     """Count this grade of a set and higher ones as relevant from now on: in the store, and in the evidence that stands beside it.
 
     Raises InputError off the set's scale, StoreError without such a set.
@@ -352,11 +352,11 @@ def evidence_path(config: PipelineConfig, selection: QuerySelection, resources: 
 
 
 def _shelf(resources: Resources) -> Path:
-    return resources.store.path / FOLDER
+    return resources.store.path / EVIDENCE_FOLDER
 
 
 def _file_name(selection: QuerySelection, digest: str) -> str:
-    name = re.sub(r"[^\w.-]+", "-", selection.query_set).strip("-.")[:NAME_LENGTH] or "queries"
+    name = re.sub(r"[^\w.-]+", "-", selection.query_set).strip("-.")[:MAX_NAME_CHARS] or "queries"
     return f"{name}-{digest}{SUFFIX}"
 
 
@@ -372,20 +372,20 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
         selection.queries,
         FORMAT,
     )
-    words = dictionary_words(config, resources)
+    words = dictionary_entries(config, resources)
     if words is not None:
         parts += (words,)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
-def dictionary_words(config: PipelineConfig, resources: Resources) -> Sequence[tuple[str, str]] | None:
+def dictionary_entries(config: PipelineConfig, resources: Resources) -> Sequence[tuple[str, str]] | None:
     """The words that expansion looks up, which make other variants when one is added; None where it does not."""
     return (
         sorted(read_dictionary(resources.dictionary_path).items()) if config.expansion.backend == "dictionary" else None
     )
 
 
-def not_of_this_store(header: Header, resources: Resources) -> str | None:
+def store_mismatch(header: Header, resources: Resources) -> str | None:
     """Why a file is not evidence of the open store as it is now; None when it is."""
     here = header_for(header.config, resources, query_set=header.query_set, project_only=header.project_only)
     return mismatch(header, here)
@@ -406,10 +406,10 @@ def read_evidence(
     evidence = read_exact_evidence(config, selection, resources, cache)
     if evidence is not None:
         return evidence
-    for wider in _wider(selection, resources):
+    for wider in _wider_selections(selection, resources):
         evidence = read_exact_evidence(config, wider, resources, cache)
         if evidence is not None:
-            return narrowed(evidence, selection.queries)
+            return restricted(evidence, selection.queries)
     return None
 
 
@@ -433,7 +433,7 @@ def read_exact_evidence(
     return None
 
 
-def _wider(selection: QuerySelection, resources: Resources) -> Iterator[QuerySelection]:
+def _wider_selections(selection: QuerySelection, resources: Resources) -> Iterator[QuerySelection]:
     """What else may have been gathered of the same set that holds every query of the selection: the judged ones, and all of it."""
     store = resources.store
     if selection.query_set not in {known.name for known in store.query_sets.latest()}:
@@ -445,7 +445,7 @@ def _wider(selection: QuerySelection, resources: Resources) -> Iterator[QuerySel
             yield replace(selection, queries=queries)
 
 
-def narrowed(evidence: EvidenceSet, queries: Sequence[Query]) -> EvidenceSet:
+def restricted(evidence: EvidenceSet, queries: Sequence[Query]) -> EvidenceSet:
     """The evidence of some of its queries; the time is their share of all, since a file does not say it of each."""
     evidences = {query.qid: evidence.evidences[query.qid] for query in queries if query.qid in evidence.evidences}
     share = len(evidences) / len(evidence.evidences) if evidence.evidences else 0.0
@@ -468,7 +468,7 @@ def gather_evidence(
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from None
-    with alone(path):
+    with exclusive(path):
         return gather_query_set(
             path,
             selection.queries,
@@ -481,7 +481,7 @@ def gather_evidence(
         )
 
 
-def obtained_evidence(
+def ensure_evidence(
     config: PipelineConfig,
     selection: QuerySelection,
     judgments: Sequence[Judgment],
@@ -511,9 +511,9 @@ def obtained_evidence(
 
 def discard_evidence(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> None:
     """Delete what `read_evidence` would give, so that it is gathered anew. Raises InputError while another thread gathers it."""
-    for one in (selection, *_wider(selection, resources)):
+    for one in (selection, *_wider_selections(selection, resources)):
         for path in _shelf(resources).glob(f"*-{_digest(config, one, resources)}{SUFFIX}"):
-            with alone(path):
+            with exclusive(path):
                 path.unlink(missing_ok=True)
 
 
@@ -522,7 +522,7 @@ _changing = threading.Lock()
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[None]:
     """Nobody else of this process writes to an evidence file meanwhile: two windows would gather the same queries. Raises InputError."""
     with _changing:
         if path in _under_way:

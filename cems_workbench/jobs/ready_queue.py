@@ -16,7 +16,7 @@ from cems_workbench.jobs.query_set_evidence import QuerySelection
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 
-QUERIES = 50
+MAX_QUERIES = 50
 """Of the set, in its order: enough for an afternoon of labelling, gathered in seconds."""
 THREAD_NAME = "ready-queue"
 
@@ -26,7 +26,7 @@ def ready_plan(resources: Resources) -> QueuePlan | None:
     largest = max(resources.store.query_sets.latest(), key=lambda known: (known.size, known.name), default=None)
     if largest is None or not largest.size:
         return None
-    queries = tuple(resources.store.query_sets.queries(largest.name)[:QUERIES])
+    queries = tuple(resources.store.query_sets.queries(largest.name)[:MAX_QUERIES])
     selection = QuerySelection(largest.name, queries)
     return QueuePlan(f"{largest.name}-ready", selection, {DEFAULT: fast_config()}, ready_made=True)
 

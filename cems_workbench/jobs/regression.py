@@ -21,7 +21,7 @@ from cems_workbench.evaluation.metrics import parse_measures, standard_measures
 from cems_workbench.evaluation.report import markdown_report
 from cems_workbench.jobs.evaluation import LabelledEvidence, evaluate_configs, labelled_file, refuse_nothing
 
-GIT_SECONDS = 30
+GIT_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,14 @@ def _git(folder: Path, of: str, *arguments: str) -> str:
         done = subprocess.run(  # noqa: S603 (git itself; a commit never begins with a dash)
             ["git", "-C", str(folder), *arguments],  # noqa: S607 (the git of whoever asks)
             capture_output=True,
-            timeout=GIT_SECONDS,
+            timeout=GIT_TIMEOUT_S,
             check=False,
             stdin=subprocess.DEVNULL,
         )
     except FileNotFoundError:
         raise InputError(f"{of}: git is not installed, or {folder} is not there") from None
     except subprocess.TimeoutExpired:
-        raise InputError(f"{of}: git takes longer than {GIT_SECONDS} s") from None
+        raise InputError(f"{of}: git takes longer than {GIT_TIMEOUT_S} s") from None
     if done.returncode:
         said = (
             one_line(done.stderr.decode("utf-8", "replace")) or "there is no such commit here (a shallow clone has few)"

@@ -26,7 +26,7 @@ from cems_workbench.evaluation.evaluate import SCORED_LATER
 from cems_workbench.evaluation.evidence_file import EvidenceSet, add_scores, read_evidence_file
 from cems_workbench.jobs.diagnosis import cannot_rerank
 from cems_workbench.jobs.factory import embedder, for_store, servers
-from cems_workbench.jobs.query_set_evidence import alone, narrowed, not_of_this_store
+from cems_workbench.jobs.query_set_evidence import exclusive, restricted, store_mismatch
 from cems_workbench.jobs.tuning import store_of
 from cems_workbench.models.servers import Answers
 from cems_workbench.pipeline import Evidence
@@ -83,7 +83,7 @@ def why_not_scored(
     `answers` says which servers are there, and is asked where a config needs one.
     """
     for one in lacking:
-        reason = not_of_this_store(one.evidence.header, resources) or cannot_rerank(settings, one.config, answers)
+        reason = store_mismatch(one.evidence.header, resources) or cannot_rerank(settings, one.config, answers)
         if reason is not None:
             return reason
     return None
@@ -119,12 +119,12 @@ def score_evidence(
     Raises InputError where the evidence is not of the open store, or its file cannot be written. A `Cancelled` from `progress` passes
     through; the queries that were finished by then are in the file.
     """
-    if reason := not_of_this_store(evidence.header, resources):
+    if reason := store_mismatch(evidence.header, resources):
         raise InputError(f"{evidence.path} cannot be scored: {reason}")
     asked = {qid: one for qid, one in evidence.evidences.items() if qids is None or qid in qids}
     scored: dict[str, Evidence] = {}
     pairs, failed = 0, Counter[str]()
-    with alone(evidence.path):
+    with exclusive(evidence.path):
         try:
             for i, (qid, gathered) in enumerate(asked.items()):
                 progress(LABEL, i, len(asked))
@@ -192,7 +192,7 @@ def reads_otherwise(config: PipelineConfig, evidence: Evidence) -> bool:
 
 def read_again(evidence: EvidenceSet) -> EvidenceSet:
     """The same queries of the same file as it is now. Raises InputError as `read_evidence_file` does."""
-    return narrowed(read_evidence_file(evidence.path), evidence.queries)
+    return restricted(read_evidence_file(evidence.path), evidence.queries)
 
 
 @contextmanager

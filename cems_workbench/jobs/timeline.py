@@ -21,7 +21,7 @@ from cems_workbench.evaluation.saved_comparison import read_comparison
 from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.store import ConfigRecord
 
-MADE = "made"
+MADE_KEY = "made"
 """Where a card has it."""
 
 
@@ -78,7 +78,7 @@ def made_with(labelled: LabelledEvidence, config: PipelineConfig) -> dict[str, s
 
 def read_made(card: Mapping[str, Any] | None) -> Made | None:
     """What a card says that it was made with; None where it does not say."""
-    values = (card or {}).get(MADE)
+    values = (card or {}).get(MADE_KEY)
     if not isinstance(values, dict) or values.keys() != {part.name for part in fields(Made)}:
         return None
     return Made(**{name: str(value) for name, value in values.items()})

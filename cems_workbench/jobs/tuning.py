@@ -30,7 +30,7 @@ from cems_workbench.evaluation.metrics import relevance_words
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.cluster import Cluster, ClusterParts
 from cems_workbench.jobs.evaluation import AgreedGrades, LabelledEvidence, labelled, labelled_selection
-from cems_workbench.jobs.query_set_evidence import FOLDER, QuerySelection
+from cems_workbench.jobs.query_set_evidence import EVIDENCE_FOLDER, QuerySelection
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.tuning import tune as protocol
@@ -39,19 +39,19 @@ from cems_workbench.tuning.folds import GROUP_WORDS, GroupBy, Split, groups_of, 
 from cems_workbench.tuning.holdout import Gain, HoldoutLooks, Looks, LooksFile, looks_path, mean_of
 from cems_workbench.tuning.objective import Goal, Scored
 from cems_workbench.tuning.optimizer import Trial, Watch, unwatched
-from cems_workbench.tuning.score_cache import KeptScores, search_marks
+from cems_workbench.tuning.score_cache import ScoreCache, search_marks
 from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.stability import Region, stability
-from cems_workbench.tuning.tune import Plan, Stage, Tuned
+from cems_workbench.tuning.tune import Plan, Tuned, WatchFactory
 from cems_workbench.tuning.unlabelled import (
     AGAINST_RERANKER,
-    TOP,
+    TOP_GRADE,
     before_reranker,
-    finding_lists,
-    require_chosen_so,
+    candidate_lists,
+    reference_reranker,
+    require_tunable_unlabelled,
     reranker_grades,
-    standing_in,
 )
 
 if TYPE_CHECKING:
@@ -67,11 +67,11 @@ DEFAULT_SPACE = (
     "lists.lexical.normalization",
 )
 """What is searched where nothing is named."""
-WORTH_SENDING = 300.0
+MIN_CLUSTER_S = 300.0
 """Seconds by `seconds_here` from which a search is sent to a cluster: one of 79 took 16 s here, and 57 s on two workers."""
-KEEP = 10.0
+SAVE_INTERVAL_S = 10.0
 """Seconds after which scores are kept anew while searches run at once."""
-SEARCH = "search"
+MAIN_SEARCH = "search"
 """The stage that searches over all open queries; the others are folds."""
 
 
@@ -100,7 +100,7 @@ class TuningData:
         return self.labelled.batch
 
 
-NONE_HOLDS = "No config that was tried holds every guard, the baseline neither."
+NO_CONFIG_HOLDS_GUARDS = "No config that was tried holds every guard, the baseline neither."
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,8 +151,8 @@ class PlannedSearch:
         """The relevance grade and the denominator, in words."""
         if self.data.stands_in:
             return (
-                f"Unlabelled: the order of {self.data.stands_in} stands in for judgments, its first {TOP} with grades {TOP} to 1; means of "
-                f"{len(self.batch.queries)} of {len(self.data.evidence.queries)} queries, ranked as fused"
+                f"Unlabelled: the order of {self.data.stands_in} stands in for judgments, its first {TOP_GRADE} with grades "
+                f"{TOP_GRADE} to 1; means of {len(self.batch.queries)} of {len(self.data.evidence.queries)} queries, ranked as fused"
             )
         grade = self.plan.goal.objectives[0].grade
         without, judged = self.batch.without_answer(grade), self.data.batch
@@ -166,11 +166,11 @@ class PlannedSearch:
         return f"{self.plan.goal.objectives[0]}{AGAINST_RERANKER if self.data.stands_in else ''}"
 
     @property
-    def kept_scores(self) -> KeptScores:
+    def kept_scores(self) -> ScoreCache:
         """The file of the scores, beside the evidence."""
         evidence = self.data.evidence
         marks = search_marks(evidence.replay_hash, self.batch, self.plan.goal.measures, self.plan.seed)
-        return KeptScores.beside(evidence.path, marks)
+        return ScoreCache.beside(evidence.path, marks)
 
     @property
     def sealed(self) -> list[str]:
@@ -277,7 +277,7 @@ def unlabelled_data(
     Raises InputError where the evidence has no scores of the baseline's reranker or, where it has none, of any.
     """
     found = evidence.evidences
-    reranker = standing_in(baseline, found.values())
+    reranker = reference_reranker(baseline, found.values())
     grades = reranker_grades(found, reranker) if reranker is not None else {}
     if reranker is None or not grades:
         raise InputError(
@@ -334,43 +334,43 @@ def planned_search(
     if not queries.batch.queries:
         known = "has a relevant memory" + (", or is known to have no answer" if goal.of_no_answer else "")
         raise InputError(f"{data.evidence.path}: no query in it {known}; label some first")
-    weights = [f"lists.{name}.weight" for name in finding_lists(data.baseline)] if data.stands_in else DEFAULT_SPACE
+    weights = [f"lists.{name}.weight" for name in candidate_lists(data.baseline)] if data.stands_in else DEFAULT_SPACE
     axes = [parse_axis(text, data.evidence.header.config) for text in space or weights]
     if data.stands_in:
-        require_chosen_so(axes)
+        require_tunable_unlabelled(axes)
     settings = SearchSettings(group_by or natural_grouping(queries.batch), folds, sealed, trials, seed)
     return plan_search(data, queries, SearchSpace.of(data.baseline, axes), goal, settings)
 
 
 def run_search(
-    planned: PlannedSearch, stage: Stage = lambda name: unwatched, cluster: Cluster | None = None
+    planned: PlannedSearch, stage: WatchFactory = lambda name: unwatched, cluster: Cluster | None = None
 ) -> SearchResult:
     """Search, choose and cross-validate; it begins with the scores that an earlier search of the same kind kept.
 
     `stage` gives the watch of each part: `search`, `fold 1`, … A watch may raise `Cancelled`: what was tried by then stays, in the
     result and in the file of scores. Raises `Cancelled` when not even the baseline was scored.
 
-    On a cluster configs are scored by its workers, and the result is the same; a search that takes less than `WORTH_SENDING` here stays
+    On a cluster configs are scored by its workers, and the result is the same; a search that takes less than `MIN_CLUSTER_S` here stays
     here. Raises ClusterError where it goes away.
     """
     _share_judgments(planned.data.labelled)
     planned.score.recall(planned.kept_scores.read())
     not_sent = ""
-    if cluster is not None and (seconds := planned.seconds_here()) < WORTH_SENDING:
+    if cluster is not None and (seconds := planned.seconds_here()) < MIN_CLUSTER_S:
         cluster = None
         not_sent = f"searched here, not on the cluster: it takes at most about {max(1, round(seconds))} s"
 
     kept = time.monotonic()
 
     def started(name: str) -> Watch:
-        if name != SEARCH and cluster is None:
+        if name != MAIN_SEARCH and cluster is None:
             keep_scores(planned)
         watch = stage(name)
 
         def heard(done: int, total: int, best: Trial) -> None:
             nonlocal kept
             watch(done, total, best)
-            if cluster is not None and time.monotonic() > kept + KEEP:
+            if cluster is not None and time.monotonic() > kept + SAVE_INTERVAL_S:
                 keep_scores(planned)
                 kept = time.monotonic()
 
@@ -379,7 +379,7 @@ def run_search(
     try:
         if cluster is not None:
             planned.score.elsewhere = ClusterParts(cluster, planned.score.batches, planned.score.measures)
-        tuned = protocol.tune(planned.plan, planned.score, started, at_once=cluster is not None)
+        tuned = protocol.tune(planned.plan, planned.score, started, in_parallel=cluster is not None)
     except BaseException:
         keep_scores(planned)
         raise
@@ -440,7 +440,7 @@ def guard_lines(result: SearchResult) -> list[str]:
             held = "Broken" if guard in tuned.proposal.broken else "Guarded"
             lines.append(f"{held}: {guard} ({was:.3f} → {now:.3f}, {int((~np.isnan(scores[0])).sum())} queries)")
     if not any(trial.usable for trial in tuned.search.trials):
-        lines.append(NONE_HOLDS)
+        lines.append(NO_CONFIG_HOLDS_GUARDS)
     return lines
 
 
@@ -471,7 +471,7 @@ def store_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Store | None
     from cems_workbench.store import Store
 
     folder = evidence.path.resolve().parent
-    places = [*([folder.parent] if folder.name == FOLDER else []), settings.store]
+    places = [*([folder.parent] if folder.name == EVIDENCE_FOLDER else []), settings.store]
     locked: StoreLockedError | None = None
     for place in dict.fromkeys(place.resolve() for place in places):
         try:

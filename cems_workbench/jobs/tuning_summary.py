@@ -9,7 +9,7 @@ import numpy as np
 
 from cems_workbench.config.value_text import shown
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, OPEN_WORD, SAME_WORD, WORSE
-from cems_workbench.jobs.tuning import NONE_HOLDS, ByJudgments, SearchResult
+from cems_workbench.jobs.tuning import NO_CONFIG_HOLDS_GUARDS, ByJudgments, SearchResult
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.tuning.holdout import Gain, gain
 from cems_workbench.tuning.objective import RERANKED, Guard
@@ -72,7 +72,7 @@ def doubt_line(result: SearchResult) -> str:
     goal, searched = result.planned.plan.goal, result.tuned.search
     best, base = (goal.as_measured(trial.reached)[0] for trial in (searched.best, searched.baseline))
     if not searched.best.usable:
-        return NONE_HOLDS
+        return NO_CONFIG_HOLDS_GUARDS
     return f"The best reached {best:.4f} where the baseline has {base:.4f}: within what chance gives the best of many."
 
 

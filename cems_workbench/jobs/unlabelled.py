@@ -1,6 +1,6 @@
 """Weights without judgments, on the queries of a store: gathered and scored by a reranker, searched, and held against judgments.
 
-`unlabelled_selection` says which queries are asked: those of a set, judged or not, or a sample of them. `gather_to_stand_in` gathers
+`unlabelled_selection` says which queries are asked: those of a set, judged or not, or a sample of them. `gather_reference` gathers
 their evidence and has a reranker read what each list ranks first, so that no list is measured by what the others brought before it alone.
 `runs.tuning.unlabelled_data` makes grades of its order, and the search is the one of `runs.tuning`. `by_judgments` then says what the
 proposal is worth by the judgments that there are, beside a search for the same with them.
@@ -17,7 +17,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.evaluation import LabelledEvidence
-from cems_workbench.jobs.query_set_evidence import QuerySelection, drawn, gather_evidence, read_evidence
+from cems_workbench.jobs.query_set_evidence import QuerySelection, gather_evidence, read_evidence, sample_queries
 from cems_workbench.jobs.scoring import score_evidence
 from cems_workbench.jobs.tuning import (
     ByJudgments,
@@ -37,45 +37,53 @@ from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.optimizer import unwatched
 from cems_workbench.tuning.scorer import BatchScorer, Score
 from cems_workbench.tuning.space import replaced
-from cems_workbench.tuning.tune import Stage
-from cems_workbench.tuning.unlabelled import ListTrust, alone, can_stand_in, finding_lists, list_trust
+from cems_workbench.tuning.tune import WatchFactory
+from cems_workbench.tuning.unlabelled import (
+    ListTrust,
+    candidate_lists,
+    has_reference_reranker,
+    list_trust,
+    with_one_list,
+)
 
 if TYPE_CHECKING:
     from cems_workbench.store import Store
 
-SAMPLE = 200
+MAX_QUERIES = 200
 """How many queries of a set are asked at most; a hundred tell weights apart well enough (benchmarks/RESULTS/unlabelled.md)."""
-READ = 20
+RERANKED_PER_LIST = 20
 """How many of each list the reranker reads, besides what it reads under the config itself."""
-PACKAGED = {"rerank.backend": "cross_encoder", "rerank.model": "workbench/minilm-judge"}
+PACKAGED_RERANKER = {"rerank.backend": "cross_encoder", "rerank.model": "workbench/minilm-judge"}
 """The reranker that stands in where a config has none that can."""
 
 
 def unlabelled_selection(query_set: str, store: Store, project_only: bool = False) -> QuerySelection:
     """The queries of a set of the store, judged or not; of a large one `SAMPLE` that are drawn at random, always the same."""
-    queries = drawn(store.query_sets.queries(query_set), SAMPLE, seed=0)
+    queries = sample_queries(store.query_sets.queries(query_set), MAX_QUERIES, seed=0)
     return QuerySelection(query_set, tuple(queries), project_only)
 
 
-def with_stand_in(config: PipelineConfig) -> PipelineConfig:
+def with_reference_reranker(config: PipelineConfig) -> PipelineConfig:
     """The config with the reranker whose order is to stand in for judgments: its own, or the packaged one where that cannot."""
-    return config if can_stand_in(config) else with_values(config, PACKAGED)
+    return config if has_reference_reranker(config) else with_values(config, PACKAGED_RERANKER)
 
 
-def gather_to_stand_in(
+def gather_reference(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, progress: Progress = silent
 ) -> None:
     """Gather the evidence of a config, or go on with it, and have the reranker read the head of its ranking and of each of its lists.
 
     Raises as `gather_evidence` and `score_evidence` do.
     """
-    asking = with_stand_in(config)
+    asking = with_reference_reranker(config)
     if read_evidence(config, selection, resources) is None:
         gather_evidence(config, selection, resources.store.judgments.read(), resources, progress)
     evidence = read_evidence(config, selection, resources)
     if evidence is None:
         raise InputError(f"{config.name}: its evidence could not be gathered")
-    score_evidence(evidence, [asking, *(_head_of(asking, name) for name in finding_lists(config))], resources, progress)
+    score_evidence(
+        evidence, [asking, *(_head_of(asking, name) for name in candidate_lists(config))], resources, progress
+    )
 
 
 def store_data(
@@ -88,7 +96,7 @@ def store_data(
     evidence = read_evidence(config, selection, resources, cache)
     if evidence is None:
         return None
-    key = model_key(with_stand_in(config).rerank)
+    key = model_key(with_reference_reranker(config).rerank)
     found = [one for one in evidence.evidences.values() if one.memories]
     if not found or any(not one.model_scores.get(key) for one in found):
         return None
@@ -97,8 +105,8 @@ def store_data(
 
 def _head_of(config: PipelineConfig, source: str) -> PipelineConfig:
     """One list of the config, of which its reranker reads the head."""
-    reading = {"rerank.backend": config.rerank.backend, "rerank.depth": READ, "rerank.skip_if_few": False}
-    return replaced(alone(config, source), reading | {"name": f"{config.name}, {source} list"})
+    reading = {"rerank.backend": config.rerank.backend, "rerank.depth": RERANKED_PER_LIST, "rerank.skip_if_few": False}
+    return replaced(with_one_list(config, source), reading | {"name": f"{config.name}, {source} list"})
 
 
 def trust_in_lists(data: TuningData, measure: str = "nDCG@10", seed: int = 0) -> Sequence[ListTrust]:
@@ -111,7 +119,7 @@ def by_judgments(
     labelled: LabelledEvidence,
     settings: SearchSettings,
     relevant_from: int = 1,
-    stage: Stage = lambda name: unwatched,
+    stage: WatchFactory = lambda name: unwatched,
 ) -> SearchResult:
     """The result with what its proposal is worth by judgments, beside what a search for the same with them comes to.
 

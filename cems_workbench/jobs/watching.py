@@ -20,8 +20,8 @@ from cems_workbench.evaluation.metrics import MEASURES, Measure, standard_measur
 from cems_workbench.evaluation.report import experiment_card
 from cems_workbench.evaluation.statistics import bootstrap, means, randomisation_test
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, refuse_nothing
-from cems_workbench.jobs.query_set_evidence import QuerySelection, obtained_evidence, queries_named
-from cems_workbench.jobs.timeline import MADE, made_with, read_made
+from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, queries_named
+from cems_workbench.jobs.timeline import MADE_KEY, made_with, read_made
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.progress import Progress, silent
@@ -72,7 +72,7 @@ def watch(
     Raises InputError for a set that is not there or has nothing to measure on, and ModelError where an embedder is away.
     """
     queries, judgments = queries_named(query_set, resources, True)
-    evidence = obtained_evidence(config, QuerySelection(query_set, tuple(queries)), judgments, resources, progress)
+    evidence = ensure_evidence(config, QuerySelection(query_set, tuple(queries)), judgments, resources, progress)
     of_set = labelled(evidence, agreed(judgments, None), timed=False)
     refuse_nothing(of_set.batch.queries, query_set)
     least = resources.store.query_sets.relevant_from(query_set)
@@ -80,7 +80,7 @@ def watch(
     (measured,), _ = evaluate_configs([(config.name, config)], lambda _: of_set, measures, seed=seed)
     evaluation = measured.evaluation
     card = experiment_card(compare([evaluation], seed=seed), query_set, measured.content_hash)
-    card |= {MADE: made_with(of_set, config)}
+    card |= {MADE_KEY: made_with(of_set, config)}
     before = last_watched(resources, config.name, query_set)
     kept = resources.store.configs.add_watched(config.name, dump_config(config), note, card)
     since: tuple[Since, ...] = ()

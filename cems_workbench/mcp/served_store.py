@@ -21,9 +21,9 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.config.forms.reading import SUFFIXES
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.evaluation.evidence_file import is_evidence_file
-from cems_workbench.jobs.access import Role, confined, require
+from cems_workbench.jobs.access import Role, allowed_path, require
 from cems_workbench.jobs.catalogue import catalogue
-from cems_workbench.jobs.query_set_evidence import ALL
+from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.settings import Settings, settings_for
@@ -94,7 +94,7 @@ class ServedStore:
         if name in kept.configs:
             return load_config(kept.under_its_name(name), changes)
         if Path(name).suffix.lower() in SUFFIXES:
-            return load_config(confined(name, self.settings), changes)
+            return load_config(allowed_path(name, self.settings), changes)
         raise InputError(f"config: {_unknown(name, 'config', list(kept.configs))}, or name a config file")
 
     def kept_configs(self) -> list[str]:
@@ -107,12 +107,12 @@ class ServedStore:
 
         `queries`: so many of them; 0 is all. Raises InputError, naming the sets there are, and whatever `progress` raises.
         """
-        names = list(dict.fromkeys([*self.store.query_sets, ALL]))
+        names = list(dict.fromkeys([*self.store.query_sets, ALL_QUERIES]))
         if query_set in names:
             return gather(self.store, query_set, config, limit=queries or None, progress=progress)
         if not Path(query_set).suffix and len(Path(query_set).parts) == 1:
             raise InputError(f"query_set: {_unknown(query_set, 'query set', names)}, or name an evidence file")
-        path = confined(query_set, self.settings)
+        path = allowed_path(query_set, self.settings)
         if not is_evidence_file(path):
             raise InputError(
                 f"query_set: {path} is no evidence file, which the command gather writes; query sets: {', '.join(names)}"

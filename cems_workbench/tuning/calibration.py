@@ -30,7 +30,7 @@ from cems_workbench.tuning.folds import split
 Method = Literal["logistic", "isotonic"]
 METHODS: tuple[Method, ...] = get_args(Method)
 BINS = 10
-FEWEST = 5
+MIN_QUERIES = 5
 """Queries of each kind that a fit takes at least."""
 Z95 = 1.959963984540054
 
@@ -175,9 +175,9 @@ def calibrate(
     rows = np.flatnonzero(judged & ~np.isnan(values))
     scores, answers = values[rows], table.answerable[rows]
     count, without = int(answers.sum()), int((~answers).sum())
-    if min(count, without) < FEWEST:
+    if min(count, without) < MIN_QUERIES:
         raise InputError(
-            f"abstain.{signal} has a value for {count} judged queries with an answer and {without} without; it takes {FEWEST} of each"
+            f"abstain.{signal} has a value for {count} judged queries with an answer and {without} without; it takes {MIN_QUERIES} of each"
         )
     parts = split([groups[row] for row in rows.tolist()], folds, holdout=0.0)
     predicted, below, known = np.empty(len(rows)), np.zeros(len(rows), dtype=bool), True

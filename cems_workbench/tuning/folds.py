@@ -82,7 +82,7 @@ GROUP_WORDS: Mapping[GroupBy, str] = {
     "query": "each query alone",
 }
 """What a grouping is called where people read it: on the page, and on evidence cards."""
-FEWEST = 4
+MIN_GROUPS = 4
 """Groups from which on a grouping can be split into hold-out and folds."""
 
 
@@ -98,7 +98,9 @@ def groups_of(batch: LabelledBatch, by: GroupBy) -> list[str]:
 def natural_grouping(batch: LabelledBatch) -> GroupBy:
     """Project where there are enough of them, else session, else each query alone."""
     for by in ("project", "session"):
-        if len(set(groups_of(batch, by))) >= FEWEST and any(_READERS[by](batch, q) for q in range(len(batch.queries))):
+        if len(set(groups_of(batch, by))) >= MIN_GROUPS and any(
+            _READERS[by](batch, q) for q in range(len(batch.queries))
+        ):
             return by
     return "query"
 

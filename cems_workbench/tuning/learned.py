@@ -29,9 +29,9 @@ from cems_workbench.tuning.scorer import Score
 from cems_workbench.tuning.space import Axis, SearchSpace, Values
 from cems_workbench.tuning.tune import Tuned
 
-FEWEST = 8
+MIN_FOREST_TRIALS = 8
 """Trials from which on a forest is fitted."""
-CURVE, SURFACE = 25, 12
+CURVE_POINTS, SURFACE_POINTS = 25, 12
 """Values of a parameter that are replayed for a curve, and for each side of a surface."""
 
 
@@ -86,7 +86,7 @@ def importance(space: SearchSpace, searched: Search, objective: int = 0, seed: i
         return None
     places = np.array([_places(space, trial.values) for trial in trials])
     grid = _whole_grid(places, reached) if not any(trial.pruned for trial in trials) else None
-    if grid is None and len(trials) < FEWEST:
+    if grid is None and len(trials) < MIN_FOREST_TRIALS:
         return None
     shares = main_effects(grid) if grid is not None else _by_forest(space, places, reached, seed)
     named = sorted(zip((axis.path for axis in space.axes), shares.tolist(), strict=True), key=lambda row: -row[1])
@@ -101,7 +101,7 @@ def main_effects(grid: Floats) -> Floats:
 
 
 def response_curve(
-    tuned: Tuned, score: Score, path: str, most: int = CURVE, objective: int = 0, progress: Progress = silent
+    tuned: Tuned, score: Score, path: str, most: int = CURVE_POINTS, objective: int = 0, progress: Progress = silent
 ) -> Curve:
     """Replay up to `most` values of a searched parameter around the proposal. Raises InputError, and Cancelled of `progress`."""
     at, axis = axis_of(tuned.plan.space, path)
@@ -123,7 +123,7 @@ def response_surface(
     tuned: Tuned,
     score: Score,
     paths: tuple[str, str],
-    most: int = SURFACE,
+    most: int = SURFACE_POINTS,
     objective: int = 0,
     progress: Progress = silent,
 ) -> Surface:

@@ -26,7 +26,7 @@ _COST = re.compile(r"-?(reranked|candidates)")
 _GUARD = re.compile(
     r"(?:(?P<type>[^:]+):)?(?P<measure>[^:\s<>]+?)(?:\s*-\s*(?P<tolerance>[0-9.]+)|\s*(?P<side>[<>]=)\s*(?P<bound>[0-9.]+))?"
 )
-HELD = 1e-12
+GUARD_TOLERANCE = 1e-12
 """A guard that is missed by less holds."""
 
 
@@ -116,7 +116,7 @@ class Goal:
         there, least = means(np.stack([values[asked, column], baseline[asked, column]], axis=1))
         least = least - guard.tolerance if guard.bound is None else guard.bound * guard.measure.direction
         missed = float(least - there)
-        return missed if missed > HELD else 0.0
+        return missed if missed > GUARD_TOLERANCE else 0.0
 
 
 def parse_goal(objectives: Sequence[str], guards: Sequence[str] = (), grade: int = 1) -> Goal:

@@ -5,7 +5,7 @@ proposals   come from a grid, Optuna's TPE, or the neighbours of the best. Each 
             seed and scores: a search that was cancelled and is run again, with the scores it already knows, is the search that was
             not cancelled.
 giving up   a config that is clearly worse on the first part of the queries is given up: when the mean of `config - best so far` over the
-            queries of that part lies more than `CLEARLY` standard errors below 0. Not where several objectives are wanted, nor on a
+            queries of that part lies more than `PRUNE_ERRORS` standard errors below 0. Not where several objectives are wanted, nor on a
             grid, whose trials serve every fold. A config that breaks a constraint is not scored.
 front       the Pareto front: what no other beats in one objective without losing in another.
 choosing    a search tries many configs, and the best of many is partly luck. Among those that a paired t-test (one-sided, over the same
@@ -85,7 +85,7 @@ def unwatched(done: int, total: int, best: Trial) -> None:
 
 
 Proposals = Generator[Values, Floats, None]
-STARTUP = 24
+STARTUP_TRIALS = 24
 """Trials drawn at random before TPE has something to learn from."""
 
 
@@ -108,7 +108,7 @@ def by_tpe(space: SearchSpace, trials: int, objectives: int, seed: int) -> Propo
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(
-            seed=seed, multivariate=True, n_startup_trials=min(STARTUP, max(1, trials // 4))
+            seed=seed, multivariate=True, n_startup_trials=min(STARTUP_TRIALS, max(1, trials // 4))
         )
     study = optuna.create_study(directions=["maximize"] * objectives, sampler=sampler)
     ranges: dict[str, optuna.distributions.BaseDistribution] = {
@@ -162,15 +162,15 @@ def pareto_front(values: Floats) -> Bools:
     return front
 
 
-CLEARLY = 3.5
-REFINED = 0.25
+PRUNE_ERRORS = 3.5
+REFINE_SHARE = 0.25
 """Share of the trials that refine the best."""
-NOWHERE = -1e9
+INFEASIBLE_SCORE = -1e9
 """What a config that breaks a constraint reaches."""
 
 
 @dataclass
-class _Run:
+class _SearchState:
     """A search while it runs."""
 
     space: SearchSpace
@@ -212,72 +212,87 @@ def optimize(
     At most `trials` configs are tried beside the baseline, each once. Cancelling keeps what was tried.
     """
     parts = [part for part in (rows[np.isin(rows, part)] for part in score.parts) if len(part)]
-    run = _Run(space, score, goal, np.concatenate(parts), _dealt(types, rows, parts), trials + 1, watch, parts, [], {})
+    state = _SearchState(
+        space,
+        score,
+        goal,
+        np.concatenate(parts),
+        _types_as_scored(types, rows, parts),
+        trials + 1,
+        watch,
+        parts,
+        [],
+        {},
+    )
     cancelled = False
     try:
-        _try(run, space.values_of(space.baseline), "baseline")
+        _try_values(state, space.values_of(space.baseline), "baseline")
         if space.is_grid:
-            ahead(space, score, rows, trials)
-            _follow(run, by_grid(space, trials), "grid")
+            announce_grid(space, score, rows, trials)
+            _follow(state, by_grid(space, trials), "grid")
         else:
-            _follow(run, by_tpe(space, trials - int(trials * REFINED), _objectives(goal), seed), "search")
-            best = run.best or run.trials[0]
-            _follow(run, by_neighbours(space, best.values, best.reached, trials + 1 - len(run.trials)), "refine")
+            _follow(state, by_tpe(space, trials - int(trials * REFINE_SHARE), _objectives(goal), seed), "search")
+            best = state.best or state.trials[0]
+            _follow(state, by_neighbours(space, best.values, best.reached, trials + 1 - len(state.trials)), "refine")
     except Cancelled:
         cancelled = True
-    if not run.trials:
+    if not state.trials:
         raise Cancelled
-    return Search(_in_row_order(run, rows), cancelled, _front(run.trials))
+    return Search(_in_row_order(state, rows), cancelled, _front(state.trials))
 
 
-def ahead(space: SearchSpace, score: Score, rows: Ints, trials: int) -> None:
+def announce_grid(space: SearchSpace, score: Score, rows: Ints, trials: int) -> None:
     """Say which configs of a grid will be asked for, where the scorer wants to know."""
-    tell = getattr(score, "ahead", None)
+    tell = getattr(score, "prefetch", None)
     if tell is not None:
         tell([config for config in map(space.config, space.grid(trials)) if space.keeps(config)], rows)
 
 
-def _follow(run: _Run, proposals: Proposals, phase: str) -> None:
+def _follow(state: _SearchState, proposals: Proposals, phase: str) -> None:
     reached: Floats | None = None
-    while len(run.trials) < run.total:
+    while len(state.trials) < state.total:
         try:
             values = next(proposals) if reached is None else proposals.send(reached)
         except StopIteration:
             return
-        reached = _try(run, values, phase)
+        reached = _try_values(state, values, phase)
 
 
-def _try(run: _Run, values: Values, phase: str) -> Floats:
+def _try_values(state: _SearchState, values: Values, phase: str) -> Floats:
     """What these values reach; a config that was tried is not tried again."""
-    if values not in run.known:
-        config = run.space.config(values)
-        if run.trials and not run.space.keeps(config):
-            return np.full(_objectives(run.goal), NOWHERE)
-        best = run.add(_scored(run, values, phase))
-        run.watch(len(run.trials), run.total, best)
-    trial = run.known[values]
+    if values not in state.known:
+        config = state.space.config(values)
+        if state.trials and not state.space.keeps(config):
+            return np.full(_objectives(state.goal), INFEASIBLE_SCORE)
+        best = state.add(_scored_trial(state, values, phase))
+        state.watch(len(state.trials), state.total, best)
+    trial = state.known[values]
     # A broken guard is worse than the baseline, the more so the further it is missed: that leads to where it holds.
-    return trial.reached if not trial.broken else np.minimum(trial.reached, run.trials[0].reached) - 0.01 - trial.missed
+    return (
+        trial.reached if not trial.broken else np.minimum(trial.reached, state.trials[0].reached) - 0.01 - trial.missed
+    )
 
 
-def _scored(run: _Run, values: Values, phase: str) -> Trial:
-    config = run.space.config(values)
-    best = run.best
-    first = run.parts[0]
-    if best is None or not best.usable or len(run.parts) == 1 or _objectives(run.goal) > 1 or run.space.is_grid:
-        scores = run.score(config, run.rows)
+def _scored_trial(state: _SearchState, values: Values, phase: str) -> Trial:
+    config = state.space.config(values)
+    best = state.best
+    first = state.parts[0]
+    if best is None or not best.usable or len(state.parts) == 1 or _objectives(state.goal) > 1 or state.space.is_grid:
+        scores = state.score(config, state.rows)
     else:
-        scores = run.score(config, first)
+        scores = state.score(config, first)
         d = scores[:, 0] - best.scores[: len(first), 0]
         d = d[~np.isnan(d)]
-        if len(d) and d.mean() < -CLEARLY * d.std() / np.sqrt(len(d)):
+        if len(d) and d.mean() < -PRUNE_ERRORS * d.std() / np.sqrt(len(d)):
             return Trial(values, config, scores, best.reached + d.mean(), pruned=True, phase=phase)
-        scores = np.concatenate([scores, run.score(config, run.rows[len(first) :])])
-    baseline = run.trials[0].scores if run.trials else scores
-    return judged(Trial(values, config, scores, run.goal.reached(scores), phase=phase), run.goal, baseline, run.types)
+        scores = np.concatenate([scores, state.score(config, state.rows[len(first) :])])
+    baseline = state.trials[0].scores if state.trials else scores
+    return with_guards(
+        Trial(values, config, scores, state.goal.reached(scores), phase=phase), state.goal, baseline, state.types
+    )
 
 
-def judged(trial: Trial, goal: Goal, baseline: Floats, types: Sequence[str | None]) -> Trial:
+def with_guards(trial: Trial, goal: Goal, baseline: Floats, types: Sequence[str | None]) -> Trial:
     """A trial with the guards that its scores break against the baseline's."""
     missed = goal.shortfalls(trial.scores, baseline, types)
     broken = tuple(guard for guard, by in zip(goal.guards, missed.tolist(), strict=True) if by)
@@ -288,17 +303,17 @@ def _objectives(goal: Goal) -> int:
     return len(goal.names)
 
 
-def _dealt(types: Sequence[str | None] | None, rows: Ints, parts: Sequence[Ints]) -> list[str | None]:
+def _types_as_scored(types: Sequence[str | None] | None, rows: Ints, parts: Sequence[Ints]) -> list[str | None]:
     """The types in the order in which the rows are scored."""
     given = dict(zip(rows.tolist(), types, strict=True)) if types is not None else {}
     return [given.get(row) for part in parts for row in part.tolist()]
 
 
-def _in_row_order(run: _Run, rows: Ints) -> list[Trial]:
+def _in_row_order(state: _SearchState, rows: Ints) -> list[Trial]:
     """The trials with their scores in the order of `rows`; those of a trial that was given up stay as they are."""
-    place = {row: i for i, row in enumerate(run.rows.tolist())}
+    place = {row: i for i, row in enumerate(state.rows.tolist())}
     order = np.array([place[row] for row in rows.tolist()])
-    return [trial if trial.pruned else replace(trial, scores=trial.scores[order]) for trial in run.trials]
+    return [trial if trial.pruned else replace(trial, scores=trial.scores[order]) for trial in state.trials]
 
 
 def _front(trials: Sequence[Trial]) -> list[int]:
@@ -312,7 +327,7 @@ def _front(trials: Sequence[Trial]) -> list[int]:
 ALPHA = 0.05
 
 
-def chosen(scores: Sequence[Floats], distances: Sequence[float], alpha: float = ALPHA) -> int:
+def simplest_of_best(scores: Sequence[Floats], distances: Sequence[float], alpha: float = ALPHA) -> int:
     """Index of the proposed config. `scores` are (Q) per config; ties go to the nearer, then the better, then the first.
 
     Queries that the measure is not of have NaN under every config, and no part.
@@ -323,11 +338,11 @@ def chosen(scores: Sequence[Floats], distances: Sequence[float], alpha: float = 
     scores = [values[defined] for values in scores]
     means = np.array([values.mean() for values in scores])
     best = int(means.argmax())
-    equal = np.flatnonzero(not_told_apart(scores[best], scores, alpha))
+    equal = np.flatnonzero(statistical_ties(scores[best], scores, alpha))
     return min(equal.tolist(), key=lambda i: (round(distances[i], 9), -means[i], i))
 
 
-def not_told_apart(best: Floats, others: Sequence[Floats], alpha: float = ALPHA) -> Bools:
+def statistical_ties(best: Floats, others: Sequence[Floats], alpha: float = ALPHA) -> Bools:
     """Which of the others the best is not significantly better than, on the same queries (Q)."""
     from scipy.special import stdtrit
 

@@ -25,10 +25,10 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.platform.atomic_write import write_atomically
 
-Known = dict[tuple[str, int], Floats]
+KnownScores = dict[tuple[str, int], Floats]
 """(Qp, M) scores by digest of the config and number of the part."""
 SUFFIX = ".scores.npz"
-SEARCHES_KEPT = 8
+MAX_SEARCHES = 8
 """Searches of one evidence file whose scores are kept."""
 
 
@@ -46,19 +46,19 @@ def config_digest(config: PipelineConfig) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptScores:
+class ScoreCache:
     """The file of one search: where it is, and what its scores belong to."""
 
     path: Path
     marks: tuple[str, ...]
 
     @classmethod
-    def beside(cls, evidence: Path, marks: Sequence[str]) -> KeptScores:
+    def beside(cls, evidence: Path, marks: Sequence[str]) -> ScoreCache:
         """The scores of the search with these marks on an evidence file."""
         digest = hashlib.sha256(json.dumps(list(marks)).encode()).hexdigest()[:12]
         return cls(evidence.with_name(f"{evidence.stem}.{digest}{SUFFIX}"), tuple(marks))
 
-    def read(self) -> Known:
+    def read(self) -> KnownScores:
         """The scores in the file; none when it is not there, not readable, or belongs to another search."""
         try:
             with np.load(self.path, allow_pickle=False) as file:
@@ -81,7 +81,7 @@ class KeptScores:
         stem = self.path.name.removesuffix(SUFFIX).rpartition(".")[0]
         with suppress(OSError):  # another process forgets them too
             files = [file for file in self.path.parent.iterdir() if _is_of(file.name, stem)]
-            for file in sorted(files, key=lambda file: -file.stat().st_mtime_ns)[SEARCHES_KEPT:]:
+            for file in sorted(files, key=lambda file: -file.stat().st_mtime_ns)[MAX_SEARCHES:]:
                 file.unlink(missing_ok=True)
 
 

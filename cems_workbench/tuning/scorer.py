@@ -18,9 +18,9 @@ from cems_workbench.evaluation.batch import LabelledBatch, Rankings
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.pipeline.table import Floats, Ints
 from cems_workbench.tuning.objective import Scored
-from cems_workbench.tuning.score_cache import Known, config_digest
+from cems_workbench.tuning.score_cache import KnownScores, config_digest
 
-PART = 512
+PART_QUERIES = 512
 
 
 class Score(Protocol):
@@ -45,7 +45,7 @@ class PartScorer(Protocol):
     def __call__(self, config: PipelineConfig, parts: Sequence[int]) -> list[Floats]:
         """(Qp, M) the scores of each of these parts, in order."""
 
-    def ahead(self, config: PipelineConfig, parts: Sequence[int]) -> None:
+    def prefetch(self, config: PipelineConfig, parts: Sequence[int]) -> None:
         """These will be asked for at once: begin with them."""
 
 
@@ -63,7 +63,7 @@ class BatchScorer:
         batch: LabelledBatch,
         measures: Sequence[Scored],
         seed: int = 0,
-        part: int = PART,
+        part: int = PART_QUERIES,
         ranks_as: Callable[[PipelineConfig], PipelineConfig] = lambda config: config,
     ) -> None:
         """Some measure must be defined for every query; `measurable` says which those are.
@@ -85,7 +85,7 @@ class BatchScorer:
         self.elsewhere: PartScorer | None = None
         """What scores parts in place of this process, as long as it is set; then several searches may ask at once."""
         self._known: dict[tuple[PipelineConfig, int], Floats] = {}
-        self._recalled: Known = {}
+        self._recalled: KnownScores = {}
 
     def __call__(self, config: PipelineConfig, queries: Ints) -> Floats:
         """(len(queries), M) scores."""
@@ -126,7 +126,7 @@ class BatchScorer:
         """The queries of each part."""
         return self._batches
 
-    def ahead(self, configs: Sequence[PipelineConfig], queries: Ints) -> None:
+    def prefetch(self, configs: Sequence[PipelineConfig], queries: Ints) -> None:
         """These configs will be scored on these rows: what scores elsewhere may begin with all of them."""
         if self.elsewhere is None:
             return
@@ -135,9 +135,9 @@ class BatchScorer:
             name = config_digest(key) if self._recalled else ""
             fresh = [n for n in wanted if (key, n) not in self._known and (name, n) not in self._recalled]
             if fresh:
-                self.elsewhere.ahead(key, fresh)
+                self.elsewhere.prefetch(key, fresh)
 
-    def recall(self, known: Known) -> None:
+    def recall(self, known: KnownScores) -> None:
         """Take scores of an earlier run of the same search as known; those of another shape are left out."""
         self._recalled = {
             (name, number): values
@@ -145,7 +145,7 @@ class BatchScorer:
             if number < len(self.parts) and values.shape == (len(self.parts[number]), len(self.measures))
         }
 
-    def known(self) -> Known:
+    def known(self) -> KnownScores:
         """Every score there is, for a later run."""
         known = dict(self._known)  # another thread may add to it meanwhile
         return self._recalled | {(config_digest(key), number): values for (key, number), values in known.items()}

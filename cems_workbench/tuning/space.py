@@ -20,7 +20,7 @@ from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 
-BANDS = "rerank.bands"
+BANDS_PATH = "rerank.bands"
 DEFAULT_STEPS = 100
 """A numeric parameter without a step is searched in this many steps of its range."""
 
@@ -80,7 +80,7 @@ def axis_for(path: str, gathered: PipelineConfig | None = None) -> Axis:
     `gathered` is the config the evidence was gathered with: a depth is never searched beyond what is there. The bands of the
     reranker are `rerank.bands.0`, `.1`, ...: the retrieval share of each.
     """
-    if path.startswith(f"{BANDS}.") and path.removeprefix(f"{BANDS}.").isdigit():
+    if path.startswith(f"{BANDS_PATH}.") and path.removeprefix(f"{BANDS_PATH}.").isdigit():
         spec = next(spec for spec in specs(Band) if spec.path == "retrieval")
         return _numeric(path, spec, None)
     known = {spec.path: spec for spec in searchable()}
@@ -141,7 +141,7 @@ def _narrowed(axis: Axis, values: str, text: str) -> Axis:
 
 def axis_bounds(path: str) -> tuple[float, float]:
     """The range a parameter is allowed."""
-    if path.startswith(f"{BANDS}."):
+    if path.startswith(f"{BANDS_PATH}."):
         return 0.0, 1.0
     spec = next(spec for spec in searchable() if spec.path == path)
     return float(spec.low or 0.0), float(spec.high if spec.high is not None else 0.0)
@@ -173,7 +173,9 @@ def _refusal(path: str, known: Sequence[str] | dict[str, FieldSpec]) -> str:
     if spec is not None and spec.cost == "gather":
         return f"--space {path}: needs new evidence at every value; only replay parameters can be searched"
     if spec is not None:
-        return f"--space {path}: cannot be searched" + (f"; search {BANDS}.0, {BANDS}.1, …" if path == BANDS else "")
+        return f"--space {path}: cannot be searched" + (
+            f"; search {BANDS_PATH}.0, {BANDS_PATH}.1, …" if path == BANDS_PATH else ""
+        )
     close = nearest(path, known)
     return f"--space {path}: unknown parameter" + (f"; the nearest known one is {close}" if close else "")
 
@@ -181,8 +183,8 @@ def _refusal(path: str, known: Sequence[str] | dict[str, FieldSpec]) -> str:
 Values = tuple[Any, ...]
 """One value per axis, in the order of the axes."""
 
-GRID_AXES = 3
-GRID_MOST = 20_000
+MAX_GRID_AXES = 3
+MAX_GRID_CONFIGS = 20_000
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def _bands_fall(config: PipelineConfig) -> bool:
 
 
 CONSTRAINTS: dict[str, Constraint] = {
-    BANDS: Constraint("the retrieval share does not rise with the rank", _bands_fall),
+    BANDS_PATH: Constraint("the retrieval share does not rise with the rank", _bands_fall),
     "threshold.adaptive": Constraint(
         "adaptive min is below max", lambda config: config.threshold.adaptive.min < config.threshold.adaptive.max
     ),
@@ -232,7 +234,7 @@ class SearchSpace:
         for path in paths:
             if paths.count(path) > 1:
                 raise InputError(f"{path} stands twice in the space")
-            if path.startswith(f"{BANDS}.") and int(path.rpartition(".")[2]) >= len(baseline.rerank.bands):
+            if path.startswith(f"{BANDS_PATH}.") and int(path.rpartition(".")[2]) >= len(baseline.rerank.bands):
                 raise InputError(f"{path}: the baseline has {len(baseline.rerank.bands)} bands")
         touched = [rule for start, rule in CONSTRAINTS.items() if any(path.startswith(start + ".") for path in paths)]
         return cls(baseline, tuple(axes), tuple(touched))
@@ -248,7 +250,7 @@ class SearchSpace:
     @property
     def is_grid(self) -> bool:
         """Few enough parameters to try every combination of a grid."""
-        return len(self.axes) <= GRID_AXES
+        return len(self.axes) <= MAX_GRID_AXES
 
     def config(self, values: Values) -> PipelineConfig:
         """The baseline with these values."""
@@ -300,7 +302,7 @@ def _with(section: Section, path: Sequence[str], value: Any) -> Section:
 
 
 def _read_space(config: PipelineConfig, path: str) -> Any:
-    if path.startswith(f"{BANDS}."):
+    if path.startswith(f"{BANDS_PATH}."):
         return config.rerank.bands[int(path.rpartition(".")[2])].retrieval
     return config.get(path)
 

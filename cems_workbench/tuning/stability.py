@@ -4,7 +4,7 @@ A value stays within one standard error when, over the same queries,
 
     mean(d) >= -sd(d) / sqrt(Q),    d = score there - score of the proposal
 
-The region of a number is the run of its values around the proposal that stay within: walked outwards over up to `COARSE` values of the
+The region of a number is the range of values around the proposal that stay within: walked outwards over up to `COARSE_POINTS` values of its
 range, then narrowed between the last inside and the first outside to a single step. A region that reaches the end of the range says
 that the range was too narrow to see more. The region of a choice is every choice that stays within.
 
@@ -19,13 +19,13 @@ from typing import Any
 
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.progress import Progress, silent
-from cems_workbench.tuning.learned import CURVE, axis_of, mean_and_error, scores_at, values_around
+from cems_workbench.tuning.learned import CURVE_POINTS, axis_of, mean_and_error, scores_at, values_around
 from cems_workbench.tuning.scorer import Score
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.tune import Tuned
 
-COARSE = CURVE
-SAME = 1e-12
+COARSE_POINTS = CURVE_POINTS
+SCORE_TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def region(tuned: Tuned, score: Score, path: str, objective: int = 0) -> Region:
         there = scores_at(tuned, score, (*proposal[:at], value, *proposal[at + 1 :]), objective)
         return there is not None and within_one_error(there - own)
 
-    values = values_around(axis, proposal[at], COARSE)
+    values = values_around(axis, proposal[at], COARSE_POINTS)
     if axis.choices or proposal[at] is None:
         return Region(path, proposal[at], choices=tuple(value for value in values if inside(value)))
     middle = values.index(proposal[at])
@@ -82,7 +82,7 @@ def region(tuned: Tuned, score: Score, path: str, objective: int = 0) -> Region:
 def within_one_error(difference: Floats) -> bool:
     """Do (Q) paired differences to the proposal fall by no more than one standard error?"""
     mean, error = mean_and_error(difference)
-    return mean >= -error - SAME
+    return mean >= -error - SCORE_TOLERANCE
 
 
 def _furthest(axis: Axis, outwards: Sequence[Any], inside: Callable[[Any], bool]) -> Any:

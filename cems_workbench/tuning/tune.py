@@ -22,11 +22,11 @@ from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.folds import Split
 from cems_workbench.tuning.holdout import Gain, Looks, gain, mean_of
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.optimizer import Search, Trial, Watch, chosen, judged, optimize, unwatched
+from cems_workbench.tuning.optimizer import Search, Trial, Watch, optimize, simplest_of_best, unwatched, with_guards
 from cems_workbench.tuning.scorer import Score
-from cems_workbench.tuning.space import BANDS, SearchSpace
+from cems_workbench.tuning.space import BANDS_PATH, SearchSpace
 
-Stage = Callable[[str], Watch]
+WatchFactory = Callable[[str], Watch]
 """Gives the watch of each of the searches by its name: `search`, `fold 1`, ..."""
 
 
@@ -41,7 +41,7 @@ class Plan:
     """The type of every query of the scorer, for the guards."""
     trials: int = 200
     seed: int = 0
-    made: str = "tuned"
+    name_suffix: str = "tuned"
     """What is added to the baseline's name for the proposal's."""
 
 
@@ -72,16 +72,18 @@ class Tuned:
         space = self.plan.space
         if self.kept:
             return space.baseline
-        return proposed(space, self.proposal, f"{space.baseline.name}-{self.plan.made}")
+        return proposed(space, self.proposal, f"{space.baseline.name}-{self.plan.name_suffix}")
 
 
-def tune(plan: Plan, score: Score, stage: Stage = lambda name: unwatched, *, at_once: bool = False) -> Tuned:
+def tune(
+    plan: Plan, score: Score, watch_for: WatchFactory = lambda name: unwatched, *, in_parallel: bool = False
+) -> Tuned:
     """Search, choose and cross-validate. Cancelling keeps what was tried; a cancel before the last fold leaves no validation.
 
     With `at_once` the searches of the folds run in threads beside the search over all queries, for a scorer on other machines. No search
     depends on another, so the result is the same.
     """
-    with _Searches(plan, score, stage, at_once) as searches:
+    with _Searches(plan, score, watch_for, in_parallel) as searches:
         searched = searches.for_fold(None)
         proposal = choose(plan.space, searched)
         tuned = Tuned(plan, searched, proposal, plan.goal.as_measured(proposal.reached)[0], None)
@@ -97,15 +99,15 @@ def tune(plan: Plan, score: Score, stage: Stage = lambda name: unwatched, *, at_
 class _Searches:
     """The search over all open queries and one for each fold: each when it is asked for, or all at once in threads."""
 
-    def __init__(self, plan: Plan, score: Score, stage: Stage, at_once: bool) -> None:
-        self._plan, self._score, self._stage = plan, score, stage
+    def __init__(self, plan: Plan, score: Score, watch_for: WatchFactory, in_parallel: bool) -> None:
+        self._plan, self._score, self._stage = plan, score, watch_for
         folds = [] if plan.space.is_grid else range(len(plan.split.folds))  # on a grid every fold has the same trials
-        self._pool = ThreadPoolExecutor(1 + len(folds), thread_name_prefix="search") if at_once else None
+        self._pool = ThreadPoolExecutor(1 + len(folds), thread_name_prefix="search") if in_parallel else None
         self._watching, self._stopped = threading.Lock(), False
         self._started: dict[int | None, Future[Search]] = {}
         if self._pool is not None:
             for fold in (None, *folds):
-                self._started[fold] = self._pool.submit(self._search(fold, self._stoppable(stage(_name(fold)))))
+                self._started[fold] = self._pool.submit(self._search(fold, self._stoppable(watch_for(_name(fold)))))
                 self._started[fold].add_done_callback(self._stop_after_error)
 
     def for_fold(self, fold: int | None) -> Search:
@@ -178,7 +180,7 @@ def choose(space: SearchSpace, searched: Search) -> Trial:
     if not usable:  # nothing holds the guards, the baseline neither
         return searched.baseline
     distances = [space.distance(trial.values) for trial in usable]
-    return usable[chosen([trial.scores[:, 0] for trial in usable], distances)]
+    return usable[simplest_of_best([trial.scores[:, 0] for trial in usable], distances)]
 
 
 def proposed(space: SearchSpace, trial: Trial, name: str) -> PipelineConfig:
@@ -186,10 +188,10 @@ def proposed(space: SearchSpace, trial: Trial, name: str) -> PipelineConfig:
     changes = {
         axis.path: value
         for axis, value in zip(space.axes, trial.values, strict=True)
-        if not axis.path.startswith(f"{BANDS}.")
+        if not axis.path.startswith(f"{BANDS_PATH}.")
     }
     if len(changes) < len(space.axes):
-        changes[BANDS] = [band.model_dump() for band in trial.config.rerank.bands]
+        changes[BANDS_PATH] = [band.model_dump() for band in trial.config.rerank.bands]
     return with_values(space.baseline, changes | {"name": name}, source="the proposal")
 
 
@@ -202,7 +204,7 @@ def _cross_validated(
     for fold, held in enumerate(plan.split.folds):
         rows = plan.split.training(fold)
         if plan.space.is_grid:
-            inner = _seen(plan, searched, np.isin(open_rows, rows))
+            inner = _restricted(plan, searched, np.isin(open_rows, rows))
         else:
             inner = searches.for_fold(fold)
             if inner.cancelled:
@@ -216,7 +218,7 @@ def _cross_validated(
     return mean_of(np.array(train)), gain(base, tuned, plan.seed, plan.goal.objectives[0].direction), tuple(choices)
 
 
-def _seen(plan: Plan, searched: Search, seen: Bools) -> Search:
+def _restricted(plan: Plan, searched: Search, seen: Bools) -> Search:
     """The trials as they look on some of the queries alone; a guard holds or not on those."""
     types = [
         kind for kind, inside in zip([plan.types[row] for row in plan.split.open.tolist()], seen, strict=True) if inside
@@ -225,7 +227,7 @@ def _seen(plan: Plan, searched: Search, seen: Bools) -> Search:
     base = full[0].scores[seen]
     return Search(
         [
-            judged(
+            with_guards(
                 replace(trial, scores=trial.scores[seen], reached=plan.goal.reached(trial.scores[seen])),
                 plan.goal,
                 base,

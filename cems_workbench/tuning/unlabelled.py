@@ -41,19 +41,19 @@ from cems_workbench.pipeline.stages import FUSION, RERANK, STAGES
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.tuning.space import Axis, replaced
 
-TOP = 3
+TOP_GRADE = 3
 """How many of the reranker's order have a grade; also the highest grade."""
 AGAINST_RERANKER = " against the reranker’s order"
 """What is said after a measure whose grades are a reranker's."""
-EMBEDDERS_OWN = "late_interaction"
+EMBEDDER_RERANKER = "late_interaction"
 """The reranker that reads with the store's embedder, as the vector list does, and so agrees with it: it does not stand in."""
-CHOSEN_SO = ("lists.", "variants.", "fusion.")
+TUNABLE_SECTIONS = ("lists.", "variants.", "fusion.")
 """The parameters that the order of a reranker can say something of, by the beginning of their paths."""
-FIRST = 10
+COMPARED_HITS = 10
 """Of how many hits of a list it is said what the others share with them, and what the reranker read."""
 
 
-def standing_in(config: PipelineConfig, evidences: Iterable[Evidence]) -> str | None:
+def reference_reranker(config: PipelineConfig, evidences: Iterable[Evidence]) -> str | None:
     """The reranker whose order stands in for judgments, by its key in `model_scores`; None where the evidence has no scores for it.
 
     The config's own, where it has one; else the one that scored the most. Never the one that reads with the embedder of the vector list.
@@ -64,17 +64,17 @@ def standing_in(config: PipelineConfig, evidences: Iterable[Evidence]) -> str | 
             {key: sum(score.good for score in scores.values()) for key, scores in evidence.model_scores.items()}
         )
     own = model_key(config.rerank)
-    if can_stand_in(config):
+    if has_reference_reranker(config):
         return own if scored[own] else None
-    left_out = {EMBEDDERS_OWN, *([own] if config.rerank.backend == EMBEDDERS_OWN else [])}
+    left_out = {EMBEDDER_RERANKER, *([own] if config.rerank.backend == EMBEDDER_RERANKER else [])}
     others = [key for key, count in scored.items() if count and key not in left_out]
     best = sorted(others, key=lambda key: (-scored[key], key))
     return best[0] if best else None
 
 
-def can_stand_in(config: PipelineConfig) -> bool:
+def has_reference_reranker(config: PipelineConfig) -> bool:
     """Has the config a reranker whose order may stand in for judgments?"""
-    return not RERANK.is_off(config) and config.rerank.backend != EMBEDDERS_OWN
+    return not RERANK.is_off(config) and config.rerank.backend != EMBEDDER_RERANKER
 
 
 def reranker_grades(evidences: Mapping[str, Evidence], reranker: str) -> Grades:
@@ -84,9 +84,9 @@ def reranker_grades(evidences: Mapping[str, Evidence], reranker: str) -> Grades:
         read = evidence.model_scores.get(reranker, {})
         raw = {key: score.raw for key, score in read.items() if score.raw is not None and score.good}
         scores = np.sort(np.array(list(raw.values()), dtype=np.float64))
-        if len(scores) > TOP and scores[0] < scores[-1]:
+        if len(scores) > TOP_GRADE and scores[0] < scores[-1]:
             above = {key: len(scores) - int(np.searchsorted(scores, value, side="right")) for key, value in raw.items()}
-            grades[qid] = {key: TOP - count for key, count in above.items() if count < TOP}
+            grades[qid] = {key: TOP_GRADE - count for key, count in above.items() if count < TOP_GRADE}
     return grades
 
 
@@ -98,16 +98,16 @@ def before_reranker(config: PipelineConfig) -> PipelineConfig:
     )
 
 
-def require_chosen_so(axes: Sequence[Axis]) -> None:
+def require_tunable_unlabelled(axes: Sequence[Axis]) -> None:
     """Raises InputError for a parameter that cannot be chosen without judgments."""
     for axis in axes:
-        if not axis.path.startswith(CHOSEN_SO):
+        if not axis.path.startswith(TUNABLE_SECTIONS):
             why = (
                 "the reranker would be measured by agreeing with itself"
                 if axis.path.startswith("rerank.")
                 else "the reranker's order says nothing of it"
             )
-            allowed = ", ".join(f"{start}*" for start in CHOSEN_SO)
+            allowed = ", ".join(f"{start}*" for start in TUNABLE_SECTIONS)
             raise InputError(f"--space {axis.path}: cannot be chosen without labels: {why}; these can: {allowed}")
 
 
@@ -130,12 +130,12 @@ class ListTrust:
     """Mean over queries of (first score - second) / (first score - tenth): 1 where the first stands out, 0 where it does not."""
 
 
-def finding_lists(config: PipelineConfig) -> list[Source]:
+def candidate_lists(config: PipelineConfig) -> list[Source]:
     """The lists of a config that bring candidates."""
     return [one.name for one in LIST_SOURCES if one.finds and config.get(f"lists.{one.name}.enabled")]
 
 
-def alone(config: PipelineConfig, source: Source) -> PipelineConfig:
+def with_one_list(config: PipelineConfig, source: Source) -> PipelineConfig:
     """The config as far as its fusion, with one list."""
     only = {f"lists.{name}.enabled": name == source for name in SOURCES}
     return replaced(before_reranker(config), only | {f"lists.{source}.weight": 1.0})
@@ -145,9 +145,9 @@ def list_trust(
     batch: LabelledBatch, config: PipelineConfig, reranker: str, measure: Measure, seed: int = 0
 ) -> list[ListTrust]:
     """What is known of each list that brings candidates under a config; `batch` has the grades of `reranker_grades`."""
-    sources = finding_lists(config)
-    rankings = {source: batch.rankings(alone(config, source)) for source in sources}
-    firsts = {source: [ids[:FIRST] for ids in batch.result_ids(found)] for source, found in rankings.items()}
+    sources = candidate_lists(config)
+    rankings = {source: batch.rankings(with_one_list(config, source)) for source in sources}
+    firsts = {source: [ids[:COMPARED_HITS] for ids in batch.result_ids(found)] for source, found in rankings.items()}
     read = [_read(evidence, reranker) for evidence in batch.evidences]
     trusts = []
     for source, first in firsts.items():
@@ -189,7 +189,7 @@ def _lead(evidences: Sequence[Evidence], source: Source) -> float:
                 best: dict[str, float] = {}
                 for hit in ranked.hits:
                     best[hit.memory_id] = max(hit.score, best.get(hit.memory_id, hit.score))
-                scores = sorted(best.values(), reverse=True)[:FIRST]
-                if len(scores) == FIRST and scores[0] > scores[-1]:
+                scores = sorted(best.values(), reverse=True)[:COMPARED_HITS]
+                if len(scores) == COMPARED_HITS and scores[0] > scores[-1]:
                     leads.append((scores[0] - scores[1]) / (scores[0] - scores[-1]))
     return float(np.mean(leads)) if leads else float("nan")

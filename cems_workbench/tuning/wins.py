@@ -9,7 +9,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.tuning.scorer import Score
 from cems_workbench.tuning.tune import Tuned
 
-SAME = 1e-9
+SCORE_TOLERANCE = 1e-9
 """Differences below this are arithmetic."""
 
 
@@ -32,7 +32,7 @@ class QueryChange:
     @property
     def outcome(self) -> str:
         """`won`, `lost` or `same`."""
-        return "same" if abs(self.difference) <= SAME else "won" if self.difference > 0 else "lost"
+        return "same" if abs(self.difference) <= SCORE_TOLERANCE else "won" if self.difference > 0 else "lost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.jobs.catalogue import AS_SET
+from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.list_provenance import provenance_of
@@ -207,7 +207,7 @@ def test_evaluate_says_when_lists_were_answered_and_asks_again_on_request(
     )
     resources.store.query_sets.put("asked", [Query("q1", QUERY)], "a test")
     opened = checked(opened.switch_page("pages/evaluate.py").run())
-    opened.session_state["evaluate:configs"] = [AS_SET]
+    opened.session_state["evaluate:configs"] = [PRESENT_NAME]
     opened = press(checked(opened.run()), "evaluate:gather")
     count = len(source.asked)
     opened = checked(opened.run())

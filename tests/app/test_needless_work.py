@@ -78,7 +78,7 @@ def test_the_order_of_the_lists_is_painted_before_the_controls_where_it_is_there
 
     def painted(trace: Trace, read: tuple[int, int] | None, off: Collection[int]) -> Markup:
         drawn.append("lists" if read is None else read)
-        assert FOREGROUND.at_work == 1, "what is done in the background gives way to a page"
+        assert FOREGROUND.active == 1, "what is done in the background gives way to a page"
         return Markup("<p></p>")
 
     monkeypatch.setattr(fetch_evidence, "settling_html", painted)
@@ -86,7 +86,7 @@ def test_the_order_of_the_lists_is_painted_before_the_controls_where_it_is_there
     set_config(page, preset("qmd").config)
     search(page, "another query that nobody has asked before")
     assert drawn[:2] == (["lists", "controls"] if loaded else ["controls", "lists"]) and drawn.count("controls") == 1
-    assert FOREGROUND.at_work == 0
+    assert FOREGROUND.active == 0
 
 
 def test_a_pinned_baseline_is_replayed_once_for_a_query(open_page: OpenPage, replays: list[str]) -> None:

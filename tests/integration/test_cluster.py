@@ -24,7 +24,7 @@ from benchmarks.synthetic_queries import fusion_only
 from cems_workbench.errors import ClusterError
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.jobs import cluster as module
-from cems_workbench.jobs import tuning as runs_tuning
+from cems_workbench.jobs import tuning as tuning_job
 from cems_workbench.jobs.cluster import Cluster, cluster_at
 from cems_workbench.jobs.evaluation import labelled_file
 from cems_workbench.jobs.factory import open_resources
@@ -126,8 +126,8 @@ def test_what_a_worker_took_with_it_when_it_died_is_done_anew(workers: Any) -> N
 @pytest.fixture
 def all_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches go to the cluster however soon they would be done here, and parts are few queries."""
-    monkeypatch.setattr(runs_tuning, "WORTH_SENDING", 0.0)
-    monkeypatch.setattr(module, "SHARE", 2)
+    monkeypatch.setattr(tuning_job, "MIN_CLUSTER_S", 0.0)
+    monkeypatch.setattr(module, "PARTS_PER_TASK", 2)
     monkeypatch.setattr(BatchScorer.__init__, "__defaults__", (0, 16, lambda config: config))
 
 
@@ -243,7 +243,7 @@ def nobody() -> str:
 
 @pytest.mark.parametrize("address", ["", "nowhere at all", "tcp://", "http://127.0.0.1:1"])
 def test_a_scheduler_that_is_away_is_one_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CONNECT", 0.3)
+    monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", 0.3)
     with pytest.raises(ClusterError, match="no Dask scheduler answers there") as said:
         Cluster(address or nobody())
     assert "\n" not in str(said.value)
@@ -252,7 +252,7 @@ def test_a_scheduler_that_is_away_is_one_line(address: str, monkeypatch: pytest.
 def test_commands_say_that_the_scheduler_is_away(
     command: Command, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CONNECT", 0.3)
+    monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", 0.3)
     monkeypatch.setenv("CEMS_WORKBENCH_DASK", nobody())
     ended = command("gather", "all", "--limit", "2", "--out", tmp_path / "e.evidence", "--store", store)
     assert (ended.code, ended.err.count("no Dask scheduler answers there")) == (2, 1)

@@ -18,7 +18,7 @@ from cems_workbench.config.presets import preset
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.jobs import query_set_evidence
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.query_set_evidence import drawn, gather_query_set, request_for
+from cems_workbench.jobs.query_set_evidence import gather_query_set, request_for, sample_queries
 from cems_workbench.models import ollama
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.http import ModelServer
@@ -139,10 +139,10 @@ def test_the_command_gathers_goes_on_and_refuses_another_store(command: Command,
 
 def test_drawing_is_seeded_and_keeps_the_order() -> None:
     queries = [Query(f"q{i}", "text") for i in range(50)]
-    few = drawn(queries, 10, 3)
-    assert few == drawn(queries, 10, 3) != drawn(queries, 10, 4)
+    few = sample_queries(queries, 10, 3)
+    assert few == sample_queries(queries, 10, 3) != sample_queries(queries, 10, 4)
     assert [query.qid for query in few] == sorted((query.qid for query in few), key=lambda qid: int(qid[1:]))
-    assert drawn(queries, None, 0) == drawn(queries, 99, 0) == queries
+    assert sample_queries(queries, None, 0) == sample_queries(queries, 99, 0) == queries
 
 
 @pytest.mark.thorough

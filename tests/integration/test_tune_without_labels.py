@@ -11,7 +11,7 @@ import pytest
 
 from cems_workbench.config import load_config, preset, read_card
 from cems_workbench.evaluation.evidence_file import read_evidence_file
-from cems_workbench.jobs.unlabelled import SAMPLE, unlabelled_selection
+from cems_workbench.jobs.unlabelled import MAX_QUERIES, unlabelled_selection
 from cems_workbench.records import ParsedInput, Query
 from cems_workbench.store import Store
 from tests.sample import answered_queries, copied
@@ -89,11 +89,11 @@ def test_what_cannot_be_done_without_labels_is_refused_in_a_line(
 
 
 def test_of_a_large_set_the_same_sample_is_asked_each_time_and_of_a_small_one_all(tmp_path: Path) -> None:
-    queries = tuple(Query(f"q{i}", f"query {i}") for i in range(SAMPLE + 50))
+    queries = tuple(Query(f"q{i}", f"query {i}") for i in range(MAX_QUERIES + 50))
     with Store.open(tmp_path / "large") as large:
         large.add(ParsedInput("large", "jsonl", queries=queries))
         large.query_sets.put("large", queries, "test")
         large.query_sets.put("small", queries[:7], "test")
         one, again = (unlabelled_selection("large", large).queries for _ in range(2))
-        assert one == again and len(one) == SAMPLE and set(one) < set(queries)
+        assert one == again and len(one) == MAX_QUERIES and set(one) < set(queries)
         assert len(unlabelled_selection("small", large).queries) == 7

@@ -19,7 +19,7 @@ from cems_workbench.tuning.folds import split
 from cems_workbench.tuning.learned import importance, main_effects, response_curve
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.optimizer import Trial, Watch
-from cems_workbench.tuning.score_cache import KeptScores
+from cems_workbench.tuning.score_cache import ScoreCache
 from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.stability import stability
@@ -82,7 +82,7 @@ def test_a_search_cut_off_anywhere_and_taken_up_in_another_process_equals_an_uni
     cut = tune(plan, score, stage)
     assert cut.search.cancelled or left[0] > 0
     with TemporaryDirectory() as folder:
-        kept = KeptScores(Path(folder) / "s.npz", ("this search",))
+        kept = ScoreCache(Path(folder) / "s.npz", ("this search",))
         kept.write(score.known())
         another = scorer()
         another.recall(kept.read())

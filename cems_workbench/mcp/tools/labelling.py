@@ -8,7 +8,7 @@ from pydantic import Field
 
 from cems_workbench.api.results import noting
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.jobs.labelling import add_to_set, meant_query
+from cems_workbench.jobs.labelling import add_to_set, stored_query
 from cems_workbench.mcp.arguments import MOST_NAME, MOST_QUERY, AsOf, MemoryId, Project
 from cems_workbench.mcp.responses import Reply
 from cems_workbench.mcp.served_store import ServedStore
@@ -73,7 +73,7 @@ class LabellingTools:
         if bool(query.strip()) == bool(qid):
             raise InputError("query: give the words of the query, or the qid of a stored one")
         self._served.store.memory(memory_id)
-        known = self._stored(qid) if qid else meant_query(_request(query, project, as_of), store)
+        known = self._stored(qid) if qid else stored_query(_request(query, project, as_of), store)
         scale = store.query_sets.scale_of(known.qid if known else "")
         if grade not in scale:
             raise InputError(f"grade: {grade} is not on the scale, which has {scale}")

@@ -20,7 +20,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, verdict
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.jobs.catalogue import named
-from cems_workbench.jobs.query_set_evidence import LABEL
+from cems_workbench.jobs.query_set_evidence import PROGRESS_LABEL
 from cems_workbench.mcp.arguments import Changes, ConfigName, Limit, Measures, Offset, Queries, QuerySet, Seconds
 from cems_workbench.mcp.responses import TITLE, UNTRUSTED, Paged, Reply, Text, cut, page, rounded
 from cems_workbench.mcp.served_store import ServedStore
@@ -133,7 +133,7 @@ class Allowance:
 
     def __call__(self, label: str, done: int, total: int) -> None:
         """Take notice of a step. Raises Cancelled when the time is over; what a client cancelled ends here too."""
-        if label != LABEL:
+        if label != PROGRESS_LABEL:
             return
         self.done, self.total, now = done, total, monotonic()
         self._ends = now + self.seconds if self._ends is None else self._ends

@@ -14,7 +14,7 @@ from cems_workbench.evaluation.comparison import Comparison
 from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
 from cems_workbench.evaluation.saved_comparison import read_comparison
 from cems_workbench.jobs.evaluation import EvaluatedConfig
-from cems_workbench.jobs.timeline import MADE, made_with
+from cems_workbench.jobs.timeline import MADE_KEY, made_with
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.store import ConfigRecord
@@ -64,7 +64,7 @@ def _keep(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: C
         return
     last = measured[-1]
     card = experiment_card(comparison, choice.selection.query_set, _hash(measured))
-    card |= {MADE: made_with(last.labelled, last.evaluation.config)}
+    card |= {MADE_KEY: made_with(last.labelled, last.evaluation.config)}
     config = measured[-1].evaluation.config.model_copy(update={"name": name.strip()})
     try:
         reviewer.require("reviewer")

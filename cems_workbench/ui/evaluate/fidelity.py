@@ -23,9 +23,9 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.recorded_answers import Recording
-from cems_workbench.jobs.access import confined
+from cems_workbench.jobs.access import allowed_path
 from cems_workbench.jobs.fidelity import (
-    BASE,
+    BASE_PRESET,
     Difference,
     FidelitySetting,
     MeasuredFidelity,
@@ -138,7 +138,7 @@ def _recordings(resources: Resources) -> list[Recording]:
     try:
         found += [kept_recording(resources.store, name) for name in kept]
         if path:
-            found.append(_read(confined(path, Settings())))
+            found.append(_read(allowed_path(path, Settings())))
         found += [_parsed(upload.name, upload.getvalue()) for upload in uploads]
         for recording in found:
             require_usable(recording)
@@ -176,7 +176,7 @@ def _configs(resources: Resources) -> tuple[list[tuple[str, PipelineConfig]], bo
     names = boxes[0].multiselect(
         "Configs",
         list(options),
-        default=[BASE],
+        default=[BASE_PRESET],
         key="evaluate:fidelity_configs",
         persist_state="session",
         help="Each is compared with every file. cems_head is CEMS with its default settings.",

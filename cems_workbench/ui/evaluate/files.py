@@ -10,8 +10,8 @@ from typing import IO
 import streamlit as st
 
 from cems_workbench.errors import InputError, WorkbenchError
-from cems_workbench.jobs.access import confined
-from cems_workbench.jobs.query_set_evidence import not_of_this_store
+from cems_workbench.jobs.access import allowed_path
+from cems_workbench.jobs.query_set_evidence import store_mismatch
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.settings import Settings
@@ -51,7 +51,7 @@ def _offer(typed: str, upload: IO[bytes] | None, resources: Resources) -> None:
     """Look into the file: use it when it is of this store, else remember why not."""
     page.update(offered=None)
     try:
-        path = confined(typed, Settings()) if typed else None
+        path = allowed_path(typed, Settings()) if typed else None
         name = path.name if path else str(getattr(upload, "name", "upload"))
         place = path or _saved(upload)
         try:
@@ -60,7 +60,7 @@ def _offer(typed: str, upload: IO[bytes] | None, resources: Resources) -> None:
             raise InputError(str(error).replace(str(place), name)) from None
         if not evidence.judgments:
             raise InputError(f"{name}: it holds no judgments, so nothing can be measured on it")
-        file = OpenedFile(place, name, not_of_this_store(evidence.header, resources))
+        file = OpenedFile(place, name, store_mismatch(evidence.header, resources))
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
         return

@@ -12,8 +12,8 @@ from cems_workbench.config import PipelineConfig, import_config
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import read_header
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
-from cems_workbench.jobs.catalogue import AS_SET, file_name
-from cems_workbench.jobs.query_set_evidence import QuerySelection, choose_relevant_from, judged_selection, measurable
+from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name
+from cems_workbench.jobs.query_set_evidence import QuerySelection, judged_selection, measurable, set_relevant_from
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.store import QuerySet
@@ -157,7 +157,7 @@ def _relevant_from(
         "query set; Inspect, Tune, the command line and exports use the same. nDCG uses the grades themselves.",
     )
     if query_set is not None and chosen != present:
-        choose_relevant_from(name, chosen, resources)
+        set_relevant_from(name, chosen, resources)
     return chosen
 
 
@@ -236,7 +236,7 @@ def _bring_in(file: str, content: bytes) -> None:
 def _first() -> list[str]:
     """The preset and what was made of it; while nothing was changed, another preset."""
     name = state.present_preset()
-    return [name, AS_SET] if state.changed_parameters() else [name, CHEAP] if name != CHEAP else [name, "cems"]
+    return [name, PRESENT_NAME] if state.changed_parameters() else [name, CHEAP] if name != CHEAP else [name, "cems"]
 
 
 def _measures(grade: int) -> tuple[Measure, ...] | None:

@@ -14,7 +14,7 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.background_evidence import searches_here
+from cems_workbench.jobs.background_evidence import searches_locally
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather, gather_lists
@@ -122,7 +122,7 @@ class _Painter:
 def _lists_are_fast(resources: Resources) -> bool:
     """Do the lists take some tenths of a second at most: models and indexes of this process, loaded?"""
     ready = shared_resources.warmth().state == "ready" and isinstance(resources.embedder, TokenEmbedder)
-    return ready and searches_here(state.present_config())
+    return ready and searches_locally(state.present_config())
 
 
 def search_ms(trace: Trace) -> float | None:

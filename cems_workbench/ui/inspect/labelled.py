@@ -16,7 +16,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.signals import SignalTable, signal_table
-from cems_workbench.jobs.background_evidence import BackgroundEvidence, begins_unasked
+from cems_workbench.jobs.background_evidence import BackgroundEvidence, may_start_unasked
 from cems_workbench.jobs.evidence_memory import EvidenceMemory, Grades, MemoryKey, judged_queries
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.list_provenance import provenance
@@ -91,7 +91,7 @@ def gather_ahead(context: InspectContext) -> None:
     What was stopped, or failed, is not begun again by itself, and neither is what asks another system for its answers.
     """
     last = _gather_of(context)
-    if last is None and Settings().gather_ahead and begins_unasked(context.trace.config):
+    if last is None and Settings().gather_ahead and may_start_unasked(context.trace.config):
         last = _begun(context)
     if last is not None and not last.over:
         _watch(str(context.resources.store.path))

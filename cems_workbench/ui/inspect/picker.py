@@ -13,7 +13,7 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
 from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.jobs.evidence_memory import judged_queries
-from cems_workbench.jobs.fidelity import KEPT, failing_first, nearness, productions_of
+from cems_workbench.jobs.fidelity import STORED_FORM, failing_first, nearness, productions_of
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Query, RecordedAnswer
@@ -186,7 +186,7 @@ def _nearness(
         return {}
     place.empty()
     evidences = evidence_of(queries, config, resources)
-    return nearness(Recording(name, KEPT, tuple(answers)), _productions(answers, resources), evidences, config)
+    return nearness(Recording(name, STORED_FORM, tuple(answers)), _productions(answers, resources), evidences, config)
 
 
 def _productions(answers: Sequence[RecordedAnswer], resources: Resources) -> dict[str, Production]:

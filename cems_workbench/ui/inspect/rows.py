@@ -9,7 +9,7 @@ from __future__ import annotations
 import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.labelling import TYPED, add_to_set, give_grade, meant_query, own_grade
+from cems_workbench.jobs.labelling import TYPED_SET, add_to_set, give_grade, own_grade, stored_query
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state
@@ -72,10 +72,10 @@ def _draw_grades(context: InspectContext, memory_id: str) -> None:
         with st.popover("Grade", icon=":material/grade:", help="Asks for your name once; Label takes the same."):
             reviewer.ask()
         return
-    query = meant_query(context.request, store)
+    query = stored_query(context.request, store)
     scale = store.query_sets.scale_of("" if query is None else query.qid)
     own = None if query is None else own_grade(store, query.qid, memory_id, who)
-    new = f" The query is not stored yet: its first grade adds it to the set “{TYPED}”." if query is None else ""
+    new = f" The query is not stored yet: its first grade adds it to the set “{TYPED_SET}”." if query is None else ""
     for grade, meaning in scale.grades:
         st.button(
             f"Grade {grade}",
@@ -90,7 +90,7 @@ def _draw_grades(context: InspectContext, memory_id: str) -> None:
 def _grade(request: Request, memory_id: str, grade: int, who: str, resources: Resources) -> None:
     try:
         reviewer.require("reviewer")
-        query = meant_query(request, resources.store) or add_to_set(request, TYPED, resources.store)
+        query = stored_query(request, resources.store) or add_to_set(request, TYPED_SET, resources.store)
         give_grade(resources.store, query.qid, memory_id, grade, who)
     except WorkbenchError as error:
         st.session_state[PROBLEM] = str(error)
@@ -111,7 +111,7 @@ def draw_add_to_set(request: Request, resources: Resources) -> None:
         return
     with popover:
         sets = [each.name for each in resources.store.query_sets.latest()]
-        query = meant_query(request, resources.store)
+        query = stored_query(request, resources.store)
         held = [] if query is None else resources.store.query_sets.holding(query.qid)
         if held:
             st.caption(plain(f"Already in: {', '.join(held)}."))

@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.jobs import access
-from cems_workbench.jobs.access import DOES, Role
+from cems_workbench.jobs.access import RIGHTS, Role
 from cems_workbench.settings import Settings
 from cems_workbench.ui.kit.escape import plain
 
@@ -67,7 +67,7 @@ def draw_right(needed: Role) -> bool:
     """Whether whoever works here has the rights of this role; a line says so where not."""
     if may(needed):
         return True
-    st.info(f"Only a person with the role {needed} may {DOES[needed]}; yours is {role()}.", icon=":material/lock:")
+    st.info(f"Only a person with the role {needed} may {RIGHTS[needed]}; yours is {role()}.", icon=":material/lock:")
     return False
 
 

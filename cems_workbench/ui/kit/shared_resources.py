@@ -13,7 +13,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 
 from cems_workbench.errors import StoreError, WorkbenchError
-from cems_workbench.jobs.access import confined
+from cems_workbench.jobs.access import allowed_path
 from cems_workbench.jobs.background_priority import FOREGROUND
 from cems_workbench.jobs.factory import embedder, for_store, open_resources, servers
 from cems_workbench.pipeline.resources import Resources
@@ -69,7 +69,7 @@ def said_in_place(main: Callable[[], None]) -> Callable[[], None]:
     @wraps(main)
     def draw() -> None:
         try:
-            with FOREGROUND.working():
+            with FOREGROUND.foreground_work():
                 main()
         except WorkbenchError as error:
             st.error(plain(str(error)), icon=":material/error:")
@@ -103,7 +103,7 @@ def switch(folder: str, *, create: bool) -> Resources:
     """
     if not folder:
         raise StoreError("type the path of a folder first")
-    path = confined(folder, Settings())
+    path = allowed_path(folder, Settings())
     there = Store.exists(path)
     with _switching:
         present = _present()

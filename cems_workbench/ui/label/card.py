@@ -41,7 +41,7 @@ def draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
 
 @st.fragment
 def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
-    with FOREGROUND.working(), st.container(width=WIDTH):
+    with FOREGROUND.foreground_work(), st.container(width=WIDTH):
         if state.present().problem:
             st.error(plain(state.present().problem), icon=":material/block:")
         try:

@@ -9,7 +9,7 @@ import streamlit as st
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.tuning.unlabelled import CHOSEN_SO
+from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
 from cems_workbench.ui.kit import shared_resources
 from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
@@ -42,7 +42,7 @@ def set_up(resources: Resources) -> None:
     if data.stands_in:
         unlabelled.draw_lists(data)
     st.markdown("## What may change")
-    searched = space.draw(data.baseline, data.evidence.header.config, CHOSEN_SO if data.stands_in else ("",))
+    searched = space.draw(data.baseline, data.evidence.header.config, TUNABLE_SECTIONS if data.stands_in else ("",))
     if searched is None:
         return
     st.markdown("## What is better, and how that is measured")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from cems_workbench.jobs.background_search import STABILITY, BackgroundSearch
-from cems_workbench.jobs.tuning import SEARCH, PlannedSearch
+from cems_workbench.jobs.tuning import MAIN_SEARCH, PlannedSearch
 from cems_workbench.settings import settings_for
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
@@ -103,7 +103,7 @@ def _watched(at_work: BackgroundSearch) -> None:
 
 def _words(at_work: BackgroundSearch) -> str:
     now = at_work.progress
-    part = {SEARCH: "Searching", STABILITY: "Measuring how far each value can move"}.get(now.part, "")
+    part = {MAIN_SEARCH: "Searching", STABILITY: "Measuring how far each value can move"}.get(now.part, "")
     part = part or f"Cross-validating, {now.part} of {len(at_work.planned.plan.split.folds)}"
     return f"{part}: {now.done} of {now.total}{_left(at_work)}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.jobs.catalogue import AS_SET
+from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.jobs.evaluation import agreed
 from cems_workbench.jobs.query_set_evidence import (
     QuerySelection,
@@ -50,7 +50,7 @@ def choose(resources: Resources) -> TuningData | None:
         help="The judged queries of this set decide which config is better.",
     )
     if st.session_state.get("tune:baseline") not in options.configs:
-        st.session_state["tune:baseline"] = AS_SET if state.changed_parameters() else state.present_preset()
+        st.session_state["tune:baseline"] = PRESENT_NAME if state.changed_parameters() else state.present_preset()
     base = boxes[1].selectbox(
         "Baseline",
         list(options.configs),

@@ -14,7 +14,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
-from cems_workbench.tuning.space import BANDS, Axis, SearchSpace, axis_for, parse_axis, searchable
+from cems_workbench.tuning.space import BANDS_PATH, Axis, SearchSpace, axis_for, parse_axis, searchable
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table
@@ -37,7 +37,7 @@ def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
     fused = (*weights, *k, *bonus, "fusion.score_blend", *scaled)
     spaces = {"Weights and fusion": fused, WEIGHTS: weights[:3]}
     if not RERANK.is_off(config):
-        bands = tuple(f"{BANDS}.{i}" for i in range(len(config.rerank.bands)))
+        bands = tuple(f"{BANDS_PATH}.{i}" for i in range(len(config.rerank.bands)))
         spaces["Reranker’s blend"] = (*bands, "rerank.retrieval_score", "rerank.depth", "rerank.score_window")
     factors = (
         "adjust.time_decay.mode",
@@ -60,7 +60,7 @@ def options(config: PipelineConfig) -> dict[str, str]:
         first = 1
         for i, band in enumerate(config.rerank.bands):
             ranks = f"ranks {first}–{band.max_rank}" if band.max_rank else f"ranks {first}+"
-            named[f"{BANDS}.{i}"] = f"Rerank › Retrieval share, {ranks}"
+            named[f"{BANDS_PATH}.{i}"] = f"Rerank › Retrieval share, {ranks}"
             first = (band.max_rank or first) + 1
     return named
 
@@ -170,7 +170,7 @@ def _about(path: str, spec: FieldSpec | None) -> str:
 
 def value_at(config: PipelineConfig, path: str) -> Any:
     """The value of a parameter, a band of the reranker by its number among them."""
-    if path.startswith(f"{BANDS}."):
+    if path.startswith(f"{BANDS_PATH}."):
         return config.rerank.bands[int(path.rpartition(".")[2])].retrieval
     return config.get(path)
 
@@ -218,7 +218,7 @@ def _range(whole: Axis, box: DeltaGenerator) -> Axis:
 
 def _kind(path: str) -> str:
     """Whether a parameter is instant, or instant only as far as was gathered."""
-    return "replay" if path.startswith(f"{BANDS}.") else field_spec(path).cost
+    return "replay" if path.startswith(f"{BANDS_PATH}.") else field_spec(path).cost
 
 
 def _fixed(space: SearchSpace) -> None:

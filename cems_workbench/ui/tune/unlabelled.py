@@ -12,7 +12,13 @@ from cems_workbench.jobs.diagnosis import cannot_rerank
 from cems_workbench.jobs.evaluation import LabelledEvidence, agreed, labelled
 from cems_workbench.jobs.query_set_evidence import QuerySelection
 from cems_workbench.jobs.tuning import SearchResult, SearchSettings, TuningData
-from cems_workbench.jobs.unlabelled import by_judgments, gather_to_stand_in, store_data, trust_in_lists, with_stand_in
+from cems_workbench.jobs.unlabelled import (
+    by_judgments,
+    gather_reference,
+    store_data,
+    trust_in_lists,
+    with_reference_reranker,
+)
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress
@@ -39,7 +45,7 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
     if data is not None:
         st.info(SAID, icon=":material/label_off:")
         return data
-    asking = with_stand_in(config)
+    asking = with_reference_reranker(config)
     why_not = cannot_rerank(Settings(), asking, server_answers)
     if why_not:
         st.warning(
@@ -54,7 +60,7 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
     )
 
     def gather(progress: Progress) -> None:
-        gather_to_stand_in(config, selection, resources, progress)
+        gather_reference(config, selection, resources, progress)
 
     if offered(
         "tune:stand_in",

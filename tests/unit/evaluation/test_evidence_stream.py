@@ -282,7 +282,7 @@ def test_commands_take_several_files(
     assert code == 2
     assert "nowhere: of several names each has to be an evidence file" in said
     for files, page in ((parts, tmp_path / "parts.html"), ([whole], tmp_path / "whole.html")):
-        monkeypatch.setattr(evaluation, "IN_MEMORY", 10)
+        monkeypatch.setattr(evaluation, "MAX_QUERIES_IN_MEMORY", 10)
         assert command("report", "compare", *files, *configs, "--out", page)[0] == 0
     monkeypatch.undo()
     command("report", "compare", whole, *configs, "--out", tmp_path / "read.html")

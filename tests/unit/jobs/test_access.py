@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.jobs.access import ROLES, confined, may, require, role_of
+from cems_workbench.jobs.access import ROLES, allowed_path, may, require, role_of
 from cems_workbench.settings import Settings
 
 
@@ -50,10 +50,10 @@ def test_only_named_folders_are_opened(tmp_path: Path) -> None:
     (home / "out").symlink_to(other)
     settings = Settings(store=home / "store", folders=f"{more}, {tmp_path / 'none'}")
     for inside in (home / "store", home / "another" / "store", more, more / "a.evidence"):
-        assert confined(str(inside), settings) == inside
+        assert allowed_path(str(inside), settings) == inside
     for outside in (other, tmp_path, home / ".." / "other", home / "out" / "x", more.with_name("more2"), Path("/")):
         with pytest.raises(InputError, match=r"is not in a folder that pages may open .*CEMS_WORKBENCH_FOLDERS"):
-            confined(str(outside), settings)
+            allowed_path(str(outside), settings)
     for no_path in ("a\0b", "~nobody-of-this-name/x", "x" * 5_000):
         with pytest.raises(InputError):
-            confined(no_path, settings)
+            allowed_path(no_path, settings)

@@ -9,8 +9,8 @@ import pytest
 
 from cems_workbench.config import preset, with_values
 from cems_workbench.jobs import background_priority, evidence_memory
-from cems_workbench.jobs.background_evidence import BackgroundEvidence, begins_unasked
-from cems_workbench.jobs.background_priority import Foreground
+from cems_workbench.jobs.background_evidence import BackgroundEvidence, may_start_unasked
+from cems_workbench.jobs.background_priority import ForegroundGate
 from cems_workbench.jobs.evidence_memory import EvidenceMemory
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.pipeline.scoring import RERANKING
@@ -55,7 +55,7 @@ def test_a_stopped_gather_keeps_what_it_has_and_the_next_goes_on(
 def test_it_stands_still_between_batches_while_a_page_is_at_work(
     resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    foreground, searched = Foreground(quiet=0, most=600), []
+    foreground, searched = ForegroundGate(quiet_s=0, max_wait_s=600), []
     real_lists, real_scores = evidence_memory.gather_lists, evidence_memory.gather_scores
 
     def lists(request: Any, *given: Any) -> Any:
@@ -66,16 +66,16 @@ def test_it_stands_still_between_batches_while_a_page_is_at_work(
         page.__enter__()  # somebody opens a page while a batch is read
         threading.Timer(0.05, page.__exit__, (None, None, None)).start()
         progress("embedding", 1, 2)  # the reranker is locked: no time to stand still
-        assert foreground.at_work == 1
+        assert foreground.active == 1
         progress(RERANKING, 1, 2)
-        assert foreground.at_work == 0
+        assert foreground.active == 0
         return real_scores(evidence, config, resources, **options)
 
     monkeypatch.setattr(background_priority, "FOREGROUND", foreground)
     monkeypatch.setattr(evidence_memory, "gather_lists", lists)
     monkeypatch.setattr(evidence_memory, "gather_scores", scores)
-    page = foreground.working()
-    with foreground.working():
+    page = foreground.foreground_work()
+    with foreground.foreground_work():
         gather = BackgroundEvidence(EvidenceMemory(), QUERIES[:1], CONFIG, resources).start()
         gather.wait(0.05)
         assert not gather.over and not searched
@@ -94,6 +94,6 @@ def test_what_goes_wrong_is_said(resources: Resources, monkeypatch: pytest.Monke
 
 
 def test_servers_and_running_systems_are_not_asked_without_being_asked_for() -> None:
-    assert begins_unasked(CONFIG) and begins_unasked(preset("workbench").config)
+    assert may_start_unasked(CONFIG) and may_start_unasked(preset("workbench").config)
     for changes in ({"rerank.backend": "llama_server"}, {"lists.answered_by": "source"}, {"expansion.backend": "llm"}):
-        assert not begins_unasked(with_values(CONFIG, changes))
+        assert not may_start_unasked(with_values(CONFIG, changes))

@@ -10,12 +10,12 @@ import pytest
 from cems_workbench.config import dump_config, preset, preset_names, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.catalogue import (
-    AS_SET,
+    PRESENT_NAME,
     catalogue,
     config_named,
     experiment_name,
     history_name,
-    told_apart,
+    with_unique_names,
 )
 from cems_workbench.store import Store
 
@@ -33,7 +33,7 @@ def test_the_present_config_comes_first_then_presets_files_history_and_experimen
     kept = store.configs.add_experiment("try", dump_config(SET), "", {})
     offered = catalogue(store, SET, {"mine.yaml (file)": SET})
     assert list(offered.configs) == [
-        AS_SET,
+        PRESENT_NAME,
         *preset_names(),
         "mine.yaml (file)",
         history_name("blend", newer.id),
@@ -41,7 +41,7 @@ def test_the_present_config_comes_first_then_presets_files_history_and_experimen
         experiment_name("try", kept.id),
     ]
     assert offered.problems == ()
-    assert AS_SET not in catalogue(store).configs
+    assert PRESENT_NAME not in catalogue(store).configs
 
 
 def test_a_config_goes_under_the_name_that_it_was_chosen_by_but_for_the_one_that_is_set(store: Store) -> None:
@@ -49,7 +49,7 @@ def test_a_config_goes_under_the_name_that_it_was_chosen_by_but_for_the_one_that
     offered = catalogue(store, SET)
     name = history_name("blend", kept.id)
     assert offered.under_its_name(name) == SET.model_copy(update={"name": name})
-    assert offered.under_its_name(AS_SET) == SET
+    assert offered.under_its_name(PRESENT_NAME) == SET
     with pytest.raises(KeyError):
         offered.under_its_name("no such config")
 
@@ -81,5 +81,5 @@ def test_on_the_command_line_a_file_goes_before_a_preset_of_the_same_name(
 
 def test_configs_of_one_name_are_numbered_and_none_takes_the_name_of_another() -> None:
     named = [SET.model_copy(update={"name": name}) for name in ("a", "a", "a (2)", "b", "a")]
-    assert [config.name for config in told_apart(named)] == ["a", "a (2)", "a (2) (2)", "b", "a (3)"]
-    assert {config.fusion.k for config in told_apart(named)} == {17}
+    assert [config.name for config in with_unique_names(named)] == ["a", "a (2)", "a (2) (2)", "b", "a (3)"]
+    assert {config.fusion.k for config in with_unique_names(named)} == {17}

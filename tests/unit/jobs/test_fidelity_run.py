@@ -13,7 +13,7 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.jobs.fidelity import (
-    BASE,
+    BASE_PRESET,
     asked_queries,
     lexical_lists,
     limit_of,
@@ -25,7 +25,7 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
 from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
 
-HEAD = preset(BASE).config
+HEAD = preset(BASE_PRESET).config
 THEN = datetime(2026, 11, 22, 15, tzinfo=UTC)
 
 

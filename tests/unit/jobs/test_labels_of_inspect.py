@@ -10,7 +10,7 @@ import pytest
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue
-from cems_workbench.jobs.labelling import add_to_set, give_grade, meant_query, own_grade
+from cems_workbench.jobs.labelling import add_to_set, give_grade, own_grade, stored_query
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import Store
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Store:
 def test_a_grade_is_the_same_label_on_inspect_and_on_label(store: Store) -> None:
     """The two pages differ in what they noted as shown; grade, author, kind, and the way to take it back are one."""
     asked = Request("which?")
-    meant = meant_query(asked, store)
+    meant = stored_query(asked, store)
     assert meant is not None and meant.qid == "q"
     give_grade(store, "q", "a", 2, "ada")
     give_grade(store, "q", "b", 2, "ada", shown={"card": "seen on Label"})
@@ -56,13 +56,13 @@ def test_a_typed_query_is_added_once_and_others_stay(store: Store) -> None:
     store.query_sets.put("old", [Query("q", "which?")], "t.jsonl")
     before = store.content_version
     asked = Request("typed here", "web", AS_OF)
-    assert meant_query(asked, store) is None
+    assert stored_query(asked, store) is None
     query = add_to_set(asked, "old", store)
-    assert add_to_set(asked, "old", store) == query == meant_query(asked, store)
+    assert add_to_set(asked, "old", store) == query == stored_query(asked, store)
     assert {one.query for one in store.query_sets.queries("old")} == {"which?", "typed here"}
     other = add_to_set(Request("typed here", "api", AS_OF), "new", store)
     assert other.qid != query.qid and store.query_sets.holding(other.qid) == ["new"]
-    assert meant_query(asked, store) == query
+    assert stored_query(asked, store) == query
     assert store.content_version == before  # what was gathered stays
     give_grade(store, query.qid, "a", 1, "ada")
     assert store.judgments.read(query.qid) == [

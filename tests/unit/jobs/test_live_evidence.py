@@ -13,9 +13,9 @@ from cems_workbench.jobs.evidence_memory import EvidenceMemory
 from cems_workbench.jobs.query_set_evidence import (
     QuerySelection,
     discard_evidence,
+    ensure_evidence,
     evidence_path,
     gather_evidence,
-    obtained_evidence,
     read_evidence,
 )
 from cems_workbench.models.circuit_breaker import CircuitBreaker
@@ -82,11 +82,11 @@ def test_a_command_asks_the_running_system_anew_and_takes_its_own_lists_from_the
 ) -> None:
     for config, asked in ((LIVE, 2), (OWN, 0)):
         source.texts, source.order = [], "ab"
-        obtained_evidence(config, SELECTION, (), resources)
+        ensure_evidence(config, SELECTION, (), resources)
         before = evidence_path(config, SELECTION, resources).stat().st_mtime_ns
         assert len(source.texts) == asked
         source.order = "ba"
-        obtained_evidence(config, SELECTION, (), resources)
+        ensure_evidence(config, SELECTION, (), resources)
         assert len(source.texts) == 2 * asked
         assert (evidence_path(config, SELECTION, resources).stat().st_mtime_ns != before) == (asked > 0)
     assert order(LIVE, resources) == ["b", "a"]
@@ -95,7 +95,7 @@ def test_a_command_asks_the_running_system_anew_and_takes_its_own_lists_from_the
 def test_configs_of_one_command_share_what_was_answered_since_it_began(resources: Resources, source: Changing) -> None:
     begun = datetime.now(UTC)
     for k in (60, 30):
-        obtained_evidence(with_values(LIVE, {"fusion.k": k}), SELECTION, (), resources, since=begun)
+        ensure_evidence(with_values(LIVE, {"fusion.k": k}), SELECTION, (), resources, since=begun)
     assert source.texts == [query.query for query in QUERIES]
 
 

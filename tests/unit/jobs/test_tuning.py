@@ -12,7 +12,7 @@ from cems_workbench.config import import_config, read_card
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.exporting import write_proposal
 from cems_workbench.jobs.tuning import (
-    SEARCH,
+    MAIN_SEARCH,
     SearchSettings,
     card_of,
     looks_at,
@@ -63,7 +63,7 @@ def test_a_grid_finds_the_planted_config_and_scores_each_config_once(evidence: P
 
 def test_a_stopped_search_keeps_its_scores_and_the_next_begins_with_them(evidence: Path) -> None:
     search = planned(evidence)
-    stopped = run_search(search, lambda name: stopping_after(4) if name == SEARCH else unwatched)
+    stopped = run_search(search, lambda name: stopping_after(4) if name == MAIN_SEARCH else unwatched)
     assert stopped.tuned.search.cancelled and stopped.tuned.validation is None
     tried = len(stopped.tuned.search.trials)
     assert 0 < tried < 15

@@ -12,7 +12,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.objective import Goal, parse_guard
-from cems_workbench.tuning.optimizer import Search, Trial, chosen, not_told_apart, optimize, pareto_front
+from cems_workbench.tuning.optimizer import Search, Trial, optimize, pareto_front, simplest_of_best, statistical_ties
 from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 
@@ -141,9 +141,9 @@ def test_the_nearest_of_those_the_best_cannot_be_told_from_is_proposed() -> None
     rng = np.random.default_rng(0)
     base = rng.random(200)
     best, close, worse = base + 0.1, base + 0.1 + rng.normal(0, 0.05, 200) - 0.001, base - 0.1
-    assert not_told_apart(best, [best, close, worse, base]).tolist() == [True, True, False, False]
-    assert chosen([base, worse, best, close], [0.0, 0.1, 0.5, 0.2]) == 3
-    assert chosen([base, best], [0.0, 0.0]) == 1
+    assert statistical_ties(best, [best, close, worse, base]).tolist() == [True, True, False, False]
+    assert simplest_of_best([base, worse, best, close], [0.0, 0.1, 0.5, 0.2]) == 3
+    assert simplest_of_best([base, best], [0.0, 0.0]) == 1
 
 
 def test_the_best_so_far_that_is_watched_is_the_best_of_the_trials_so_far() -> None:

@@ -19,7 +19,7 @@ from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.jobs.evaluation import labelled_file
 from cems_workbench.jobs.tuning import SearchResult, SearchSettings, card_of, plan_search, run_search, scored_queries
 from cems_workbench.jobs.tuning import unlabelled_data as data_of
-from cems_workbench.jobs.unlabelled import by_judgments, with_stand_in
+from cems_workbench.jobs.unlabelled import by_judgments, with_reference_reranker
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.stages import RERANK
@@ -30,9 +30,9 @@ from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis
 from cems_workbench.tuning.unlabelled import (
     before_reranker,
     list_trust,
-    require_chosen_so,
+    reference_reranker,
+    require_tunable_unlabelled,
     reranker_grades,
-    standing_in,
 )
 
 READER = "cross_encoder"
@@ -65,17 +65,17 @@ def test_a_query_that_the_reranker_tells_nothing_of_is_left_out(raw: dict[str, f
 def test_the_configs_own_reranker_stands_in_or_else_the_one_that_scored_the_most() -> None:
     own = fusion_only({"rerank.backend": "cross_encoder", "rerank.model": "mine"})
     found = [scored({"a": 1.0}, "small"), scored({"a": 1.0, "b": 2.0}, "large")]
-    assert standing_in(fusion_only(), found) == "large"
-    assert standing_in(own, found) is None
-    assert standing_in(own, [*found, scored({"a": 1.0}, "mine")]) == "mine"
+    assert reference_reranker(fusion_only(), found) == "large"
+    assert reference_reranker(own, found) is None
+    assert reference_reranker(own, [*found, scored({"a": 1.0}, "mine")]) == "mine"
 
 
 def test_a_reranker_that_reads_with_the_embedder_of_the_vector_list_does_not_stand_in() -> None:
     config = fusion_only({"rerank.backend": "late_interaction"})
     found = [scored({"a": 1.0, "b": 2.0}, "late_interaction"), scored({"a": 1.0}, "small")]
-    assert standing_in(config, found) == standing_in(fusion_only(), found) == "small"
-    assert standing_in(config, found[:1]) is None
-    assert with_stand_in(config).rerank.backend == "cross_encoder"
+    assert reference_reranker(config, found) == reference_reranker(fusion_only(), found) == "small"
+    assert reference_reranker(config, found[:1]) is None
+    assert with_reference_reranker(config).rerank.backend == "cross_encoder"
 
 
 @pytest.mark.parametrize("name", ["workbench", "cems", "ace"])
@@ -89,9 +89,9 @@ def test_nothing_after_the_fusion_is_measured(name: str) -> None:
 
 @pytest.mark.parametrize("path", ["rerank.bands.0", "rerank.depth", "adjust.project.same", "filter.min_score"])
 def test_what_the_order_of_a_reranker_says_nothing_of_is_refused(path: str) -> None:
-    require_chosen_so([axis_for("lists.vector.weight"), axis_for("fusion.k")])
+    require_tunable_unlabelled([axis_for("lists.vector.weight"), axis_for("fusion.k")])
     with pytest.raises(InputError, match="without labels"):
-        require_chosen_so([axis_for("lists.vector.weight"), axis_for(path)])
+        require_tunable_unlabelled([axis_for("lists.vector.weight"), axis_for(path)])
 
 
 def two_lists(vector: Mapping[str, float], lexical: Mapping[str, float], raw: Mapping[str, float]) -> Evidence:

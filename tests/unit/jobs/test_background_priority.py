@@ -5,22 +5,22 @@ from __future__ import annotations
 import threading
 import time
 
-from cems_workbench.jobs.background_priority import Foreground
+from cems_workbench.jobs.background_priority import ForegroundGate
 
 LONG = 600.0
 
 
-def started(foreground: Foreground) -> threading.Thread:
-    thread = threading.Thread(target=foreground.give_way, daemon=True)
+def started(foreground: ForegroundGate) -> threading.Thread:
+    thread = threading.Thread(target=foreground.wait_while_busy, daemon=True)
     thread.start()
     return thread
 
 
 def test_a_step_waits_until_nobody_is_waited_for() -> None:
-    foreground = Foreground(quiet=0, most=LONG)
-    foreground.give_way()  # nobody ever was
-    with foreground.working():
-        with foreground.working():
+    foreground = ForegroundGate(quiet_s=0, max_wait_s=LONG)
+    foreground.wait_while_busy()  # nobody ever was
+    with foreground.foreground_work():
+        with foreground.foreground_work():
             step = started(foreground)
         step.join(0.05)
         assert step.is_alive(), "one of the two is at work still"
@@ -29,14 +29,14 @@ def test_a_step_waits_until_nobody_is_waited_for() -> None:
 
 
 def test_a_moment_later_it_still_waits_and_what_takes_long_gets_no_more_than_the_longest_time() -> None:
-    after = Foreground(quiet=LONG, most=LONG)
-    with after.working():
+    after = ForegroundGate(quiet_s=LONG, max_wait_s=LONG)
+    with after.foreground_work():
         pass
     step = started(after)
     step.join(0.05)
     assert step.is_alive()
-    bounded = Foreground(quiet=LONG, most=0.01)
-    with bounded.working():
+    bounded = ForegroundGate(quiet_s=LONG, max_wait_s=0.01)
+    with bounded.foreground_work():
         began = time.monotonic()
-        bounded.give_way()
+        bounded.wait_while_busy()
         assert time.monotonic() - began >= 0.01
