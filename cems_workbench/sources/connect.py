@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 from cems_workbench.errors import InputError, install_extra
+from cems_workbench.records import Relation
 from cems_workbench.sources.address import Address, source_kind
 from cems_workbench.sources.kinds import SOURCE_KINDS, SourceKind
-from cems_workbench.sources.source import Source, SourceError
+from cems_workbench.sources.source import (
+    NO_TRIAL,
+    Batch,
+    Changed,
+    EngineList,
+    EngineQuery,
+    Snapshot,
+    Source,
+    SourceError,
+    SourceInfo,
+    Trial,
+)
+
+Item = TypeVar("Item")
+Guard = Callable[[], AbstractContextManager[None]]
+"""Turns an unexpected exception of another package into a SourceError that names the package."""
 
 TIMEOUT_S = 60.0
 """How long a single statement or request may take."""
@@ -27,11 +45,77 @@ def open_source(address: Address, mapping: Mapping[str, Any] | None = None, time
         )
     if kind.package and find_spec(kind.package) is None:
         raise InputError(f"{address.plain}: {_installation(kind)}")
-    with SOURCE_KINDS.guarded(kind.name, SourceError):
-        return kind.open(address, mapping, timeout)
+
+    def guard() -> AbstractContextManager[None]:
+        return SOURCE_KINDS.guarded(kind.name, SourceError)
+
+    with guard():
+        source = kind.open(address, mapping, timeout)
+    return source if SOURCE_KINDS.origin(kind.name) is None else _GuardedSource(source, guard)
 
 
 def _installation(kind: SourceKind) -> str:
     if kind.extra:
         return install_extra(kind.package, kind.extra)
     return f"{kind.package} is not installed; {kind.title} needs it"
+
+
+@dataclass(frozen=True, slots=True)
+class _GuardedSource:
+    """A source of another package."""
+
+    source: Source
+    guard: Guard
+
+    @property
+    def address(self) -> str:
+        return self.source.address
+
+    def probe(self) -> SourceInfo:
+        with self.guard():
+            return self.source.probe()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        with ExitStack() as opened:
+            with self.guard():
+                snapshot = opened.enter_context(self.source.snapshot())
+            yield _GuardedSnapshot(snapshot, self.guard)
+
+    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
+        with self.guard():
+            return self.source.search(query, trial)
+
+    def close(self) -> None:
+        with self.guard():
+            self.source.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _GuardedSnapshot:
+    """A snapshot of another package's source; only its own code is guarded, not that of who iterates."""
+
+    snapshot: Snapshot
+    guard: Guard
+
+    @property
+    def total(self) -> int:
+        with self.guard():
+            return self.snapshot.total
+
+    def batches(self, changed: Changed) -> Iterator[Batch]:
+        return self._guarded(lambda: self.snapshot.batches(changed))
+
+    def relations(self) -> Iterator[Sequence[Relation]]:
+        return self._guarded(self.snapshot.relations)
+
+    def _guarded(self, start: Callable[[], Iterator[Item]]) -> Iterator[Item]:
+        with self.guard():
+            items = iter(start())
+        while True:
+            with self.guard():
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+            yield item

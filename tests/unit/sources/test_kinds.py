@@ -87,6 +87,24 @@ def test_a_failure_of_another_package_names_it(plugin: None) -> None:
         connect.open_source(parse("planted://host/broken", {}))
 
 
+def test_an_error_within_a_source_of_another_package_names_it(plugin: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = connect.open_source(parse("planted:/notes", {}))
+    with source.snapshot() as snapshot:
+        assert snapshot.total == 0 and [batch.seen for batch in snapshot.batches(lambda ids, markers: ids)] == [[]]
+
+    def fail(*_: object) -> None:
+        raise KeyError("vector")
+
+    for name, call in {
+        "probe": source.probe,
+        "batches": lambda: list(snapshot.batches(lambda ids, markers: ids)),
+        "search": lambda: source.search(None),  # type: ignore[arg-type]
+    }.items():
+        monkeypatch.setattr(Planted, name, fail)
+        with pytest.raises(SourceError, match=r"planted of plugin 1\.0 failed: KeyError: 'vector'"):
+            call()
+
+
 def test_an_unknown_kind_is_one_line_with_the_known_ones() -> None:
     with pytest.raises(
         InputError, match=r"'mysql'; it should be one of postgresql://.*, chroma:.*, qdrant:.* or env:NAME"
