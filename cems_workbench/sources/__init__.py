@@ -1,1 +1,1 @@
-"""Running systems to read from: what a source is (`source`), where it is (`address`), and a module for each kind."""
+"""Live sources: the protocol (`source`), addresses (`address`), and the kinds (`kinds`)."""

@@ -2,9 +2,9 @@
 
     chroma://HOST[:8000]/COLLECTION   chroma+https://HOST/COLLECTION?tenant=T&database=D   chroma:/DIRECTORY/COLLECTION?user=ID
 
-The key goes as `x-chroma-token` and as a Bearer token; a user before the @ makes it basic authentication. Chroma's client migrates and
-rewrites what it opens, so a directory is read from a copy. Its searches go through the HNSW graph (or SPANN) whose settings belong to
-the collection: neither an exact search nor another `ef_search` can be had for one query.
+The key is sent as `x-chroma-token` and as a Bearer token; a user before the @ selects basic authentication. Chroma's client migrates and
+rewrites what it opens, so a directory is read from a copy. The settings of the HNSW (or SPANN) index belong to the collection: Chroma has
+neither an exact search nor an `ef_search` for one query.
 
 Source: https://docs.trychroma.com/docs/collections/configure
 """
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 OPTIONS = ("tenant", "database", "user")
 PORT = 8000
 ID_PAGE_ROWS = 50_000
-"""Rows whose ids are asked for at once."""
+"""Rows per request for ids."""
 FIELD_PAGE_ROWS = 1_000
-"""Rows whose metadata are asked for at once."""
+"""Rows per request for metadata."""
 DISTANCES: Mapping[str, Distance] = {"cosine": "cosine", "l2": "l2", "ip": "ip"}
 MODEL_FIELDS = ("model_name", "model", "model_id", "embedding_model", "embedder", "deployment_id")
 
 
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> CollectionSource:
-    """Open a collection. Raises InputError for one that is not there, or a mapping that does not fit, and SourceError."""
+    """Open a collection. Raises InputError if it does not exist or a mapping does not fit, and SourceError."""
     check_options(address, OPTIONS)
     return CollectionSource(address, mapping, timeout, _Chroma)
 
@@ -90,16 +90,16 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
     def reason(self, error: Exception) -> str | None:
         from chromadb.errors import ChromaError
 
-        # Chroma's client words some errors of its connection anew, as a ValueError.
+        # Chroma's client rewrites some connection errors as ValueError.
         broken = connection_reason(error.__context__) or connection_reason(error)
         if broken is not None:
             return broken
-        said = str(error) or type(error).__name__
-        if "not authenticated" in said.lower() or "unauthorized" in said.lower() or "forbidden" in said.lower():
-            return f"the key is refused, or none was given: set CHROMA_API_KEY ({said})"
-        # Beside its own errors Chroma raises plain exceptions, with a reply it did not understand.
+        message = str(error) or type(error).__name__
+        if any(word in message.lower() for word in ("not authenticated", "unauthorized", "forbidden")):
+            return f"the key is refused or missing: set CHROMA_API_KEY ({message})"
+        # Chroma raises plain exceptions for replies that it does not understand.
         if isinstance(error, (ChromaError, ValueError, KeyError, OSError)) or type(error) is Exception:
-            return said
+            return message
         return None
 
     def describe(self) -> SourceInfo:
@@ -110,9 +110,7 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
         graph, clusters = configuration.get("hnsw") or {}, configuration.get("spann") or {}
         space = self._space()
         if space not in DISTANCES:
-            raise SourceError(
-                f"{self._address.plain}: its vectors are compared by {space}, which cannot be computed here"
-            )
+            raise SourceError(f"{self._address.plain}: its distance {space} is not supported")
         kind, parameters = ("HNSW", graph) if graph or not clusters else ("SPANN", clusters)
         shown = ", ".join(
             f"{name} {value}" for name, value in parameters.items() if name != "space" and value is not None
@@ -131,7 +129,7 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
             )
         if not self._address.host:
             notes.append(
-                "Chroma writes to a directory that it opens, so a copy of it is read: connect again to see what changed"
+                "Chroma writes to a directory that it opens, so a copy of it is read: connect again to see changes"
             )
         return SourceInfo(
             kind="chroma",
@@ -145,9 +143,7 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
             index=f"{kind} ({shown})" if shown else kind,
             model=_model(configuration, labels),
             settings=tuple(settings),
-            missing=(
-                "an exact search cannot be asked for, nor another setting for one search: the exact list is computed here",
-            ),
+            missing=("Chroma has no exact search and no settings for one search: the exact list is computed here",),
             notes=tuple(notes),
         )
 
@@ -157,7 +153,7 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
     def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
         size = FIELD_PAGE_ROWS if names else ID_PAGE_ROWS
         seen: set[str] = set()
-        # The count may grow meanwhile; a page that is not full is the last.
+        # Not by count: rows may be added meanwhile. A page that is not full is the last.
         for offset in range(0, 2**62, size):
             found = self._collection.get(
                 where=self._where(), limit=size, offset=offset, include=["metadatas"] if names else []
@@ -198,7 +194,7 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
         ]
 
     def _where(self, further: Mapping[str, Any] | None = None) -> Any:
-        """The rows that are meant, as Chroma is asked for them; None is all."""
+        """Chroma's filter for the owner's rows and a further condition; None: all rows."""
         conditions: list[Mapping[str, Any]] = [] if further is None else [further]
         if self.owner is not None:
             values = [{self.owner.field: {"$eq": value}} for value in self.owner.values]
@@ -232,7 +228,7 @@ _SCORES: Mapping[Distance, Callable[[float], float]] = {
     "ip": lambda distance: 1.0 - float(distance),
     "l2": lambda distance: -math.sqrt(max(float(distance), 0.0)),
 }
-"""The cosine, the inner product, or the negated Euclidean distance, of which Chroma gives the square."""
+"""Cosine, inner product, or negated Euclidean distance: Chroma returns 1 - cosine, 1 - product, and the squared distance."""
 
 
 def _vector(value: Any) -> Vector | None:
@@ -245,7 +241,7 @@ def _configuration(collection: Collection) -> dict[str, Any]:
 
 
 def _model(configuration: Mapping[str, Any], labels: Mapping[str, Any]) -> str | None:
-    """The model that the collection names, with the embedding function that calls it."""
+    """The model named in the collection, with its embedding function."""
     function = configuration.get("embedding_function") or {}
     name, config = function.get("name"), function.get("config") or {}
     model = next((str(place[field]) for place in (config, labels) for field in MODEL_FIELDS if place.get(field)), None)

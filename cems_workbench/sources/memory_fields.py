@@ -1,7 +1,7 @@
-"""The fields of a memory in systems that are not ours: the names they are known by, and what their values may look like.
+"""Fields of memories in other systems: their usual names, and parsing of their values.
 
-The names are those of this project, of CEMS and mem0 (`data`, `user_id`, `run_id`), of LangChain (`page_content`), Haystack (`content`)
-and LlamaIndex. A value may be JSON's or SQL's. One that no memory can have is a problem, and as if it were absent; blank text is absent.
+Names are those of this project, CEMS, mem0 (`data`, `user_id`, `run_id`), LangChain (`page_content`), Haystack (`content`) and LlamaIndex.
+Values are of JSON or SQL. A value that does not parse is a `RowProblem`, and the field counts as missing; so does blank text.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "document": ("document_id", "doc_id", "parent_id", "ref_doc_id"),
     "number": ("chunk_index", "chunk_seq", "seq", "chunk_number", "chunk_id"),
 }
-"""By field of a memory the names it is known by, first the likelier; `document` and `number` are those of a chunk."""
+"""Names by field, likelier ones first; `document` and `number` are those of a chunk."""
 BESIDE = tuple(field for field in NAMES if field not in ("content", "document", "number"))
-"""The fields of a memory besides its id and content."""
+"""All fields but id and content."""
 SCOPES: Mapping[str, str] = {**CEMS_SCOPES, "public": "shared", "private": "personal", "user": "personal"}
-"""The scope of a memory by the words for it."""
+"""Scope by the words other systems use."""
 SHARED_WORDS = tuple(word for word, scope in SCOPES.items() if scope == "shared")
-"""What stands in a shared memory; anything else or nothing is in a personal one."""
+"""Values of the scope field of shared memories; all others are personal."""
 LATEST_SECONDS = 1e11
-"""A time that is a greater number is in milliseconds."""
+"""Greater numbers are times in milliseconds."""
 
 Row = Mapping[str, Any]
 
@@ -57,7 +57,7 @@ Row = Mapping[str, Any]
 def memory_of(
     memory_id: str, content: str, values: Mapping[str, Any], names: Mapping[str, str] | None = None
 ) -> tuple[Memory, list[RowProblem]]:
-    """A memory of its values by field, and those that could not be used, by the `names` that they have in the source, else by field."""
+    """The memory of these values by field, and problems, which call a field as `names` does."""
     problems: list[RowProblem] = []
     read: dict[str, Any] = {}
     for field, value in values.items():
@@ -73,14 +73,14 @@ def memory_of(
 
 
 def _text(row: Row, field: str) -> str | None:
-    """Text, or what has a plain form as text, as numbers and UUIDs do."""
+    """Text, or a number or UUID as text."""
     value = row[field]
     plain = value if isinstance(value, bool | list | tuple | dict) else str(value)
     return fields.text({field: plain}, field)
 
 
 def _tags(row: Row, field: str) -> tuple[str, ...]:
-    """A list of strings, a JSON array in a text, or words between commas or semicolons."""
+    """A list of strings, a JSON array as text, or words separated by commas or semicolons."""
     value = row[field]
     if isinstance(value, str):
         if value.lstrip().startswith("["):
@@ -96,7 +96,7 @@ def _tags(row: Row, field: str) -> tuple[str, ...]:
 
 
 def _moment(row: Row, field: str) -> datetime | None:
-    """A time or date of SQL, an ISO 8601 time, or seconds or milliseconds since 1970; without a zone it is UTC."""
+    """A time or date of SQL, ISO 8601, or seconds or milliseconds since 1970; UTC unless it has a zone."""
     value = row[field]
     if isinstance(value, date):
         value = value if isinstance(value, datetime) else datetime.combine(value, time())
@@ -111,7 +111,7 @@ def _moment(row: Row, field: str) -> datetime | None:
 
 
 def _numeric(row: Row, field: str) -> Row:
-    """The row with a number where the field has one as text, or as a decimal of SQL."""
+    """The row with the field as a number, if it is one as text or a decimal of SQL."""
     value = row[field]
     if isinstance(value, str | Decimal):
         try:
@@ -130,7 +130,7 @@ def _priority(row: Row, field: str) -> float:
 
 
 def _pinned(row: Row, field: str) -> bool:
-    """true or false, also as a text."""
+    """true or false, also as text."""
     return fields.flag({field: {"true": True, "false": False}.get(str(row[field]).lower(), row[field])}, field)
 
 
@@ -151,4 +151,4 @@ _READERS: Mapping[str, Callable[[Row, str], Any]] = {
     **dict.fromkeys(("created_at", "updated_at", "last_accessed"), _moment),
     **dict.fromkeys(("access_count", "relevant_count", "noise_count"), _count),
 }
-"""How fields that are no text are read. Each raises FieldError for a value that is none of it."""
+"""Parsers of fields that are not text. Each raises FieldError for a value that does not fit."""

@@ -1,11 +1,10 @@
-"""What a vector database keeps beside a vector, read as a memory.
+"""Payloads of vector databases (Chroma: metadata) as memories.
 
-Nothing says what the fields of a payload (Qdrant) or of metadata (Chroma) mean, so they are known by their names
-(`memory_fields.NAMES`), also within `metadata` (LangChain) or `meta` (Haystack); LlamaIndex has its text in `_node_content`, a JSON text.
-The first name of a field that is there counts. A mapping `{field of a memory: name in the payload}` goes before them; dots lead into
-objects.
+Payloads have no schema, so fields are recognised by name (`memory_fields.NAMES`), also within `metadata` (LangChain) or `meta` (Haystack);
+LlamaIndex has its text in `_node_content`, as JSON. The first name with a value counts. A mapping `{field: name in the payload}` overrides
+the names; dots lead into objects.
 
-A row is a chunk when it names both its document and its own number in it, as a whole number; any other row is a memory by itself.
+A row with a document and a whole number in it is a chunk; any other row is a memory.
 """
 
 from __future__ import annotations
@@ -26,34 +25,34 @@ from cems_workbench.sources.source import RowProblem
 Payload = Mapping[str, Any]
 
 USER_NAMES = ("user_id", "userId", "owner_id", "user")
-"""By which a row says whose it is, the likelier first."""
+"""Names of the field with the row's user, likelier ones first."""
 NESTED = ("metadata", "meta")
-"""Objects whose fields count as the payload's own."""
+"""Objects whose fields count as fields of the payload."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """The names by which the fields of memories are looked for in payloads."""
+    """Names of fields in payloads; those in `given` are from a mapping."""
 
     given: Mapping[str, str]
 
     @cached_property
     def known(self) -> Mapping[str, tuple[str, ...]]:
-        """By field the paths to look at; one that was given is the only one."""
+        """Paths by field; a mapped field has only that one."""
         nested = {field: tuple(path for name in names for path in _paths(name)) for field, names in NAMES.items()}
         return nested | {field: (name,) for field, name in self.given.items()}
 
     def found(self, payload: Payload, field: str) -> str | None:
-        """The path of a field that is in the payload with a value, None when there is none."""
+        """The path at which the payload has the field, None if it has none."""
         return next((path for path in self.known[field] if _at(payload, path) is not None), None)
 
     def value(self, payload: Payload, field: str) -> Any:
-        """What the payload has as this field, None when nothing."""
+        """The payload's value of the field, None if it has none."""
         return next((value for path in self.known[field] if (value := _at(payload, path)) is not None), None)
 
 
 def names_of(mapping: Mapping[str, Any] | None) -> Names:
-    """The names with those that a mapping states; raises InputError for a field that memories do not have."""
+    """The names with a mapping; raises InputError for a field that memories do not have."""
     for field, name in (mapping or {}).items():
         if field not in NAMES:
             close = nearest(str(field), NAMES)
@@ -65,17 +64,17 @@ def names_of(mapping: Mapping[str, Any] | None) -> Names:
 
 
 def text_of(document: str | None, payload: Payload, names: Names) -> str | None:
-    """The text of a row: the document that stands beside the payload, else what the payload has; None when there is none."""
+    """The text of a row: its document, else that of the payload; None if there is none."""
     if document is not None and document.strip() and "content" not in names.given:
         return document
-    said = names.value(payload, "content")
-    if said is None and "content" not in names.given:
-        said = _node_text(payload)
-    return said if isinstance(said, str) and said.strip() else None
+    text = names.value(payload, "content")
+    if text is None and "content" not in names.given:
+        text = _node_text(payload)
+    return text if isinstance(text, str) and text.strip() else None
 
 
 def chunk_key(payload: Payload, names: Names) -> tuple[str, int] | None:
-    """(document, number) of a chunk; None for a row that does not say both."""
+    """(document, number) of a chunk; None for a row without both."""
     document, number = names.value(payload, "document"), names.value(payload, "number")
     if isinstance(document, bool) or not isinstance(document, str | int) or document == "":
         return None
@@ -89,9 +88,9 @@ def chunk_key(payload: Payload, names: Names) -> tuple[str, int] | None:
 
 
 def memory_of(memory_id: str, content: str, payload: Payload, names: Names) -> tuple[Memory, list[RowProblem]]:
-    """A memory of a payload, and the fields whose values could not be used, which are as if they were absent.
+    """The memory of a payload, and problems of fields, which count as missing.
 
-    Raises FieldError when id or content is not what a store can hold.
+    Raises FieldError if the id or the content cannot be stored.
     """
     found = {field: path for field in memory_fields.BESIDE if (path := names.found(payload, field)) is not None}
     return memory_fields.memory_of(
@@ -103,12 +102,12 @@ def memory_of(memory_id: str, content: str, payload: Payload, names: Names) -> t
 
 
 def canonical(payload: Payload) -> str:
-    """The payload as one text that is the same whenever its values are, whatever their order."""
+    """The payload as text, independent of the order of its fields."""
     return json.dumps(payload, sort_keys=True, ensure_ascii=False, default=str)
 
 
 def used_names(payloads: Sequence[Payload], names: Names) -> dict[str, str]:
-    """By field the path that most of these payloads have it under; fields that none has are absent."""
+    """The most frequent path of each field; fields that no payload has are missing."""
     chosen: dict[str, str] = {}
     for field in NAMES:
         seen = [name for payload in payloads if (name := names.found(payload, field)) is not None]
@@ -118,7 +117,7 @@ def used_names(payloads: Sequence[Payload], names: Names) -> dict[str, str]:
 
 
 def user_path(payloads: Sequence[Payload], names: Names) -> str | None:
-    """The path under which most of these rows say whose they are, or that which is given for the author; None when none does."""
+    """The path of the user: that mapped as author, else the most frequent; None if no payload has one."""
     if "author" in names.given:
         return names.given["author"]
     paths = [path for name in USER_NAMES for path in _paths(name)]
@@ -134,7 +133,7 @@ def _paths(name: str) -> Iterator[str]:
 
 
 def _at(payload: Payload, path: str) -> Any:
-    """The value under a name, or along the dots of it; None when there is none."""
+    """The value at a name or dotted path; None if there is none."""
     if path in payload:
         return payload[path]
     head, dot, rest = path.partition(".")
@@ -143,7 +142,7 @@ def _at(payload: Payload, path: str) -> Any:
 
 
 def _node_text(payload: Payload) -> str | None:
-    """The text within a node of LlamaIndex."""
+    """The text in a node of LlamaIndex."""
     raw = payload.get("_node_content")
     if not isinstance(raw, str):
         return None

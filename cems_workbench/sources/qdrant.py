@@ -2,9 +2,8 @@
 
     qdrant://HOST[:6333]/COLLECTION   qdrant+https://HOST/COLLECTION?vector=NAME   qdrant:/DIRECTORY/COLLECTION
 
-`vector` names which of several vectors of a point is meant, `user` whose points. The client locks and rewrites a directory that it
-opens, so that is read from a copy; the directory holds pickled Python objects, so only one's own is to be opened. Without a server every
-search is exact.
+`vector` chooses one of several vectors of a point, `user` the points of one user. The client locks and rewrites a directory that it opens,
+so it is read from a copy. The directory holds pickled Python objects: open only your own. Without a server every search is exact.
 
 Source: https://qdrant.tech/documentation/concepts/search/#search-api (hnsw_ef, exact, indexed_only)
 """
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 OPTIONS = ("vector", "user")
 PORT = 6333
 ID_PAGE_ROWS = 5_000
-"""Points whose ids are asked for at once."""
+"""Points per request for ids."""
 DISTANCES: Mapping[str, Distance] = {"Cosine": "cosine", "Euclid": "l2", "Dot": "ip"}
 EF_CHOICES = (64, 128, 256, 512)
 """Values of hnsw_ef worth trying."""
@@ -45,14 +44,14 @@ SETTINGS = ("hnsw_ef", "indexed_only")
 
 
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> CollectionSource:
-    """Open a collection. Raises InputError for one that is not there, or a mapping that does not fit, and SourceError."""
+    """Open a collection. Raises InputError if it does not exist or a mapping does not fit, and SourceError."""
     check_options(address, OPTIONS)
     return CollectionSource(address, mapping, timeout, _Qdrant)
 
 
 @dataclass(frozen=True, slots=True)
 class _Collection:
-    """A collection, and the vector that is meant: its name, empty where it has none, and parameters."""
+    """A collection and one of its vectors: the name, empty if it has none, and parameters."""
 
     name: str
     vector: str
@@ -60,7 +59,7 @@ class _Collection:
 
 
 def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]:
-    """The vector of the points that is asked for, or the only one. Raises InputError that names those that are there."""
+    """The vector that the address chooses, or the only one. Raises InputError that lists the vectors."""
     vectors, asked = found.config.params.vectors, address.options.get("vector", "")
     if isinstance(vectors, dict):
         if asked not in vectors and (asked or len(vectors) != 1):
@@ -72,7 +71,7 @@ def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]
         parameters = vectors[name]
     elif vectors is None or asked:
         what = (
-            "only sparse vectors, which are not taken"
+            "only sparse vectors, which cannot be imported"
             if vectors is None
             else "one vector, which has no name: leave ?vector= out"
         )
@@ -80,7 +79,7 @@ def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]
     else:
         name, parameters = "", vectors
     if parameters.multivector_config is not None:
-        raise InputError(f"{address.plain}: the vector {name} of a point is several, which are not taken")
+        raise InputError(f"{address.plain}: the vector {name} of a point is a multivector, which cannot be imported")
     if parameters.distance.value not in DISTANCES:
         raise InputError(
             f"{address.plain}: its vectors are compared by {parameters.distance.value}, which is none of {', '.join(DISTANCES)}"
@@ -101,7 +100,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         port = address.port or (443 if secure else PORT)
         key = address.secret.get_secret_value() if address.secret else None
         with warnings.catch_warnings():
-            # That the key goes without TLS is as the address says: http on one's own machine or network.
+            # It warns about a key without TLS: the address chose http, on one's own machine or network.
             warnings.simplefilter("ignore", UserWarning)
             return QdrantClient(
                 host=address.host,
@@ -118,7 +117,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         from qdrant_client import QdrantClient
 
         with warnings.catch_warnings():
-            # That local mode is slow with many points.
+            # It warns that local mode is slow with many points.
             warnings.simplefilter("ignore", UserWarning)
             return QdrantClient(path=path)
 
@@ -132,19 +131,19 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
         if isinstance(error, UnexpectedResponse):
-            said = reply_words(error.content.decode("utf-8", "replace")) or error.reason_phrase
+            message = reply_words(error.content.decode("utf-8", "replace")) or error.reason_phrase
             if error.status_code in (401, 403):
-                return f"the key is refused, or none was given: set QDRANT_API_KEY ({said})"
-            return f"HTTP {error.status_code}: {said}"
+                return f"the key is refused or missing: set QDRANT_API_KEY ({message})"
+            return f"HTTP {error.status_code}: {message}"
         cause = error.source if isinstance(error, ResponseHandlingException) else error
         if isinstance(cause, ResponseError):
             return str(cause)
         if (broken := connection_reason(cause)) is not None:
             return broken
         if isinstance(error, ResponseHandlingException) or isinstance(cause, json.JSONDecodeError):
-            return f"its answer is none of Qdrant: {cause}"
+            return f"not an answer of Qdrant: {cause}"
         if isinstance(error, AssertionError):  # of the client: a reply without a result
-            return f"its answer is none of Qdrant: {error}"
+            return f"not an answer of Qdrant: {error}"
         if isinstance(error, (ApiException, ValueError, KeyError, RuntimeError, OSError)):
             return str(error) or type(error).__name__
         return None
@@ -160,7 +159,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         indexed = found.indexed_vectors_count or 0
         notes = []
         if not self._address.host:
-            notes.append("a directory of Qdrant's local mode is read from a copy: connect again to see what changed")
+            notes.append("a directory of Qdrant's local mode is read from a copy: connect again to see changes")
         elif indexed:
             notes.append(
                 f"{indexed} vectors are in the index; the others are scanned, and left out of a search with indexed_only"
@@ -230,7 +229,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
                 f"those of the collection {self._collection.parameters.size}"
             )
         with warnings.catch_warnings():
-            # That parameters of the index have no effect in local mode, which has none.
+            # It warns that local mode has no index for the parameters.
             warnings.simplefilter("ignore", UserWarning)
             found = self._client.query_points(
                 self._collection.name,
@@ -245,7 +244,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         return [ClientHit(str(point.id), point.payload or {}, sign * point.score) for point in found.points]
 
     def _filter(self, query: ClientQuery | None = None) -> Filter | None:
-        """The points that are meant, and of those what a query asks for; None is all."""
+        """The filter for the owner's points and the query's scope; None: all points."""
         from qdrant_client.models import FieldCondition, Filter, MatchAny, MatchValue
 
         must: list[Any] = []
@@ -259,7 +258,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         return Filter(must=must, must_not=must_not) if must or must_not else None
 
     def _parameters(self, trial: Trial) -> SearchParams | None:
-        """How this search differs; None when it does not. Raises SourceError for a setting that is none."""
+        """Search parameters of a trial; None for none. Raises SourceError for an unknown setting."""
         from qdrant_client.models import SearchParams
 
         for name, value in trial.settings.items():

@@ -1,4 +1,4 @@
-"""Asking a running system: within a deadline, and what goes wrong is one line without any secret."""
+"""Requests to a source: with a time limit, and errors of one line without any secret."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_ERROR_CHARS = 300
 
 
 def ask(address: Address, seconds: float, call: Callable[[], T], reason: Callable[[Exception], str | None]) -> T:
-    """What `call` returns. Raises SourceError, one line without any secret, when it fails or takes longer than `seconds`."""
+    """The result of `call`. Raises SourceError, one line without any secret, if it fails or takes longer than `seconds`."""
     from cems_workbench.platform.http_limits import ResponseError
 
     try:
@@ -28,14 +28,14 @@ def ask(address: Address, seconds: float, call: Callable[[], T], reason: Callabl
     except TimeoutError:
         raise SourceError(f"{address.plain}: no answer in {seconds:g} s") from None
     except Exception as error:
-        said = reason(error)
-        if said is None:
+        message = reason(error)
+        if message is None:
             raise
-        raise SourceError(f"{address.plain}: {one_line(address.hidden(said), MAX_ERROR_CHARS)}") from None
+        raise SourceError(f"{address.plain}: {one_line(address.hidden(message), MAX_ERROR_CHARS)}") from None
 
 
 def check_options(address: Address, known: Collection[str]) -> None:
-    """Raise InputError for an option of the address that this kind of source does not have."""
+    """Raise InputError for an option that this kind of address does not have."""
     for name in address.options:
         if name not in known:
             hint = f"it may be {', '.join(known)}" if known else "there are none here"

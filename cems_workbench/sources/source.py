@@ -1,7 +1,7 @@
-"""What a source is: a running system whose memories are taken as they are, and whose own searches are asked.
+"""The protocol of a live source: a system whose memories are imported with their vectors, and which answers queries itself.
 
-A source is only ever read. It is opened with `opening.open_source`, says what it is (`probe`), gives its memories with their vectors
-in batches (`snapshot`), and answers a query with its own lists (`search`). It knows neither the store nor the pipeline.
+`connect.open_source` opens one. `probe` describes it, `snapshot` yields its memories in batches, `search` returns its own (live) lists.
+Sources are read-only, and know neither the store nor the pipeline.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ Vector = NDArray[np.float32]
 """Shape (dimension,)."""
 Distance = Literal["cosine", "l2", "ip"]
 ListName = Literal["vector", "ts_rank"]
-"""Which of the workbench's lists an engine's list is the like of."""
+"""The list of the workbench that a live list replaces."""
 
 BATCH_ROWS = 4_000
-"""Memories that a batch has at most."""
+"""Most memories in a batch."""
 BATCH_BYTES = 32_000_000
-"""Bytes of texts and vectors past which a batch ends."""
+"""Most bytes of texts and vectors in a batch, unless one memory is larger."""
 
 MAX_TEXT_BYTES = 2_000_000
-"""UTF-8 bytes of a memory's content that is taken, and half of what its chunks may have together, which overlap: the store's database
-holds 2,048 texts in memory at once when it writes them to its file."""
+"""Most UTF-8 bytes of a memory's content; its chunks, which overlap, may have twice as many together.
+
+DuckDB holds 2,048 texts in memory at once when it writes them to its file.
+"""
 
 
 class SourceError(WorkbenchError):
-    """A source that cannot be reached or read; the line names it without any secret."""
+    """A source that cannot be reached or read; the message names it without any secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of the engine that decides what its search finds, e.g. `hnsw.ef_search` = "40".
+    """A setting of the engine that changes its search results, e.g. `hnsw.ef_search` = "40".
 
-    `unit` says what it counts. `tries` are values worth trying, the present one left out; empty when it cannot be set for one search.
+    `unit` is what the value counts. `tries` are other values worth trying; empty if it cannot be set for one search.
     """
 
     name: str
@@ -53,7 +55,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """What a source is, as far as it can be seen without reading its memories."""
+    """Description of a source, known without reading its memories."""
 
     kind: str
     engine: str
@@ -64,24 +66,24 @@ class SourceInfo:
     dimension: int | None
     distance: Distance = "cosine"
     index: str | None = None
-    """The vector index in the engine's own words; None: every search is exact."""
+    """The vector index as the engine describes it; None: every search is exact."""
     model: str | None = None
-    """The embedding model, where the source says."""
+    """The embedding model, if the source names it."""
     lists: tuple[ListName, ...] = ("vector",)
-    """The lists it can be asked for."""
+    """The live lists that it can answer."""
     settings: tuple[Setting, ...] = ()
     missing: tuple[str, ...] = ()
-    """What a full source of this kind has and this one lacks, a sentence each that says what follows."""
+    """What this source lacks of a complete one, a sentence each with the consequence."""
     notes: tuple[str, ...] = ()
 
     @property
     def index_line(self) -> str:
-        """The index, or what follows from there being none."""
+        """The index, or the consequence of having none."""
         return self.index or "none: every search is exact"
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """All of it in words, as (name, value); what is missing and the notes stand last, one by one."""
+        """(name, value) of everything; `missing` and notes last."""
         return [
             ("memories", f"{self.memories:,}"),
             ("vectors", f"{self.vectors:,} of {self.dimension or '?'} numbers, {self.distance} distance"),
@@ -93,14 +95,14 @@ class SourceInfo:
 
     @property
     def engine_facts(self) -> list[tuple[str, str]]:
-        """The index and each setting, as (name, value)."""
+        """(name, value) of the index and each setting."""
         settings = [(each.name, f"{each.value} {each.unit}".strip()) for each in self.settings]
         return [("index", self.index_line), *settings]
 
 
 @dataclass(frozen=True, slots=True)
 class RowProblem:
-    """A row that was not taken, or not whole: its id, the field, and why."""
+    """A row that was not imported, or only in part: its id, the field and the reason."""
 
     memory_id: str
     field: str
@@ -108,18 +110,16 @@ class RowProblem:
 
 
 def too_long(memory_id: str, content: int, chunks: int = 0) -> RowProblem | None:
-    """Why a memory with so many bytes of content and chunks is not taken; None when it is."""
+    """The problem of a memory with too many bytes of content or chunks; None if it is not too long."""
     for field_, size, most in (("content", content, MAX_TEXT_BYTES), ("chunks", chunks, 2 * MAX_TEXT_BYTES)):
         if size > most:
-            return RowProblem(
-                memory_id, field_, f"{size:,} bytes are more than the {most:,} that are taken; it was left out"
-            )
+            return RowProblem(memory_id, field_, f"{size:,} bytes exceed the limit of {most:,}; it was left out")
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Part of a snapshot: the ids that were seen to be there, and those among them that were read because they are new or changed."""
+    """Part of a snapshot: ids that exist in the source, and the memories among them that were read because they changed."""
 
     seen: Sequence[str] = ()
     taken: Sequence[TakenMemory] = ()
@@ -127,26 +127,26 @@ class Batch:
 
 
 Changed = Callable[[Sequence[str], Sequence[str]], Sequence[str]]
-"""Given ids and their markers, the ids that are new or whose marker is another one than at the last snapshot."""
+"""(ids, markers) -> the ids that are new or whose marker differs from that of the last snapshot."""
 
 
 class Snapshot(Protocol):
-    """The memories of a source as of one moment, where the engine can hold one."""
+    """The memories of a source; of one point in time if the engine can do that."""
 
     @property
     def total(self) -> int:
-        """Memories that are there."""
+        """Number of memories."""
 
     def batches(self, changed: Changed) -> Iterator[Batch]:
-        """Every id once as seen, and the memories that `changed` asks for, in batches of bounded size. Raises SourceError."""
+        """Every id once as seen, and the memories for which `changed` returns the id, in bounded batches. Raises SourceError."""
 
     def relations(self) -> Iterator[Sequence[Relation]]:
-        """All edges between memories, in portions; none where the source has no such thing. Raises SourceError."""
+        """All relations between memories, in bounded parts; none if the source has no relations. Raises SourceError."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineHit:
-    """A hit of the engine's own search; `seq` is the source's number of the chunk, None for a whole memory."""
+    """A hit of a live list; `seq` is the source's number of the chunk, None for a whole memory."""
 
     memory_id: str
     score: float
@@ -155,10 +155,10 @@ class EngineHit:
 
 @dataclass(frozen=True, slots=True)
 class EngineList:
-    """One list as the engine answered it, best first, in its order.
+    """One live list in the engine's order, best first.
 
-    `score` of the vector list is the cosine (for other distances: the negated distance), of ts_rank the rank. `asked` rows were
-    asked for.
+    Scores of the vector list are cosines (for other distances: negated distances), of ts_rank the rank. `asked` is the number of rows
+    requested.
     """
 
     name: ListName
@@ -169,7 +169,7 @@ class EngineList:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineQuery:
-    """What an engine is asked: the text, its vector, and how many rows of each list."""
+    """A query to an engine: text, vector, and rows of each list."""
 
     text: str
     vector: Vector
@@ -180,9 +180,9 @@ class EngineQuery:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How a search differs from the engine's present settings.
+    """Settings for a single search.
 
-    `settings` by name for this search alone; `exact` asks the engine for the exact list, without its approximate index.
+    `settings` by name; `exact` requests the exact list, without the approximate index.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -197,23 +197,23 @@ class Source(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it is, without any secret: what may be kept, shown and logged."""
+        """The address without any secret; it may be saved, shown and logged."""
 
     def probe(self) -> SourceInfo:
-        """What it is. Raises SourceError."""
+        """Describe it. Raises SourceError."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
-        """Its memories. Raises SourceError."""
+        """Open a snapshot of its memories. Raises SourceError."""
 
     def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
-        """The engine's own lists, all of one moment where the engine can do that. Raises SourceError."""
+        """The engine's own lists; of one point in time if the engine can do that. Raises SourceError for a trial that it cannot do."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Release connections."""
 
 
 def bounded(rows: Sequence[int], most_rows: int = BATCH_ROWS, most_bytes: int = BATCH_BYTES) -> Iterator[slice]:
-    """Slices of rows of these sizes (bytes), each within both bounds; a row larger than the bound is a slice by itself."""
+    """Slices of rows of these sizes (bytes), each within both limits; a row larger than the limit is a slice of its own."""
     start = size = 0
     for position, each in enumerate(rows):
         if position > start and (position - start >= most_rows or size + each > most_bytes):

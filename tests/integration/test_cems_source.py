@@ -271,8 +271,8 @@ def test_rows_that_cannot_be_taken_are_named(server: Server, opened: Opened) -> 
             (ids[1], "chunk 1"): "its vector has 3 numbers, most there have 8; it was left out",
             (ids[3], "chunks"): "has no chunks, so CEMS's search does not find it",
             (ids[3], "content"): "is empty, and so are its chunks",
-            (ids[6], "content"): "2,000,001 bytes are more than the 2,000,000 that are taken; it was left out",
-            (ids[7], "chunks"): "4,000,004 bytes are more than the 4,000,000 that are taken; it was left out",
+            (ids[6], "content"): "2,000,001 bytes exceed the limit of 2,000,000; it was left out",
+            (ids[7], "chunks"): "4,000,004 bytes exceed the limit of 4,000,000; it was left out",
         }
         assert found.keys() == {ids[0], ids[1], ids[2], ids[4], ids[5]}
         assert found[ids[2]].memory.content == "memory number 2\ndeployed on fridays"

@@ -302,7 +302,7 @@ def test_a_server_is_only_read_and_its_index_may_be_tried_for_one_search(directo
             (tried,) = source.search(query, Trial({"hnsw_ef": "256", "indexed_only": "true"}))
             (exact,) = source.search(query, Trial(exact=True))
         with pytest.raises(
-            SourceError, match=r"the key is refused, or none was given: set QDRANT_API_KEY \(Invalid API key or JWT\)$"
+            SourceError, match=r"the key is refused or missing: set QDRANT_API_KEY \(Invalid API key or JWT\)$"
         ):
             open_source(parse(f"qdrant://127.0.0.1:{rest.port}/mem0", {"QDRANT_API_KEY": "another"}))
     assert (probe.engine, probe.memories, probe.dimension) == ("Qdrant 1.16.0", ROWS, DIMENSION)
@@ -365,10 +365,10 @@ def answering(status: int, body: str, wait: threading.Event | None = None) -> It
 @pytest.mark.parametrize(
     ("status", "body", "line"),
     [
-        (401, f"bad key {KEY}", "the key is refused, or none was given: set QDRANT_API_KEY"),
+        (401, f"bad key {KEY}", "the key is refused or missing: set QDRANT_API_KEY"),
         (500, json.dumps({"status": {"error": f"broken\n{KEY}"}}), "HTTP 500: broken"),
-        (200, "{", "its answer is none of Qdrant"),
-        (200, "<html>", "its answer is none of Qdrant"),
+        (200, "{", "not an answer of Qdrant"),
+        (200, "<html>", "not an answer of Qdrant"),
     ],
 )
 def test_a_server_that_fails_is_one_line_without_the_key(status, body, line) -> None:
