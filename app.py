@@ -7,7 +7,9 @@ import streamlit as st
 import cems_workbench
 from cems_workbench.platform import gc_tuning
 
-ICON = Path(cems_workbench.__file__).parent / "ui" / "icon.png"  # a file of ours: named icons are fetched from a server
+ICON = (
+    Path(cems_workbench.__file__).parent / "ui" / "icon.png"
+)  # bundled file: Streamlit fetches named icons from a server
 
 st.set_page_config(page_icon=str(ICON), layout="wide")
 

@@ -1,4 +1,4 @@
-"""Evaluate: configs measured and compared on judged queries, honestly; what is worth keeping is kept."""
+"""Evaluate: measure and compare configs on judged queries, and record experiments."""
 
 from cems_workbench.ui.evaluate.page import main
 

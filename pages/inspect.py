@@ -1,4 +1,4 @@
-"""Inspect: put a query in, see what each stage did with it, move a slider and see what would have happened."""
+"""Inspect: run a query, see what each stage did, and change settings to see what would have happened."""
 
 from cems_workbench.ui.inspect.page import main
 

@@ -1,4 +1,4 @@
-"""Label: grade pooled results quickly, blind and by keyboard; see how far reviewers agree, and settle their conflicts."""
+"""Label: grade pooled results blind and by keyboard, measure reviewer agreement, resolve conflicts."""
 
 from cems_workbench.ui.label.page import main
 

@@ -1,4 +1,4 @@
-"""Memories: what is in the store. Import, browse, edit, count; the health of the indexes; another store."""
+"""Memories: import, browse and edit the store; statistics; index health; opening another store."""
 
 from cems_workbench.ui.memories.page import main
 

@@ -1,4 +1,4 @@
-"""Tune: better weights searched on judged queries without overfitting, and taken away with the evidence for them."""
+"""Tune: search for better weights without overfitting, and export the result with its evidence."""
 
 from cems_workbench.ui.tune.page import main
 

@@ -69,6 +69,6 @@ def test_without_queries_that_have_no_answer_it_says_how_to_have_some(open_page:
         )
     page = show(search(configured(open_page(path), OFF), "tea"), "Abstain")
     page = page.button(key="inspect:abstain:judged").click().run()
-    assert "No query of this store is known to have no answer" in page.info[-1].value
+    assert "No query of this store is marked as without an answer" in page.info[-1].value
     assert "below: with an answer" not in table_with(page, "this query")
     assert not page.get("plotly_chart") and not captions(page).count("Traceback")

@@ -54,14 +54,14 @@ def test_a_near_duplicate_falls_at_its_cosine_and_is_taken_when_applied(open_pag
     assert "Dedup is off." in html(page, "Dedup is off")
     memory, when, original = rows(page)[0]
     limit = float(when.removeprefix("at ≤ "))
-    assert "▼ leaves" in html(page, "wb-trial")
+    assert "▼ removed" in html(page, "wb-trial")
     page = page.button(key="inspect:diversity:apply").click().run()
     assert not page.exception
     config = config_of(page).dedup
     assert config.enabled
     assert config.similarity <= limit
     assert memory not in order(page)
-    assert (memory, "✕ taken", original) in rows(page)
+    assert (memory, "✕ dropped", original) in rows(page)
 
 
 def test_a_lambda_is_applied_with_mmr_and_shows_what_it_said(open_page: OpenPage) -> None:
@@ -81,7 +81,7 @@ def test_a_lambda_is_applied_with_mmr_and_shows_what_it_said(open_page: OpenPage
 
 def test_a_higher_limit_gives_back_what_dedup_took(open_page: OpenPage) -> None:
     page = opened(open_page(), dedup__enabled=True, dedup__similarity=0.8)
-    lost = [memory for memory, when, _ in rows(page) if when == "✕ taken"]
+    lost = [memory for memory, when, _ in rows(page) if when == "✕ dropped"]
     box = next(box for box in page.selectbox if box.label == "Range")
     assert box.options[0].startswith("off, or above")
     assert lost[0] in html(page, "wb-trial").partition("<h2>then")[2]
@@ -106,12 +106,12 @@ def test_judged_results_are_counted_before_and_after(open_page: OpenPage) -> Non
 def test_one_result_has_nothing_to_be_compared_with(open_page: OpenPage, tmp_path: Path) -> None:
     page = open_page(stored(tmp_path, {"one": "the only memory"}))
     page = tool(search(page, "only memory"), "Diversity")
-    assert any("fewer than two results" in info.value for info in page.info)
+    assert any("Fewer than two results" in info.value for info in page.info)
 
 
 def test_results_that_no_limit_takes_are_said_to_be_none(open_page: OpenPage, tmp_path: Path) -> None:
     page = open_page(stored(tmp_path, {"one": "the gateway was deployed", "two": "a cat sleeps on the piano"}))
     every = {"fusion.normalize": "none", "filter.min_score": None}
     page = tool(search(configured(page, every), "gateway deployed"), "Diversity")
-    assert "No result would be taken at any limit down to 0.5." in html(page, "No result would")
-    assert any("No other limit down to 0.5 shows other results." in caption.value for caption in page.caption)
+    assert "No result would be dropped at any limit down to 0.5." in html(page, "No result would")
+    assert any("No other limit down to 0.5 changes the results." in caption.value for caption in page.caption)

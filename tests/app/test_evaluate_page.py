@@ -77,7 +77,7 @@ def test_what_is_missing_is_gathered_once_and_measured_from_then_on(page: AppTes
     assert not [button for button in page.button if button.key == "evaluate:gather"]
     means = page.dataframe[0].value
     assert list(means["config"]) == ["cems", "recollection"]
-    assert (means["ms a query"] > 0).all() and (means["LLM calls"] == 0).all()
+    assert (means["ms per query"] > 0).all() and (means["LLM calls"] == 0).all()
 
 
 @pytest.mark.thorough
@@ -230,7 +230,7 @@ def test_evidence_of_another_store_is_refused_with_the_reason_and_used_read_only
     checked(page)
 
 
-@pytest.mark.parametrize(("name", "reason"), [("none", "no longer there"), ("text", "not an evidence file")])
+@pytest.mark.parametrize(("name", "reason"), [("none", "no longer exists"), ("text", "not an evidence file")])
 def test_what_is_no_evidence_file_is_one_line(page: AppTest, tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "text").write_text("hello")
     page.session_state["evaluate:file"] = True

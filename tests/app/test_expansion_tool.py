@@ -91,7 +91,7 @@ def test_a_switched_off_form_stays_off_when_another_is_typed(open_page: OpenPage
 
 def test_a_form_that_is_searched_already_is_said(open_page: OpenPage) -> None:
     page = type_in(with_two(open_page()), "Undo A Release")
-    assert "is searched already" in captions(page)
+    assert "is already searched" in captions(page)
     assert len(rows(page)) == 3
 
 

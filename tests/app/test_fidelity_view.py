@@ -54,7 +54,7 @@ def test_what_is_asked_is_gathered_once_and_measured_by_setting(page: AppTest) -
     row = table_with(page, "same order").iloc[0]
     assert (row["answers"], row["queries"]) == ("sample_cut, cems_head", QUERIES)
     assert row["same first"].split(" · ")[0].isdigit()
-    assert "Laid over the config: max_tokens 4000." in captions(page)
+    assert "Overrides in the config: max_tokens 4000." in captions(page)
     page.multiselect(key="evaluate:fidelity_configs").select("recollection").run()
     if any(button.key == "evaluate:fidelity:gather" for button in page.button):
         press(page, "evaluate:fidelity:gather")
@@ -89,7 +89,7 @@ def test_what_the_config_itself_answers_has_no_differences(page: AppTest, tmp_pa
     answer = {"query": "how do we roll back a failed deploy?", "results": [row.memory_id for row in results]}
     path.write_text(json.dumps(answer))
     checked(brought(page, path))
-    assert "Every query has the recorded order and scores" in plainly(" ".join(box.value for box in page.success))
+    assert "All queries match the recorded order and scores" in plainly(" ".join(box.value for box in page.success))
 
 
 def test_a_single_change_that_explains_the_answers_is_found(page: AppTest, tmp_path: Path) -> None:

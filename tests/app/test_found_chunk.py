@@ -89,6 +89,6 @@ def test_the_memories_page_lists_the_chunks_and_the_rule(found: AppTest, placed:
     assert list(table["start"].dropna()) == ([0, len(PIECES[0]), len(PIECES[0] + PIECES[1])] if placed else [])
     page.session_state["memories:view"] = "Store"
     page = drawn(page.run())
-    assert "Chunks: **embedder**" in captions(page) and "1 memory in 3 chunks (3 came with the memories)" in captions(
+    assert "Chunks: **embedder**" in captions(
         page
-    )
+    ) and "1 memory in 3 chunks (3 imported with the memories)" in captions(page)

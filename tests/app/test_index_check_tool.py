@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.models]
 
 def test_a_list_that_is_exact_says_that_nothing_was_missed(open_page: OpenPage) -> None:
     page = tool(search(open_page(), DEPLOY), "Index check")
-    assert "Nothing was missed: vector:0 holds the 150 exactly nearest of 438 memories." in markdown(page)
+    assert "No misses: vector:0 contains the 150 exact nearest of 438 memories." in markdown(page)
     rows = re.findall(r"<b>(.*?)</b></th><td>(.*?)</td>", html(page, "wb-recall"))
-    assert rows == [("vector:0", "exact: every embedding was compared"), ("Chroma alone", "Chroma&#39;s graph")]
+    assert rows == [("vector:0", "exact: all embeddings compared"), ("Chroma alone", "Chroma&#39;s graph")]
     assert html(page, "wb-recall").count("✓ 150 of 150") >= 1
     assert ">at 150</th>" in html(page, "wb-recall")
 
@@ -57,9 +57,9 @@ def test_a_large_store_is_compared_on_request(open_page: OpenPage, monkeypatch: 
     assert button.label == "Compare all 438 embeddings"
     page = button.click().run()
     assert not page.exception
-    assert "Nothing was missed" in markdown(page)
+    assert "No misses" in markdown(page)
     page = page.run()  # kept: it is not asked for again
-    assert "Nothing was missed" in markdown(page)
+    assert "No misses" in markdown(page)
 
 
 def test_the_pool_of_a_preset_is_named_as_what_lost_a_memory(open_page: OpenPage) -> None:
@@ -92,4 +92,4 @@ def test_a_store_with_one_memory_and_one_with_none_to_find(open_page: OpenPage, 
     assert "holds the 1 exactly nearest of 1 memories" in markdown(page)
     set_state(page, gathered=None)
     page = tool(search(configured(page, {"query.scope": "shared"}), "only"), "Index check")
-    assert any("No memory that this query may find" in info.value for info in page.info)
+    assert any("No memory in the scope of this query" in info.value for info in page.info)

@@ -186,7 +186,7 @@ def test_a_config_file_is_offered_with_its_differences_and_taken(open_page: Open
     assert not page.exception
     assert config_of(page) == imported
     assert control(page, "slider", "fusion.k").value == 17  # type: ignore[attr-defined]
-    assert "The file has the same values as the present config." in captions(page)
+    assert "The file has the same values as the current config." in captions(page)
 
 
 @pytest.mark.parametrize(

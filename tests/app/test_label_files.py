@@ -71,7 +71,7 @@ def test_an_import_reports_added_rows_conflicts_and_what_was_left_out(page: AppT
 def test_every_form_is_offered_and_says_what_it_cannot_hold(page: AppTest, form: str) -> None:
     checked(page.selectbox(key="label:out:form").set_value(form).run())
     labels = " ".join(one.value for one in page.caption)
-    assert "judgments fit" in labels
+    assert "judgments can be exported" in labels
     one_grade_each = form in ("qrels", "quepid-csv", "srw-csv")
     assert any("adjudicate, or choose a judge" in one.value for one in page.code) == one_grade_each
 

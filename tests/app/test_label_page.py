@@ -58,14 +58,14 @@ def labels() -> list[Judgment]:
 
 
 def card(page: AppTest) -> str:
-    """The card on the table, without its turn and the progress above it."""
+    """The card on the table, without its number and the progress above it."""
     found = next(text for text in (str(one.proto.body) for one in page.get("html")) if 'class="wb-card-query"' in text)
-    return re.sub(r' data-turn="\d+"', "", found[found.index('<div class="wb-card"') :])
+    return re.sub(r' data-card="\d+"', "", found[found.index('<div class="wb-card"') :])
 
 
 def test_without_a_name_there_is_no_card(open_page: OpenPage, queue_store: Path) -> None:
     opened = checked(open_page(queue_store).switch_page("pages/label.py").run())
-    assert "Give your name" in opened.info[0].value
+    assert "Enter your name" in opened.info[0].value
 
 
 def test_a_store_without_queues_gets_a_ready_made_one_of_what_inspect_ranks_first(
@@ -81,7 +81,7 @@ def test_a_store_without_queues_gets_a_ready_made_one_of_what_inspect_ranks_firs
     opened = checked(open_page(path).switch_page("pages/label.py").run())
     next(thread for thread in threading.enumerate() if thread.name == THREAD_NAME).join(60)
     opened.text_input(key="reviewer:name").set_value("ada").run()
-    assert opened.selectbox(key="label:chosen").options == ["three-ready · ready-made · 1 reviewer a pair"]
+    assert opened.selectbox(key="label:chosen").options == ["three-ready · ready-made · 1 reviewer per pair"]
     assert "Memory 1 of" in card(opened)
     resources = shared_resources.resources()
     people = {(one.qid, one.memory_id) for one in resources.store.judgments.read(kind="human")}
@@ -205,7 +205,7 @@ def test_a_press_for_a_card_that_is_gone_labels_nothing(page: AppTest) -> None:
     press(page, "label:grade:1")
     now = page.session_state["label:state"]
     page.session_state["label:state"] = replace(
-        now, turn=now.turn + 1
+        now, card_no=now.card_no + 1
     )  # another card is dealt while the press is on its way
     press(page, "label:grade:3")
     assert [one.grade for one in labels()] == [1]

@@ -123,18 +123,18 @@ def test_the_cut_list_is_found_with_its_cause_and_the_setting_that_mends_it(
 ) -> None:
     opened = tool(page(), "Index check")
     assert not source.asked  # a running system is asked when somebody wants it
-    assert plainly(opened.button(key="inspect:index_check:ask").label) == "Ask cems"
+    assert plainly(opened.button(key="inspect:index_check:ask").label) == "Query cems"
     opened = press(opened, "inspect:index_check:ask")
     said = markdown(opened)
-    assert "vector of cems missed 4 of the 6 exactly nearest memories; the first of them stands at rank 3." in said
+    assert "vector of cems missed 4 of the 6 exact nearest memories; the first of them has rank 3." in said
     assert "hnsw.ef_search is 2, rows an index scan returns" in said
-    live = html(opened, "rows asked for")
+    live = html(opened, "rows requested")
     assert "2 came in 2 ms" in live and "✕ 2 of 6" in live
     assert table_with(opened, "exact cosine").iloc[0]["exact rank"] == 3
     opened = press(opened, "inspect:index_check:try")
-    assert "hnsw.ef_search = 100 brings all 6 back." in markdown(opened)
+    assert "hnsw.ef_search = 100 finds all 6." in markdown(opened)
     tried = table_with(opened, "setting")
-    assert list(tried["setting"]) == ["as it is", "hnsw.ef_search = 4", "hnsw.ef_search = 100"]
+    assert list(tried["setting"]) == ["current", "hnsw.ef_search = 4", "hnsw.ef_search = 100"]
     assert list(tried["rows"]) == [2, 4, 6] and list(tried["recall"]) == ["2 of 6", "4 of 6", "6 of 6"]
     count = len(source.asked)
     checked(opened.run())
@@ -146,7 +146,7 @@ def test_rows_that_came_since_the_snapshot_and_a_source_that_is_away_are_one_lin
 ) -> None:
     source.strangers = ("new",)
     opened = press(tool(page(), "Index check"), "inspect:index_check:ask")
-    assert "1 of its rows are not in the snapshot, the first at place 1: connect again" in opened.warning[0].value
+    assert "1 of its rows are not in the snapshot, the first at position 1: import" in opened.warning[0].value
     source.away = True
     opened = drawn(opened.button(key="inspect:index_check:try").click().run())
     assert len(opened.error) == 1 and "nothing answers at this address" in plainly(opened.error[0].value)
@@ -191,7 +191,7 @@ def test_the_page_says_when_it_was_answered_and_asks_again_on_request(
     assert evidence_of(opened).notes["engine"]["lists"]["vector:0"]["returned"] == 6
     source.away = True
     opened = press(opened, "inspect:ask_again")
-    assert "No list was answered by the running system" in captions(opened)
+    assert "No list was returned by the live system" in captions(opened)
     assert any(button.key == "inspect:ask_again" for button in opened.button)
 
 
@@ -220,10 +220,10 @@ def test_evaluate_says_when_lists_were_answered_and_asks_again_on_request(
 
 def test_without_a_source_the_control_says_that_it_has_no_effect(open_page: OpenPage) -> None:
     opened = open_group(open_page(), "lists")
-    assert "taken from no running system" in captions(opened)
+    assert "no live source" in captions(opened)
     opened = tool(search(opened), "Index check")
     assert not any(button.key == "inspect:index_check:ask" for button in opened.button)
 
 
 def test_with_a_source_the_control_says_nothing(page: Callable[..., AppTest]) -> None:
-    assert "taken from no running system" not in captions(open_group(page(), "lists"))
+    assert "no live source" not in captions(open_group(page(), "lists"))

@@ -45,7 +45,7 @@ def page(open_page: OpenPage, store: Path, monkeypatch: pytest.MonkeyPatch) -> A
     set_config(opened, with_values(TYPED, {"expansion.backend": "manual"}))
     opened.run()
     labelled(opened, "text_input", "Query").set_value("who pays?")
-    labelled(opened, "text_area", "Further queries, one a line").set_value("billing by seats")
+    labelled(opened, "text_area", "Further queries, one per line").set_value("billing by seats")
     return checked(opened.run())
 
 
@@ -79,7 +79,7 @@ def assert_shows(page: AppTest, evidence: EvidenceSet, query: str) -> None:
     page = checked(page.switch_page("pages/inspect.py").run())
     assert labelled(page, "text_input", "Query").value == query
     assert labelled(page, "toggle", "Only this project").value is True
-    assert labelled(page, "text_area", "Further queries, one a line").value == ""
+    assert labelled(page, "text_area", "Further queries, one per line").value == ""
     assert labelled(page, "date_input", "As of").value == gathered.as_of.date()  # type: ignore[union-attr]
     (results,) = [str(html.proto.body) for html in page.get("html") if 'class="wb-results"' in html.proto.body]
     expected = [row.memory_id for row in replay(gathered, config_of(page)).results]

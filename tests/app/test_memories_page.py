@@ -84,7 +84,7 @@ def test_the_table_lists_every_memory_and_says_how_many(open_memories: OpenPage,
     page = drawn(open_memories())
     assert len(ids(page)) == total
     assert f"All {total} memories" in all_html(page)
-    assert "Pick a row" in all_html(page)
+    assert "Select a row" in all_html(page)
 
 
 def test_search_and_filters_narrow_the_table_and_are_cleared(open_memories: OpenPage, total: int) -> None:
@@ -93,7 +93,7 @@ def test_search_and_filters_narrow_the_table_and_are_cleared(open_memories: Open
     assert "m003" in ids(page) and len(ids(page)) < 10
     assert f"of {total} memories match" in all_html(page)
     page = drawn(page.multiselect(key="memories:find:projects").set_value(["(none)"]).run())
-    assert not page.dataframe and "No memory matches" in all_html(page) and "Pick a row" not in all_html(page)
+    assert not page.dataframe and "No memory matches" in all_html(page) and "Select a row" not in all_html(page)
     page = drawn(page.button(key="memories:clear").click().run())
     assert len(ids(page)) == total
 
@@ -196,7 +196,7 @@ def test_saving_without_a_change_changes_nothing(open_memories: OpenPage) -> Non
     page = page.button(key="memories:edit").click().run()
     page = drawn(page.button(key="memories:save").click().run())
     assert store(page).content_version == version
-    assert "Nothing was changed." in [text.value for text in page.caption]
+    assert "No changes." in [text.value for text in page.caption]
 
 
 def test_an_edit_drops_the_evidence_that_inspect_had_gathered(open_memories: OpenPage) -> None:
@@ -221,7 +221,7 @@ def test_a_deleted_memory_is_restored_by_undo(open_memories: OpenPage) -> None:
 
 def test_the_deleted_view_lists_what_was_deleted(open_memories: OpenPage) -> None:
     page = open_memories(view="Deleted")
-    assert "Nothing is deleted" in all_html(page)
+    assert "No deleted memories" in all_html(page)
     store(page).memories.delete("m003")
     page = drawn(page.run())
     assert ids(page) == ["m003"]
@@ -301,7 +301,7 @@ def test_the_language_chosen_for_an_empty_store_is_what_its_import_offers(
     page.selectbox(key="memories:language:english").set_value("german").run()
     page = drawn(page.button(key="memories:language:change").click().run())
     box = show(page, "Import").selectbox(key="memories:import:language:german")
-    assert box.value == "german" and "tell from the texts" not in box.options
+    assert box.value == "german" and "detect from the texts" not in box.options
 
 
 def test_another_language_builds_the_index_of_words_anew_and_says_so(open_memories: OpenPage, total: int) -> None:
@@ -311,7 +311,7 @@ def test_another_language_builds_the_index_of_words_anew_and_says_so(open_memori
     page.selectbox(key="memories:language:english").set_value("german").run()
     page = drawn(page.button(key="memories:language:change").click().run(timeout=120))
     assert any(text.value.startswith("Language: **german**, as chosen") for text in page.caption)
-    assert any("works in german from now on; its index is built anew" in text.value for text in page.caption)
+    assert any("now uses german; its index is being rebuilt" in text.value for text in page.caption)
     page = drawn(page.run(timeout=120))
     assert all_html(page).count("✓ up to date") == 2
     assert shared_resources.resources().indexes.lexical.language == "german"
@@ -375,7 +375,7 @@ def test_the_store_picker_is_there_when_the_store_cannot_be_opened(
 def test_a_switch_that_fails_raises_and_keeps_the_store(open_memories: OpenPage, total: int, tmp_path: Path) -> None:
     page = open_memories()
     present = store(page)
-    with pytest.raises(StoreError, match="Create makes one"):
+    with pytest.raises(StoreError, match="press Create to make one"):
         shared_resources.switch(str(tmp_path / "nowhere"), create=False)
     assert store(page) is present and present.memories.count() == total
 

@@ -161,11 +161,11 @@ def test_effective_weights_say_when_the_bands_are_inverted(open_page: OpenPage) 
     page = show(search(configured(open_page(), {"rerank.retrieval_score": "rrf"}, "qmd")), "Rerank")
     panel = html(page, "wb-weights")
     assert "75% : 25%" in panel
-    assert "intent is inverted" in panel
+    assert "opposite of the setting" in panel
     assert "overtook rank 1" in panel
     set_config(page, with_values(preset("qmd").config, {"rerank.combine": "replace"}))
     page.run()
-    assert "no weight to compare" in captions(page)
+    assert "no weights to compare" in captions(page)
 
 
 def test_the_threshold_view_shows_the_cuts_tried_and_what_they_left(open_page: OpenPage) -> None:
@@ -176,7 +176,7 @@ def test_the_threshold_view_shows_the_cuts_tried_and_what_they_left(open_page: O
     assert (cuts["hits"] == cuts["kept"] + cuts["cut"]).all()
     set_config(page, with_values(preset("cems").config, {"threshold.mode": "fixed"}))
     page.run()
-    assert "One fixed cut at 0.6" in captions(page)
+    assert "Fixed threshold 0.6" in captions(page)
     assert not page.get("plotly_chart")
     set_config(page, preset("cems").config)
     page.run()
@@ -196,7 +196,7 @@ def test_the_query_view_says_why_a_query_is_conversational_and_whether_that_coun
     assert "<b>Conversational</b> the detection is off" in verdict
     assert "7 of 8 = 0.875" in verdict
     assert "wired" in verdict
-    assert "No LLM was asked: none is set" in captions(page)
+    assert "No LLM was used: none is set" in captions(page)
     acted_on = {"query.conversational.enabled": True, "lists.lexical.skip_if_conversational": True}
     set_config(page, with_values(config_of(page), acted_on))
     page.run()
@@ -273,4 +273,4 @@ def test_late_interaction_shows_which_token_met_which_for_two_candidates(open_pa
 
 def test_without_late_interaction_the_tokens_say_what_to_choose(open_page: OpenPage) -> None:
     page = show(search(configured(open_page(), NOBODY)), "Rerank")
-    assert "Only late interaction says which words met" in captions(page)
+    assert "Only late interaction has one" in captions(page)

@@ -27,7 +27,7 @@ def pasted(page: AppTest, text: str) -> AppTest:
 
 def test_without_an_answer_the_tool_says_what_it_wants(open_page: OpenPage) -> None:
     page = tool(search(open_page()), TOOL)
-    assert "Paste what the real system answered" in captions(page)
+    assert "Paste or upload the live system’s answer" in captions(page)
     assert not page.error
 
 
@@ -81,10 +81,10 @@ def test_scores_unknown_memories_and_bad_rows_are_said(open_page: OpenPage) -> N
     page = pasted(page, json.dumps({"results": [*rows, {"id": "gone", "content": "<b>x</b>"}, 2.5]}))
     placed = next(frame.value for frame in page.dataframe if "production" in frame.value)
     assert list(placed[placed["lost at"] == "not in this store"]["memory"]) == ["gone"]
-    assert "found by its text; called chunk-7" in " ".join(placed["why"])
+    assert "matched by text; id there: chunk-7" in " ".join(placed["why"])
     assert "<span>unknown</span>" in html(page, "wb-numbers")
     assert any("must be an object or an id" in code.value for code in page.code)
-    assert "Production’s scores are" in captions(page)
+    assert "Production’s scores equal" in captions(page)
 
 
 def test_an_answer_that_cannot_be_read_is_one_line(open_page: OpenPage) -> None:
@@ -116,6 +116,6 @@ def test_a_run_of_several_queries_takes_that_of_this_one_and_another_on_choice(o
 def test_an_answer_belongs_to_its_query(open_page: OpenPage) -> None:
     page = pasted(tool(search(open_page()), TOOL), "x1\nx2")
     page = search(page, "restart elasticsearch")
-    assert "Paste what the real system answered" in captions(page)
+    assert "Paste or upload the live system’s answer" in captions(page)
     page = search(page, QUERY)
     assert page.warning

@@ -91,7 +91,7 @@ def test_nothing_to_draw_is_said(open_page: OpenPage) -> None:
     off = {f"lists.{name}.enabled": False for name in ("vector", "lexical", "recency", "access", "relations")}
     set_config(page, with_values(preset("cems").config, off))
     page = opened(page)
-    assert "No list that is switched on has a candidate" in captions(page)
+    assert "No enabled list has candidates" in captions(page)
     assert not page.get("plotly_chart")
 
 

@@ -86,7 +86,7 @@ def test_a_choice_has_a_row_and_a_button_for_each_value(open_page: OpenPage) -> 
         ("fusion.k", "every value replayed"),
         ("assembly.max_tokens", "exact"),
         ("filter.min_score", "exact"),
-        ("assembly.mmr_lambda", "Nothing changes in the first 5"),
+        ("assembly.mmr_lambda", "No change in the first 5"),
         ("dedup.enabled", "2 values give"),
     ],
 )
@@ -136,20 +136,22 @@ def test_the_weights_name_what_moved_the_ranking_most(open_page: OpenPage) -> No
     assert list(table["part"][:2]) == ["vector:0", "lexical:0"]
     assert "score gap" in set(table["part"]) and "dedup" not in set(table["part"])
     assert sum(table["nominal"].dropna()) == pytest.approx(1)
-    assert "moved this ranking most" in markdown(page)
-    assert "Of the first 10 results" in captions(page)
+    assert "has the largest effect on this ranking" in markdown(page)
+    assert "For the first 10 results" in captions(page)
 
 
 @pytest.mark.parametrize("name", ["Sensitivity", "Weight map", "Effective weights"])
 def test_without_results_and_without_candidates_each_tool_says_so(open_page: OpenPage, name: str) -> None:
     page = opened(open_page, name, {"filter.min_score": 100.0})
     if name == "Effective weights":
-        assert any("no results to weigh" in info.value for info in page.info)
+        assert any("no component has an effect" in info.value for info in page.info)
     evidence = evidence_of(page)
     set_state(page, gathered=replace(gathered(page), evidence=replace(evidence, lists=(), memories={})))
     page.run()
     assert not page.exception
-    assert any("No list found a candidate" in info.value or "no results to weigh" in info.value for info in page.info)
+    assert any(
+        "No list found candidates" in info.value or "no component has an effect" in info.value for info in page.info
+    )
 
 
 def test_labels_on_the_charts_are_literal() -> None:
@@ -173,7 +175,7 @@ def test_labels_on_the_charts_are_literal() -> None:
     texts = {key: memory.content for key, memory in memories.items()}
     drawn = sweep_figure(found, ids, texts, {}, None).to_json()
     drawn += map_figure(
-        weight_map(evidence, preset("cems").config, "lists.vector.weight", "fusion.k", 3), "who is first", texts
+        weight_map(evidence, preset("cems").config, "lists.vector.weight", "fusion.k", 3), "first result", texts
     ).to_json()
     drawn += map_figure(
         weight_map(evidence, preset("cems").config, "lists.vector.weight", "fusion.k", 3), RELEVANT, texts

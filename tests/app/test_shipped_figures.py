@@ -81,7 +81,9 @@ def test_the_first_screens_show_the_shipped_figures_of_the_sample_set(
     assert list(means["config"]) == list(figures.measured.presets)
     for shown, config in zip(means["nDCG@10"], figures.experiment.card["configs"], strict=True):
         assert shown.startswith(f"{config['measures']['nDCG@10']['mean']:.3f} (")
-    mark = f"Measured with CEMS Workbench {figures.version} on {figures.day}; these figures come with the project"
+    mark = (
+        f"Measured with CEMS Workbench {figures.version} on {figures.day}; these results are bundled with the project"
+    )
     assert mark in captions(page)
     page.button(key="evaluate:shipped").click().run()
     assert page.multiselect(key="evaluate:configs").value == list(figures.measured.presets)

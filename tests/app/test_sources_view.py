@@ -132,7 +132,7 @@ def test_memories_are_taken_searched_and_taken_again_where_they_changed(
     assert resources.store.memories.ids() == ["deploy", "keys", "new"]
 
     page = checked(page.button(key="memories:source:1:forget").click().run())
-    assert resources.store.memories.count() == 0 and "An address is one of" in all_html(page)
+    assert resources.store.memories.count() == 0 and "Forms of an address" in all_html(page)
 
 
 def test_the_store_view_has_the_check_that_doctor_has(page: AppTest, collection: Collection, tmp_path: Path) -> None:

@@ -110,8 +110,8 @@ def test_a_memory_whose_score_is_that_with_its_question_shows_both(open_page: Op
     scored = evidence_of(page).model_scores["workbench/minilm-judge"]
     assert scored["t1"].chunk == f"{question}\n{answer}"  # alone it says nothing of holidays
     page = tool(follow(page, "t1"), "Text evidence")
-    assert "Its score is that with the question before it" in captions(page)
-    assert "read all of it" in captions(page) and captions(page).count("the question before it") == 1
+    assert "Scored together with the preceding question" in captions(page)
+    assert "read all of it" in captions(page) and captions(page).count("the preceding question") == 1
     assert question in [block.value for block in page.code]
     assert (
         answer.split()

@@ -109,14 +109,14 @@ def test_a_depth_is_not_searched_beyond_what_was_gathered(page: AppTest) -> None
     page.multiselect(key="tune:paths").set_value(["lists.vector.depth"]).run()
     most = page.number_input(key="tune:to:lists.vector.depth").value
     page.number_input(key="tune:to:lists.vector.depth").set_value(int(most) + 50).run()
-    assert "was gathered to" in page.error[0].value
+    assert "was gathered up to" in page.error[0].value
 
 
 def test_too_few_groups_for_folds_says_what_to_do(page: AppTest, small_store: Path) -> None:
     page.number_input(key="tune:sealed").set_value(0.8)
     page.selectbox(key="tune:group_by").select("type").run()
     whole = " ".join(warning.value for warning in page.warning) + captions(page)
-    assert "group by something finer" in whole or "Never split” something finer" in whole
+    assert "group by something finer" in whole or "choose finer groups" in whole
 
 
 def test_a_search_runs_beside_the_page_and_ends_in_a_result(tuned: AppTest) -> None:
@@ -200,19 +200,19 @@ def test_wins_and_losses_count_every_open_query(tuned: AppTest) -> None:
 
 
 def test_a_report_is_offered_where_the_proposal_is_taken_away(tuned: AppTest) -> None:
-    page = show(tuned, "Take it away")
+    page = show(tuned, "Export")
     assert [button.proto.label for button in page.get("download_button")].count("Download HTML") == 1
 
 
 def test_the_proposal_is_set_on_the_sliders_and_can_be_undone(tuned: AppTest) -> None:
-    page = checked(show(tuned, "Take it away").button(key="tune:take").click().run())
+    page = checked(show(tuned, "Export").button(key="tune:take").click().run())
     assert config_of(page) == found(page).tuned.config
     assert len(state_of(page).history.past) == 1
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_exported_with_its_card_and_what_it_cannot_say(tuned: AppTest, form: str) -> None:
-    page = show(tuned, "Take it away")
+    page = show(tuned, "Export")
     page.session_state["tune:form"] = form
     checked(page.run())
     shown = next(code.value for code in page.code if "cems" in code.value.lower())
@@ -221,15 +221,15 @@ def test_every_form_is_exported_with_its_card_and_what_it_cannot_say(tuned: AppT
     else:
         assert "Evidence card" in shown
     if form.endswith("env"):
-        assert "cannot be said in its file" in captions(page)
+        assert "cannot be expressed exactly in its file" in captions(page)
     else:
         assert import_config(shown, source=f"x.{form.removesuffix('thon')}").config == found(page).tuned.config
 
 
 def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
-    page = show(tuned, "Take it away")
+    page = show(tuned, "Export")
     page.button(key="tune:keep").click().run()
-    assert "Give your name" in page.error[0].value
+    assert "Enter your name" in page.error[0].value
     page.text_input(key="tune:name").set_value("better blend")
     page.text_input(key="tune:why").set_value("paraphrases were missed")
     page.text_input(key="tune:author").set_value("ada")

@@ -41,13 +41,13 @@ def page(open_page: OpenPage, small_store: Path) -> AppTest:
 
 
 def test_without_judgments_it_is_said_everywhere_and_only_lists_and_fusion_may_change(page: AppTest) -> None:
-    assert any("no judgment chooses anything" in info.value for info in page.info)
-    assert "How far each list can be trusted" in " ".join(element.value for element in page.markdown)
+    assert any("no judgments are used here" in info.value for info in page.info)
+    assert "Reliability of each list" in " ".join(element.value for element in page.markdown)
     trust = page.dataframe[0].value
     assert set(trust["source"]) == {"vector", "lexical"} and (trust["read"] == 100).all()
     offered = page.multiselect(key="tune:paths").options
     assert not [option for option in offered if option.startswith(("Rerank", "Adjust"))]
-    assert "no judgment to seal" in captions(page)
+    assert "no judgments to seal" in captions(page)
     assert not [box for box in page.number_input if box.key == "tune:sealed"]
 
 
@@ -58,13 +58,13 @@ def test_a_proposal_is_held_against_judgments_and_taken_away_as_unlabelled(page:
     if running is not None:
         running.wait(WAIT)
     page = checked(page.run())
-    assert any("no judgment chooses anything" in info.value for info in page.info)
+    assert any("no judgments are used here" in info.value for info in page.info)
     page = checked(page.button(key="tune:by_judgments").click().run(timeout=120))
     found = tune_state_of(page).result
     assert found is not None and found.by_judgments is not None
     assert found.tuned.config.name in ("cems", "cems-unlabelled")
     assert "With, in hindsight" in all_html(page) and "Without judgments:" in captions(page)
-    set_tune_state(page, next_view="Take it away")
+    set_tune_state(page, next_view="Export")
     page = checked(page.run())
     card = next(code.value for code in page.code if code.value.startswith("Evidence card"))
     assert "no judgment chose it" in card and "tuned against" not in card

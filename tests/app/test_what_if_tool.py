@@ -81,7 +81,7 @@ def test_an_edit_that_changes_no_rank_says_that_the_others_stay(open_page: OpenP
     page = open_tool(open_page())
     field(page, "number_input", "access_count").set_value(3)
     page = press(page, "inspect:what_if:try")
-    assert "every other result keeps its rank" in captions(page)
+    assert "all other results keep their ranks" in captions(page)
 
 
 def test_a_moved_slider_replays_the_copy_under_the_new_config(open_page: OpenPage) -> None:

@@ -168,7 +168,7 @@ def test_a_memory_that_was_deleted_meanwhile_is_said_to_be_gone(open_page: OpenP
     try:
         page = page.run()
         assert not page.exception
-        assert any("not in the store any more" in info.value for info in page.info)
+        assert any("no longer in the store" in info.value for info in page.info)
     finally:
         store.memories.restore("m089")
 

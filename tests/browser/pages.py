@@ -297,7 +297,7 @@ class Memories:
 
     def __init__(self, window: Window) -> None:
         self.window, self.page = window, window.page
-        self.words = self.page.get_by_placeholder("words, exactly as written")
+        self.words = self.page.get_by_placeholder("exact text")
         self.title = self.page.locator(".wb-mem-title")
 
     @classmethod

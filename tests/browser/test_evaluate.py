@@ -45,7 +45,7 @@ def test_three_configs_are_compared_with_intervals_significance_and_cost(gathere
     means = cells(gathered.table())
     assert column(means, "config") == list(CONFIGS)
     assert all(re.fullmatch(r"\d\.\d{3} \(\d\.\d{3}–\d\.\d{3}\)", mean) for mean in column(means, "nDCG@10"))
-    assert all(float(took) > 0 for took in column(means, "ms a query"))
+    assert all(float(took) > 0 for took in column(means, "ms per query"))
     differences = cells(gathered.table(1))
     assert set(column(differences, "config")) == set(CONFIGS[1:])
     for counts in zip(*(column(differences, name) for name in ("wins", "losses", "ties")), strict=True):
@@ -80,7 +80,7 @@ def test_one_click_on_a_query_opens_it_in_inspect_under_both_configs(gathered: W
     expect(inspect.against).to_contain_text(CONFIGS[0])
     expect(inspect.against).to_contain_text("differ")
     gathered.switch("Evaluate")
-    unpicked = inspect.page.get_by_text("A click on the box before a row")
+    unpicked = inspect.page.get_by_text("Tick the box of a row")
     expect(unpicked).to_be_visible()
     gathered.settled()
     expect(unpicked).to_be_visible()  # the row is not picked any more

@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.models]
 CARDS = 40
 NEXT_CARD = """count => {
   const said = document.querySelector('.wb-card-progress b'), card = document.querySelector('.wb-card');
-  const fresh = !card || card.dataset.turn !== window.wbTurn;
+  const fresh = !card || card.dataset.card !== window.wbCard;
   if (!said || said.innerText !== count || !fresh) return false;
-  window.wbTurn = card?.dataset.turn;
+  window.wbCard = card?.dataset.card;
   return true;
 }"""
 """The count says so many, and another card can be seen, or none is left; the browser may show the one a moment before the other."""
@@ -38,7 +38,7 @@ def test_forty_cards_are_graded_by_keyboard_alone(
     """The first key comes with the first card, and every fifth is pressed twice: none is lost, none counts twice."""
     took = []
     label = Label.open(window, "ada", "forty")
-    label.page.evaluate("window.wbTurn = document.querySelector('.wb-card').dataset.turn")
+    label.page.evaluate("window.wbCard = document.querySelector('.wb-card').dataset.card")
     for i in range(CARDS):
         started = time.perf_counter()
         if i % 5:
@@ -70,12 +70,12 @@ def test_the_other_keys_work_and_what_is_typed_into_the_note_is_no_key(window: W
     page.keyboard.press("s")
     page.get_by_text("1 skipped").wait_for()
     page.keyboard.press("u")
-    page.get_by_text("Taken back").wait_for()
+    page.get_by_text("Undone.").wait_for()
     page.keyboard.press("x")
     page.get_by_text("1 query without an answer").wait_for()
     window.view("Files")
     page.get_by_text("Preview").click()
-    page.get_by_text("judgments fit").wait_for()
+    page.get_by_text("judgments can be exported").wait_for()
     window.choose(page.get_by_role("combobox", name="Judge").nth(1), "bea")
     text = page.locator("code", has_text='"judge": "bea"').inner_text()
     assert '"grade": 3' in text
@@ -120,4 +120,4 @@ def test_the_judge_is_compared_with_people_and_called_wrong(window: Window) -> N
     page.locator(".js-plotly-plot").nth(1).wait_for()
     window.pick_row(page.get_by_test_id("stDataFrame").last)
     window.press("Judge is wrong")
-    expect(page.get_by_role("button", name="Take “judge wrong” back")).to_be_visible()
+    expect(page.get_by_role("button", name="Undo “judge wrong”")).to_be_visible()

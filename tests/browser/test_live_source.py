@@ -82,13 +82,13 @@ def test_connect_search_and_the_live_list_beside_the_exact_one(live: tuple[Windo
     expect(window.page.get_by_text("as answered by cems").first).to_be_visible()
 
     inspect.tool("Index check")
-    window.press("Ask cems")
+    window.press("Query cems")
     verdict = window.page.get_by_text(f"and {CUT} came: hnsw.ef_search is {CUT}")
     expect(verdict).to_be_visible()
     window.press("Try settings on the live engine")
     mended = window.page.locator("strong", has_text="hnsw.ef_search = 100")
-    expect(mended.locator("xpath=..")).to_contain_text(f"bring all {MEMORIES} back.")
+    expect(mended.locator("xpath=..")).to_contain_text(f"find all {MEMORIES}.")
     tried = cells(window.page.get_by_test_id("stDataFrame").last)
-    assert column(tried, "setting")[:2] == ["as it is", "hnsw.ef_search = 100"]
+    assert column(tried, "setting")[:2] == ["current", "hnsw.ef_search = 100"]
     assert column(tried, "rows")[:2] == [str(CUT), str(MEMORIES)]
     window.expect_no_error()

@@ -39,4 +39,4 @@ def test_a_segment_and_a_cell_of_the_map_are_applied_by_a_click(window: Window) 
     expect(inspect.changed(2)).to_be_visible()
 
     inspect.tool("Effective weights")
-    expect(inspect.page.get_by_text("moved this ranking most")).to_be_visible()
+    expect(inspect.page.get_by_text("has the largest effect on this ranking")).to_be_visible()

@@ -20,7 +20,7 @@ def test_a_saved_link_shows_another_person_the_same_ranking_and_slider(window: W
     window.slide("Score blend", "End")
     expect(inspect.changed(1)).to_be_visible()
     inspect.page.get_by_role("button", name="Share").click()
-    window.press("Save and make a link")
+    window.press("Save and create link")
     inspect.page.get_by_text(re.compile(r"^http://localhost:\d+/?\?state=[a-z2-7]{8}$")).wait_for()
     address = inspect.page.url
     assert re.search(r"\?state=[a-z2-7]{8}$", address)

@@ -20,7 +20,7 @@ def test_a_missing_memory_is_searched_picked_and_brought_in(window: Window) -> N
     before = inspect.search(FAILING)
     inspect.tool("Why is it missing?")
     window.type(
-        inspect.page.get_by_placeholder("Any memory: words of it, or its id"),
+        inspect.page.get_by_placeholder("Any memory, by text or id"),
         "useInvoiceStream opened a new EventSource",
     )
     match = inspect.page.locator('[class*="st-key-inspect-why-match"] button').first
@@ -35,6 +35,6 @@ def test_a_missing_memory_is_searched_picked_and_brought_in(window: Window) -> N
     window.press(re.compile("^Apply "))
     expect(sentence).to_contain_text(f"{memory_id} is in the top 10")
     assert memory_id in inspect.order()
-    window.press("Take back")
-    expect(inspect.page.get_by_role("button", name="Take back")).to_be_hidden()
+    window.press("Undo this change")
+    expect(inspect.page.get_by_role("button", name="Undo this change")).to_be_hidden()
     assert inspect.order() == before

@@ -65,7 +65,7 @@ def _label(window: Window, shoot: Shoot) -> None:
     depth.fill("2")
     with window.rerun():
         depth.press("Tab")
-    window.press("Make the queue")
+    window.press("Create queue")
     shoot(window.page, "3-label", ".wb-card")
     for count, key in enumerate(GRADES, 1):
         window.page.keyboard.press(key)
@@ -80,17 +80,17 @@ def _tune(window: Window, shoot: Shoot, trials: int) -> None:
     gather.or_(page.get_by_role("button", name="Start the search")).first.wait_for()
     if gather.count():  # a queue of the same queries may have gathered them
         gather.click()
-    page.get_by_text("What may change").wait_for(timeout=GATHERED)
+    page.get_by_text("Parameters to tune").wait_for(timeout=GATHERED)
     box = page.get_by_label("Configs", exact=True).first
     box.fill(str(trials))
     with window.rerun():
         box.press("Tab")
     shoot(page, "4-tune", "[data-testid=stMain]")
     page.get_by_role("button", name="Start the search").click()
-    page.get_by_role("heading", name="What the proposal changes").wait_for(timeout=GATHERED)
+    page.get_by_role("heading", name="Changed parameters").wait_for(timeout=GATHERED)
     window.settled()
     shoot(page, "5-proposal", "[data-testid=stMain]")
-    window.view("Take it away")
+    window.view("Export")
     window.press("To the sliders")
     page.get_by_text("Set on the sliders of Inspect").wait_for()
 
@@ -98,19 +98,19 @@ def _tune(window: Window, shoot: Shoot, trials: int) -> None:
 def _compare(window: Window, shoot: Shoot) -> None:
     page = window.page
     window.switch("Evaluate")
-    page.get_by_text("Against the baseline").or_(page.get_by_role("button", name="Gather")).first.wait_for()
+    page.get_by_text("Compared with the baseline").or_(page.get_by_role("button", name="Gather")).first.wait_for()
     gather = page.get_by_role("button", name="Gather")
     if gather.count():  # the search gathered what its baseline needs, not the preset's
         gather.click()
     expect(gather).to_have_count(0, timeout=GATHERED)
-    page.get_by_text("Against the baseline").first.wait_for()
+    page.get_by_text("Compared with the baseline").first.wait_for()
     window.settled()
     shoot(window.page, "6-compare", "[data-testid=stMain]")
 
 
 def _export(window: Window, file: Path, shoot: Shoot) -> None:
     window.switch("Tune")
-    window.view("Take it away")
+    window.view("Export")
     window.page.get_by_text("The evidence card").wait_for()
     shoot(window.page, "7-export", "[data-testid=stMain]")
     window.download("Download YAML", file)

@@ -1,4 +1,4 @@
-"""Ablation: what each part of a config is worth, and the documented tables of CEMS and ACE, on the judged queries."""
+"""Ablation: the effect of each part of a config on the judged queries, and the documented tables of CEMS and ACE."""
 
 from __future__ import annotations
 
@@ -28,16 +28,19 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 TABLES = {
-    "Each stage off": ("stages", "The config, and the config without each of its parts that is on, one at a time."),
-    "CEMS phases 0–6": ("cems", "The plan’s phases, each with all before it; the last is the config itself."),
-    "ACE A–D": ("ace", "The four rows of ACE’s A/B test, as the presets ace_a to ace_d."),
+    "Each stage off": ("stages", "The config, and the config without each enabled stage, one at a time."),
+    "CEMS phases 0–6": (
+        "cems",
+        "The phases of CEMS’s plan, each with all earlier ones; the last is the config itself.",
+    ),
+    "ACE A–D": ("ace", "The four variants of ACE’s A/B test: presets ace_a to ace_d."),
 }
 ZERO = "rgba(128,128,128,0.6)"
 BETTER, WORSE = LIST_COLOURS[4], LIST_COLOURS[3]
 
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
-    """Choose a config and a table; the table is computed when it is chosen, from evidence that is there."""
+    """Draw the choice of config and table; the table is computed from gathered evidence."""
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     by_name = {evaluated.name: evaluated for evaluated in measured}
     name = left.selectbox("Config", list(by_name), key="evaluate:ablate:config", persist_state="session")
@@ -56,7 +59,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
         figure(rows, measure),
         key="evaluate:ablate:figure",
         table=None,
-        alt="Difference of each row from the first, of the chosen measure; the table below has the figures.",
+        alt="Bar chart: difference of each row from the first, for the chosen measure; the table below has the numbers.",
     )
     draw_table(
         _rows(rows, measure), key="evaluate:ablate:rows", most=len(rows), placeholder="–", columns=_columns(measure)
@@ -64,7 +67,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
 
 
 def _evaluations(evaluated: EvaluatedConfig, kind: str) -> list[Evaluation]:
-    """The rows of a table, computed with progress; the first is what the others are compared with."""
+    """The rows of a table, computed with progress; the first is the baseline."""
 
     def computed() -> list[Evaluation]:
         place = st.empty()
@@ -104,7 +107,7 @@ def _rows(evaluations: Sequence[Evaluation], measure: Measure) -> list[dict[str,
 
 
 def _short(evaluation: Evaluation, base: Evaluation) -> str:
-    """The row's name without that of the first, which every row of the table would begin with."""
+    """The row's name without its common prefix, the name of the first row."""
     return evaluation.config.name.removeprefix(base.config.name).strip() or evaluation.config.name
 
 
@@ -113,7 +116,7 @@ def _columns(measure: Measure) -> dict[str, Any]:
     return {
         "row": st.column_config.TextColumn("row", width=260),
         "value": value(str(measure), format="%.3f", width=84),
-        "difference": value("difference", format="%+.3f", width=84, help="Against the first row"),
+        "difference": value("difference", format="%+.3f", width=84, help="Value minus the first row"),
         "p (Holm)": value(
             "p (Holm)", format="%.4f", width=76, help="Paired randomisation test against the first row (Holm)"
         ),
@@ -123,7 +126,7 @@ def _columns(measure: Measure) -> dict[str, Any]:
 
 
 def figure(evaluations: Sequence[Evaluation], measure: Measure) -> Figure:
-    """A bar a row: how far it is from the first."""
+    """One bar per row: its difference from the first."""
     import plotly.graph_objects as go
 
     base, *rest = evaluations
@@ -151,7 +154,10 @@ def figure(evaluations: Sequence[Evaluation], measure: Measure) -> Figure:
             "fixedrange": True,
             "zerolinecolor": ZERO,
             "gridcolor": GRID,
-            "title": {"text": f"change of {tick(str(measure))} from {tick(base.config.name)}", "font": {"size": 12}},
+            "title": {
+                "text": f"change of {tick(str(measure))} relative to {tick(base.config.name)}",
+                "font": {"size": 12},
+            },
         },
         yaxis={
             "autorange": "reversed",

@@ -1,4 +1,4 @@
-"""Calibrate: each signal of abstain as a probability of an answer, its reliability diagram, and the threshold of a wanted probability."""
+"""Calibrate: abstain signals as probabilities of an answer, reliability diagrams, and thresholds for a target probability."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ HELP = {
     "answer": "Judged queries with an answer",
     "none": "Judged queries that nothing in the store answers",
     "no value": "Judged queries for which the signal has no value",
-    "AUROC": "Chance that a query with an answer has a higher score than one without; 0.5 says nothing",
-    "Brier": "Mean of (probability − outcome)², on the folds left out",
-    "base": "Brier score with the share of answerable queries as everybody's probability",
-    "ECE": "Mean distance of the probabilities from the shares with an answer, over ten bins, on the folds left out",
-    "threshold": "Least raw score that reaches the probability; empty where there is none",
-    "refused": "Share of the queries without an answer that the threshold of the other folds refuses",
+    "AUROC": "Probability that a query with an answer scores higher than one without; 0.5 is chance",
+    "Brier": "Mean of (probability − outcome)², on the held-out folds",
+    "base": "Brier score of a constant probability: the share of answerable queries",
+    "ECE": "Expected calibration error over ten bins: mean distance between probability and share with an answer, on the held-out folds",
+    "threshold": "Lowest raw score that reaches the probability; empty if none does",
+    "refused": "Share of the queries without an answer that the threshold from the other folds refuses",
     "wrongly": "Share of the queries with an answer that it refuses",
 }
 
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
-    """Every signal of one config in a table, and one of them in a reliability diagram."""
+    """Draw a table of all signals of one config, and the reliability diagram of one signal."""
     left, middle, right = st.columns(3)
     by_name = {evaluated.name: evaluated for evaluated in measured}
     name = left.selectbox("Config", list(by_name), key="evaluate:calibrate:config", persist_state="session")
@@ -44,7 +44,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         METHODS,
         key="evaluate:calibrate:method",
         persist_state="session",
-        help="logistic: one slope, for few queries. isotonic: any rising line, for many.",
+        help="logistic: one slope, for few queries. isotonic: any non-decreasing curve, for many.",
     )
     probability = right.slider(
         "Answer from a probability of",
@@ -65,13 +65,13 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     if not found:
         st.info(
             plain(f"Nothing to calibrate on: {next(iter(without.values()))}.")
-            + " Queries without an answer are said on Label (key X), or imported with `answerable: false`.",
+            + " Mark queries without an answer on Label (key X), or import them with `answerable: false`.",
             icon=":material/help:",
         )
         return
     st.caption(
         plain(
-            f"{found[0].folds} folds by {group_by}; all figures but AUROC and the threshold are of the folds left out."
+            f"{found[0].folds} folds by {group_by}; all numbers except AUROC and threshold are from the held-out folds."
         )
     )
     number = st.column_config.NumberColumn
@@ -97,19 +97,19 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     draw_chart(
         reliability_figure(shown),
         key="evaluate:calibrate:reliability",
-        alt=f"Share of queries with an answer against the mean probability of {shown.signal} in each bin, with 95 % intervals.",
+        alt=f"Reliability chart: share of queries with an answer by the mean probability of {shown.signal}, with 95 % intervals.",
         table=lambda: bin_rows(shown),
     )
     if shown.setting:
         st.code(f"abstain:\n  {shown.signal}: {shown.setting.partition('=')[2]}", language="yaml")
     else:
         st.caption(
-            "No threshold: no score reaches this probability, every score does, or higher ones make an answer no likelier."
+            "No threshold: no score reaches this probability, every score does, or higher scores do not make an answer more likely."
         )
 
 
 def calibration_rows(found: Sequence[Calibration]) -> list[dict[str, Any]]:
-    """A row a signal."""
+    """One row per signal."""
     return [
         {
             "signal": one.signal,
@@ -129,7 +129,7 @@ def calibration_rows(found: Sequence[Calibration]) -> list[dict[str, Any]]:
 
 
 def bin_rows(one: Calibration) -> list[dict[str, Any]]:
-    """A row a bin of the reliability diagram."""
+    """One row per bin of the reliability diagram."""
     return [
         {
             "from": each.low,
@@ -145,7 +145,7 @@ def bin_rows(one: Calibration) -> list[dict[str, Any]]:
 
 
 def reliability_figure(one: Calibration) -> Figure:
-    """A dot a bin, larger with more queries, with the interval of its share; the dashed diagonal is where probabilities hold."""
+    """One dot per bin, sized by its queries, with the interval of its share; the dashed diagonal is perfect calibration."""
     import plotly.graph_objects as go
 
     most = max(each.queries for each in one.bins)

@@ -1,4 +1,4 @@
-"""Compare: every config's measures with their intervals, and how far each differs from the baseline."""
+"""Compare: measures of all configs with intervals, and differences from the baseline."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 RISK_DEPTH = 5
-"""Results that the risk looks at, where no AURC with another cut-off is measured."""
+"""Cutoff of the risk, unless an AURC with another cutoff is measured."""
 BASELINE, OTHER = "#7B848D", LIST_COLOURS[0]
 UNJUDGED = "unjudged"
-"""How the column of a measure's bounds ends."""
+"""Suffix of the column with a measure's bounds."""
 
 
 def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
-    """The comparison with the first, kept for the session as long as the evaluations are the same."""
+    """The comparison with the first config, cached for the session by the evaluations."""
     return made_of(measured, "comparison", lambda: compare([config.evaluation for config in measured]))
 
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
-    """The comparison of what was just measured."""
+    """Draw the comparison of the measured configs."""
     draw_figures([row.evaluation.figures for row in measured], compared(measured).compared)
     if measured[0].evaluation.unanswerable:
         _draw_risk(measured)
@@ -55,7 +55,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
 
 
 def offer_report(measured: Sequence[EvaluatedConfig], judges: str | None) -> None:
-    """The comparison to take away as HTML, its queries told by the measure that the page shows."""
+    """Draw the HTML export of the comparison; its queries are ordered by the measure shown on the page."""
     found, by = compared(measured), st.session_state.get("evaluate:measure")
     of = measured[0].labelled.evidence.header.query_set or "comparison"
     report_button(
@@ -69,19 +69,19 @@ def offer_report(measured: Sequence[EvaluatedConfig], judges: str | None) -> Non
 
 
 def _draw_risk(measured: Sequence[EvaluatedConfig]) -> None:
-    """What answering costs: the share of queries that are answered, the surest first, and how many of those are failed."""
+    """Draw the risk-coverage curve: error rate by share of answered queries, most confident first."""
     measures = [measure for measure in measured[0].evaluation.measures if measure.family == "AURC"]
     k = measures[0].k if measures else RISK_DEPTH
     st.markdown(
         "## Risk and coverage",
-        help="Queries in the order of their first result’s score, with and without an answer. To the left only the surest are answered. "
-        f"Failed: nothing relevant in the {f'first {k}' if k else 'results'}, or any result where nothing answers.",
+        help="Queries ordered by the score of their first result, with and without an answer. On the left only the most confident are "
+        f"answered. Failed: nothing relevant in the {f'first {k}' if k else 'results'}, or any result for a query without an answer.",
     )
     curves = {row.name: curve(row.evaluation.rankings.graded, k, row.evaluation.relevant_from) for row in measured}
     draw_chart(
         risk_figure(curves),
         key="evaluate:risk",
-        alt="Share of the answered queries that are failed, by the share that is answered; a line for each config.",
+        alt="Line chart: share of answered queries that fail, by share of answered queries; one line per config.",
         table=lambda: [
             {"config": name, "answered": float(x), "failed": float(y)}
             for name, (coverage, risk) in curves.items()
@@ -91,7 +91,7 @@ def _draw_risk(measured: Sequence[EvaluatedConfig]) -> None:
 
 
 def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
-    """A line a config: risk over coverage, the baseline in grey."""
+    """One line per config: risk by coverage, the baseline in grey."""
     import plotly.graph_objects as go
 
     made = go.Figure()
@@ -122,19 +122,18 @@ def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
 
 
 def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]) -> None:
-    """The table of means, the chart of one measure, and the differences of the others from the first, of a kept comparison too."""
+    """Draw the means, the chart of one measure, and the differences from the first config; also used for saved comparisons."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
             f"{measured[0].relevance}. In brackets: 95 % confidence interval.",
             width="stretch",
-            help="The interval of the mean, by a bootstrap over queries.",
+            help="Confidence interval of the mean: bootstrap over queries.",
         )
         unjudged = st.toggle(
-            "Show what unjudged results could change",
+            "Show bounds for unjudged results",
             key="evaluate:unjudged",
             persist_state="session",
-            help="A further column for each measure: what the mean could be if every result that nobody judged were irrelevant, or "
-            "relevant.",
+            help="One more column per measure: the mean if every unjudged result were irrelevant, or relevant.",
         )
     draw_table(
         [_means(config, unjudged) for config in measured],
@@ -150,33 +149,33 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]
         figure(measured, measure),
         key="evaluate:figure",
         table=None,
-        alt="Mean of the chosen measure per config with its 95 % confidence interval; the table above has the figures.",
+        alt="Mean of the chosen measure per config with its 95 % confidence interval; the table above has the numbers.",
     )
     count = next(summary.queries for summary in measured[0].summaries if summary.measure == measure)
     st.caption(
         f"{measure}, mean over {count} queries. Dot and thick line: mean and 95 % confidence interval. "
-        "Thin line: what it could be if every unjudged result were irrelevant, or relevant.",
-        help="The interval is a bootstrap over queries (seeded): draw as many queries with replacement, take the mean, repeat.",
+        "Thin line: range if every unjudged result were irrelevant, or relevant.",
+        help="Interval: seeded bootstrap over queries (sample queries with replacement, take the mean, repeat).",
     )
     if others:
         differences(others, measured[0].name)
 
 
 def draw_kept(kept: SavedComparison) -> None:
-    """A comparison as it was measured when it was kept."""
+    """Draw a saved comparison with the values of that time."""
     for line in missing_score_lines((config.name, config.needs) for config in kept.figures):
         st.caption(f":orange[⚠] {plain(line)}.")
     draw_figures(kept.figures, kept.compared)
 
 
 def _spoken(measured: Sequence[Figures], measure: Measure) -> str:
-    """The mean of each config."""
+    """The mean of each config, as a sentence for screen readers."""
     summaries = [(config.name, summary) for config in measured for summary in config.summaries]
     return ", ".join(f"{name} {summary.mean:.3f}" for name, summary in summaries if summary.measure == measure)
 
 
 def pick_measure(measures: Sequence[Measure]) -> Measure:
-    """The measure that chart and lists show."""
+    """Draw the choice of the measure shown in the chart and the lists."""
     by_name = {str(measure): measure for measure in measures}
     if st.session_state.get("evaluate:measure") not in by_name:
         st.session_state["evaluate:measure"] = "nDCG@10" if "nDCG@10" in by_name else next(iter(by_name))
@@ -184,17 +183,17 @@ def pick_measure(measures: Sequence[Measure]) -> Measure:
 
 
 def remarks(measured: Sequence[Figures]) -> list[str]:
-    """Which times the cache made shorter or leave something out, what was left out, and which rerankers failed; each once."""
+    """Notes without duplicates: times affected by caching, queries left out, rerankers that failed."""
     said = []
     for config in measured:
         if config.from_cache:
-            said.append(f"{plain(config.name)}: ms a query includes {config.from_cache}; those are quicker.")
+            said.append(f"{plain(config.name)}: ms per query includes {config.from_cache}, which lowers it.")
         if config.scored_later:
-            said.append(f"{plain(config.name)}: ms a query leaves out {config.scored_later}.")
+            said.append(f"{plain(config.name)}: ms per query excludes {config.scored_later}.")
         if config.not_gathered:
-            said.append(f"{plain(config.name)}: {config.not_gathered} queries could not be gathered: left out.")
+            said.append(f"{plain(config.name)}: {config.not_gathered} queries could not be gathered and are left out.")
         for why, count in config.failed.items():
-            said.append(f":orange[⚠] {plain(config.name)}: its reranker failed in {count} queries: {plain(why)}.")
+            said.append(f":orange[⚠] {plain(config.name)}: its reranker failed for {count} queries: {plain(why)}.")
     return said
 
 
@@ -205,7 +204,7 @@ def _means(config: Figures, unjudged: bool) -> dict[str, Any]:
         if unjudged and number(summary.worst) is not None:
             row[f"{summary.measure} {UNJUDGED}"] = f"{summary.worst:.3f} to {summary.best:.3f}"
     cost = config.cost
-    row |= {"ms a query": cost.get("ms_per_query"), "LLM calls": int(cost["llm_calls"])}
+    row |= {"ms per query": cost.get("ms_per_query"), "LLM calls": int(cost["llm_calls"])}
     return row | {"reranked": round(cost["reranked"] / max(1, config.queries))}
 
 
@@ -224,19 +223,19 @@ def _mean_columns(measures: Sequence[Measure]) -> dict[str, Any]:
         for measure in measures
     }
     columns["config"] = st.column_config.TextColumn("config", width=150, pinned=True)
-    columns["ms a query"] = column(
-        "ms a query",
+    columns["ms per query"] = column(
+        "ms per query",
         format="%.0f",
         width=78,
-        help="What gathering a query took on average when it was gathered: search, expansion, reranker and judge.",
+        help="Mean time of gathering a query: search, expansion, reranker and judge.",
     )
-    columns["LLM calls"] = column("LLM calls", width=70, help="Language model calls, total for all queries")
-    columns["reranked"] = column("reranked", width=70, help="Query-memory pairs that the reranker scores per query")
+    columns["LLM calls"] = column("LLM calls", width=70, help="Language model calls, all queries together")
+    columns["reranked"] = column("reranked", width=70, help="Query-memory pairs scored by the reranker per query")
     return columns
 
 
 def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
-    """A row a config: mean, interval, and the bounds that unjudged results leave."""
+    """One row per config: mean, interval, and bounds for unjudged results."""
     import plotly.graph_objects as go
 
     rows = [next(row for row in config.summaries if row.measure == measure) for config in measured]
@@ -291,7 +290,7 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
 
 
 def differences(others: Sequence[ConfigComparison], baseline: str) -> None:
-    """Every config and measure against the baseline."""
+    """Draw the differences of every config and measure from the baseline."""
     rows = []
     for config in others:
         for row in config.differences:
@@ -312,7 +311,7 @@ def differences(others: Sequence[ConfigComparison], baseline: str) -> None:
                     "overlap": number(config.overlap),
                 }
             )
-    st.markdown(f"## Against the baseline, {plain(baseline)}")
+    st.markdown(f"## Compared with the baseline, {plain(baseline)}")
     number_column, text = st.column_config.NumberColumn, st.column_config.TextColumn
     draw_table(
         rows,
@@ -328,27 +327,27 @@ def differences(others: Sequence[ConfigComparison], baseline: str) -> None:
                 "difference", format="%+.3f", width=78, help="Value minus baseline, mean over queries"
             ),
             "95 % interval": text(
-                "95 % interval", width=130, help="95 % interval of the difference, by a paired bootstrap over queries"
+                "95 % interval", width=130, help="Confidence interval of the difference: paired bootstrap over queries"
             ),
             "p (Holm)": number_column(
                 "p (Holm)",
                 format="%.4f",
                 width=72,
-                help="Two-sided paired randomisation test: how often chance alone would give so large a difference; corrected for "
-                "the number of rows of this table (Holm).",
+                help="Two-sided paired randomisation test: the probability of so large a difference by chance; corrected for the "
+                "number of rows in this table (Holm).",
             ),
             "effect": number_column(
                 "effect",
                 format="%+.2f",
                 width=62,
-                help="Effect size: Cohen’s d, the mean difference in their standard deviations. About 0.2 is small, 0.8 large.",
+                help="Effect size, Cohen’s d: mean difference divided by its standard deviation. About 0.2 is small, 0.8 large.",
             ),
-            "verdict": text("verdict", width=92, help="better or worse where the corrected p is below 0.05"),
+            "verdict": text("verdict", width=92, help="better or worse if the corrected p is below 0.05"),
             "wins": number_column("wins", width=52),
             "losses": number_column("losses", width=58),
             "ties": number_column("ties", width=50),
             "overlap": number_column(
-                "overlap", format="%.2f", width=66, help="Rank-biased overlap with the baseline; 1: the same"
+                "overlap", format="%.2f", width=66, help="Rank-biased overlap with the baseline; 1: identical"
             ),
         },
     )

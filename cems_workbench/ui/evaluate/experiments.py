@@ -1,4 +1,4 @@
-"""Experiments: a comparison kept with its config, note and values; reopened, measured again, and taken away as a file."""
+"""Experiments: save a comparison with its config, note and values; reopen, measure again, or download it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from cems_workbench.ui.kit.tables import pick_row
 
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
-    """Keep or download the present comparison; below it what was kept."""
+    """Draw the form to save or download the current comparison, and the saved experiments."""
     comparison = compared(measured)
     _keep(comparison, measured, choice, resources)
     _downloads(comparison, measured, choice)
-    st.markdown("## Kept")
+    st.markdown("## Saved experiments")
     experiments = resources.store.configs.experiments()
     if not experiments:
-        st.caption("No experiment is saved yet. Keep a comparison to save its config, its values and your note.")
+        st.caption("No experiment is saved yet. Save a comparison with its config, its values and your note.")
         return
     picked = pick_row(
         [_row(experiment) for experiment in experiments],
@@ -44,7 +44,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
             "nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Value of the saved config"),
             "hit@5": st.column_config.NumberColumn("hit@5", format="%.3f", help="Value of the saved config"),
             "note": st.column_config.TextColumn("note", width="large"),
-            "evidence": st.column_config.TextColumn("evidence", help="Start of the hash of its evidence"),
+            "evidence": st.column_config.TextColumn("evidence", help="Start of the evidence hash"),
         },
     )
     if picked is not None:
@@ -54,13 +54,13 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
 def _keep(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
     with st.form("evaluate:keep", border=False):
         name_box, note_box, button_box = st.columns([2, 4, 1], vertical_alignment="bottom")
-        name = name_box.text_input("Keep as", value=measured[-1].name, max_chars=120)
-        note = note_box.text_input("Note", max_chars=500, placeholder="what was tried, and why")
+        name = name_box.text_input("Save as", value=measured[-1].name, max_chars=120)
+        note = note_box.text_input("Note", max_chars=500, placeholder="what you tried, and why")
         pressed = button_box.form_submit_button("Keep", icon=":material/bookmark_add:", width="stretch")
     if not pressed:
         return
     if not name.strip():
-        st.error("Give it a name.")
+        st.error("Enter a name.")
         return
     last = measured[-1]
     card = experiment_card(comparison, choice.selection.query_set, _hash(measured))
@@ -74,7 +74,7 @@ def _keep(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: C
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return
-    st.success(f"Kept as experiment {kept.id}. You can choose its config above.", icon=":material/bookmark:")
+    st.success(f"Saved as experiment {kept.id}. You can choose its config above.", icon=":material/bookmark:")
 
 
 def _hash(measured: Sequence[EvaluatedConfig]) -> str:
@@ -115,7 +115,7 @@ def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choi
         "text/plain",
         key="evaluate:run",
         on_click="ignore",
-        help=f"The results of {plain(measured[-1].name)}, as trec_eval and ir-measures read them.",
+        help=f"The results of {plain(measured[-1].name)}, in the run format of trec_eval and ir-measures.",
     )
 
 
@@ -154,7 +154,7 @@ def _mean(card: Mapping[str, Any], measure: str) -> float | None:
 
 
 def _reopened(experiment: ConfigRecord) -> None:
-    """What it measured then, as it was shown then, and its config."""
+    """Draw a saved experiment: its values of that time, and its config."""
     st.markdown(f"**{plain(experiment.name)}**" + (f"  \n:small[{plain(experiment.why)}]" if experiment.why else ""))
     try:
         kept = read_comparison(experiment.card or {})
@@ -171,10 +171,10 @@ def _reopened(experiment: ConfigRecord) -> None:
             icon=":material/replay:",
             on_click=_choose,
             args=(option,),
-            help="Adds its config to those above.",
+            help="Adds its config to those chosen above.",
         )
     else:
-        left.caption("Its config is among those above.")
+        left.caption("Its config is already chosen above.")
     right.download_button(
         "Config (YAML)",
         experiment.config_yaml,

@@ -1,7 +1,7 @@
-"""Fidelity: configs held against what a real system answered, by setting; every query that differs leads into Inspect.
+"""Fidelity: compare configs with the recorded answers of a live system; differing queries open in Inspect.
 
-A setting is a file of answers under a config, with the settings that the file states laid over it. What it asks is gathered once, beside
-the store, as for any query set.
+A setting combines a file of answers with a config, overridden by the settings stated in the file. Its queries are gathered once, next
+to the store, as for any query set.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ from cems_workbench.ui.kit.templates import render
 FORMS = ["json", "jsonl", "txt", "csv", "tsv", "run", "trec"]
 FORMS_HELP = (
     "A recording with its settings, search responses of CEMS (JSON, one or a list), a TREC run on queries of this store, or a list of "
-    "ids, one a line; or a log: hook_events.jsonl of CEMS, retriever spans of OpenInference, rows with query and results. Nothing is "
-    "sent anywhere."
+    "ids, one per line; or a log: hook_events.jsonl of CEMS, retriever spans of OpenInference, rows with query and results. The data "
+    "stays on this machine."
 )
 MOST_EXPLANATIONS = 6
 KEPT_SETS = "evaluate:fidelity_sets"
@@ -71,7 +71,7 @@ Asked = tuple[FidelitySetting, tuple[Query, ...]]
 
 
 def draw(resources: Resources) -> None:
-    """What is brought or kept, the configs, what has to be gathered, and the comparison."""
+    """Draw the choice of recordings and configs, the offer to gather, and the comparison."""
     recordings = _recordings(resources)
     if not recordings:
         empty("Compare a config with a real system", render("evaluate/no_answers.html"))
@@ -95,7 +95,7 @@ def draw(resources: Resources) -> None:
 
 
 def _draw_answered(asked: Sequence[Asked], resources: Resources) -> None:
-    """Whose lists were answered by a running system, and when; it can be asked again."""
+    """Draw which lists a live system returned and when, with a button to request them again."""
     live = [(one, evidence.answered) for one in asked if (evidence := _evidence(*one, resources)) and evidence.answered]
 
     def ask_again() -> None:
@@ -108,7 +108,7 @@ def _draw_answered(asked: Sequence[Asked], resources: Resources) -> None:
 
 
 def _recordings(resources: Resources) -> list[Recording]:
-    """What is kept, was uploaded, or stands at the path; of what cannot be used it is said why."""
+    """The recordings chosen from the store, uploads and the path; unusable ones are drawn with the reason."""
     sets = resources.store.recorded_answers.sets()
     kept = (
         st.multiselect(
@@ -118,7 +118,7 @@ def _recordings(resources: Resources) -> list[Recording]:
             persist_state="session",
             format_func=lambda name: f"{neutralise(name)} · {sets.get(name, 0):,} answers",
             placeholder="Choose a query set",
-            help="Logs of what was asked and answered, as the Memories page or `import` keeps them.",
+            help="Imported logs of queries and answers (Memories page, or the command `import`).",
         )
         if sets
         else []
@@ -129,7 +129,7 @@ def _recordings(resources: Resources) -> list[Recording]:
         key="evaluate:fidelity_path",
         placeholder="/…/answers.json",
         persist_state="session",
-        help=f"On the machine that runs the app: in the folder of its store, or in one of CEMS_WORKBENCH_FOLDERS. {FORMS_HELP}",
+        help=f"A path on the machine that runs the app: in the folder of its store, or in one of CEMS_WORKBENCH_FOLDERS. {FORMS_HELP}",
     ).strip()
     uploads = file_box.file_uploader(
         "Or upload files", FORMS, accept_multiple_files=True, key="evaluate:fidelity_files", help=FORMS_HELP
@@ -149,7 +149,7 @@ def _recordings(resources: Resources) -> list[Recording]:
 
 
 def _read(path: Path) -> Recording:
-    """The file at a path, read again when it has changed."""
+    """The recording at a path, reread when the file has changed."""
     try:
         changed = path.stat().st_mtime_ns
     except (OSError, ValueError):
@@ -170,7 +170,7 @@ def _parsed(name: str, content: bytes) -> Recording:
 
 
 def _configs(resources: Resources) -> tuple[list[tuple[str, PipelineConfig]], bool]:
-    """The configs by the name they are chosen by, and whether they stay as they were chosen."""
+    """The chosen configs by name, and whether they ignore the settings in the files."""
     options = config_options(resources).configs
     boxes = st.columns([3, 2], vertical_alignment="bottom")
     names = boxes[0].multiselect(
@@ -179,14 +179,14 @@ def _configs(resources: Resources) -> tuple[list[tuple[str, PipelineConfig]], bo
         default=[BASE_PRESET],
         key="evaluate:fidelity_configs",
         persist_state="session",
-        help="Each is compared with every file. cems_head is CEMS with its default settings.",
+        help="Each config is compared with every file. cems_head is CEMS with its default settings.",
     )
     lay_over = boxes[1].toggle(
-        "With the settings of the answers",
+        "Apply the settings of the answers",
         value=True,
         key="evaluate:fidelity_settings",
         persist_state="session",
-        help="Use the CEMS variables and the token budget that a file states; they override the config.",
+        help="The CEMS variables and the token budget stated in a file override the config.",
     )
     return [(name, options[name]) for name in names], not lay_over
 
@@ -197,7 +197,7 @@ def _asked(
     as_chosen: bool,
     resources: Resources,
 ) -> list[Asked]:
-    """Every file under every config, with its queries."""
+    """Every file with every config, and its queries."""
     known = {query.qid: query for query in resources.store.queries.read()}
     silent = len(recordings) == 1 and len(recordings[0].answers) == 1 and recordings[0].answers[0].query is None
     typed = _typed_query() if silent else None
@@ -214,11 +214,11 @@ def _asked(
 
 
 def _typed_query() -> str | None:
-    """What was asked, where a single answer does not say; None while nothing is typed."""
+    """The query typed for an answer that does not contain one; None while nothing is typed."""
     typed = st.text_input(
-        "What was asked",
+        "Query of the answer",
         key="evaluate:fidelity_query",
-        placeholder="the query, or the qid of one of this store",
+        placeholder="the query, or a qid of this store",
         help="These answers do not contain the query.",
         persist_state="session",
     ).strip()
@@ -230,7 +230,7 @@ def _short(recording: Recording) -> str:
 
 
 def _gathered(asked: Sequence[Asked], resources: Resources) -> bool:
-    """Say what has to be gathered first, and gather it on request; True when it is there now."""
+    """Draw the offer to gather missing evidence; True once it has been gathered."""
     missing = [(setting, queries) for setting, queries in asked if _evidence(setting, queries, resources) is None]
     if not missing:
         return False
@@ -240,7 +240,7 @@ def _gathered(asked: Sequence[Asked], resources: Resources) -> bool:
     ]
     total = sum(len(queries) for _, queries in missing)
     names = ", ".join(
-        plain(setting.name) + (f" ({there} of {len(queries)} are there)" if there else "")
+        plain(setting.name) + (f" ({there} of {len(queries)} done)" if there else "")
         for (setting, queries), there in zip(missing, finished, strict=True)
     )
 
@@ -251,8 +251,8 @@ def _gathered(asked: Sequence[Asked], resources: Resources) -> bool:
 
     return not_gathered(
         "evaluate:fidelity",
-        f"Not gathered yet: {names}. {searched_once(total, None, [setting.searched for setting, _ in missing])}; after that every "
-        "change of a weight or threshold is compared at once.",
+        f"Not gathered yet: {names}. {searched_once(total, None, [setting.searched for setting, _ in missing])}; after that, every "
+        "change of a weight or threshold is compared immediately.",
         gather,
         begun=any(finished),
     )
@@ -263,7 +263,7 @@ def _evidence(setting: FidelitySetting, queries: Sequence[Query], resources: Res
 
 
 def _measured(asked: Asked, resources: Resources, lists: Mapping[str, Lists]) -> MeasuredFidelity | None:
-    """What came of a setting, kept for the session; None while it is not gathered."""
+    """The comparison of a setting, cached for the session; None until it is gathered."""
     setting, queries = asked
     evidence = _evidence(setting, queries, resources)
     if evidence is None:
@@ -281,12 +281,12 @@ def _measured(asked: Asked, resources: Resources, lists: Mapping[str, Lists]) ->
 
 
 def _digest(key: object) -> str:
-    """Configs and recordings by their values: they hold mappings, which no key may."""
+    """A digest of configs and recordings: they hold mappings, which are not hashable."""
     return hashlib.sha256(repr(key).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def _settings(measured: Sequence[MeasuredFidelity]) -> None:
-    """A setting a row: how many queries are the same, and how far the others are."""
+    """Draw one row per setting: number of identical queries, and the differences of the others."""
     text = st.column_config.TextColumn
     draw_table(
         [_row(one) for one in measured],
@@ -303,9 +303,12 @@ def _settings(measured: Sequence[MeasuredFidelity]) -> None:
             "scores": text("scores", width=150, help=MEASURES[SCORE_DIFFERENCE].capitalize()),
         },
     )
-    st.caption("In brackets the 95 % interval: a bootstrap over queries.")
+    st.caption("In brackets: 95 % interval (bootstrap over queries).")
     for one in measured:
-        for line in (*one.setting.warnings, *(f"{qid} could not be searched: left out" for qid in one.not_gathered)):
+        for line in (
+            *one.setting.warnings,
+            *(f"{qid} could not be searched and is left out" for qid in one.not_gathered),
+        ):
             st.caption(f":orange[⚠] {plain(one.setting.name)}: {plain(line)}")
 
 
@@ -332,7 +335,7 @@ def _with_interval(one: Estimate) -> str | None:
 
 
 def _chosen(measured: Sequence[MeasuredFidelity]) -> MeasuredFidelity:
-    """The setting whose queries are listed."""
+    """Draw the choice of the setting whose queries are listed."""
     if len(measured) == 1:
         return measured[0]
     by_name = {one.setting.name: one for one in measured}
@@ -341,18 +344,18 @@ def _chosen(measured: Sequence[MeasuredFidelity]) -> MeasuredFidelity:
 
 
 def _queries(measured: MeasuredFidelity) -> None:
-    """The queries that differ, the failing ones first; a click opens one in Inspect with its recorded answer beside it."""
+    """Draw the differing queries, failing ones first; a click opens one in Inspect with its recorded answer."""
     _applied(measured.setting)
     differences: Sequence[Difference] = measured.differences
     if not differences:
-        st.success("Every query has the recorded order and scores.", icon=":material/check:")
+        st.success("All queries match the recorded order and scores.", icon=":material/check:")
         return
     _causes(differences)
     words = switch("Order", list(ORDER_WORDS.values()), "evaluate:fidelity_order")
     differences = measured.listed(next(name for name, said in ORDER_WORDS.items() if said == words))
     nothing = sum(not one.query.recorded for one in differences)
     if nothing:
-        st.caption(f"{nothing} without a recorded result {'stands' if nothing == 1 else 'stand'} before the others.")
+        st.caption(f"{nothing} without a recorded result {'is' if nothing == 1 else 'are'} listed first.")
     picked = pick_row(
         [_query_row(one) for one in differences],
         key="evaluate:fidelity_queries",
@@ -360,7 +363,7 @@ def _queries(measured: MeasuredFidelity) -> None:
         placeholder="–",
         columns=_query_columns(),
     )
-    st.caption("A click on the box before a row opens its query in Inspect, with the recorded answer beside the trace.")
+    st.caption("Tick the box of a row to open its query in Inspect, with the recorded answer next to the trace.")
     if picked is not None:
         _open(measured, differences[picked])
     _explanations(measured)
@@ -370,19 +373,19 @@ def _applied(setting: FidelitySetting) -> None:
     applied = ", ".join(f"{name} {value}" for name, value in setting.applied)
     system = f"Answers of {setting.recording.system}. " if setting.recording.system else ""
     st.caption(
-        plain(f"{system}Laid over the config: {applied}." if applied else f"{system}The config is as it was chosen.")
+        plain(f"{system}Overrides in the config: {applied}." if applied else f"{system}The config is used unchanged.")
     )
 
 
 def _causes(differences: Sequence[Difference]) -> None:
-    """How many queries differ for which cause."""
+    """Draw the number of differing queries per cause."""
     counts: dict[str, int] = {}
     for one in differences:
         counts[one.cause.kind] = counts.get(one.cause.kind, 0) + 1
     words = " · ".join(f"{count} {CAUSES[kind]}" for kind, count in sorted(counts.items(), key=lambda item: -item[1]))
     count = len(differences)
     said = "1 query differs" if count == 1 else f"{count} queries differ"
-    st.markdown(f"## {said}", help="A cause is named only where the recording proves it.")
+    st.markdown(f"## {said}", help="A cause is named only if the recording proves it.")
     st.caption(words)
 
 
@@ -394,7 +397,7 @@ CAUSES: Mapping[str, str] = {
     "equal hybrid": "by equal scores of the hybrid list",
     "lexical scores": "with other lexical scores",
     "vector list": "with another vector list",
-    "other": "of another cause",
+    "other": "for another cause",
 }
 
 
@@ -421,10 +424,8 @@ def _query_columns() -> dict[str, Any]:
         "query": text("query", width=230),
         "RBO": value("RBO", format="%.3f", width=64, help=MEASURES["rbo"].capitalize()),
         "overlap": value("overlap", format="%.2f", width=64, help="Jaccard overlap of the first ten"),
-        "top score": value("top score", format="%.3f", width=70, help="The best recorded score"),
-        "parts at": text(
-            "parts at", width=84, help="The first stage after which the recorded order is no longer possible"
-        ),
+        "top score": value("top score", format="%.3f", width=70, help="Highest recorded score"),
+        "parts at": text("parts at", width=84, help="First stage after which the recorded order is no longer possible"),
         "memory": text("memory", width=100, help="The recorded memory that shows the cause"),
         "how": text("how", width=260),
         "cause": text("cause", width=116),
@@ -433,17 +434,17 @@ def _query_columns() -> dict[str, Any]:
 
 
 def _open(measured: MeasuredFidelity, difference: Difference) -> None:
-    """Into Inspect, as it was measured, with the recorded answer in the tool that compares."""
+    """Open a query in Inspect with the measured config, and its recorded answer in the comparison tool."""
     query = difference.query
     answered = [Returned(rank, key, query.recorded_scores.get(key)) for rank, key in enumerate(query.recorded, 1)]
     open_in_inspect(measured.request(query.qid), measured.setting.config, answered=answered)
 
 
 def _explanations(measured: MeasuredFidelity) -> None:
-    """A button that tries every parameter over the whole set, and what was found."""
+    """Draw a button that tries every parameter over the whole set, and its results."""
     st.markdown(
-        "## Which single change would explain it",
-        help="Tries every instant parameter alone, over its slider: does any value give more queries the recorded order?",
+        "## Single changes that explain the difference",
+        help="Varies each replay parameter alone over its range: does a value give more queries the recorded order?",
     )
     key = _digest(("explained", measured.setting, measured.evidence.content_hash))
     kept = st.session_state.get("evaluate:fidelity_explained")
@@ -468,7 +469,7 @@ def _explanations(measured: MeasuredFidelity) -> None:
                 "same order", width=110, help="Queries with the recorded order: now → changed"
             ),
             "RBO": st.column_config.NumberColumn(
-                "RBO", format="%.3f", width=76, help="Mean over the first ten, with the change"
+                "RBO", format="%.3f", width=76, help="Mean RBO of the first ten results, with the change"
             ),
         },
     )

@@ -1,4 +1,4 @@
-"""An evidence file opened on the Evaluate page: of this store it is used at once; of another, refused with the reason or used read-only."""
+"""Opening an evidence file on the Evaluate page: used if it matches this store; otherwise refused, or used read-only on request."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MEGABYTES = 2000
 
 
 def draw(resources: Resources) -> None:
-    """A popover: a path or an upload, and what is wrong with it."""
+    """Draw a popover with a path and an upload, and the reason if the file is refused."""
     popover = st.popover(
         "Evidence file",
         icon=":material/folder_open:",
         key="evaluate:file",
         on_change="rerun",
-        help="Measure on a file made by the command gather, here or elsewhere; no model is asked",
+        help="Measure on a file written by the command gather, here or elsewhere; no models are called",
     )
     if not popover.open:
         return
@@ -39,7 +39,7 @@ def draw(resources: Resources) -> None:
             key="evaluate:file_path",
             placeholder="/…/team.evidence",
             persist_state="session",
-            help="Where the app runs: in the folder of its store, or one of CEMS_WORKBENCH_FOLDERS",
+            help="A path on the machine that runs the app: in the folder of its store, or in one of CEMS_WORKBENCH_FOLDERS",
         )
         upload = st.file_uploader("or upload it", key="evaluate:file_upload", max_upload_size=MEGABYTES)
         if st.button("Open the file", key="evaluate:file_open", disabled=not (path.strip() or upload)):
@@ -48,7 +48,7 @@ def draw(resources: Resources) -> None:
 
 
 def _offer(typed: str, upload: IO[bytes] | None, resources: Resources) -> None:
-    """Look into the file: use it when it is of this store, else remember why not."""
+    """Check the file: use it if it matches this store, else remember the reason."""
     page.update(offered=None)
     try:
         path = allowed_path(typed, Settings()) if typed else None
@@ -59,7 +59,7 @@ def _offer(typed: str, upload: IO[bytes] | None, resources: Resources) -> None:
         except InputError as error:
             raise InputError(str(error).replace(str(place), name)) from None
         if not evidence.judgments:
-            raise InputError(f"{name}: it holds no judgments, so nothing can be measured on it")
+            raise InputError(f"{name}: it contains no judgments, so nothing can be measured on it")
         file = OpenedFile(place, name, store_mismatch(evidence.header, resources))
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
@@ -74,22 +74,20 @@ def _decide() -> None:
     offered = page.get().offered
     if offered is None:
         return
-    st.warning(
-        plain(f"{offered.name} is not taken for evidence of this store: {offered.reason}."), icon=":material/block:"
-    )
+    st.warning(plain(f"{offered.name} does not match this store: {offered.reason}."), icon=":material/block:")
     st.button(
         "Use it read-only",
         key="evaluate:file_use",
         type="primary",
         on_click=use,
         args=(offered,),
-        help="Configs are measured on what is in the file, with its own judgments. Nothing is added to it, and the store is "
-        "not asked.",
+        help="Configs are measured on the evidence and judgments in the file. The file is not changed, and the store is not "
+        "searched.",
     )
 
 
 def use(file: OpenedFile) -> None:
-    """Measure on this file from now on."""
+    """Measure on this file."""
     page.update(opened=file, offered=None, next_query_set=OPENED_FILE, close_file_box=True)
 
 
@@ -100,7 +98,7 @@ def close() -> None:
 
 
 def _saved(upload: IO[bytes] | None) -> Path:
-    """The upload as a file that DuckDB can open, named by its content; it is gone with the session."""
+    """Save the upload to a file for DuckDB, named by its hash; deleted with the session."""
     assert upload is not None
     folder = page.get().uploads or tempfile.TemporaryDirectory(prefix="cems-evidence-")
     page.update(uploads=folder)

@@ -1,4 +1,4 @@
-"""A query set out of a log of what was really asked: the most frequent queries, some at random, or the worst by the judge."""
+"""Query sets sampled from a log: the most frequent queries, a random sample, or the worst by the judge."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SUFFIXES = ["jsonl", "json", "csv", "tsv"]
 
 
 def draw(resources: Resources) -> None:
-    """A popover: the log, how to choose from it, and the name of the set."""
+    """Draw a popover with the log, the sampling strategy, and the name of the set."""
     popover = st.popover(
         "Queries of a log",
         icon=":material/history:",
         key="evaluate:log",
         on_change="rerun",
-        help="Make a query set from queries that were really asked",
+        help="Sample a query set from a log of real queries",
     )
     if not popover.open:
         return
@@ -40,7 +40,7 @@ def draw(resources: Resources) -> None:
             "Log of queries",
             SUFFIXES,
             key="evaluate:log_file",
-            help="JSON lines or CSV with query, and where there are any time, project and results (memory ids, best first); "
+            help="JSON lines or CSV with query and, optionally, time, project and results (memory ids, best first); "
             "hook_events.jsonl of CEMS; retriever spans of OpenInference.",
         )
         way = st.segmented_control(
@@ -49,8 +49,8 @@ def draw(resources: Resources) -> None:
             default="Most frequent",
             required=True,
             key="evaluate:log_way",
-            help="At random: a query has the chance its frequency gives it. Worst by the judge: those whose best result the "
-            "model judge scores lowest; a query that returned nothing counts as worst.",
+            help="At random: in proportion to frequency. Worst by the judge: queries whose best result has the lowest score from "
+            "the model judge; a query without results counts as worst.",
         )
         left, right = st.columns(2)
         size = left.number_input("How many", 1, 10_000, 100, key="evaluate:log_size")
@@ -61,12 +61,12 @@ def draw(resources: Resources) -> None:
             0,
             key="evaluate:log_seed",
             disabled=way != "At random",
-            help="The same seed draws the same queries again",
+            help="The same seed gives the same sample",
         )
         name = st.text_input("Query set", key="evaluate:log_name", max_chars=120, placeholder="bad queries of May")
         place = st.empty()
         pressed = st.button(
-            "Make the query set", key="evaluate:log_make", type="primary", disabled=not (upload and name.strip())
+            "Create query set", key="evaluate:log_make", type="primary", disabled=not (upload and name.strip())
         )
         if pressed and upload:
             with place.container():
@@ -84,11 +84,13 @@ def _make(upload: UploadedFile, way: Strategy, size: int, seed: int, name: str, 
             parsed = read(path, log_format(path) or query_log.NAME, progress)
         errors = list(parsed.errors)
         if not parsed.answers:
-            raise InputError(f"{upload.name} has no query that can be read")
+            raise InputError(f"{upload.name} contains no readable query")
         entries = resources.store.recorded_answers.resolved(parsed.answers, parsed.extra.get("id_length"))
         chosen, scores = sampled(entries, way, size, seed, resources, progress)
         if not chosen:
-            raise InputError(f"{upload.name}: the judge could score no query; are its results memories of this store?")
+            raise InputError(
+                f"{upload.name}: the judge could not score any query; are its results memories of this store?"
+            )
         made = resources.store.query_sets.put(name, [logged.query for logged in chosen], upload.name)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
@@ -101,7 +103,7 @@ def _make(upload: UploadedFile, way: Strategy, size: int, seed: int, name: str, 
 
 
 def _outcome() -> None:
-    """The set that was made, and the rows that were left out, each with its reason."""
+    """Draw the created set, and rejected rows with their reasons."""
     sample = page.get().log_sample
     if sample is None:
         return
@@ -114,7 +116,7 @@ def _outcome() -> None:
         placeholder="–",
         columns={
             "query": st.column_config.TextColumn("query", width="large"),
-            "asked": st.column_config.NumberColumn("asked", help="How often it is in the log"),
+            "asked": st.column_config.NumberColumn("asked", help="Occurrences in the log"),
             "judge": st.column_config.NumberColumn(
                 "judge", format="%.2f", help="The judge’s raw score of its best result"
             ),
@@ -134,7 +136,7 @@ def _row(logged: LoggedQuery, scores: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _rejected(errors: Sequence[RowError]) -> None:
-    st.caption(f":orange[⚠] {len(errors)} rows of the log were left out:")
+    st.caption(f":orange[⚠] {len(errors)} rows of the log were rejected:")
     rows = [{"row": error.row, "field": error.field, "reason": error.reason} for error in errors]
     draw_table(
         rows,

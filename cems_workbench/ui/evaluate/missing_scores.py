@@ -1,4 +1,4 @@
-"""What evidence lacks, in a banner with a button that has the reranker's missing scores added to it; on Evaluate and on Tune."""
+"""Banner on missing evidence, with a button that adds missing reranker scores; used by Evaluate and Tune."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from cems_workbench.ui.kit.panels import offered
 
 ICON = ":material/warning:"
 MOST = 3
-"""Lines in the banner; where there are more, all of them are below it."""
+"""Maximum lines in the banner; if there are more, all are listed below it."""
 ASKED_AGAIN = 30
-"""Seconds for which it is remembered which servers are there."""
+"""Cache time of the servers' availability."""
 
 
 def of_evaluated(measured: Sequence[EvaluatedConfig]) -> list[Lacking]:
-    """What each of these lacks, as far as it does."""
+    """The missing scores of each config that has any."""
     return [
         Lacking(
             row.evaluation.config.name,
@@ -39,16 +39,16 @@ def of_evaluated(measured: Sequence[EvaluatedConfig]) -> list[Lacking]:
 
 
 def said(lacking: Sequence[Lacking]) -> list[str]:
-    """The lines of the banner, in plain text."""
+    """The lines of the banner, as plain text."""
     return missing_score_lines((one.name, one.needs) for one in lacking)
 
 
 def draw(
     key: str, lacking: Sequence[Lacking], resources: Resources, *, label: str = "Score them", locked: str | None = None
 ) -> bool:
-    """The banner, nothing where nothing is lacking; True when what the rerankers had not read is scored now.
+    """Draw the banner if anything is missing; True once the missing pairs have been scored.
 
-    `locked` says why nothing may be added to the evidence. Where nothing can be scored the reason stands in place of the button.
+    `locked`: why the evidence must not change. If nothing can be scored, the reason replaces the button.
     """
     lines = said(lacking)
     if not lines:
@@ -56,7 +56,7 @@ def draw(
     scorable = [one for one in lacking if one.scorable]
     why_not = (locked or why_not_scored(scorable, resources, Settings(), server_answers)) if scorable else None
     parts = [
-        "The evidence does not hold all that was asked for. The figures are of what is there.",
+        "The evidence is incomplete. The numbers use the available part.",
         _listed(lines[:MOST]),
     ]
     if len(lines) > MOST + 1:
@@ -66,7 +66,7 @@ def draw(
     if why_not:
         parts.append(f"The scores cannot be added here: {plain(why_not)}.")
     if any(len(one.needs) > one.scorable for one in lacking):
-        parts.append("What was gathered with other values has to be gathered anew for that config.")
+        parts.append("Evidence gathered with other values must be gathered again for that config.")
     message = "\n\n".join(parts)
     done = False
     if scorable and not why_not:
@@ -77,13 +77,13 @@ def draw(
             lambda progress: _score(scorable, resources, progress),
             icon=ICON,
             warn=True,
-            kept="What was scored is kept; scoring can be resumed.",
-            help="The reranker reads just these pairs. Their scores are added to the evidence, and everything is measured anew.",
+            kept="Computed scores are kept; scoring can be resumed.",
+            help="The reranker scores only these pairs. Their scores are added to the evidence, and everything is measured again.",
         )
     else:
         st.warning(message, icon=ICON)
     if len(lines) > MOST + 1:
-        with st.expander(f"All {len(lines)} things that the evidence does not hold"):
+        with st.expander(f"All {len(lines)} gaps in the evidence"):
             st.markdown(_listed(lines))
     return done
 
@@ -100,6 +100,6 @@ def _score(lacking: Sequence[Lacking], resources: Resources, progress: Progress)
 
 @st.cache_resource(ttl=ASKED_AGAIN, show_spinner=False)
 def server_answers() -> Answers:
-    """Which servers are there."""
+    """Which servers are reachable."""
     settings = Settings()
     return ask_all(settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, None)()

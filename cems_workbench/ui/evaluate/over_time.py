@@ -1,4 +1,4 @@
-"""Over time: what configs reached on the query set whenever they were measured, and what became another in between."""
+"""Over time: measured values of configs on a query set, and what changed between measurements."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 COMMAND = "python -m cems_workbench watch QUERY_SET --preset NAME --cron @daily"
-"""How to have it measured by itself."""
+"""Command for scheduled measurements."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "hexagon", "x")
 
 
 def draw(resources: Resources) -> None:
-    """The chart of one measure on one set, with what changed at each point, or how to begin."""
+    """Draw the chart of one measure on one set, with the changes at each point, or how to start."""
     records = [*resources.store.configs.experiments(), *resources.store.configs.watched()]
     sets = query_sets(records)
     if not sets:
-        st.markdown("## Nothing was kept yet")
+        st.markdown("## No saved measurements yet")
         st.markdown(
-            "Keep a comparison under Judged queries → Experiments, or have a query set measured on a schedule: this prints the line for "
-            "crontab, and a measurement that surely lost something ends with exit code 1."
+            "Save a comparison under Judged queries → Experiments, or measure a query set on a schedule: this command prints the crontab "
+            "line; a measurement with a significant regression exits with code 1."
         )
         st.code(COMMAND, language="bash")
         return
@@ -42,7 +42,7 @@ def draw(resources: Resources) -> None:
     draw_chart(
         figure(found, str(measure)),
         key="evaluate:over_time",
-        alt=f"{measure} of each config at each time it was measured, with its 95 % confidence interval.",
+        alt=f"Line chart: {measure} of each config over time, with 95 % confidence intervals.",
         table=lambda: [
             {
                 "when": f"{point.when:%Y-%m-%d %H:%M}",
@@ -58,14 +58,14 @@ def draw(resources: Resources) -> None:
         ],
     )
     st.caption(
-        "A ring marks a point where memories, embedder, config, judgments, queries or the workbench are not those of the point before; "
-        "hover to see which.",
-        help="Experiments that were kept before this was recorded do not say.",
+        "A ring marks a point where memories, embedder, config, judgments, queries or the workbench differ from the previous point; hover "
+        "to see which.",
+        help="Not recorded in experiments saved by older versions.",
     )
 
 
 def figure(found: Sequence[Point], measure: str) -> Figure:
-    """A line a config over time, with intervals; a ring where something changed since its last point."""
+    """One line per config over time, with intervals; a ring marks a change since the previous point."""
     import plotly.graph_objects as go
 
     made = go.Figure()
@@ -118,5 +118,5 @@ def figure(found: Sequence[Point], measure: str) -> Figure:
 
 def _words(point: Point) -> str:
     if point.changed is None:
-        return "not known"
+        return "unknown"
     return ", ".join(point.changed) or "nothing"

@@ -1,4 +1,4 @@
-"""Evaluate: configs measured and compared on judged queries, honestly, or held against what a real system answered."""
+"""The Evaluate page: compare configs on judged queries, with recorded answers of a live system, or over time."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], Non
 }
 
 JUDGED, RECORDED, BEFORE = "Judged queries", "Recorded answers", "Over time"
-"""What configs are held against: judgments, what a real system returned, or what they reached before."""
+"""What configs are compared with: judgments, recorded answers, or earlier measurements."""
 
 
 @shared_resources.said_in_place
 def main() -> None:
-    """Draw the page: against what is measured, the choice, what has to be gathered for it, and the chosen view."""
+    """Draw the page: the basis of comparison, the choice, the offer to gather, and the chosen view."""
     begin_page("Evaluate")
     resources = shared_resources.opened()
     if resources is None:
@@ -73,12 +73,12 @@ def main() -> None:
 
 
 def _views(evaluated: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
-    """The chosen view of what was measured."""
+    """Draw the chosen view of the evaluations."""
     if not evaluated[0].batch.queries:
         st.info("No query has both evidence and a judgment of this kind.")
         return
     view = switch("View", list(VIEWS), "evaluate:view")
-    own = view == "Ablation"  # it says of each of its rows what that lacks
+    own = view == "Ablation"  # it shows the gaps of each row itself
     if not own and missing_scores.draw(
         "evaluate", missing_scores.of_evaluated(evaluated), resources, locked=choice.locked
     ):

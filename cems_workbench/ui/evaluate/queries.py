@@ -1,4 +1,4 @@
-"""By type and by query: where a config wins and where it loses, and the way from there into Inspect."""
+"""Wins and losses of a config by query type and by query, with links into Inspect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")
 
 
 def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
-    """A type a row, a config a column; a fall against the baseline is marked."""
+    """Draw types as rows and configs as columns; regressions from the baseline are marked."""
     measure = pick_measure(measured[0].evaluation.measures)
     base = measured[0].evaluation.by_type()
     lower = made_of(
@@ -36,28 +36,26 @@ def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
         row[measured[0].name] = first[str(measure)]
         for config in measured[1:]:
             row[config.name] = config.evaluation.by_type()[kind][str(measure)]
-        row["falls"] = f"▼ {', '.join(lower[kind])}" if lower[kind] else ""
+        row["regressions"] = f"▼ {', '.join(lower[kind])}" if lower[kind] else ""
         rows.append(row)
     columns: dict[str, Any] = {
         config.name: st.column_config.NumberColumn(config.name, format="%.3f", width=120) for config in measured
     }
-    columns["type"] = st.column_config.TextColumn(
-        "type", width=150, pinned=True, help="The kind of question, as the query set says"
-    )
+    columns["type"] = st.column_config.TextColumn("type", width=150, pinned=True, help="Query type from the query set")
     columns["falls"] = st.column_config.TextColumn(
         "falls",
         width=220,
-        help="Configs that are below the baseline for this type by more than chance: a paired randomisation test, corrected for the "
-        "number of types and configs (Holm)",
+        help="Configs significantly below the baseline for this type: paired randomisation test, corrected for the number of types and "
+        "configs (Holm)",
     )
     draw_table(rows, key="evaluate:types", placeholder="–", columns=columns)
     st.caption(
-        f"Mean {measure} of each type. “falls” names a loss that is more than chance. {measured[0].evaluation.relevance}."
+        f"Mean {measure} of each type. “regressions” lists significant losses. {measured[0].evaluation.relevance}."
     )
 
 
 def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
-    """Every query with its values, the largest change first; a chosen one opens in Inspect under both configs."""
+    """Draw all queries with their values, largest change first; a selected one opens in Inspect with both configs."""
     measure = pick_measure(measured[0].evaluation.measures)
     boxes = st.columns(3)
     other = _other(measured, choice, boxes[0])
@@ -101,7 +99,7 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     counts = " · ".join(f"{OUTCOMES[i]} {int((outcome == i).sum())}" for i in range(4) if other)
     st.caption(counts or f"{len(rows)} queries, the worst first")
     if not rows:
-        st.caption("No query is left under these filters.")
+        st.caption("No query matches these filters.")
         return
     picked = pick_row(
         rows,
@@ -115,7 +113,7 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     which = f"{plain((other or base).name)} on the sliders" + (
         f" and {plain(base.name)} pinned as the baseline" if other else ""
     )
-    st.caption(f"A click on the box before a row opens its query in Inspect, with {which}.{_elsewhere(choice)}")
+    st.caption(f"Tick the box of a row to open its query in Inspect, with {which}.{_elsewhere(choice)}")
 
 
 def _other(measured: Sequence[EvaluatedConfig], choice: Choice, place: DeltaGenerator) -> EvaluatedConfig | None:
@@ -152,11 +150,11 @@ def _columns(base: EvaluatedConfig, other: EvaluatedConfig | None) -> dict[str, 
 
 def _elsewhere(choice: Choice) -> str:
     read_only = choice.opened is not None and choice.opened.reason is not None
-    return " Inspect searches the open store, not the one that this evidence is of." if read_only else ""
+    return " Inspect searches the open store, not the one this evidence was gathered from." if read_only else ""
 
 
 def _open(query: Query, base: EvaluatedConfig, other: EvaluatedConfig | None) -> None:
-    """Into Inspect, as it was measured: the other config on the sliders, the baseline pinned."""
+    """Open a query in Inspect as measured: the other config on the sliders, the baseline pinned."""
     header = (other or base).labelled.evidence.header
     request = request_for(query, header.moment, header.project_only)
     baseline = (base.name, base.evaluation.config) if other is not None else None

@@ -1,4 +1,4 @@
-"""The honest view: the same run scored by a cosine threshold, a model and people, so that the one that misleads is seen."""
+"""Compare judges: the same run scored by a cosine threshold, a model and people, which shows misleading ones."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table
 
 HELP = {
-    "hit@1": "Share of the queries whose first result this judge calls relevant",
-    "hit@5": "Share of the queries with a result among the first five that this judge calls relevant",
-    "P@3": "Share of the first three results that this judge calls relevant",
-    "share labelled": "Share of the first five results of each query that this judge has graded",
-    "results": "Results that both labelled",
-    "agree": "Share of these on which they agree",
-    "kappa": "Cohen’s kappa: agreement beyond chance; 1 is full, 0 is chance",
-    "relevant to one alone": "Results that only the first, and only the second of the two calls relevant",
+    "hit@1": "Share of queries whose first result is relevant by this judge",
+    "hit@5": "Share of queries with a relevant result among the first five, by this judge",
+    "P@3": "Share of the first three results that are relevant by this judge",
+    "share labelled": "Share of the first five results that this judge has graded",
+    "results": "Results that both have graded",
+    "agree": "Share of these with the same verdict",
+    "kappa": "Cohen’s kappa: agreement beyond chance; 1 is full agreement, 0 is chance",
+    "relevant to one alone": "Results that only the first judge, and only the second judge calls relevant",
 }
 
 
 def draw(measured: Sequence[EvaluatedConfig]) -> None:
-    """One config's run under every judge."""
+    """Draw one config's run scored by every judge."""
     by_name = {evaluated.name: evaluated for evaluated in measured}
     name = st.selectbox("Config", list(by_name), key="evaluate:honest", persist_state="session")
     view = _view(by_name[name])
     st.caption(
-        "The same results, called relevant or not by each judge. The figure depends on the judge: ACE reported "
-        "100 % by a cosine threshold, and 80 % when a cross-encoder judged the same run.",
+        "The same results, scored by each judge. The value depends on the judge: ACE reported 100 % with a cosine threshold, and 80 % with "
+        "a cross-encoder for the same run.",
         help="cosine: similarity to the query of at least 0.45. model judge: its score above its threshold (Judge in Inspect). "
         "people: a human grade of 2 or 3.",
     )

@@ -1,4 +1,4 @@
-"""The figures of the sample set that come with the project, until something was measured on the page."""
+"""Bundled results of the sample set, shown until something is measured on the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cems_workbench.ui.kit.panels import shipped_line
 
 
 def draw(choice: Choice, resources: Resources) -> None:
-    """The shipped comparison, where the choice is of the sample set as it was measured; else nothing."""
+    """Draw the bundled comparison if the store holds the unmodified sample set; else nothing."""
     if choice.opened is not None or choice.selection.project_only or choice.kind == "model":
         return
     figures = sample_figures(resources, choice.selection.query_set)
@@ -24,7 +24,7 @@ def draw(choice: Choice, resources: Resources) -> None:
     shipped_line(
         "evaluate",
         figures,
-        "Gather measures the configs chosen above anew.",
+        "Gather measures the configs chosen above on this machine.",
         "Choose these presets",
         lambda: _choose(names),
     )

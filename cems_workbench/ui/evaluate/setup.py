@@ -1,4 +1,4 @@
-"""The head of the Evaluate page: which queries, which configs, whose judgments, and what is brought in from files."""
+"""Setup of the Evaluate page: queries, configs, judgments, and imports from files."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from cems_workbench.ui.kit.templates import render
 
 SHOWN = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
 CHEAP = "recollection"
-"""A preset that asks no model for its ranking, so that a first comparison is there soon."""
+"""A preset without rerank or expansion models, so that a first comparison is fast."""
 
 
 def choose(resources: Resources) -> Choice | None:
-    """The choice, None while there is nothing to measure; what is wrong with it is said in place."""
+    """Draw the setup; None while there is nothing to measure, with the problem drawn in place."""
     set_widgets()
     sets = {query_set.name: query_set for query_set in resources.store.query_sets.latest()}
     file = page.get().opened
@@ -54,7 +54,7 @@ def choose(resources: Resources) -> Choice | None:
     measures = _measures(asked.relevant_from)
     _further(resources)
     if not configs:
-        st.info("Choose a config above. Further ones are compared with the first.")
+        st.info("Choose a config above. Others are compared with the first.")
         return None
     if measures is None:
         return None
@@ -62,7 +62,7 @@ def choose(resources: Resources) -> Choice | None:
         return _on_file(file, configs, asked.kind, measures)
     selection = judged_selection(asked.query_set, resources, judgments, asked.project_only)
     if not selection.queries:
-        st.info("No query of this set is judged yet. Label some, or import judgments.", icon=":material/rule:")
+        st.info("No query of this set is judged yet. Label some results, or import judgments.", icon=":material/rule:")
         st.page_link("pages/label.py", label="Judge its results on the Label page", icon=":material/rule:")
         return None
     return Choice(selection, configs, asked.kind, measures)
@@ -76,14 +76,14 @@ def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
         default=_first(),
         key="evaluate:configs",
         persist_state="session",
-        help="The first is the baseline; the others are compared with it. “As set in Inspect” is the present state of the sliders.",
+        help="The first is the baseline; the others are compared with it. “As set in Inspect” is the current state of the sliders.",
     )
     return tuple((name, options[name]) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
 class _Judging:
-    """Whose grades count for which queries: the name of the set, or `OPENED_FILE`; the kind of judge; the lowest relevant grade."""
+    """The judgments that count: name of the query set, or `OPENED_FILE`; kind of judge; lowest relevant grade."""
 
     query_set: str
     kind: str | None
@@ -92,7 +92,7 @@ class _Judging:
 
 
 def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resources: Resources) -> _Judging:
-    """The row of boxes under the configs."""
+    """Draw the row of boxes under the configs."""
 
     def shown(name: str) -> str:
         if file is not None and name == OPENED_FILE:
@@ -109,7 +109,7 @@ def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resourc
         key="evaluate:set",
         persist_state="session",
         format_func=shown,
-        help="A named set of queries; each import with changes makes a new version.",
+        help="A named set of queries; each import with changes creates a new version.",
     )
     on_file = name == OPENED_FILE
     kind = boxes[1].selectbox(
@@ -117,7 +117,7 @@ def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resourc
         list(JUDGES),
         key="evaluate:judges",
         persist_state="session",
-        help="Whose grades count. “People, else models” takes a model’s grade only where no person gave one.",
+        help="Whose grades count. “People, else models” uses a model’s grade only if no person graded the pair.",
     )
     grade = _relevant_from(boxes[2], name, None if on_file else sets[name], file, resources)
     within = boxes[3].toggle(
@@ -125,7 +125,7 @@ def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resourc
         key="evaluate:project_only",
         persist_state="session",
         disabled=on_file,
-        help="Search each query’s own project only, where it has one. An evidence file is as it was gathered.",
+        help="Search only the query’s project, if it has one. Does not apply to an opened evidence file.",
     )
     return _Judging(name, JUDGES[kind], int(grade), bool(within) and not on_file)
 
@@ -133,12 +133,12 @@ def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resourc
 def _relevant_from(
     box: DeltaGenerator, name: str, query_set: QuerySet | None, file: OpenedFile | None, resources: Resources
 ) -> int:
-    """The relevance grade of the set, which the box changes in the store; that of an opened file stays as it is."""
+    """The relevance grade of the set, which the box changes in the store; that of an opened file is fixed."""
     if query_set is None:
         try:
             present = read_header(file.path).relevant_from if file else 1
         except InputError:
-            return 1  # what is wrong with the file is said where it is read
+            return 1  # the error is drawn where the file is read
         grades = [present]
     else:
         present = query_set.scale.relevant_from
@@ -153,8 +153,8 @@ def _relevant_from(
         key=key,
         disabled=query_set is None,
         format_func="grade {}".format,
-        help="The lowest grade that counts as relevant, and so which queries count: those with such a memory. It is kept with the "
-        "query set; Inspect, Tune, the command line and exports use the same. nDCG uses the grades themselves.",
+        help="The lowest grade that counts as relevant. Only queries with a relevant memory are measured. Saved with the query set and "
+        "used by Inspect, Tune, the command line and exports. nDCG uses the grades themselves.",
     )
     if query_set is not None and chosen != present:
         set_relevant_from(name, chosen, resources)
@@ -164,7 +164,7 @@ def _relevant_from(
 def _on_file(
     file: OpenedFile, configs: tuple[tuple[str, PipelineConfig], ...], kind: str | None, measures: tuple[Measure, ...]
 ) -> Choice | None:
-    """What the opened file is, and the way back; None when it cannot be read."""
+    """Draw the opened file with a button to close it; None if it cannot be read."""
     try:
         evidence = read_file(file)
     except InputError as error:
@@ -183,7 +183,7 @@ def _on_file(
 
 
 def _further(resources: Resources) -> None:
-    """What brings configs and queries in from outside."""
+    """Draw the popovers that add configs and queries from files."""
     with st.container(horizontal=True, key="evaluate:further"):
         _config_file()
         files.draw(resources)
@@ -196,7 +196,7 @@ def _config_file() -> None:
         icon=":material/upload_file:",
         key="evaluate:config",
         on_change="rerun",
-        help="Compare a config from a file, in any export form",
+        help="Compare a config from a file, in any export format",
     )
     if not popover.open:
         return
@@ -207,14 +207,14 @@ def _config_file() -> None:
             key="evaluate:config_file",
             help="An .env changes only the parameters it names; the others are those set in Inspect.",
         )
-        if upload and st.button("Compare it", key="evaluate:config_add", type="primary"):
+        if upload and st.button("Add to comparison", key="evaluate:config_add", type="primary"):
             _bring_in(upload.name, upload.getvalue())
         for line in page.get().file_warnings:
             st.warning(plain(line))
 
 
 def _bring_in(file: str, content: bytes) -> None:
-    """The config of a file among the chosen ones, under the file's name."""
+    """Add the config of a file to the chosen ones, under the file's name."""
     try:
         result = import_config(content.decode("utf-8-sig"), state.present_config(), source=file)
     except UnicodeDecodeError:
@@ -234,7 +234,7 @@ def _bring_in(file: str, content: bytes) -> None:
 
 
 def _first() -> list[str]:
-    """The preset and what was made of it; while nothing was changed, another preset."""
+    """The preset and the config as set in Inspect; while unchanged, another preset."""
     name = state.present_preset()
     return [name, PRESENT_NAME] if state.changed_parameters() else [name, CHEAP] if name != CHEAP else [name, "cems"]
 
@@ -247,7 +247,7 @@ def _measures(grade: int) -> tuple[Measure, ...] | None:
         key="evaluate:measures",
         accept_new_options=True,
         persist_state="session",
-        help="Type others, such as hit@3 or nDCG@5. " + measures_help(),
+        help="You can type others, such as hit@3 or nDCG@5. " + measures_help(),
     )
     try:
         return parse_measures(" ".join(names), grade)

@@ -1,7 +1,7 @@
-"""What the Evaluate page remembers between runs, and what it measures: the query set, the configs, the measures, the evaluations.
+"""State of the Evaluate page: query set, configs, measures, and cached evaluations.
 
-Evidence and batches are kept for all sessions. An evaluation, and what a view makes of it, is kept for the session by the evidence it
-was made from, its config, and the judgments, so that a change of view costs nothing.
+Evidence and batches are cached for all sessions. Evaluations and the results of views are cached per session, by evidence, config and
+judgments, so that switching views is free.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from cems_workbench.ui.kit.job_cache import for_all_sessions
 from cems_workbench.ui.kit.state import PageState
 
 EVALUATIONS_KEPT = 24
-"""Evaluations that a session keeps."""
+"""Maximum evaluations cached per session."""
 VIEWS_KEPT = 12
-"""Comparisons, ablations and honest views that a session keeps."""
+"""Maximum comparisons, ablations and judge comparisons cached per session."""
 JUDGES = {"People, else models": None, "People": "human", "Models": "model"}
 
 
 OPENED_FILE = "(opened evidence file)"
-"""What the query set is called while an evidence file is measured on; no set can have a name with these brackets and be told apart."""
+"""Name shown as the query set while an evidence file is open; no query set may have it."""
 
 Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """An evidence file and, when it is not of the open store as it is now, why."""
+    """An evidence file and, if it does not match the current store, the reason."""
 
     path: Path
     name: str
@@ -61,7 +61,7 @@ class OpenedFile:
 
 @dataclass(frozen=True)
 class LogSample:
-    """What became of a log: one line on the set that was made, its queries, the judge's scores by qid, the rows that were left out."""
+    """Outcome of sampling a log: one line on the set, its queries, the judge's scores by qid, rejected rows."""
 
     line: str
     chosen: tuple[LoggedQuery, ...]
@@ -71,36 +71,36 @@ class LogSample:
 
 @dataclass(frozen=True)
 class EvaluateState:
-    """What the page remembers between runs, beside what its widgets are set to."""
+    """What the page remembers between reruns, besides widget values."""
 
     file_configs: Mapping[str, PipelineConfig] = field(default_factory=dict)
-    """Configs that were brought in from files, by the name they are chosen by."""
+    """Configs added from files, by name."""
     file_warnings: tuple[str, ...] = ()
-    """What the file that was brought in last could not say."""
+    """Warnings of the file added last."""
     opened: OpenedFile | None = None
-    """The evidence file that is measured on."""
+    """The evidence file in use."""
     offered: OpenedFile | None = None
-    """An evidence file of another store, until somebody says whether it is used."""
+    """An evidence file of another store, until the user decides whether to use it."""
     log_sample: LogSample | None = None
     left_out: tuple[str, ...] = ()
-    """Queries that the gathering in the run before could not search, with the reason; shown once."""
+    """Queries that could not be gathered in the previous rerun, with the reason; shown once."""
     next_query_set: str | None = None
-    """Chosen by what was opened or made in the run before; the next run sets the box to it, as with the two below."""
+    """Selection requested in the previous rerun; the next rerun sets the box to it, as with the two below."""
     next_configs: tuple[str, ...] | None = None
     close_file_box: bool = False
     evaluations: RecentCache = field(default_factory=lambda: RecentCache(EVALUATIONS_KEPT))
     views: RecentCache = field(default_factory=lambda: RecentCache(VIEWS_KEPT))
     fidelities: RecentCache = field(default_factory=lambda: RecentCache(VIEWS_KEPT))
-    """Answers that were read, what was measured of them, and what explains it."""
+    """Cached recordings, fidelity comparisons and explanations."""
     uploads: tempfile.TemporaryDirectory[str] | None = None
-    """Where uploaded evidence files are; it is gone with the session."""
+    """Directory of uploaded evidence files; deleted with the session."""
 
 
 page = PageState("evaluate", EvaluateState)
 
 
 def set_widgets() -> None:
-    """Set the boxes to what was opened or made in the run before; called before any of them is drawn."""
+    """Set the boxes to selections requested in the previous rerun; called before they are drawn."""
     present = page.get()
     if present.next_query_set is not None:
         st.session_state["evaluate:set"] = present.next_query_set
@@ -113,7 +113,7 @@ def set_widgets() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChosenComparison:
-    """What the page is set to compare: the names of configs, the name of the query set, whether within each query's project."""
+    """The comparison set up on the page: config names, query set, whether restricted to each query's project."""
 
     configs: tuple[str, ...]
     query_set: str
@@ -121,7 +121,7 @@ class ChosenComparison:
 
 
 def chosen_comparison() -> ChosenComparison | None:
-    """The comparison that the page is set to, for other pages; None before it was opened, and while it has no config."""
+    """The comparison set up on the page, for other pages; None before the page was opened or without a config."""
     configs, query_set = st.session_state.get("evaluate:configs"), st.session_state.get("evaluate:set")
     if not configs or query_set is None:
         return None
@@ -130,29 +130,29 @@ def chosen_comparison() -> ChosenComparison | None:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is to be measured on what: named configs (the first is the baseline), the queries, the judgments and the measures."""
+    """The setup of a measurement: named configs (the first is the baseline), queries, judgments and measures."""
 
     selection: QuerySelection
     configs: tuple[tuple[str, PipelineConfig], ...]
     kind: str | None
     measures: tuple[Measure, ...]
     opened: OpenedFile | None = None
-    """The evidence file that everything is measured on, instead of evidence gathered from the store."""
+    """An evidence file used instead of evidence gathered from the store."""
 
     def second(self, purpose: str) -> str:
-        """What to do where only one config is measured: `Add a second config above to ...`, or gather the one that is chosen."""
+        """Hint if only one config is measured: `Add a second config above to ...`, or gather the chosen one."""
         return f"{'Add a second config' if len(self.configs) < 2 else 'Gather the other config'} above {purpose}."
 
     @property
     def locked(self) -> str | None:
-        """Why nothing may be added to the evidence; None where something may."""
+        """Why the evidence must not change; None if it may."""
         return (
             f"the file is read-only, {self.opened.reason}" if self.opened is not None and self.opened.reason else None
         )
 
 
 def config_options(resources: Resources) -> Catalogue:
-    """Every config that can be chosen; of one that cannot be read it is said why."""
+    """All selectable configs, with the errors of unreadable ones."""
     configs = catalogue(resources.store, state.present_config(), page.get().file_configs)
     for problem in configs.problems:
         st.warning(plain(problem))
@@ -160,22 +160,22 @@ def config_options(resources: Resources) -> Catalogue:
 
 
 def measured(choice: Choice, resources: Resources) -> tuple[list[EvaluatedConfig], list[tuple[str, PipelineConfig]]]:
-    """The configs whose evidence is there, measured, and those whose evidence has to be gathered first."""
+    """Evaluations of configs with gathered evidence, and the configs that must be gathered first."""
     return evaluate_configs(choice.configs, _source(choice, resources), choice.measures, cache=page.get().evaluations)
 
 
 def made_of(evaluated: Sequence[EvaluatedConfig], what: Hashable, make: Callable[[], Made]) -> Made:
-    """What a view makes of evaluations, kept for the session; `what` tells what it is."""
+    """A value computed from evaluations, cached for the session under `what`."""
     key = (what, *((*one.labelled.key, one.evaluation.config, one.evaluation.measures) for one in evaluated))
     return page.get().views(key, make)
 
 
 def read_file(file: OpenedFile) -> EvidenceSet:
-    """The whole evidence file, kept for all sessions as long as it is unchanged. Raises InputError."""
+    """The whole evidence file, cached for all sessions until it changes. Raises InputError."""
     try:
         changed = file.path.stat().st_mtime_ns
     except OSError:
-        raise InputError(f"{file.name}: it is no longer there; open it again") from None
+        raise InputError(f"{file.name}: it no longer exists; open it again") from None
     return _read_file(file.path, changed)
 
 
@@ -185,7 +185,7 @@ def _read_file(path: Path, changed_ns: int) -> EvidenceSet:
 
 
 def _source(choice: Choice, resources: Resources) -> Callable[[PipelineConfig], LabelledEvidence | None]:
-    """The labelled evidence of a config: that of the store for its gather parameters, or that of the opened file for all."""
+    """A function that returns the labelled evidence of a config: from the store by its gather parameters, or from the opened file."""
     if choice.opened is not None:
         of_file = labelled_file(read_file(choice.opened), choice.kind, for_all_sessions)
         return lambda config: of_file

@@ -1,4 +1,4 @@
-"""What late interaction saw in a text: each token of the query, the token of the text it met, and what that adds to the score.
+"""Late interaction (MaxSim) alignment: each query token, its best match in the text, and its contribution to the score.
 
 adds(t) = idf(t) * cosine(t) / sum of all idf        their sum is the raw score
 """
@@ -16,19 +16,19 @@ from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.ui.kit.templates import render
 
 INSIDE = "##"
-"""Begins a wordpiece that goes on within a word."""
+"""Prefix of a wordpiece that continues a word."""
 COLUMNS = {
-    "query": "A token of the query, in bold; the rest of its word is muted",
-    "met": "The token of the text that is nearest to it; … before it: it goes on within a word",
-    "cosine": "How near the two are, in their context: 1 is the same",
-    "idf": "How rare the token is among the memories of this store; a rare one counts more",
-    "adds": "idf × cosine / sum of idf: what it adds to the raw score",
+    "query": "Query token in bold; the rest of its word is muted",
+    "met": "Most similar token of the text; … before it: continues a word",
+    "cosine": "Similarity of the two contextual token vectors; 1: identical",
+    "idf": "Rarity of the token in this store’s memories; rare tokens count more",
+    "adds": "Contribution to the raw score: idf × cosine / sum of idf",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """A query token between the rest of its word, the token it met (as the model writes it), and the numbers."""
+    """A query token with the rest of its word, its match (in the model's notation), and the numbers."""
 
     before: str
     piece: str
@@ -38,32 +38,32 @@ class Met:
     idf: float
     adds: float
     written: str
-    """The query token as the model writes it."""
+    """The query token in the model's notation."""
 
     @property
     def inside(self) -> bool:
-        """Does the token it met go on within a word?"""
+        """Whether the matched token continues a word."""
         return goes_on(self.text)
 
     @property
     def shown(self) -> str:
-        """The token it met, without the sign of that."""
+        """The matched token without the continuation prefix."""
         return joined(self.text)
 
     @property
     def width(self) -> str:
-        """The cosine as a share of the bar in percent."""
+        """Bar width in percent: the cosine."""
         return f"{100 * max(0.0, min(self.cosine, 1.0)):.0f}"
 
 
 def alignment(score: ModelScore | None) -> list[Mapping[str, Any]]:
-    """What is kept of the tokens of a pair; empty where nothing is, or nothing that can be read."""
+    """The saved token alignment of a pair; empty if missing or unreadable."""
     kept = score.detail.get("alignment") if score is not None and score.detail else None
     return [entry for entry in kept if _readable(entry)] if isinstance(kept, (list, tuple)) else []
 
 
 def _readable(entry: Any) -> bool:
-    """Evidence may come from a file."""
+    """Whether an entry has the expected form; evidence may come from an untrusted file."""
     if not isinstance(entry, Mapping):
         return False
     numbers = [entry.get(name) for name in ("idf", "cosine")]
@@ -72,7 +72,7 @@ def _readable(entry: Any) -> bool:
 
 
 def met_tokens(entries: Sequence[Mapping[str, Any]]) -> list[Met]:
-    """The tokens in the order of the query, each with the rest of the word it belongs to, and what it adds to the score."""
+    """The tokens in query order, each with the rest of its word and its contribution to the score."""
     total = sum(entry["idf"] for entry in entries)
     tokens = []
     for i, entry in enumerate(entries):
@@ -98,19 +98,19 @@ def met_tokens(entries: Sequence[Mapping[str, Any]]) -> list[Met]:
 
 
 def joined(token: str) -> str:
-    """A wordpiece without the sign that it goes on within a word."""
+    """A wordpiece without the continuation prefix."""
     return token.removeprefix(INSIDE) if goes_on(token) else token
 
 
 def goes_on(token: str) -> bool:
-    """Does a wordpiece go on within a word? The sign alone is a word."""
+    """Whether a wordpiece continues a word. The prefix alone is a word."""
     return token.startswith(INSIDE) and len(token) > len(INSIDE)
 
 
 def alignment_html(tokens: Sequence[Met], raw: float | None, *, numbered: bool = False) -> Markup:
-    """A row per query token; the bar is its cosine, the numbers stand beside it, and the last row is their sum.
+    """One row per query token: a bar for the cosine, and the numbers; the last row is their sum.
 
-    `numbered` puts the place of each query token before it, as the tokens of a heat map refer to it.
+    `numbered` adds the index of each query token, which a heat map refers to.
     """
     return render(
         "inspect/alignment.html",

@@ -1,9 +1,7 @@
-"""A pinned baseline: a config that everything is compared with until it is unpinned.
+"""Pinned baseline: a config that all ranks are compared with until it is unpinned.
 
-Its replay runs over the evidence at hand, or over lists gathered for it where it asks for others, and is kept as long as evidence,
-baseline and switched-off variants are the same, so that a moved slider costs nothing more than reading its ranks. Nothing pinned costs
-nothing. How far a rank is from the baseline's is
-said in signs and words; the sign, never a colour, says which way.
+Its replay runs on the current evidence, or on lists gathered for it if it needs others, and is cached by evidence, baseline and
+disabled variants, so that moving a slider only reads its ranks. Rank differences are shown as signs and words, never only by colour.
 """
 
 from __future__ import annotations
@@ -27,21 +25,21 @@ from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.templates import render
 
 NAMED = 2
-"""Parameters that the line above the ranking names; a tooltip has all."""
+"""Maximum parameters named in the line above the ranking; the tooltip lists all."""
 
 
 Gather = Callable[[PipelineConfig], Evidence | None]
-"""The evidence of the present request as a config asks for it; None where it could not be gathered."""
+"""Returns the evidence of the current request for a config; None if it could not be gathered."""
 
 
 def pin_present() -> None:
-    """Make the config as it is now the baseline."""
+    """Pin the current config as the baseline."""
     changed = len(state.changed_parameters())
     state.pin(state.present_preset() + (f" with {changed} changed" if changed else ""), state.present_config())
 
 
 def against(trace: Trace, variants_off: frozenset[int], gather: Gather) -> RankComparison | None:
-    """The trace beside the baseline's; None when nothing is pinned. `gather` gives the lists that the baseline asks for."""
+    """The comparison with the baseline's trace; None if nothing is pinned. `gather` returns evidence for the baseline."""
     base = state.present().baseline
     if base is None:
         return None
@@ -54,7 +52,7 @@ def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int], g
         return last.trace
     trace = replay(evidence, config, switched_off=off)
     expansion = config.expansion
-    # Variants of its own would be asked of a model, and could not be told from those that are switched off here.
+    # The baseline's own expansion would call a model, and disabled variants could not be matched to it.
     if _parameters(trace) and expansion.backend == "none" and not (expansion.hyde or expansion.decompose):
         own = gather(config)
         trace = trace if own is None else replay(own, config, switched_off=off)
@@ -63,7 +61,7 @@ def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int], g
 
 
 def against_html(against: RankComparison) -> Markup:
-    """One line above the ranking: with what it is compared; and one where that is not all it should be."""
+    """One line above the ranking: the baseline; and a second one if evidence is missing for it."""
     count = len(difference(against.before.config, against.now.config))
     differ = f"{count or 'no'} parameter{'' if count == 1 else 's'} differ{'s' if count == 1 else ''}"
     missing = missing_line(against.before)
@@ -72,7 +70,7 @@ def against_html(against: RankComparison) -> Markup:
 
 
 def missing_line(baseline: Trace) -> str:
-    """What the baseline asks for beyond the evidence at hand, in one line; empty when it is all there."""
+    """One line on evidence missing for the baseline; empty if complete."""
     asks = _parameters(baseline)
     unscored = [need for need in baseline.needs if isinstance(need, ScoreNeed)]
     scores = sum(len(need.memory_ids) for need in unscored)
@@ -84,20 +82,20 @@ def missing_line(baseline: Trace) -> str:
 
 
 def _parameters(baseline: Trace) -> list[str]:
-    """The parameters it would gather otherwise, those of the lists first: they decide who is a candidate."""
+    """The parameters gathered with other values, those of the lists first: they determine the candidates."""
     asks = [need.parameter for need in baseline.needs if isinstance(need, ParameterNeed)]
     return sorted(asks, key=lambda path: not path.startswith("lists."))
 
 
 def draw_baseline() -> None:
-    """A popover: pin the present config or a preset; while pinned, how the two configs differ, and the way back."""
+    """Draw a popover to pin the current config or a preset; while pinned, the differences, and Unpin."""
     base = state.present().baseline
     box = st.popover(
         "Baseline pinned" if base else "Baseline",
         icon=":material/keep:",
         key=f"inspect:baseline:{base is not None}",
         on_change="rerun",
-        help="Pin a config as the baseline; every rank then shows its difference from it.",
+        help="Pin a config as the baseline; all ranks then show their difference from it.",
     )
     if not box.open:
         return
@@ -116,7 +114,7 @@ def _offer() -> None:
         on_click=pin_present,
         type="primary",
         width="stretch",
-        help="Pins the present config. Then move a slider: every rank shows how many places it gained or lost.",
+        help="Pins the current config. Then move a slider: each rank shows the places gained or lost.",
     )
     st.selectbox(
         "Or pin a preset",
@@ -150,16 +148,16 @@ def _compared(base: Baseline) -> None:
             },
         )
     else:
-        st.caption("The config is the baseline’s. Move a slider, and ranks show how they differ.")
+        st.caption("The config equals the baseline. Move a slider to see rank differences.")
     buttons = st.container(horizontal=True)
     buttons.button("Unpin", key="inspect:unpin", icon=":material/keep_off:", on_click=state.unpin)
     buttons.button(
-        "Pin the present config",
+        "Pin the current config",
         key="inspect:pin",
         icon=":material/keep:",
         on_click=pin_present,
         disabled=not differing,
-        help="What is set now becomes the baseline.",
+        help="The current config becomes the baseline.",
     )
     buttons.button(
         "Back to the baseline",
@@ -168,19 +166,19 @@ def _compared(base: Baseline) -> None:
         on_click=state.use_config,
         args=(base.config,),
         disabled=not differing,
-        help="Set every parameter to the baseline’s value.",
+        help="Set all parameters to the baseline’s values.",
     )
 
 
 COLUMN = "vs. baseline"
 HELP = (
-    "Places gained ▲ or lost ▼ against the pinned baseline, at this point of the pipeline. =: the same rank. new: the baseline does "
-    "not rank it. gone: only the baseline ranks it, and where. —: neither does."
+    "Places gained ▲ or lost ▼ relative to the pinned baseline, at this point of the pipeline. =: same rank. new: not ranked by the "
+    "baseline. gone: ranked only by the baseline, with its rank. —: ranked by neither."
 )
 
 
 def sign(delta: RankDelta) -> str:
-    """The delta in a cell."""
+    """The rank difference as a cell text."""
     if delta.move in ("up", "down"):
         return f"{'▲' if delta.places > 0 else '▼'} {abs(delta.places)}"
     if delta.move == "gone":
@@ -189,27 +187,27 @@ def sign(delta: RankDelta) -> str:
 
 
 def words(delta: RankDelta, name: str) -> str:
-    """The delta in a tooltip; `name` is the baseline's."""
+    """The rank difference as a tooltip; `name` is the baseline's."""
     if delta.move == "up":
         return f"Up from rank {delta.before} in the baseline {name}"
     if delta.move == "down":
         return f"Down from rank {delta.before} in the baseline {name}"
     if delta.move == "gone":
         return f"Rank {delta.before} in the baseline {name}, none now"
-    return {"same": f"The same rank as in the baseline {name}", "new": f"Not ranked by the baseline {name}"}.get(
+    return {"same": f"Same rank as in the baseline {name}", "new": f"Not ranked by the baseline {name}"}.get(
         delta.move, "Ranked by neither"
     )
 
 
 def gone_html(against: RankComparison) -> Markup:
-    """Who left the results, with the baseline's rank, where each was lost now and why; empty when nobody did."""
+    """Memories that are only in the baseline's results, with its rank and where each is lost now; empty if none."""
     gone = [_gone(against, memory_id) for memory_id in against.gone()]
     return render("inspect/gone.html", name=against.name, gone=gone) if gone else Markup("")
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A memory that only the baseline has in the results."""
+    """A memory that only the baseline returns."""
 
     memory_id: str
     was: int | None

@@ -1,8 +1,7 @@
-"""The views of "What happened" and the tools of "Why, and what if": whatever modules of their folders say what they are.
+"""Catalogue of the views ("What happened") and tools ("Why, and what if") of the Inspect page.
 
-A view or a tool is one file in `views/` or `tools/` with a record `VIEW` of what is written on its button, where the button stands and
-the function that draws it. Nothing else has to be told of it. A folder is imported when its section is opened for the first time; of
-its views only the chosen one is computed and drawn. A module without a record is a part that others use.
+A view or tool is one module in `views/` or `tools/` with a record `VIEW`; no other file lists it. A folder is imported when its section
+is first opened, and only the chosen view is computed and drawn. A module without `VIEW` is a helper.
 """
 
 from __future__ import annotations
@@ -18,20 +17,25 @@ from cems_workbench.ui.inspect.context import InspectContext
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is written on its button, the place of the button among the others, and the function that draws it."""
+    """A view or tool: title, position and drawing function.
+
+    `place` orders the buttons of a section, ascending, and is unique within its folder. Numbers are in steps of 10, to leave gaps: views
+    follow the pipeline, from Query (20) to Context (110), after the default view, Contributions (10); tools go from one memory (10) to the
+    whole config (100). A new view or tool takes a free number between its neighbours.
+    """
 
     title: str
     place: int
     draw: Callable[[InspectContext], None]
     question: str = ""
-    """What it answers, in one sentence above it; empty for none."""
+    """The question it answers, drawn above it; empty for none."""
 
 
 @cache
 def views_in(package: str) -> Mapping[str, View]:
-    """The views of the modules of a package, by title, in the order of their places.
+    """The views of a package's modules by title, ordered by `place`.
 
-    Raises ValueError when two of them have the same title or the same place.
+    Raises ValueError if two of them share a title or a place.
     """
     folder = import_module(package)
     modules = [import_module(f"{package}.{module.name}") for module in iter_modules(folder.__path__)]

@@ -1,4 +1,4 @@
-"""What a view or a tool of the Inspect page is given to draw from."""
+"""Input of the views and tools of the Inspect page."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from cems_workbench.records import DEFAULT_SCALE
 
 Made = TypeVar("Made")
 TARGET = "inspect:why:k"
-"""The target rank that somebody typed, for all views and tools of the page."""
+"""Key of the typed target rank, shared by all views and tools."""
 
 
 @dataclass(frozen=True, eq=False)
 class InspectContext:
-    """One query under the present config, made once a run of the page."""
+    """One query under the current config, created once per rerun of the page."""
 
     request: Request
     trace: Trace
     resources: Resources
-    """The open store with its models."""
+    """The open store and its models."""
     grades: Mapping[str, int]
-    """Human grades by memory id; empty when nobody judged the query."""
+    """Human grades by memory id; empty if the query is not judged."""
     variants_off: frozenset[int]
-    """Query variants that are switched off."""
+    """Disabled query variants."""
     against: RankComparison | None
-    """The trace beside that of the pinned baseline; None when nothing is pinned."""
+    """The comparison with the pinned baseline; None if nothing is pinned."""
     followed: str | None
-    """The memory that is followed; None when none is, or when it is no candidate."""
+    """The followed memory; None if there is none, or if it is not a candidate."""
     relevant_from: int = DEFAULT_SCALE.relevant_from
     """The lowest grade that counts as relevant in the query's set."""
     answerable: bool | None = None
-    """Whether people, or else its set, say that something in the store answers it; None where nobody does."""
+    """Whether the store answers the query, by people or else by its query set; None if unknown."""
 
     @property
     def relevant(self) -> set[str]:
-        """The memories judged relevant."""
+        """Memories judged relevant."""
         return relevant(self.grades, self.relevant_from)
 
     @property
     def target(self) -> int:
-        """How far up a memory should stand: what was typed under Why is it missing, else the result limit."""
+        """The target rank: as typed under Why is it missing, else the result limit."""
         return st.session_state.get(TARGET) or target_rank(self.trace.config)
 
     def remembered(self, slot: str, make: Callable[[], Made], *key: object, most: int = 1) -> Made:
-        """What `make` returns, kept in the session under `slot` while evidence, config, variants and `key` are the same.
+        """The value of `make`, cached in the session under `slot` by evidence, config, variants and `key`.
 
-        The last `most` of a slot are kept, by use. What `make` raises passes through and is not kept.
+        The `most` recently used values of a slot are kept. Exceptions of `make` propagate and are not cached.
         """
         kept = self._kept(slot)
         found = self._find(kept, key)
@@ -68,7 +68,7 @@ class InspectContext:
         return value
 
     def is_remembered(self, slot: str, *key: object) -> bool:
-        """Would `remembered` have it without making it?"""
+        """Whether `remembered` has this value cached."""
         return self._find(self._kept(slot), key) is not None
 
     def _kept(self, slot: str) -> list[_Remembered]:

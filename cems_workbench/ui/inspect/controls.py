@@ -1,6 +1,6 @@
-"""Controls made from the config's own field metadata: a slider, a switch or a choice per parameter, grouped by stage.
+"""Controls generated from the config's field metadata: a slider, switch or select box per parameter, grouped by stage.
 
-Above them stand the parameters that differ from the preset, what they were and what they are, each with a reset, and undo and redo.
+Above them: the parameters that differ from the preset, each with a reset, and undo and redo.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cems_workbench.ui.kit.escape import plain
 GROUPS: dict[str, str] = {
     section: title for stage in STAGES for section, title in {stage.name: stage.title, **stage.sections}.items()
 }
-"""Title by section of the config, in the order of the pipeline."""
+"""Title by section of the config, in pipeline order."""
 OPEN_FIRST = FUSION.name
 
 Change = Callable[[Mapping[str, Any]], None]
@@ -31,7 +31,7 @@ Change = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class Control:
-    """What drawing one parameter needs: its metadata, its value, its widget's key and texts, and how to report."""
+    """Input for drawing one parameter: metadata, value, widget key and texts, and change callback."""
 
     spec: FieldSpec
     value: Any
@@ -41,17 +41,17 @@ class Control:
     change: Change
 
     def commit(self, key: str, read: Callable[[Any], Any]) -> None:
-        """Report the value of the widget `key`; Streamlit calls this before the page runs again."""
+        """Report the value of the widget `key`; called by Streamlit before the rerun."""
         self.change({self.spec.path: read(st.session_state[key])})
 
     def on_change(self, read: Callable[[Any], Any] = lambda value: value, key: str | None = None) -> dict[str, Any]:
-        """The keyword arguments that make a widget report itself."""
+        """The keyword arguments that make a widget report its changes."""
         widget = key or self.key
         return {"key": widget, "on_change": self.commit, "args": (widget, read)}
 
     @property
     def range(self) -> tuple[float, float]:
-        """The part of the allowed range a slider covers, widened to hold the present value."""
+        """The range of the slider, widened to include the current value."""
         low, high = self.spec.soft or (self.spec.low, self.spec.high)
         if low is None or high is None:
             raise TypeError(f"{self.spec.path} declares no range for a slider")
@@ -66,16 +66,16 @@ def draw_controls(
     change: Change,
     inert: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """One expander per stage with its controls. A closed expander draws nothing, which keeps reruns quick.
+    """Draw one expander per stage with its controls. Closed expanders draw nothing, which keeps reruns fast.
 
-    `base` is the preset: a control whose value differs from it is marked. `change` receives {path: value}. `inert` says by path why a
-    parameter has no effect, which stands below its control.
+    `base` is the preset: a control whose value differs from it is marked. `change` receives {path: value}. `inert` maps paths to
+    the reason why the parameter has no effect, drawn below its control.
     """
     for section, title in GROUPS.items():
         specs = [spec for spec in field_specs() if spec.section == section]
         if not specs:
             continue
-        # Label and icon never change: they are part of the expander's identity, and a new one starts closed.
+        # Label and icon must not change: they identify the expander, and a new expander starts closed.
         group = st.expander(title, expanded=section == OPEN_FIRST, key=f"inspect:group:{section}", on_change="rerun")
         if group.open:
             with group:
@@ -88,7 +88,7 @@ def draw_controls(
 
 
 def draw_control(spec: FieldSpec, value: Any, preset_value: Any, key: str, change: Change) -> None:
-    """Draw the control of one parameter; a new value is reported through `change` before the page runs again."""
+    """Draw the control of one parameter; a new value is passed to `change` before the rerun."""
     differs = value != preset_value
     label = spec.label + (f" ({spec.unit})" if spec.unit else "") + (" ●" if differs else "")
     lines = [spec.help, COST_HELP[spec.cost], f"`{spec.path}`", f"Preset: {preset_value}" if differs else ""]
@@ -141,7 +141,7 @@ def _several(control: Control) -> None:
 
 
 def _numbers(control: Control) -> None:
-    """Numbers in one line; what is no number goes to the config as it is, which refuses it by name."""
+    """Numbers in one line; invalid parts are passed on, and the config rejects them by name."""
     optional = control.spec.optional
     text = " ".join(f"{value:g}" for value in control.value or ())
     st.text_input(
@@ -166,7 +166,7 @@ def _number(control: Control) -> None:
 
 
 def _optional_number(control: Control) -> None:
-    """A switch for null, and the slider when it is on."""
+    """A switch for null, and the slider if it is on."""
     low, high = control.range
     default = control.spec.default if control.spec.default is not None else control.spec.type(max(low, min(0, high)))
     st.toggle(
@@ -204,7 +204,7 @@ def _format(step: float) -> str:
 
 
 def _bands(control: Control) -> None:
-    """One slider per band: the share of retrieval; the reranker has the rest."""
+    """One slider per band: the share of the retrieval score; the rest is the reranker's."""
     st.caption(control.label, help=control.help)
     bands = [{"max_rank": band.max_rank, "retrieval": band.retrieval} for band in control.value]
     first = 1
@@ -246,7 +246,7 @@ SHOWN = 12
 
 
 def draw_changed() -> None:
-    """Reset everything, undo and redo, then a reset per changed parameter. The first are always there, so that nothing moves."""
+    """Draw Reset, undo and redo, then a reset per changed parameter. The first three are always drawn, so that nothing moves."""
     changed = state.changed_parameters()
     count = (
         f"{len(changed)} parameter{'s' if len(changed) != 1 else ''} changed · reset to preset"
@@ -260,9 +260,9 @@ def draw_changed() -> None:
         disabled=not changed,
         icon=":material/restart_alt:",
         width="stretch",
-        help="Sets every parameter to the preset’s value."
+        help="Sets all parameters to the preset’s values."
         if changed
-        else "Nothing to reset: every parameter has the preset’s value.",
+        else "Nothing to reset: all parameters have the preset’s values.",
     )
     _draw_history(state.present().history)
     with st.container(gap="xsmall"):
@@ -283,7 +283,7 @@ def draw_changed() -> None:
 
 
 def _draw_history(history: History) -> None:
-    """Undo and redo, side by side; each is disabled while there is nothing to do."""
+    """Draw undo and redo side by side; disabled if there is no step."""
     with st.container(horizontal=True, gap="xsmall", key="inspect:history"):
         for name, icon, steps, act, keys in (
             ("undo", ":material/undo:", len(history.past), state.undo, "Alt+Z"),

@@ -1,4 +1,4 @@
-"""The expansion dictionary of the store: a table to edit, saved as it is edited."""
+"""Editor of the store's expansion dictionary."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from cems_workbench.ui.kit.escape import plain
 
 
 def draw_dictionary(resources: Resources) -> None:
-    """A popover with the entries; a change is saved and the query is gathered again."""
+    """Draw a popover with the entries; saving gathers the query again."""
     popover = st.popover(
         "Expansion dictionary",
         icon=":material/menu_book:",
         key="inspect:dictionary",
         on_change="rerun",
-        help="Words of the query that are replaced by others, each as a further variant.",
+        help="Replacements of query words; each adds a query variant.",
     )
     if not popover.open:
         return
@@ -32,7 +32,7 @@ def draw_dictionary(resources: Resources) -> None:
             st.error(plain(str(error)))
             return
         st.caption(
-            "A word found in the query is replaced, and the new text is searched as well. Type into the empty row, then save."
+            "If the word occurs in the query, the text with the replacement is searched as well. Type into the empty row, then save."
         )
         edited = st.data_editor(
             [{"word": word, "replacement": text} for word, text in sorted(entries.items())]
@@ -58,7 +58,7 @@ def draw_dictionary(resources: Resources) -> None:
 
 
 def entries_of(rows: Sequence[Mapping[str, str | None]]) -> dict[str, str]:
-    """The complete rows as word -> replacement; of equal words the last counts."""
+    """The complete rows as word -> replacement; the last of duplicate words wins."""
     pairs = (((row.get("word") or "").strip(), (row.get("replacement") or "").strip()) for row in rows)
     return {word: text for word, text in pairs if word and text}
 

@@ -1,4 +1,4 @@
-"""One memory followed through every stage: rank and score in and out, and what was done to it."""
+"""One memory followed through every stage: rank and score before and after, and what changed them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cems_workbench.ui.kit.templates import render
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A memory in one stage, as it is drawn; `lost` is the stage that lost it."""
+    """The texts of a memory in one stage; `lost`: the stage that lost it."""
 
     stage: AnyStage
     ranks: str
@@ -33,7 +33,7 @@ class Step:
 
 
 def draw(context: InspectContext) -> None:
-    """Let the user choose a memory to follow, and draw its way."""
+    """Draw the choice of a memory to follow, and its path."""
     trace = context.trace
     ranked = [row.memory_id for row in trace.stage(FUSION).rows]
     rest = [memory_id for memory_id in sorted(trace.evidence.memories) if memory_id not in set(ranked)]
@@ -53,7 +53,7 @@ def draw(context: InspectContext) -> None:
 
 
 def path_html(trace: Trace, memory_id: str, k: int | None = None) -> Markup:
-    """A memory's way through the stages, with the one that lost it; `k` is the target rank of `loss`."""
+    """A memory's path through the stages, with the one that lost it; `k` is the target rank of `loss`."""
     lost = loss(trace, memory_id, k)
     rows = [(stage, trace.stage(stage).by_id.get(memory_id)) for stage in STAGES]
     steps = [

@@ -1,4 +1,4 @@
-"""What the names on the page mean: the stages, the lists, and the factors. Every tooltip on one of them is from here."""
+"""Glossary: descriptions of stages, lists and factors, used by all tooltips."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ SOURCES: dict[str, str] = {source.name: source.description for source in LIST_SO
 
 RAW: dict[str, str] = {source.name: source.raw for source in LIST_SOURCES}
 
-LOST = "The stage after which it never again stands within the first {k}; empty: it ends within them, or no list has it"
-"""What "lost at" says, of `analysis.ranks.loss`."""
+LOST = "The stage after which it is no longer within the first {k}; empty: it ends within them, or no list has it"
+"""Help of "lost at" (`analysis.ranks.loss`)."""
 
 FACTORS = {name: factor.description for name, factor in adjust.FACTORS.items()}
 
 
 def about(name: str) -> str:
-    """What a stage or a list is; the number after a list's name is that of the query variant it searched."""
+    """Description of a stage or a list; the number in a list's name is that of the query variant searched."""
     if name in BY_NAME:
         return BY_NAME[name].description
     source, _, variant = name.partition(":")
-    turn = turn_of(name)
-    if turn is not None:
-        return f"{SOURCES[source]} This list: those that a {ordinal(turn)} relation leads to, which count once more."
-    searched = "" if not variant else " 0: the query as it is." if variant == "0" else f" {variant}: variant {variant}."
+    list_index = turn_of(name)
+    if list_index is not None:
+        return f"{SOURCES[source]} This list: memories reached by a {ordinal(list_index)} relation, which count again."
+    searched = "" if not variant else " 0: the query itself." if variant == "0" else f" {variant}: variant {variant}."
     return SOURCES.get(source, "") + searched
 
 
 def counted_words(config: AssemblyConfig) -> str:
-    """How tokens are counted, and of which text."""
-    counter = "counted as ceil(characters / 4)" if config.token_counter == "chars4" else "those of cl100k"
-    text = "the contents" if config.text == "memory" else "the text by which each scored best: its chunk, or the whole"
-    return f"Tokens are {counter}, of {text}."
+    """How tokens are counted, and for which text."""
+    counter = "counted as ceil(characters / 4)" if config.token_counter == "chars4" else "counted with cl100k"
+    text = "the content" if config.text == "memory" else "the text with the best score: a chunk, or the whole"
+    return f"Tokens are {counter}, for {text}."

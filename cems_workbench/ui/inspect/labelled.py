@@ -1,7 +1,7 @@
-"""The judged queries of the store and their evidence: for the query picker, and for tools that measure a change on all of them.
+"""Judged queries of the store and their evidence, for the query picker and for tools that measure a change on all of them.
 
-Evidence is gathered once per gather parameters and content, for every session; picker and tools have the same, so that neither gathers
-what the other has. A built set is kept in the session.
+Evidence is gathered once per gather parameters and store content, for all sessions; picker and tools share it. A built set is cached
+in the session.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ NOTHING_MISSING = "inspect:ahead:nothing"
 SIGNALS_SEEN = "inspect:abstain:judged_signals"
 """Keys of the session state."""
 EVERY = 1.0
-"""Seconds between two looks at a background gather."""
+"""Interval between redraws of a background gather."""
 
 
 @st.cache_resource(show_spinner=False)
 def evidence_memory() -> EvidenceMemory:
-    """Evidence of judged queries, for every session of the app."""
+    """Evidence of judged queries, shared by all sessions."""
     return EvidenceMemory()
 
 
 @dataclass(frozen=True)
 class BuiltSet:
-    """A labelled set, and what it was built from: the gather parameters, the queries and the judgments."""
+    """A labelled set, and its inputs: gather parameters, queries and judgments."""
 
     key: MemoryKey
     queries: list[Query]
     grades: Grades
     relevant_from: Mapping[str, int]
-    """Of each query the lowest relevant grade, as its set says."""
+    """The lowest relevant grade per query, from its set."""
     labelled: LabelledSet
     answered: str
-    """By whom and when the lists were answered, where that was a running system."""
+    """Which live system returned the lists, and when."""
 
 
 def forget_evidence(resources: Resources) -> None:
-    """Have the lists of a running system asked for anew: those of the query on the page, and those of the judged queries."""
+    """Discard lists returned by a live system, for the query on the page and the judged queries, so that they are requested again."""
     evidence_memory().forget(state.present_config(), resources)
     st.session_state.pop(LABELLED, None)
     state.forget_evidence()
 
 
 def evidence_of(queries: list[Query], config: PipelineConfig, resources: Resources) -> list[Evidence]:
-    """The evidence of every query, gathered where it is missing, with progress.
+    """The evidence of every query; missing evidence is gathered with progress.
 
-    Any interaction ends the gathering; what was gathered by then is kept. Raises WorkbenchError where that fails.
+    Any interaction stops gathering; gathered evidence is kept. Raises WorkbenchError on failure.
     """
     memory = evidence_memory()
     if memory.has(queries, config, resources):
@@ -81,14 +81,14 @@ def evidence_of(queries: list[Query], config: PipelineConfig, resources: Resourc
 
 @st.cache_resource(show_spinner=False)
 def _gathers() -> dict[str, BackgroundEvidence]:
-    """The last background gather of each store that this process opened, by its folder; shared by all sessions."""
+    """The last background gather of each open store, by its folder; shared by all sessions."""
     return {}
 
 
 def gather_ahead(context: InspectContext) -> None:
-    """Begin to search the judged queries in the background as the page is set, or say how far that is.
+    """Start gathering the judged queries for the current config in the background, or draw the progress.
 
-    What was stopped, or failed, is not begun again by itself, and neither is what asks another system for its answers.
+    A stopped or failed gather is not restarted automatically, and neither is one that sends requests to another system.
     """
     last = _gather_of(context)
     if last is None and Settings().gather_ahead and may_start_unasked(context.trace.config):
@@ -98,9 +98,9 @@ def gather_ahead(context: InspectContext) -> None:
 
 
 def _begun(context: InspectContext) -> BackgroundEvidence | None:
-    """The background gather of the judged queries, begun now; None where nothing is missing.
+    """Start the background gather of the judged queries; None if nothing is missing.
 
-    All judgments are read once for a gather: where nothing was missing, that is known until a query more is judged.
+    Judgments are read once per gather: "nothing missing" is remembered until another query is judged.
     """
     resources, config = context.resources, context.trace.config
     asked = (evidence_memory().key(config, resources), resources.store.judgments.count_queries("human"))
@@ -118,7 +118,7 @@ def _begun(context: InspectContext) -> BackgroundEvidence | None:
 
 
 def _gather_of(context: InspectContext) -> BackgroundEvidence | None:
-    """The background gather of what the page is set to; None where there was none."""
+    """The background gather for the current config; None if there was none."""
     last = _gathers().get(str(context.resources.store.path))
     same = last is not None and last.key == evidence_memory().key(context.trace.config, context.resources)
     return last if same else None
@@ -126,27 +126,27 @@ def _gather_of(context: InspectContext) -> BackgroundEvidence | None:
 
 @st.fragment(run_every=EVERY)
 def _watch(store: str) -> None:
-    """How far the gather is, drawn again and again without the rest of the page; the whole page when it is over."""
+    """Draw the progress of the gather, as a fragment; reruns the whole page when it ends."""
     at_work = _gathers()[store]
     if at_work.over:
         st.rerun()
     bar, button = st.columns([5, 1], vertical_alignment="center")
     bar.progress(
         at_work.done / max(1, at_work.total),
-        text=f"Searching the judged queries in the background, to measure fixes on them: {at_work.done} of {at_work.total}",
+        text=f"Searching the judged queries in the background, to measure changes on them: {at_work.done} of {at_work.total}",
     )
     button.button(
-        "Stop", key="inspect:ahead:stop", on_click=at_work.stop, width="stretch", help="What was searched is kept."
+        "Stop", key="inspect:ahead:stop", on_click=at_work.stop, width="stretch", help="Finished searches are kept."
     )
 
 
 def labelled_set(context: InspectContext) -> LabelledSet | None:
-    """The labelled queries under the gather parameters of now; None while their evidence has not been gathered."""
+    """The labelled queries under the current gather parameters; None until their evidence is gathered."""
     return _labelled(context, *judged_queries(context.resources))
 
 
 def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
-    """The set, or a button that gathers it with progress; None while it is not there. An error is one line."""
+    """The set, or None with a button drawn that gathers it. An error is drawn as one line."""
     queries, grades = judged_queries(context.resources)
     labelled = _labelled(context, queries, grades)
     if labelled is not None:
@@ -154,12 +154,14 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
             st.caption(plain(f"Judged queries: lists {said}"))
         return labelled
     if not queries:
-        st.caption("No query of this store is judged. With judgments, this shows what a change does to all of them.")
+        st.caption(
+            "No query of this store is judged. With judgments, this shows the effect of a change on all of them."
+        )
         return None
     last = _gather_of(context)
     if last is not None and not last.over:
         st.caption(
-            "Effects on the judged queries follow as soon as they are searched; how far that is stands at the end of the page."
+            "Effects on the judged queries appear once these are searched; the progress is at the end of the page."
         )
         return None
     if last is not None and last.problem:
@@ -169,7 +171,7 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
         f"Measure on {len(queries)} judged queries",
         key=key,
         icon=":material/checklist:",
-        help="Searches each judged query once, which takes a while; after that every change is replayed on all of them at once. "
+        help="Searches each judged query once, which takes a while; after that every change is replayed on all of them immediately. "
         "Using any other control stops it; finished searches are kept.",
     )
     if not pressed:
@@ -183,7 +185,7 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
 
 
 def judged_signals(context: InspectContext) -> SignalTable | None:
-    """What each signal of abstain says of the judged queries under the config of now; None while they are not searched."""
+    """Abstain signals of the judged queries under the current config; None until they are gathered."""
     resources, config = context.resources, switched_off(context.trace.config)
     queries, grades = judged_queries(resources)
     if not queries or not evidence_memory().has(queries, context.trace.config, resources):
@@ -199,7 +201,7 @@ def judged_signals(context: InspectContext) -> SignalTable | None:
 
 
 def _labelled(context: InspectContext, queries: list[Query], grades: Grades) -> LabelledSet | None:
-    """The set when its evidence is there."""
+    """The set if its evidence is gathered; else None."""
     config = context.trace.config
     built: BuiltSet | None = st.session_state.get(LABELLED)
     key = evidence_memory().key(config, context.resources)

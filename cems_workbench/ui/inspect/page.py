@@ -1,4 +1,4 @@
-"""Inspect: put a query in, see what each stage did with it, move a slider and see what would have happened."""
+"""The Inspect page: run a query, see what each stage did, and change settings to see what would have happened."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ from cems_workbench.ui.kit.templates import render
 
 EXAMPLES = 8
 LONG_LABEL = 48
-"""Characters from which a button may be cut, and shows its whole text as a tooltip."""
+"""Characters from which a button label may be truncated, and gets a tooltip."""
 PAINT_SECONDS = 0.08
-"""Pause after the ranking: the browser paints it before charts and controls are on their way to it."""
+"""Pause after the ranking, so that the browser paints it before it receives charts and controls."""
 MOUNT_SECONDS = 0.16
-"""The same after a search: all of the ranking is new to the browser."""
-NO_SOURCE = "No effect: this store’s memories were taken from no running system. Memories → Sources connects one."
+"""The same after a search, when the whole ranking is new to the browser."""
+NO_SOURCE = "No effect: this store has no live source. Connect one under Memories → Sources."
 BUDGET_HELP = (
-    "Tokens the results take, of the budget{more}. {counted} Candidates: every memory some list found. diverse (mmr): results that say the "
-    "same are held back (Assembly in the sidebar)."
+    "Tokens used by the results, of the budget{more}. {counted} Candidates: every memory found by a list. diverse (mmr): near duplicates "
+    "are held back (Assembly in the sidebar)."
 )
 
 
 @shared_resources.said_in_place
 def main() -> None:
-    """Draw the page: what was asked for first, then the controls, then the charts."""
+    """Draw the page: first the ranking, then the controls, then the charts."""
     started = time.perf_counter()
     begin_page("Inspect", "inspect")
     resources = shared_resources.opened()
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def _draw_sidebar(resources: Resources) -> None:
-    """Preset, its notes, and the controls of every stage."""
+    """Draw the preset, its notes, and the controls of every stage."""
     present, names = state.present(), preset_names()
     key = f"inspect:preset:{present.generation}"
     with st.sidebar:
@@ -94,7 +94,7 @@ def _draw_sidebar(resources: Resources) -> None:
             names.index(present.preset),
             key=key,
             on_change=lambda: state.choose_preset(st.session_state[key]),
-            help="A system of the field as a setting of this pipeline. Choosing one sets every parameter.",
+            help="A known system expressed as a config of this pipeline. Choosing one sets all parameters.",
         )
         st.caption(preset(present.preset).summary, help=preset(present.preset).notes)
         draw_changed()
@@ -107,7 +107,7 @@ def _draw_sidebar(resources: Resources) -> None:
 
 
 def _draw_toolbar(request: Request | None, resources: Resources) -> None:
-    """What is asked otherwise, compared with, taken away or brought in."""
+    """Draw the toolbar: expansion dictionary, typos, baseline, import and export, share."""
     config = state.present_config()
     draw_picker(resources)
     if config.expansion.backend == "dictionary":
@@ -122,7 +122,7 @@ def _draw_toolbar(request: Request | None, resources: Resources) -> None:
 
 
 def _ask(resources: Resources) -> Request | None:
-    """The query box, project and as-of; None while there is no query."""
+    """Draw the query box, project and as-of; the request, None while there is no query."""
     st.text_input(
         "Query",
         key=state.QUERY,
@@ -141,14 +141,14 @@ def _ask(resources: Resources) -> Request | None:
         placeholder="none",
         accept_new_options=True,
         persist_state="session",
-        help="The project the query is asked in. What that does is set under Adjust → Project factors.",
+        help="Project of the query. Its effect is set under Adjust → Project factors.",
     )
     only_box.toggle(
         "Only this project",
         wrap=True,
         key=state.ONLY_PROJECT,
         disabled=not project,
-        help="Search that project's memories only.",
+        help="Search only that project's memories.",
         persist_state="session",
     )
     as_of_box.date_input(
@@ -157,26 +157,26 @@ def _ask(resources: Resources) -> Request | None:
         key=state.AS_OF,
         format="YYYY-MM-DD",
         persist_state="session",
-        help="The day of the query (midnight UTC, or the very moment of a stored query). Empty: now, stamped when the query is searched. "
-        "A result that was written later is marked.",
+        help="Date of the query (midnight UTC, or the exact time of a stored query). Empty: the time of the search. "
+        "Results written later are marked.",
     )
     _say_effects(bool(project and st.session_state.get(state.ONLY_PROJECT)))
     expansion = state.present_config().expansion
     if expansion.backend == "manual":
         most = expansion.max_expansions
         st.text_area(
-            "Further queries, one a line",
+            "Further queries, one per line",
             key=state.MANUAL,
             height=90,
             persist_state="session",
-            help=f"Each is searched beside the query, as a variant of it; {most} at most (Expansion → Max expansions). Contributions shows "
-            "what each of them gave.",
+            help=f"Each is searched as a variant of the query; {most} at most (Expansion → Max expansions). Contributions shows the "
+            "contribution of each.",
         )
     return state.present_request()
 
 
 def _say_effects(project_only: bool) -> None:
-    """Below the boxes, what project and day do under the present config."""
+    """Draw the effect of project and date under the current config."""
     config = state.present_config()
     project_box, as_of_box = st.columns([5, 2])
     for box, effect in ((project_box, project_effect(config, project_only)), (as_of_box, moment_effect(config))):
@@ -184,10 +184,10 @@ def _say_effects(project_only: bool) -> None:
 
 
 def _welcome(resources: Resources) -> None:
-    """Before the first query: what this is, and queries to start from."""
+    """Draw the start page: an introduction, and example queries."""
     empty(
         "See why a memory was found, or was not",
-        "Type a query. Every stage of the retrieval shows what it did with each candidate; the sliders on the left replay it at once.",
+        "Type a query. Each stage of the retrieval shows what it did with each candidate; the sliders on the left replay it immediately.",
     )
     queries = resources.store.queries.read()
     if not queries:
@@ -200,13 +200,13 @@ def _welcome(resources: Resources) -> None:
     examples = [places[turn] for turn in range(EXAMPLES) for places in types if turn < len(places)][:EXAMPLES]
     with st.container(horizontal=True):
         for query in (queries[i] for i in examples):
-            text = plain(query.query)  # a label is read as Markdown
+            text = plain(query.query)  # labels are Markdown
             whole = text if len(text) > LONG_LABEL else None
             st.button(text, key=f"inspect:example:{query.qid}", on_click=state.choose_query, args=(query,), help=whole)
 
 
 def _offer_sample_data(resources: Resources) -> None:
-    """The empty store: how to fill it, and one button that does."""
+    """Draw the empty state of a store, with a button that loads the sample."""
     empty("This store is empty", render("inspect/empty_store.html"))
     if SAMPLE_DATA.is_dir() and st.button("Load the sample memories", type="primary"):
         progress = progress_in(st.empty())
@@ -214,15 +214,15 @@ def _offer_sample_data(resources: Resources) -> None:
             resources.store.add(parsed, progress)
         try:
             resources.refresh(progress)
-        except WorkbenchError as error:  # the memories are there; without an embedder they cannot be searched yet
+        except WorkbenchError as error:  # imported, but not searchable without an embedder
             st.error(plain(str(error)))
             return
         st.rerun()
 
 
 def _inspect(request: Request, resources: Resources, started: float) -> None:
-    """The ranking, the sidebar, and the chosen view of one query."""
-    draw_sidebar = cache(partial(_draw_sidebar, resources))  # when something is painted, or while one waits; once
+    """Draw the ranking, the sidebar, and the chosen view of one query."""
+    draw_sidebar = cache(partial(_draw_sidebar, resources))  # drawn once: after the first paint, or while waiting
     trace = fetch_evidence.present_trace(request, resources)
     fetch = fetch_evidence.must_fetch(trace, request)
     if fetch:
@@ -256,7 +256,7 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
 
 
 def _draw_ranking(context: InspectContext, started: float) -> None:
-    """The strip and the results, with how they differ from those of a pinned baseline."""
+    """Draw the strip and the results, compared with a pinned baseline."""
     trace, against = context.trace, context.against
     st.html(
         strip_html(trace, 1000 * (time.perf_counter() - started), fetch_evidence.search_ms(trace))
@@ -265,7 +265,7 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
     said = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
     if said or (trace.config.lists.answered_by == "source" and context.resources.engine() is not None):
         answered_line(
-            "inspect", said or "No list was answered by the running system", partial(forget_evidence, context.resources)
+            "inspect", said or "No list was returned by the live system", partial(forget_evidence, context.resources)
         )
     summary = judged_summary(trace, context.grades, context.relevant, context.answerable)
     left, right = st.columns([1, 4], vertical_alignment="bottom")
@@ -291,7 +291,7 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
 
 
 def _budget_line(trace: Trace) -> str:
-    """Tokens, how the results were chosen, and out of how many."""
+    """Tokens, selection strategy, and number of candidates."""
     budget = trace.stage(ASSEMBLY).fields.budget
     tokens = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
     diverse = " · diverse (mmr)" if trace.stage(ASSEMBLY).fields.strategy == "mmr" else ""
@@ -299,18 +299,18 @@ def _budget_line(trace: Trace) -> str:
 
 
 def _budget_help(trace: Trace) -> str:
-    """What the line above the results counts, under this config."""
+    """Help of the line above the results, for this config."""
     config, budget = trace.config.assembly, trace.stage(ASSEMBLY).fields.budget
-    more = f", which is {config.max_tokens} but for aggregation queries" if budget != config.max_tokens else ""
+    more = f", which is {config.max_tokens} except for aggregation queries" if budget != config.max_tokens else ""
     return BUDGET_HELP.format(more=more, counted=counted_words(config))
 
 
 def _nothing_found(trace: Trace) -> None:
-    """No results: what left none, and what to do."""
+    """Draw why there are no results, and what to do."""
     stage, why = nothing_returned(trace) or ("", "")
     hint = (
         "Try other words, another project, or switch a list on in the sidebar."
         if stage in ("", "lists")
-        else f"{BY_NAME[stage].title} in the sidebar has its parameters; Why is it missing? says what would return a memory."
+        else f"{BY_NAME[stage].title} in the sidebar has its parameters; Why is it missing? shows what would return a memory."
     )
     st.info(f"Nothing returned: {plain(why)}. {hint}", icon=":material/search_off:")

@@ -1,4 +1,4 @@
-"""The queries of the store to choose from, the failing ones first: judged ones, and those of a log with what was answered."""
+"""Query picker: judged queries and recorded queries of a log, failing ones first."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ SIGNS = {
 PICKER, TABLE, SET = "inspect:picker", "inspect:picker_table", "inspect:picker_set"
 RECORDED, COMPARE, FOUND = "inspect:picker_recorded", "inspect:picker_compare", "inspect:picker_found"
 JUDGED = ""
-"""Of the query sets to choose from: the judged queries of all."""
+"""Choice of the judged queries of all sets."""
 
 
 def draw_picker(resources: Resources) -> None:
-    """A popover with every judged or recorded query; choosing a row searches it. While it is closed they are only counted."""
+    """Draw a popover with all judged and recorded queries; selecting a row searches it. While closed, they are only counted."""
     judged = resources.store.judgments.count_queries("human")
     recorded = resources.store.recorded_answers.sets()
     if not judged and not recorded:
@@ -47,7 +47,7 @@ def draw_picker(resources: Resources) -> None:
         icon=":material/checklist:",
         key=PICKER,
         on_change="rerun",
-        help="The queries of this store that people judged, or that a real system was asked, the failing ones first.",
+        help="Queries of this store that people judged, or that a live system received; failing ones first.",
     )
     if popover.open:
         with popover:
@@ -59,7 +59,7 @@ def draw_picker(resources: Resources) -> None:
 
 
 def _chosen_set(judged: int, recorded: Mapping[str, int]) -> str:
-    """The set whose queries are listed."""
+    """Draw the choice of the set whose queries are listed."""
     names = [JUDGED] * bool(judged) + list(recorded)
     if not recorded:
         return JUDGED
@@ -70,7 +70,7 @@ def _chosen_set(judged: int, recorded: Mapping[str, int]) -> str:
         format_func=lambda name: (
             f"{neutralise(name)} · {recorded.get(name, 0)} recorded" if name else f"{judged} judged"
         ),
-        help="Judged: by people. Recorded: a log of what a real system was asked and answered.",
+        help="Judged: by people. Recorded: from a log of a live system’s queries and answers.",
     )
 
 
@@ -87,9 +87,9 @@ def _draw_judged(resources: Resources) -> None:
     counts = {name: sum(row.status == name for row in rows) for name in SIGNS}
     st.caption(
         " · ".join(f"{SIGNS[name]} {count}" for name, count in counts.items()),
-        help=f"missed: no relevant memory within the first {K} results. low: something does, but the best judged memory is not "
-        "the first judged one. none known: nothing that was judged is relevant. no answer: somebody said that nothing in the store answers "
-        "it. Under the config as it is set now.",
+        help=f"missed: no relevant memory within the first {K} results. low: one is, but the best judged memory is not "
+        "the first judged one. none known: no judged memory is relevant. no answer: judged as not answered by the store. "
+        "For the current config.",
     )
     text = st.column_config.TextColumn
     _draw_queries(
@@ -97,11 +97,11 @@ def _draw_judged(resources: Resources) -> None:
         TABLE,
         lambda number: state.choose_query(rows[number].query),
         {
-            "": text("status", width=84, help="How the query fares under the config as it is set now"),
+            "": text("status", width=84, help="Outcome of the query under the current config"),
             "rank": st.column_config.NumberColumn("rank", width=46, help="Best rank of a relevant memory"),
             "query": text("query", width=300),
-            "type": text("type", width=92, help="The kind of question it is"),
-            "project": text("project", width=92, help="The project it is asked in"),
+            "type": text("type", width=92, help="Query type"),
+            "project": text("project", width=92, help="Project of the query"),
         },
     )
 
@@ -120,7 +120,7 @@ def _row(row: QueryStatus) -> dict[str, str | int | None]:
 def _draw_queries(
     rows: Sequence[Mapping[str, object]], key: str, search: Callable[[int], None], columns: Mapping[str, Any]
 ) -> None:
-    """A row a query; the one that is clicked is searched, by its number in `rows`, and the popover closes."""
+    """Draw one row per query; a click passes its index in `rows` on, and closes the popover."""
 
     def clicked() -> None:
         selected = st.session_state[key]["selection"]["rows"]
@@ -132,7 +132,7 @@ def _draw_queries(
 
 
 def _draw_recorded(name: str, resources: Resources) -> None:
-    """The recorded queries of a set; beside the present config when their evidence is there, which a button gathers."""
+    """Draw the recorded queries of a set; compared with the current config if their evidence is gathered."""
     answers = resources.store.recorded_answers.read(name)
     config = state.present_config()
     try:
@@ -143,7 +143,7 @@ def _draw_recorded(name: str, resources: Resources) -> None:
     if near:
         answers = failing_first(answers, near)
     nothing = sum(not answer.returned for answer in answers)
-    then = "then those whose answer is least like that of the present config" if near else "then the lowest scores"
+    then = "then those whose answer differs most from the current config’s" if near else "then the lowest scores"
     st.caption(
         f"First those without a result ({nothing}), {then}."
         if nothing
@@ -155,17 +155,17 @@ def _draw_recorded(name: str, resources: Resources) -> None:
         RECORDED,
         lambda number: _bring(answers[number]),
         {
-            "results": number("results", width=58, help="How many memories were returned"),
-            "top score": number("top score", width=72, format="%.3f", help="The best recorded score"),
+            "results": number("results", width=58, help="Number of memories returned"),
+            "top score": number("top score", width=72, format="%.3f", help="Highest recorded score"),
             "RBO": number(
                 "RBO",
                 width=50,
                 format="%.2f",
-                help="Rank-biased overlap with the results of the config as it is set now",
+                help="Rank-biased overlap with the results of the current config",
             ),
             "query": text("query", width=236),
             "asked": st.column_config.DatetimeColumn("asked", width=120, format="YYYY-MM-DD HH:mm", help="UTC"),
-            "project": text("project", width=80, help="The project it was asked in"),
+            "project": text("project", width=80, help="Project of the query"),
         },
     )
 
@@ -173,15 +173,15 @@ def _draw_recorded(name: str, resources: Resources) -> None:
 def _nearness(
     name: str, answers: Sequence[RecordedAnswer], config: PipelineConfig, resources: Resources
 ) -> dict[str, float]:
-    """How like the recorded answers ours are, by qid; empty until their evidence is gathered. Raises as gathering does."""
+    """Similarity of our results to the recorded answers, by qid; empty until their evidence is gathered. Raises as gathering does."""
     queries = [_query(answer) for answer in answers]
     place = st.empty()
     if not evidence_memory().has(queries, config, resources) and not place.button(
         "Compare with this config",
         key=COMPARE,
         icon=":material/compare_arrows:",
-        help=f"Searches each of {len(queries)} queries once, and lists those whose answer differs most first. Any other control stops it, "
-        "and what was searched is kept.",
+        help=f"Searches each of {len(queries)} queries once, and lists the largest differences first. Any other control stops it; "
+        "finished searches are kept.",
     ):
         return {}
     place.empty()
@@ -190,7 +190,7 @@ def _nearness(
 
 
 def _productions(answers: Sequence[RecordedAnswer], resources: Resources) -> dict[str, Production]:
-    """The answers in terms of the store's memories, the last ones kept: finding memories by their texts takes long."""
+    """The answers mapped to the store's memories; cached, since matching by text is slow."""
     key = (tuple(answers), str(resources.store.path), resources.store.content_version)
     last: tuple[object, dict[str, Production]] | None = st.session_state.get(FOUND)
     if last is None or last[0] != key:
@@ -210,6 +210,6 @@ def _recorded_row(answer: RecordedAnswer, near: Mapping[str, float]) -> dict[str
 
 
 def _bring(answer: RecordedAnswer) -> None:
-    """Search a recorded query, with its recorded answer beside the trace."""
+    """Search a recorded query, and open its recorded answer in the comparison tool."""
     state.choose_query(_query(answer))
     state.bring_answer(answer.query or "", answer.returned)

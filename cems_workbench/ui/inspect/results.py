@@ -1,4 +1,4 @@
-"""The results: rank, score, what is known of the memory and its text, shown literally."""
+"""The results: rank, score, fields and text of each memory, shown literally."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from cems_workbench.ui.kit.templates import render
 
 GRADES = {0: "not relevant", 1: "related", 2: "helps", 3: "answers it"}
 READER = {
-    "chunk": "The reranker reads the chunk that stands highest in any list that was searched, also in a list that is switched off",
+    "chunk": "The reranker reads the chunk with the highest rank in any searched list, including disabled lists",
     "memory": "What the reranker reads is chosen from the whole memory, not from the chunk that was found (Rerank → Text source)",
 }
 LONG = 330
-"""Characters from which a text is folded."""
+"""Characters from which a text is collapsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something known of a memory: a few words, and what they mean; `kind` is `id`, `grade` or nothing."""
+    """A fact about a memory: short text and tooltip; `kind` is `id`, `grade` or empty."""
 
     meaning: str
     text: str
@@ -40,7 +40,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One result as it is drawn; `width` is its share of the best score in percent."""
+    """The texts of one result; `width` is its share of the best score in percent."""
 
     result: Result
     followed: bool
@@ -52,7 +52,7 @@ class Card:
     content: str
     folded: bool
     pieces: tuple[str, str, str] | None
-    """What stands before the chunk that was found, it, and what follows; None for a memory that was found as a whole."""
+    """Text before the matching chunk, the chunk, and the text after it; None if the whole memory matched."""
 
 
 def results_html(
@@ -60,8 +60,8 @@ def results_html(
 ) -> Markup:
     """The results, best first.
 
-    `grades` are human judgments by id; the `followed` memory is marked. A rank's move is that since fusion, or `against` the
-    pinned baseline, whose results that are gone follow at the end.
+    `grades` are human judgments by id; the `followed` memory is marked. Rank changes are relative to fusion, or to the pinned baseline
+    (`against`), whose lost results are listed at the end.
     """
     top = max((result.score for result in trace.results), default=0.0)
     fused = {} if against is not None else trace.stage(FUSION).by_id
@@ -96,10 +96,10 @@ def results_html(
 
 
 def settling_html(trace: Trace, read: tuple[int, int] | None, switched_off: Collection[int] = ()) -> Markup:
-    """The results so far, while the reranker reads: `read` texts of how many, None before the first. Empty where there are none.
+    """Intermediate results while the reranker runs: `read` is (texts read, total), None before the first. Empty if there are none.
 
-    They stand as if all of it answered: whether there is an answer is decided when all is read. Rows are shorter than those of
-    `results_html` and cannot be followed: what stands here may be elsewhere in a moment. `switched_off` as in `replay`.
+    Abstain is not applied until all texts are read. Rows are shorter than those of `results_html` and cannot be followed, since their order
+    still changes. `switched_off` as in `replay`.
     """
     undecided = not ABSTAIN.is_off(trace.config)
     if trace.stage(ABSTAIN).fields.abstained:
@@ -122,13 +122,13 @@ def settling_html(trace: Trace, read: tuple[int, int] | None, switched_off: Coll
 def judged_summary(
     trace: Trace, grades: Mapping[str, int], relevant: Collection[str], answerable: bool | None = None
 ) -> str:
-    """One line of Markdown on how the judged memories fared; empty when nothing was said of the query."""
+    """One line of Markdown on the ranks of judged memories; empty if the query is not judged."""
     if answerable is False and not relevant:
-        return "It was said that nothing in the store answers this query: each result is one too many."
+        return "Judged as not answered by the store: every result is noise."
     if not grades:
         return ""
     if not relevant:
-        return f"{len(grades)} memories were judged for this query, none of them relevant: no relevant memory is known."
+        return f"{len(grades)} memories were judged for this query, none of them as relevant."
     shown = {result.memory_id for result in trace.results}
     missing = sorted(set(relevant) - shown, key=lambda memory_id: (-grades[memory_id], memory_id))
     text = f"{len(shown.intersection(relevant))} of {len(relevant)} memories judged relevant are in the results"
@@ -139,7 +139,7 @@ def judged_summary(
 
 
 def _move(before: int | None, now: int) -> tuple[str, str]:
-    """Places won or lost since fusion, as a sign and in words."""
+    """Places gained or lost since fusion, as a sign and in words."""
     if before is None or before == now:
         return "=", "Same rank as after fusion"
     arrow, word = ("▲", "up") if now < before else ("▼", "down")
@@ -150,7 +150,7 @@ def _pieces(content: str, found: FoundChunk | None) -> tuple[str, str, str] | No
     if found is None or found.count < 2:
         return None
     span = chunk_span(content, found.chunk)
-    if span is None:  # its own text then, and below it the memory
+    if span is None:  # show the chunk's text, and the memory below it
         return "", found.chunk.text, f"\n\n{content}"
     return content[: span[0]], content[slice(*span)], content[span[1] :]
 
@@ -167,7 +167,7 @@ def _facts(
     facts = [Fact("Id of the memory", memory.id, "id")]
     if grade is not None:
         label = f"grade {grade}, {GRADES.get(grade, 'judged')}"
-        facts.append(Fact("Human judgment for this query", label, "grade"))
+        facts.append(Fact("Grade by a person for this query", label, "grade"))
     if found is not None and found.count > 1:
         facts.append(Fact(found.meaning, found.words, "chunk"))
     found_by = None if found is None else found.chunk.seq
@@ -183,7 +183,7 @@ def _facts(
     if memory.pinned:
         facts.append(Fact("Adjust multiplies its score by the pinned factor", "pinned"))
     if memory.importance == "high":
-        facts.append(Fact("Of high importance: Fusion can give it a bonus", "important"))
+        facts.append(Fact("High importance: Fusion can add a bonus", "important"))
     if memory.priority != 1.0:
         facts.append(Fact("Adjust multiplies its score by this", f"priority {memory.priority:g}"))
     facts.append(Fact(_token_words(trace), f"{tokens} tokens"))
@@ -193,8 +193,8 @@ def _facts(
 def _token_words(trace: Trace) -> str:
     config = trace.config.assembly
     counter = "a token is counted as 4 characters" if config.token_counter == "chars4" else "counted in cl100k tokens"
-    of = " by the text that scored best" if config.text == "version" else ""
-    return f"What it takes of the token budget{of}; {counter}"
+    of = " for the text with the best score" if config.text == "version" else ""
+    return f"Its share of the token budget{of}; {counter}"
 
 
 def _age(days: int) -> str:

@@ -1,7 +1,7 @@
-"""What can be done with a result, whichever view shows it: one bar, always in sight, for the memory that is followed.
+"""Action bar for the followed memory: explain, open, grade; always visible.
 
-A result is chosen in the bar or in any table that lists memories. A grade is a label of whoever is working, as on the Label page; a
-query that is not stored yet is added to a query set with its first grade.
+A result is chosen in the bar or in any table of memories. A grade is stored as the user's label, as on the Label page; a new query is
+added to a query set with its first grade.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHOSEN, SET, PROBLEM = "inspect:row", "inspect:add_to_set", "inspect:row_problem
 
 
 def draw(context: InspectContext) -> None:
-    """The bar: a result to choose by its rank, and what can be done with the one that is followed."""
+    """Draw the bar: results to choose by rank, and the actions for the followed one."""
     results = [result.memory_id for result in context.trace.results]
     if not results and context.followed is None:
         return
@@ -58,7 +58,7 @@ def _draw_actions(context: InspectContext, memory_id: str) -> None:
         icon=":material/help:",
         on_click=state.explain,
         args=(memory_id, state.WHY_TOOL),
-        help="Opens the tool under What happened, and why: each stage, and the smallest change that moves it.",
+        help="Opens the tool under What happened, and why: every stage, and the smallest config change that moves it.",
     )
     _draw_grades(context, memory_id)
     if st.button("Open in Memories", key="inspect:row_open", icon=":material/open_in_new:"):
@@ -66,10 +66,10 @@ def _draw_actions(context: InspectContext, memory_id: str) -> None:
 
 
 def _draw_grades(context: InspectContext, memory_id: str) -> None:
-    """The grades of the query's scale, this reviewer's own marked; or whoever works here is asked for a name."""
+    """Draw the grades of the query's scale, with this reviewer's marked; or a box for the reviewer's name."""
     who, store = reviewer.reviewer(), context.resources.store
     if who is None:
-        with st.popover("Grade", icon=":material/grade:", help="Asks for your name once; Label takes the same."):
+        with st.popover("Grade", icon=":material/grade:", help="Asks for your name once; Label uses the same."):
             reviewer.ask()
         return
     query = stored_query(context.request, store)
@@ -83,7 +83,7 @@ def _draw_grades(context: InspectContext, memory_id: str) -> None:
             type="primary" if grade == own else "secondary",
             on_click=_grade,
             args=(context.request, memory_id, grade, who, context.resources),
-            help=plain(f"{meaning}. Kept as a label of {who}, as on the Label page.{new}"),
+            help=plain(f"{meaning}. Saved as a label of {who}, as on the Label page.{new}"),
         )
 
 
@@ -99,13 +99,13 @@ def _grade(request: Request, memory_id: str, grade: int, who: str, resources: Re
 
 
 def draw_add_to_set(request: Request, resources: Resources) -> None:
-    """A popover that adds the query to a query set, one there is or a new one."""
+    """Draw a popover that adds the query to an existing or new query set."""
     popover = st.popover(
         "Add to a set",
         icon=":material/playlist_add:",
         key="inspect:add_to_set_popover",
         on_change="rerun",
-        help="Keeps this query, with its project and date, in a query set, so that it is labelled and measured.",
+        help="Saves this query, with its project and date, in a query set, to be labelled and measured.",
     )
     if not popover.open:
         return

@@ -1,4 +1,4 @@
-"""What stands below the ranking: a memory to follow, and the chosen view of what happened, or tool that says why."""
+"""Sections below the ranking: the followed memory, and the chosen view or tool."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cems_workbench.ui.kit.switch import switch
 
 VIEWS, TOOLS = "cems_workbench.ui.inspect.views", "cems_workbench.ui.inspect.tools"
 SECTIONS = "what-happened"
-"""The anchor of these views, which a link above the results leads to."""
+"""Anchor of the sections, linked above the results."""
 
 
 def draw_sections(context: InspectContext) -> None:
-    """Let the user choose a memory to follow and a view or a tool, and draw that."""
+    """Draw the choices of a memory to follow and of a view or tool, and the chosen one."""
     st.subheader("What happened, and why", anchor=SECTIONS)
     if st.session_state.pop(state.SCROLL, False):
         write_script("scroll_to_tool")

@@ -1,13 +1,10 @@
-"""Taking the present page elsewhere: a short link, the command line that does the same, the evidence to replay.
+"""Sharing of the Inspect page: a short link, the equivalent command line, and an evidence bundle for replay.
 
-The link holds only an id; the state is in the store. It stays in the address while the page asks and sets what the state does, and
-goes when something else is asked or set, so that a reload never takes a change back.
+A link holds only an id; the page state (request, settings, open view) is in the store. The id stays in the address while the page has
+that state, and is removed once it changes, so that a reload never reverts a change. A state saved by another version is read as far as
+possible, with one line per omission.
 
-The state of the Inspect page as a value that a link keeps: what was asked, what was set, and what was looked at.
-
-A state that another version kept is read as far as it can be; what had to be left out is said, a line each.
-
-The command line that does what the page shows: `python -m cems_workbench search …`, quoted for a shell.
+The command line is `python -m cems_workbench search …`, quoted for a shell.
 """
 
 from __future__ import annotations
@@ -37,14 +34,14 @@ from cems_workbench.ui.inspect.state import Link, Setting
 from cems_workbench.ui.kit.escape import plain
 
 OLDEST = "cems"
-"""The preset of a link that names none, whatever the app opens with today; every link that is made names its own."""
+"""Preset of old links that name none, independent of the current default; new links name their preset."""
 PLACES = {"section": state.SECTION, "view": state.VIEW, "tool": state.TOOL}
-"""What is looked at: the name a link has for it, and the key of the widget that shows it."""
+"""Parts of the open view: their names in a link, and their widget keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedPage:
-    """What a link keeps: what was asked (`as_of` None is now, whenever that is), what was set, what was looked at."""
+    """State saved for a link: request (`as_of` None: the time of opening), settings, open view."""
 
     request: Request
     setting: Setting
@@ -53,7 +50,7 @@ class SavedPage:
     follow: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values. The config is text, since the order of its half-life tiers counts and that of keys does not."""
+        """Plain JSON values. The config is text, to keep the order of its half-life tiers."""
         return {
             "version": 1,
             "query": self.request.query,
@@ -70,7 +67,7 @@ class SavedPage:
 
 
 def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
-    """The page of plain values, and a line for each thing that was left out."""
+    """The page from plain values, and one line per omission."""
     said: list[str] = []
 
     def read(name: str, kind: type, default: Any) -> Any:
@@ -104,7 +101,7 @@ def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
 
 
 def _day_or_moment(as_of: datetime) -> str:
-    """A day for its midnight UTC, as every version reads it; else the very moment."""
+    """A date for midnight UTC, which all versions can read; else the exact time."""
     midnight = datetime(as_of.year, as_of.month, as_of.day, tzinfo=UTC)
     return as_of.date().isoformat() if as_of == midnight else as_of.isoformat()
 
@@ -113,7 +110,7 @@ def _moment(text: str, said: list[str]) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        said.append(f"the day {text} could not be read and is ignored")
+        said.append(f"the date {text} could not be read and is ignored")
         return None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
@@ -141,10 +138,10 @@ def search_command(
     off: Iterable[int] = (),
     store: Path | None = None,
 ) -> str:
-    """The command, on one line.
+    """The command line.
 
-    `name` is the preset that `config` is compared with; `as_of` is the moment of the evidence (None: the request's). `store` is
-    named unless it is the one the command would take by itself.
+    `name` is the preset that `config` is compared with; `as_of` is the time of the evidence (None: the request's). `store` is included
+    unless it is the command's default.
     """
     moment = as_of or request.as_of
     words = ["python", "-m", "cems_workbench", "search", "--preset", name]
@@ -163,7 +160,7 @@ def search_command(
 
 
 def assigned(config: PipelineConfig, path: str) -> str:
-    """A parameter's value as `--set` reads it: JSON, which is YAML but for characters that YAML wants escaped."""
+    """A parameter's value for `--set`: JSON, with the characters escaped that YAML does not allow."""
     value: Any = nested(config)
     for segment in path.split("."):
         value = value[segment]
@@ -179,11 +176,11 @@ def assigned(config: PipelineConfig, path: str) -> str:
 
 PARAMETER = "state"
 LONGEST_ID = 40
-"""Characters of an unknown id that are shown."""
+"""Maximum characters shown of an unknown id."""
 
 
 def open_link(resources: Resources) -> None:
-    """Bring back the page that the address names, once; to be called before any widget of the page is drawn."""
+    """Restore the page from the id in the address, once; called before any widget is drawn."""
     wanted, link = st.query_params.get(PARAMETER), state.present().link
     if wanted is None or wanted == link.id:
         return
@@ -196,7 +193,7 @@ def open_link(resources: Resources) -> None:
         return
     saved, said = read_saved(values)
     if saved.follow is not None and resources.store.memories.get(saved.follow) is None:
-        said.append(f"the followed memory {saved.follow} is not in this store any more")
+        said.append(f"the followed memory {saved.follow} is no longer in this store")
     state.start_from(saved.setting)
     state.write_request(saved.request)
     state.follow(saved.follow)
@@ -207,7 +204,7 @@ def open_link(resources: Resources) -> None:
 
 
 def follow_link(request: Request | None) -> None:
-    """Once the request is known: switch off what the link says, and drop the link from the address when it is no longer true."""
+    """Once the request is known: disable the link's variants, and remove the id from the address if the page has changed."""
     link = state.present().link
     if request is not None and link.variants_off:
         state.switch_variants(request, frozenset(link.variants_off))
@@ -229,7 +226,7 @@ def _asked(request: Request | None) -> object:
 
 
 def present_page(request: Request) -> SavedPage:
-    """The page as it is now."""
+    """The current page."""
     places = ((name, st.session_state.get(key)) for name, key in PLACES.items())
     return SavedPage(
         replace(request, manual=state.written_request().manual),
@@ -241,20 +238,20 @@ def present_page(request: Request) -> SavedPage:
 
 
 def _save(request: Request, resources: Resources) -> None:
-    """Save the page as it is and put its id into the address."""
+    """Save the current page and put its id into the address."""
     saved = resources.store.links.save(present_page(request).to_json())
     state.set_link(Link(saved, _asked(request)))
     st.query_params[PARAMETER] = saved
 
 
 def draw_share(resources: Resources, request: Request, evidence: Evidence | None) -> None:
-    """A popover with the link, the command, and the evidence."""
+    """Draw a popover with the link, the command line, and the evidence."""
     popover = st.popover(
         "Share",
         icon=":material/share:",
         key="inspect:share",
         on_change="rerun",
-        help="A link to this page, the command that does the same, and the evidence",
+        help="A link to this page, the equivalent command, and the evidence",
     )
     if not popover.open:
         return
@@ -262,7 +259,7 @@ def draw_share(resources: Resources, request: Request, evidence: Evidence | None
         _link(resources, request)
         st.caption(
             "Command line",
-            help="Does what the page shows, with the same numbers. One process holds a store: close the app first, or copy the store.",
+            help="Gives the same numbers as the page. Only one process can open a store: close the app first, or copy the store.",
         )
         command = search_command(
             request,
@@ -278,13 +275,11 @@ def draw_share(resources: Resources, request: Request, evidence: Evidence | None
 
 
 def _link(resources: Resources, request: Request) -> None:
-    st.caption(
-        "Link", help="The state is saved in this store; whoever opens the link sees this query with these settings."
-    )
+    st.caption("Link", help="The state is saved in this store; the link opens this query with these settings.")
     state_id = state.present().link.id
     if state_id is None:
         st.button(
-            "Save and make a link",
+            "Save and create link",
             key="inspect:save_link",
             icon=":material/link:",
             on_click=_save,
@@ -300,13 +295,13 @@ def _link(resources: Resources, request: Request) -> None:
 def _bundle(evidence: Evidence) -> None:
     st.caption(
         "Evidence",
-        help="Everything that was gathered for this query. `replay` computes the same numbers from it on any machine.",
+        help="All evidence gathered for this query. `replay` computes the same numbers from it on any machine.",
     )
     without = st.toggle(
         "Without the texts",
         key="inspect:redact",
-        help="Words, names and ids are replaced by others of the same length; every number of the replay stays. Kept: dates, counts, "
-        "categories, scores, model names, and the words of the query that a detector looks for.",
+        help="Replaces words, names and ids by others of the same length; replay gives the same numbers. Kept: dates, counts, "
+        "categories, scores, model names, and query words that a detector matches.",
     )
     name = "redacted" if without else _slug(evidence.query)
     st.download_button(

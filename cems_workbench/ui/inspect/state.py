@@ -1,13 +1,12 @@
-"""The state of the Inspect page: what is asked, what is set, the evidence at hand, and the only door into the page.
+"""State of the Inspect page: request, settings and evidence; and the API for other pages.
 
-What was asked stands in the boxes of the page, the widgets `inspect:query` and so on, and is a `Request` to everybody else. All the
-rest is one frozen `InspectState`. Controls never own a value: they show what is in the state and write back through these functions,
-so that a control which is not on screen keeps its value; `generation` is part of every control's key, and raising it makes them show
-new values. Another page reads with `present_config` and the like, and leads here with `open_in_inspect`.
+The request is in the widgets `inspect:query` etc., and is a `Request` for other modules. The rest is one frozen `InspectState`. Controls
+do not own their values: they show the state and write back through these functions, so that hidden controls keep their values.
+`generation` is part of every control's key; incrementing it makes them show new values. Other pages read `present_config` etc. and call
+`open_in_inspect`.
 
-Every change of config or preset is a step that can be undone. Changes of the same parameters within a moment of each other are one
-step: a slider that is dragged reports every position it rests on. A new step drops what was undone; past `DEPTH` steps the oldest are
-forgotten.
+Every change of config or preset is an undo step. Changes of the same parameters in quick succession are one step, since a dragged
+slider reports intermediate positions. A new step discards redo steps; beyond `DEPTH` steps the oldest are dropped.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ QUERY, PROJECT, ONLY_PROJECT = "inspect:query", "inspect:project", "inspect:only
 AS_OF, MANUAL = "inspect:as_of", "inspect:manual"
 FOLLOW, SECTION, VIEW, TOOL = "inspect:follow", "inspect:section", "inspect:view", "inspect:tool"
 SCROLL = "inspect:scroll_to_tool"
-"""Key of the session state: the tool was chosen elsewhere on the page, which then moves to it."""
+"""Session key: a tool was opened from elsewhere on the page, which then scrolls to it."""
 HAPPENED, WHY = "What happened", "Why, and what if"
 WHY_TOOL = "Why is it missing?"
 """The sections below the ranking."""
 PRODUCTION = "Against production"
-"""The tool that sets what a real system answered beside the trace."""
+"""The tool that compares the trace with the answer of a live system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is undone and redone: the preset's name, and the config as tuned."""
+    """The state of an undo step: preset name, and current config."""
 
     preset: str
     config: PipelineConfig
@@ -59,9 +58,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What was set before (the latest last) and what was undone (the next to redo last).
+    """Undo steps (latest last) and redo steps (next last).
 
-    `subject` names what the latest step changed, `at` says when, in seconds of any clock; both None after undo and redo.
+    `subject` is what the latest step changed, `at` its time in seconds of any clock; both None after undo and redo.
     """
 
     past: tuple[Setting, ...] = ()
@@ -70,23 +69,23 @@ class History:
     at: float | None = None
 
     def after(self, before: Setting, now: Setting, subject: str | None, at: float) -> History:
-        """The history once `before` became `now`; `subject` None never joins the step before it."""
+        """The history after a change from `before` to `now`; with `subject` None it never merges with the previous step."""
         if before == now:
             return self
         same = subject is not None and subject == self.subject and bool(self.past)
         if same and self.at is not None and 0 <= at - self.at <= DRAG_SECONDS:
-            back = now == self.past[-1]  # dragged to and fro: nothing is left to undo
+            back = now == self.past[-1]  # dragged back to its start: nothing to undo
             return History(self.past[:-1]) if back else replace(self, future=(), at=at)
         return History((*self.past, before)[-DEPTH:], (), subject, at)
 
     def undone(self, now: Setting) -> tuple[History, Setting]:
-        """One step back from `now`: the history then, and what to set; unchanged at the beginning."""
+        """Undo one step from `now`: the new history and setting; unchanged if there is none."""
         if not self.past:
             return self, now
         return History(self.past[:-1], (*self.future, now)), self.past[-1]
 
     def redone(self, now: Setting) -> tuple[History, Setting]:
-        """One step forward again; unchanged when nothing was undone."""
+        """Redo one step; unchanged if there is none."""
         if not self.future:
             return self, now
         return History((*self.past, now), self.future[:-1]), self.future[-1]
@@ -94,17 +93,17 @@ class History:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """Evidence, and what it was gathered for: the request, and the store's path and content version then."""
+    """Evidence, with the request, the store's path and its content version at that time."""
 
     request: Request
     store: str
     content_version: int
     evidence: Evidence
     until: float = math.inf
-    """When to search again, because another process was building the indexes."""
+    """When to search again because another process was building the indexes."""
 
     def answers(self, request: Request, store: Store) -> bool:
-        """Was it gathered for this very request, from the store as it is now?"""
+        """Whether it was gathered for this request and the current store content."""
         if time.monotonic() > self.until:
             return False
         return (self.request, self.store, self.content_version) == (request, str(store.path), store.content_version)
@@ -112,7 +111,7 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A pinned config and what it is called."""
+    """A pinned config and its name."""
 
     name: str
     config: PipelineConfig
@@ -120,7 +119,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BaselineReplay:
-    """The trace of the baseline, and what it was replayed from."""
+    """The trace of the baseline, and the inputs of its replay."""
 
     evidence: Evidence
     config: PipelineConfig
@@ -130,10 +129,10 @@ class BaselineReplay:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The saved page that the address names (`id`), while it is still true.
+    """The saved page whose `id` is in the address, while the page has that state.
 
-    `asked` is what was asked and set then, None until that is known; `variants_off` are to be switched off once it is. `messages` are
-    lines about the link for the page.
+    `asked` is its request and settings, None until known; `variants_off` will then be disabled. `messages` are
+    notices about the link for the page.
     """
 
     id: str | None = None
@@ -144,24 +143,24 @@ class Link:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InspectState:
-    """All that the page remembers between runs, but for what its widgets show."""
+    """What the page remembers between reruns, besides widget values."""
 
     preset: str
     """The preset that the config is compared with."""
     config: PipelineConfig
-    """The config as tuned."""
+    """The current config."""
     config_error: str | None = None
-    """Why the last value of a control was refused."""
+    """Why the last value of a control was rejected."""
     generation: int = 0
-    """Raised when controls are to show new values."""
+    """Incremented to make controls show new values."""
     history: History = History()
     gathered: Gathered | None = None
     attempted: tuple[Request, PipelineConfig] | None = None
-    """What was asked for last; a need that nobody can meet is asked for once."""
+    """The last fetch, so that an unmet need is requested only once."""
     variants_off: tuple[Request, frozenset[int]] | None = None
-    """Query variants that are switched off, and for which request."""
+    """Disabled query variants, and their request."""
     moment: datetime | None = None
-    """The very moment of a stored query that was opened; it counts while the day box shows its day."""
+    """The exact time of an opened stored query; used while the date box shows its date."""
     baseline: Baseline | None = None
     baseline_replay: BaselineReplay | None = None
     link: Link = Link()
@@ -173,7 +172,7 @@ class InspectState:
 
 
 def _first() -> InspectState:
-    """What a session begins with: the preset that the settings name, or the default and what was wrong with it."""
+    """The initial state: the preset from the settings, or the default and the error."""
     name, problem = default_preset(Settings().preset)
     return InspectState(name, preset(name).config, problem)
 
@@ -182,11 +181,11 @@ _page = PageState("inspect", _first)
 
 
 def present() -> InspectState:
-    """The state as it is now."""
+    """The current state."""
     return _page.get()
 
 
-# What other pages may do
+# API for other pages
 
 
 def open_in_inspect(
@@ -196,10 +195,10 @@ def open_in_inspect(
     *,
     answered: Sequence[Returned] = (),
 ) -> None:
-    """Go to the Inspect page and show this very request under this config; does not return.
+    """Open the Inspect page with this request and config; does not return.
 
-    With a `baseline` (name and config) that is pinned beside it; what is pinned stays otherwise. Every query variant is switched on.
-    The config is a step that can be undone. `answered` is what a real system answered to it, which is then set beside the trace.
+    `baseline` (name and config) is pinned; None keeps the current one. All query variants are enabled. The config is an undo step.
+    `answered` is a live system's answer to compare the trace with.
     """
     write_request(request)
     use_config(config)
@@ -211,7 +210,7 @@ def open_in_inspect(
 
 
 def explain(memory_id: str, tool: str) -> None:
-    """Follow a memory and open the tool that says why it stands where it stands, instead of another that was chosen there."""
+    """Follow a memory and open the tool that explains its rank."""
     follow(memory_id)
     st.session_state.pop("inspect:why:chosen", None)
     st.session_state[SECTION], st.session_state[TOOL] = WHY, tool
@@ -219,7 +218,7 @@ def explain(memory_id: str, tool: str) -> None:
 
 
 def bring_answer(query: str, answered: Sequence[Returned]) -> None:
-    """Open the tool that sets what a real system answered to a query beside the trace, unless nothing was answered."""
+    """Open the tool that compares the trace with a live system's answer to a query, unless the answer is empty."""
     if not answered:
         return
     named = [{"id": row.memory_id, "score": row.score, "content": row.content} for row in answered]
@@ -229,12 +228,12 @@ def bring_answer(query: str, answered: Sequence[Returned]) -> None:
 
 
 def answer_key(query: str) -> str:
-    """The begin of the keys of the boxes that hold what a real system answered to this query."""
+    """Key prefix of the boxes with a live system's answer to this query."""
     return f"inspect:production:{abs(hash(query))}"
 
 
 def present_config() -> PipelineConfig:
-    """The config as tuned."""
+    """The current config."""
     return present().config
 
 
@@ -244,40 +243,40 @@ def present_preset() -> str:
 
 
 def changed_parameters() -> list[tuple[str, Any, Any]]:
-    """The parameters that differ from the preset, as (path, preset's value, present value)."""
+    """The parameters that differ from the preset, as (path, preset's value, current value)."""
     return difference(preset_config(), present_config())
 
 
 def use_config(config: PipelineConfig) -> None:
-    """Set every parameter; the preset it is compared with stays."""
+    """Set all parameters; the preset stays."""
     with _step():
         _show(Setting(present().preset, config))
 
 
 def apply(values: Mapping[str, Any]) -> None:
-    """Set parameters from elsewhere than their controls, which then show them; one step of the history. Refuses as `change` does."""
+    """Set parameters from code, and update their controls; one undo step. Rejects values as `change` does."""
     with _step():
         change(values)
     _page.update(generation=present().generation + 1)
 
 
 def forget_evidence() -> None:
-    """Drop the evidence at hand, so that it is gathered again."""
+    """Drop the current evidence, so that it is gathered again."""
     _page.update(gathered=None, attempted=None)
 
 
 def forget_store() -> None:
-    """Drop what is of the store that was open: what was asked, and the evidence of it."""
+    """Drop the state of the previous store: request and evidence."""
     _page.update(gathered=None, attempted=None, variants_off=None, moment=None)
     for key in (QUERY, PROJECT, ONLY_PROJECT, AS_OF, MANUAL, FOLLOW):
         st.session_state.pop(key, None)
 
 
-# What is asked
+# The request
 
 
 def written_request() -> Request:
-    """What the boxes say, the further queries among it whether or not they are searched; the query may be empty."""
+    """The content of the boxes, including further queries even if they are not searched; the query may be empty."""
     boxes = st.session_state
     project: str | None = boxes.get(PROJECT)
     lines = (line.strip() for line in (boxes.get(MANUAL) or "").splitlines())
@@ -291,7 +290,7 @@ def written_request() -> Request:
 
 
 def present_request() -> Request | None:
-    """What is searched; None while there is no query. Further queries are part of it where the config has them typed."""
+    """The request to search; None while there is no query. Includes further queries only if the config uses typed ones."""
     written = written_request()
     if not written.query:
         return None
@@ -299,14 +298,14 @@ def present_request() -> Request | None:
 
 
 def write_request(request: Request) -> None:
-    """Make the boxes say this; before they are drawn, or from another page."""
+    """Fill the boxes; before they are drawn, or from another page."""
     _write(request.query, request.project, request.as_of)
     st.session_state[ONLY_PROJECT] = request.project_only
     st.session_state[MANUAL] = "\n".join(request.manual)
 
 
 def choose_query(query: Query) -> None:
-    """Make the boxes say a stored query; where it is searched, and further queries, stay as they are."""
+    """Fill the boxes with a stored query; the project restriction and further queries stay."""
     _write(query.query, query.project, query.as_of)
 
 
@@ -318,7 +317,7 @@ def _write(query: str, project: str | None, as_of: datetime | None) -> None:
 
 
 def _moment(day: date | None) -> datetime | None:
-    """The moment that the day box means."""
+    """The time meant by the date box."""
     if day is None:
         return None
     exact = present().moment
@@ -326,7 +325,7 @@ def _moment(day: date | None) -> datetime | None:
 
 
 def followed() -> str | None:
-    """The memory that is followed through every stage."""
+    """The followed memory."""
     memory_id: str | None = st.session_state.get(FOLLOW)
     return memory_id
 
@@ -337,42 +336,42 @@ def follow(memory_id: str | None) -> None:
 
 
 def variants_off(request: Request) -> frozenset[int]:
-    """The query variants that are switched off for this request."""
+    """The disabled query variants of this request."""
     off = present().variants_off
     return off[1] if off is not None and off[0] == request else frozenset()
 
 
 def switch_variants(request: Request, off: frozenset[int]) -> None:
-    """Switch query variants off; the others are on."""
+    """Disable these query variants, and enable the others."""
     _page.update(variants_off=(request, off))
 
 
-# What is set
+# Settings
 
 
 def preset_config() -> PipelineConfig:
-    """The preset the config started from."""
+    """The config of the preset."""
     return preset(present().preset).config
 
 
 def choose_preset(name: str) -> None:
-    """Start again from a preset."""
+    """Start from a preset."""
     with _step():
         _show(Setting(name, preset(name).config))
 
 
 def reset() -> None:
-    """Back to the preset's values."""
+    """Reset all parameters to the preset's values."""
     use_config(preset_config())
 
 
 def reset_parameter(path: str) -> None:
-    """One parameter back to the preset's value."""
+    """Reset one parameter to the preset's value."""
     apply({path: preset_config().get(path)})
 
 
 def change(values: Mapping[str, Any]) -> None:
-    """Set parameters; a refused value changes nothing and is `config_error`, which is said beside the controls."""
+    """Set parameters; a rejected value changes nothing and sets `config_error`, shown at the controls."""
     with _step(" ".join(sorted(values))):
         try:
             _page.update(config=with_values(present_config(), values, source="control"), config_error=None)
@@ -381,20 +380,20 @@ def change(values: Mapping[str, Any]) -> None:
 
 
 def start_from(setting: Setting) -> None:
-    """Begin with a preset and a config, as a link opens; there is nothing before it to go back to."""
+    """Start from a preset and a config, when opening a link; without undo history."""
     _page.update(history=History())
     _show(setting)
 
 
 def undo() -> None:
-    """Back to what was set before the last step."""
+    """Undo the last step."""
     history, setting = present().history.undone(present().setting)
     _page.update(history=history)
     _show(setting)
 
 
 def redo() -> None:
-    """Forward again by one undone step."""
+    """Redo one step."""
     history, setting = present().history.redone(present().setting)
     _page.update(history=history)
     _show(setting)
@@ -402,7 +401,7 @@ def redo() -> None:
 
 @contextmanager
 def _step(subject: str | None = None) -> Iterator[None]:
-    """What happens within is one step of the history; `subject` names the parameters that a drag changes again and again."""
+    """Make the changes within one undo step; steps with the same `subject` in quick succession are merged."""
     before = present()
     yield
     now = present().setting
@@ -410,7 +409,7 @@ def _step(subject: str | None = None) -> Iterator[None]:
 
 
 def _show(setting: Setting) -> None:
-    """Set preset and config, and make every control show them."""
+    """Set preset and config, and update all controls."""
     _page.update(preset=setting.preset, config=setting.config, config_error=None, generation=present().generation + 1)
 
 
@@ -423,42 +422,42 @@ def pin(name: str, config: PipelineConfig) -> None:
 
 
 def unpin() -> None:
-    """Compare with nothing."""
+    """Remove the baseline."""
     _page.update(baseline=None, baseline_replay=None)
 
 
 def keep_baseline_replay(replay: BaselineReplay) -> None:
-    """Remember the trace of the baseline."""
+    """Cache the trace of the baseline."""
     _page.update(baseline_replay=replay)
 
 
-# The evidence at hand
+# Current evidence
 
 
 def evidence_for(request: Request, store: Store) -> Evidence | None:
-    """The evidence at hand, when it was gathered for this very request from the store as it is now."""
+    """The current evidence, if it was gathered for this request and store content."""
     gathered = present().gathered
     return gathered.evidence if gathered is not None and gathered.answers(request, store) else None
 
 
 def keep_evidence(request: Request, store: Store, evidence: Evidence) -> None:
-    """Remember the evidence of a request."""
+    """Store the evidence of a request."""
     until = time.monotonic() + TRY_AGAIN if store.indexes.behind else math.inf
     _page.update(gathered=Gathered(request, str(store.path), store.content_version, evidence, until))
 
 
 def attempted(request: Request) -> bool:
-    """True when what this config needs for the request was asked for already: a need nobody can meet is asked once."""
+    """Whether this config's needs for the request have been requested before: unmet needs are requested once."""
     return present().attempted == (request, present_config())
 
 
 def attempt(request: Request) -> None:
-    """Remember that what this config needs for the request is being asked for."""
+    """Record that this config's needs for the request are being fetched."""
     _page.update(attempted=(request, present_config()))
 
 
 def try_again() -> None:
-    """Let a need that was given up, or cancelled, be fetched once more."""
+    """Allow an unmet or cancelled need to be fetched again."""
     _page.update(attempted=None)
 
 
@@ -466,5 +465,5 @@ def try_again() -> None:
 
 
 def set_link(link: Link) -> None:
-    """Remember what the address names."""
+    """Store the link in the address."""
     _page.update(link=link)

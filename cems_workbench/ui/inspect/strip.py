@@ -1,4 +1,4 @@
-"""The pipeline strip: a cell per stage with candidates in -> out, time and warnings; and the warnings in words."""
+"""The pipeline strip: one cell per stage with candidates in -> out, time and warnings; and the list of warnings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cems_workbench.ui.kit.templates import render
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What went through a stage: `before` and an arrow where there is one, the count in bold, then words."""
+    """The counts of a stage: `before` (if any) and an arrow, the count in bold, then words."""
 
     before: int | None = None
     count: int | None = None
@@ -35,9 +35,9 @@ class Cell:
 
 
 def strip_html(trace: Trace, python_ms: float = 0.0, search_ms: float | None = None) -> Markup:
-    """The strip of a trace, with how long the search took (None: nothing was searched here) and how long the replay.
+    """The strip of a trace, with the times of search (None: not searched in this session) and replay.
 
-    `python_ms`, the page's own time so far, is kept for benchmarks.
+    `python_ms`, the page's time so far, is an attribute for benchmarks.
     """
     replay_ms = sum(stage.elapsed_ms or 0.0 for stage in trace.stages)
     cells = [_cell(stage, trace) for stage in STAGES]
@@ -52,7 +52,7 @@ def strip_html(trace: Trace, python_ms: float = 0.0, search_ms: float | None = N
 
 
 def warnings_html(trace: Trace) -> Markup:
-    """The warnings and unmet needs of a trace as a list; empty when there are none."""
+    """The warnings and unmet needs of a trace as a list; empty if there are none."""
     notes = list(trace.warnings)
     for need in trace.needs:
         if isinstance(need, ParameterNeed):
@@ -64,7 +64,7 @@ def warnings_html(trace: Trace) -> Markup:
 
 
 def notes_html(notes: list[tuple[str, str]] | list[str]) -> Markup:
-    """A line per note; of a pair the first is in bold before the second, which is the note."""
+    """One line per note; of a pair (heading, note), the heading is in bold."""
     return render("inspect/notes.html", notes=[("", note) if isinstance(note, str) else note for note in notes])
 
 
@@ -77,7 +77,7 @@ def _cell(stage: AnyStage, trace: Trace) -> Cell:
 
 
 def _flow(stage: AnyStage, trace: Trace) -> Flow:
-    """Candidates in and out; of a stage that has none, what it counts instead."""
+    """Candidates in and out; for a stage without candidates, its own count."""
     if stage is QUERY:
         count = len(_signals(trace))
         return Flow(count=count, words=f" signal{'s' if count != 1 else ''}") if count else Flow(words="no signal")

@@ -1,4 +1,4 @@
-"""What the tables of several views have in common: the followed memory's row is marked, and a pinned baseline has a column."""
+"""Shared table helpers: mark the followed memory's row, and add a column for the pinned baseline."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FOLLOWED = "rgba(0, 114, 178, 0.16)"
-"""Tint of the followed memory's row; the sign ◆ says the same."""
+"""Tint of the followed memory's row, which also has the sign ◆."""
 EXCERPT = 160
-"""Characters of a memory's text in a cell."""
+"""Maximum characters of a memory's text in a cell."""
 
 
 def marked(frame: pd.DataFrame, memory_id: str | None) -> Any:
-    """The frame with the followed memory's row marked by a sign and a tint; the frame itself when it is not in it."""
+    """The frame with the followed memory's row marked; unchanged if it is not in the frame."""
     if memory_id is None or memory_id not in set(frame["memory"]):
         return frame
     shown = frame.copy()
@@ -31,7 +31,7 @@ def marked(frame: pd.DataFrame, memory_id: str | None) -> Any:
 
 
 def follow_table(frame: pd.DataFrame, memory_id: str | None, *, key: str, **options: Any) -> None:
-    """A table of memories: the followed one is marked, and the row that is chosen is followed. `options` are those of `draw_table`."""
+    """Draw a table of memories; the followed one is marked, and a selected row is followed. `options` as for `draw_table`."""
 
     def chosen() -> None:
         picked = st.session_state[key]["selection"]["rows"]
@@ -42,7 +42,7 @@ def follow_table(frame: pd.DataFrame, memory_id: str | None, *, key: str, **opti
 
 
 def compared(frame: pd.DataFrame, against: RankComparison | None, name: str, after: str) -> pd.DataFrame:
-    """The frame with each memory's rank delta in the list or stage `name`, after the column `after`; itself without a baseline."""
+    """The frame with each memory's rank difference in the list or stage `name`, after column `after`; unchanged without a baseline."""
     if against is not None and not frame.empty:
         deltas = [sign(against.delta(memory_id, name)) for memory_id in frame["memory"]]
         frame.insert(list(frame.columns).index(after) + 1, COLUMN, deltas)

@@ -1,4 +1,4 @@
-"""Taking a config away, and bringing one in with its differences shown first."""
+"""Export of the config, and import with a preview of the differences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CARD = ".card.json"
 
 
 def draw_transfer(resources: Resources) -> None:
-    """A popover with downloads and the import of a config."""
+    """Draw a popover with downloads and the import of a config."""
     popover = st.popover(
         "Config", icon=":material/swap_vert:", key="inspect:transfer", on_change="rerun", help="Export or import"
     )
@@ -35,7 +35,8 @@ def draw_transfer(resources: Resources) -> None:
         return
     with popover:
         st.caption(
-            "Export", help="The file states every parameter. An .env lists what its target cannot express, as comments."
+            "Export",
+            help="The file contains all parameters. An .env lists those its target cannot express as comments.",
         )
         buttons = st.container(horizontal=True)
         lost: list[str] = []
@@ -49,30 +50,30 @@ def draw_transfer(resources: Resources) -> None:
                 lost.append(f"{len(export.lost)} parameters to {export.reader}")
         if lost:
             st.caption(
-                f"Lost on the way: {', '.join(lost)}.",
-                help="What they do to the ranking is measured on Tune, Take it away, and by `export CONFIG --format env --evidence FILE`.",
+                f"Not expressible: {', '.join(lost)}.",
+                help="Their effect on the ranking is measured on Tune → Export, and by `export CONFIG --format env --evidence FILE`.",
             )
         draw_import(resources)
 
 
 def draw_import(resources: Resources, place: str = "inspect:") -> None:
-    """Upload a config of any form, see what it would change and what it was measured on, and use it. `place` begins the keys."""
+    """Draw the upload of a config in any format, its differences and measurements, and a button to use it. `place` is the key prefix."""
     uploads = st.file_uploader(
         "Import a config",
         ["yaml", "yml", "json", "toml", "env", "py"],
         key=f"{place}config_file",
         accept_multiple_files=True,
-        help="Any form of the export; its evidence card (NAME.card.json) may come with it. An .env is laid over the config that is "
-        "set, and changes what it names.",
+        help="Any export format, optionally with its evidence card (NAME.card.json). An .env overrides only the parameters "
+        "it names.",
     )
     configs = [upload for upload in uploads if not upload.name.endswith(CARD)]
     cards = [upload for upload in uploads if upload.name.endswith(CARD)]
     if len(configs) > 1:
-        st.caption("Several configs are here; the last is shown.")
+        st.caption("Several configs were uploaded; the last is shown.")
     if configs:
         _offer(configs[-1], cards[-1] if cards else None, resources, place)
     elif cards:
-        st.caption("That is an evidence card. Add the config it belongs to.")
+        st.caption("This is an evidence card. Add the config it belongs to.")
 
 
 def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources, place: str) -> None:
@@ -93,14 +94,14 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
         st.caption(plain(result.renamed))
     _evidence_line(origin, resources, whole=result.whole)
     if not diff_rows(state.present_config(), result.config):
-        st.caption("The file has the same values as the present config.")
+        st.caption("The file has the same values as the current config.")
         return
     diff_table(state.present_config(), result.config, f"{place}diff")
     st.button("Use this config", key=f"{place}take", type="primary", on_click=state.use_config, args=(result.config,))
 
 
 def _evidence_line(origin: CardReference | None, resources: Resources, *, whole: bool) -> None:
-    """Whether the store at hand is what the config was measured on; `whole`: the file states all of it, and all of it was read."""
+    """Draw whether the config was measured on the current store; `whole`: the file contains the complete config."""
     if origin is None:
         st.caption("It has no evidence card, so its measured gain is unknown.")
         return
@@ -109,14 +110,14 @@ def _evidence_line(origin: CardReference | None, resources: Resources, *, whole:
         st.warning(plain(warning), icon=":material/history:")
     elif not whole:
         st.caption(
-            "Its evidence card is of this store, but the file does not hold the whole config: what is here is not what was measured."
+            "Its evidence card is for this store, but the file is incomplete, so this config differs from the measured one."
         )
     else:
-        st.caption(f":material/verified: Measured on this store as it is now ({plain(origin.date)}).")
+        st.caption(f":material/verified: Measured on the current content of this store ({plain(origin.date)}).")
 
 
 def diff_table(old: PipelineConfig, new: PipelineConfig, key: str) -> None:
-    """The parameters in which two configs differ, with what a change of each costs."""
+    """Draw the parameters in which two configs differ, with the cost of each change."""
     rows = diff_rows(old, new)
     text = st.column_config.TextColumn
     st.caption(f"{len(rows)} parameter{'s' if len(rows) != 1 else ''} would change:")
@@ -127,12 +128,12 @@ def diff_table(old: PipelineConfig, new: PipelineConfig, key: str) -> None:
         width=600,
         columns={
             "parameter": text("parameter", width=230),
-            "now": text("now", width=130, help="The value that is set"),
-            "file": text("then", width=130, help="The value it would have"),
+            "now": text("now", width=130, help="Current value"),
+            "file": text("then", width=130, help="Value in the file"),
             "effect": text(
                 "effect",
                 width=80,
-                help="instant: replayed from the evidence at hand. gathers: evidence is fetched again",
+                help="instant: replayed from the current evidence. gathers: evidence is gathered again",
             ),
         },
     )

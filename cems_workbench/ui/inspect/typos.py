@@ -1,4 +1,4 @@
-"""The corrections of typos that the store has learned, and those that were refused: to look at, and to forget."""
+"""Learned and refused typo corrections of the store: list and forget them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SHOWN = 40
 
 
 def draw_typos(resources: Resources) -> None:
-    """A popover with the pairs, a button to forget each, and one to forget all; the query is searched again then."""
+    """Draw a popover with the pairs and buttons to forget one or all, which search the query again."""
     popover = st.popover(
         "Typos",
         icon=":material/spellcheck:",
         key="inspect:typos",
         on_change="rerun",
-        help="Corrections used in searches; the same typo uses them first next time.",
+        help="Corrections used in searches; they are tried first when the same typo occurs again.",
     )
     if not popover.open:
         return
@@ -32,8 +32,8 @@ def draw_typos(resources: Resources) -> None:
         learned = sum(not pair.refused for pair in pairs)
         st.caption(
             f"{learned} learned, {len(pairs) - learned} refused. Latest first.",
-            help="Learned: used first, whatever the similarity. Refused: the LLM said no, so it is never used. A forgotten pair "
-            "may be learned again.",
+            help="Learned: used first, regardless of similarity. Refused: rejected by the LLM, so never used. A forgotten pair "
+            "can be learned again.",
         )
         with st.container(height=320 if len(pairs) > 7 else "content", border=False):
             for pair in pairs[:SHOWN]:
@@ -52,7 +52,7 @@ def draw_typos(resources: Resources) -> None:
 
 
 def pair_html(pair: LearnedPair) -> Markup:
-    """typo → correction, and how often it was accepted."""
+    """Typo → correction, and how often it was accepted."""
     return render("inspect/pair.html", pair=pair, day=f"{pair.last_at:%Y-%m-%d}")
 
 

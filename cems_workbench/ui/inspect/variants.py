@@ -1,4 +1,4 @@
-"""Several queries at once: a switch for each variant that was searched, and what each of them gave each of the first candidates."""
+"""Query variants: a switch for each, and the contribution of each to the top candidates."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ COMBINES = {"sum": "adds up the rows of a column", "max": "takes the largest ter
 
 
 def draw_switches(context: InspectContext) -> None:
-    """Every variant with a switch; the query itself is always searched."""
+    """Draw a switch per variant; the query itself is always searched."""
     variants, request = context.trace.evidence.variants, context.request
     if len(variants) < 2:
         st.caption(
-            "One variant was searched: the query as it is.", help="Choose an expansion under Expansion in the sidebar."
+            "One variant was searched: the query itself.", help="Choose an expansion under Expansion in the sidebar."
         )
         return
-    st.caption("Variants searched; switching one off is instant.")
+    st.caption("Variants searched; disabling one is instant.")
     for i, variant in enumerate(variants):
         switch, text = st.columns([1, 9], vertical_alignment="center")
         switch.toggle(
@@ -52,7 +52,7 @@ def draw_switches(context: InspectContext) -> None:
 
 
 def _switch(request: Request, which: int, count: int) -> None:
-    """Set a variant to what its switch says; of `count` variants, those that are not there any more are forgotten."""
+    """Apply the switch of a variant; disabled variants beyond `count` are dropped."""
     on = st.session_state[f"inspect:variant:{hash(request)}:{which}"]
     off = state.variants_off(request)
     off = off - {which} if on else off | {which}
@@ -60,12 +60,12 @@ def _switch(request: Request, which: int, count: int) -> None:
 
 
 def draw_shares(trace: Trace) -> None:
-    """The table, when more than one query was searched."""
+    """Draw the table of contributions if more than one query was searched."""
     if len(trace.evidence.variants) < 2:
         return
     fields = trace.stage(FUSION).fields
     explanation = SHARES_HELP.format(method=plain(fields.method), combines=COMBINES[fields.combine])
-    st.markdown(f"## What each of the {len(trace.evidence.variants)} queries gave", help=explanation)
+    st.markdown(f"## Contributions of the {len(trace.evidence.variants)} queries", help=explanation)
     frame = shares_table(trace)
     text = st.column_config.TextColumn
     candidates = {name: text(name, width=84) for name in frame.columns[2:]}
@@ -74,9 +74,9 @@ def draw_shares(trace: Trace) -> None:
         most=len(frame),
         key="inspect:queries",
         columns={
-            "query": text("query", width=210, pinned=True, help="Its number is that in the names of its lists"),
+            "query": text("query", width=210, pinned=True, help="Its number is part of its lists’ names"),
             "found": st.column_config.NumberColumn(
-                "found", width=56, help="Candidates that its lists still hold after the threshold"
+                "found", width=56, help="Candidates left in its lists after the threshold"
             ),
             **candidates,
         },
@@ -84,7 +84,7 @@ def draw_shares(trace: Trace) -> None:
 
 
 def shares_table(trace: Trace) -> pd.DataFrame:
-    """A row per query and, below, what no query gave, the boost and the raw score; a column per candidate."""
+    """One row per query, then other contributions, the boost and the raw score; one column per candidate."""
     import pandas as pd
 
     every = variant_contributions(trace)

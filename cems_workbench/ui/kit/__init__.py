@@ -1,1 +1,1 @@
-"""Parts that any page uses."""
+"""Widgets and helpers shared by all pages."""

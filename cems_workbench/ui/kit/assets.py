@@ -1,4 +1,4 @@
-"""Stylesheets and scripts of the pages: files in `ui/assets/`, read once. They hold nothing that anybody typed."""
+"""Stylesheets and scripts of the pages: static files in `ui/assets/`, read once; they never contain user input."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ FOLDER = Path(__file__).resolve().parents[1] / "assets"
 
 @cache
 def stylesheet(*names: str) -> Markup:
-    """The `<style>` element with `ui/assets/<name>.css` of each name, in their order."""
+    """The `<style>` element with `ui/assets/<name>.css` for each name, in the given order."""
     return Markup("<style>\n{}</style>").format(Markup("".join(_text(f"{name}.css") for name in names)))  # noqa: S704 (files of ours)
 
 
 def begin_page(title: str, *names: str) -> None:
-    """Begin a page: its heading for those who hear it, since the navigation shows it to others, its stylesheets, and a voice."""
-    st.html(Markup('{}<h1 class="wb-heard">{}</h1>').format(stylesheet("workbench", *names), title))
-    write_script("heard")
+    """Start a page: stylesheets, a heading for screen readers (the navigation already shows it), and a live region."""
+    st.html(Markup('{}<h1 class="wb-sr-only">{}</h1>').format(stylesheet("workbench", *names), title))
+    write_script("screen_reader")
 
 
 def write_stylesheet(*names: str) -> None:
-    """Put stylesheets on the page; they take no room."""
+    """Add stylesheets to the page; they take no space."""
     st.html(stylesheet(*names))
 
 
 def write_script(name: str) -> None:
-    """Run `ui/assets/<name>.js` on the page; a script that must run once per window sees to that itself."""
+    """Run `ui/assets/<name>.js` on the page; a script that must run only once per window guards against reruns itself."""
     st.html(f"<script>{_text(f'{name}.js')}</script>", unsafe_allow_javascript=True)
 
 

@@ -1,4 +1,4 @@
-"""A chart of any page, with a table of the same figures behind it."""
+"""Chart with a table of the same numbers in an expander."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from cems_workbench.ui.kit.tables import Rows
 
 MOST = 12
-"""Rows of the table before it scrolls."""
+"""Rows shown before the table scrolls."""
 
 
 def draw_chart(figure: Figure, *, key: str, alt: str, table: Callable[[], Rows] | None, **options: Any) -> Any:
-    """A chart without its toolbar, and what `st.plotly_chart` returns; `options` are further arguments of that.
+    """Draw a chart without its toolbar and return the value of `st.plotly_chart`, which receives `options`.
 
-    `alt` says what is to be seen. `table` makes the rows of the figures that are drawn, once somebody opens them; None where the page
-    has a table of them itself, which `alt` then names.
+    `alt` is the alternative text. `table` returns the rows of the charted numbers, called when the expander is opened; None if the
+    page already has such a table, which `alt` then names.
     """
     drawn = st.plotly_chart(figure, key=key, config=NO_TOOLBAR, alt=alt, **options)
     if table is not None:

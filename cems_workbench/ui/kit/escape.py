@@ -1,4 +1,4 @@
-"""Untrusted text on its way to the screen or to a spreadsheet: always shown, never interpreted, and in the order that it has."""
+"""Escaping of untrusted text for the screen and for spreadsheets: shown literally, bidi controls neutralised."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from cems_workbench.platform.bidi import neutralise
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _LINK = re.compile(r"(://|\bwww(?=\.)|@(?=[-\w]+\.))")
 JOINER = "\u2060"
-"""No width and no break: it stands where a bare address would be taken for a link."""
+"""Zero-width, non-breaking: inserted where Markdown would turn a bare address into a link."""
 
 
 def plain(text: str) -> str:
-    """Text as Markdown that shows it literally, on one line; for messages that Streamlit renders as Markdown."""
+    """Escape text for Streamlit's Markdown, on one line."""
     whole = _LINK.sub(rf"\1{JOINER}", " ".join(neutralise(text).split()))
     return _PUNCTUATION.sub(r"\\\1", whole)
 
 
 def excerpt(text: str, length: int = 160) -> str:
-    """The beginning of a text on one line."""
+    """The start of a text, on one line."""
     line = " ".join(neutralise(text[: 4 * length]).split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
 def tick(text: str, length: int = 28) -> str:
-    """A label for Plotly, which reads a little HTML in its texts; names that are too long are often told apart by their ends."""
+    """A label for Plotly, which interprets some HTML. Long names lose their middle, since their ends often distinguish them."""
     line = " ".join(text.split())
     if len(line) > length:
         line = f"{line[: length // 2]}…{line[1 + length // 2 - length :]}"
@@ -37,12 +37,12 @@ def tick(text: str, length: int = 28) -> str:
 
 
 def literal(text: str) -> str:
-    """The whole text for Plotly, as it is; `tick` is for labels, where there is little room."""
+    """The full text escaped for Plotly; use `tick` for labels, which must be short."""
     return neutralise(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A CSV file in UTF-8 with a byte order mark (Excel asks for one), every cell guarded."""
+    """A CSV file in UTF-8 with a byte order mark (Excel asks for one), every text cell guarded against formulas."""
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(header)

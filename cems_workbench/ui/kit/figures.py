@@ -1,7 +1,6 @@
-"""What every Plotly figure of the app has in common.
+"""Shared constants and text helpers for Plotly figures.
 
-Plotly reads a little HTML in the texts of a figure. The few tags that are wanted come from here; whatever was typed by anybody goes
-through `escape.tick` before it becomes part of a text.
+Plotly interprets some HTML in texts. Intended tags come from here; untrusted text goes through `escape.tick` or `escape.literal`.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 NO_TOOLBAR: dict[str, Any] = {"displayModeBar": False}
-"""The `config` of a chart that is only looked at."""
+"""The `config` of a chart without interaction tools."""
 
 GRID = "rgba(128,128,128,0.16)"
-"""Lines of a grid, faint on light and on dark."""
+"""Grid lines, faint on light and dark themes."""
 
 GREY = "rgba(128,128,128,0.9)"
 """Lines and marks that are not data."""
@@ -27,14 +26,14 @@ def bold(text: str) -> str:
 
 
 def lines(*texts: str) -> str:
-    """Texts under one another, for a hover or an annotation."""
+    """Texts joined by line breaks, for a hover text or an annotation."""
     return BREAK.join(texts)
 
 
 def hover(*texts: str) -> str:
-    """A `hovertemplate` of these lines, without the box that names the trace."""
+    """A `hovertemplate` of these lines, without Plotly's trace name box."""
     return lines(*texts) + _NO_BOX
 
 
 HOVERTEXT = hover("%{hovertext}")
-"""The `hovertemplate` of a trace that brings its hover texts along."""
+"""The `hovertemplate` of a trace that has its own hover texts."""

@@ -1,4 +1,4 @@
-"""What became of imported files, as tables: rows by kind, and the rows that were left out."""
+"""Import reports as tables: row counts by kind, and rejected rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ERROR_COLUMNS = ("file", "row", "field", "reason")
 
 
 def counts_table(imports: Sequence[FileImport]) -> list[dict[str, Any]]:
-    """A row per file and kind of row: added, updated, unchanged; and what was left out of each file."""
+    """One row per file and kind: added, updated and unchanged rows, and the rejected rows of each file."""
     rows = []
     for imported in imports:
         if imported.report is None:
@@ -35,12 +35,12 @@ def counts_table(imports: Sequence[FileImport]) -> list[dict[str, Any]]:
 
 
 def notes(imports: Sequence[FileImport]) -> list[str]:
-    """What the reports have to say besides counts, each once."""
+    """The notes of the reports, without duplicates."""
     return list(dict.fromkeys(note for imported in imports if imported.report for note in imported.report.notes))
 
 
 def error_rows(imports: Sequence[FileImport]) -> list[tuple[str, int, str, str]]:
-    """(file, row, field, reason) of every row that was left out."""
+    """(file, row, field, reason) of every rejected row."""
     return [
         (imported.name, error.row, error.field or "", error.reason)
         for imported in imports
@@ -50,5 +50,5 @@ def error_rows(imports: Sequence[FileImport]) -> list[tuple[str, int, str, str]]
 
 
 def errors_csv(imports: Sequence[FileImport]) -> bytes:
-    """The rows that were left out as a CSV, safe against formula injection."""
+    """The rejected rows as CSV, safe against formula injection."""
     return csv_bytes(ERROR_COLUMNS, error_rows(imports))

@@ -1,4 +1,4 @@
-"""What runs have read and encoded, kept for every session of the app: evidence of query sets and labelled batches, the last few."""
+"""Cache shared by all sessions: the last few evidence sets of query sets, and labelled batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Made = TypeVar("Made")
 
 
 def for_all_sessions(key: Hashable, make: Callable[[], Made], /) -> Made:
-    """A `Cache` for evidence that was read and batches that were encoded; `key` is a tuple that begins with which of the two it is."""
+    """A `Cache` for evidence and batches; `key` is a tuple whose first item is the kind ("evidence" or other)."""
     kind = key[0] if isinstance(key, tuple) else key
     made: Made = (_evidence if kind == "evidence" else _batch)(key, make)
     return made

@@ -1,6 +1,6 @@
-"""The fields of a memory in a form: the values they show, and the memory that was typed.
+"""Form fields of a memory: initial values, and the edited memory.
 
-What is typed is checked by the rules of the import, so that no form lets in what a file could not.
+Input is validated by the rules of the import, so a form accepts exactly what a file may contain.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from cems_workbench.records import Memory
 
 DATES = ("created_at", "last_accessed")
 TEXTS = ("title", "session")
-"""Fields that may be missing and are typed into a box, which shows them as empty."""
+"""Optional text fields; a missing value is shown as an empty box."""
 DAY_HELP = "UTC, as 2024-05-08 or 2024-05-08T13:56:00Z; empty when unknown."
 
 
 def form_values(memory: Memory, labels: Mapping[str, str]) -> dict[str, Any]:
-    """The values that a form's fields show; `labels` names the fields as the form calls them."""
+    """The initial values of a form's fields; `labels` maps field names to their labels."""
     values: dict[str, Any] = {name: getattr(memory, name) for name in labels}
     for name in labels:
         if name in DATES:
@@ -36,9 +36,9 @@ def form_values(memory: Memory, labels: Mapping[str, str]) -> dict[str, Any]:
 
 
 def edited_memory(memory: Memory, typed: Mapping[str, Any], labels: Mapping[str, str]) -> Memory:
-    """The memory with what was typed; raises InputError with one line that names the field.
+    """The memory with the edited fields; raises InputError with one line that names the field.
 
-    A field that nobody touched keeps its value exactly: browsers change line ends and drop what they cannot show.
+    An untouched field keeps its exact value: browsers change line ends and drop characters they cannot show.
     """
     before = form_values(memory, labels)
     row: dict[str, Any] = {name: getattr(memory, name) for name in memory.__slots__}
@@ -55,7 +55,7 @@ def edited_memory(memory: Memory, typed: Mapping[str, Any], labels: Mapping[str,
 
 
 def optional_choice(label: str, key: str, values: Iterable[tuple[str | None, int]], help: str) -> None:
-    """A box of the values that memories have (each with its number), into which a new one can be typed, or none chosen."""
+    """A select box of existing values (each with its count) that also accepts a new value or none."""
     options = dict.fromkeys(value for value, _ in values if value is not None)
     present = st.session_state[key]
     if present is not None:
@@ -72,7 +72,7 @@ def optional_choice(label: str, key: str, values: Iterable[tuple[str | None, int
 
 
 def _same(before: Any, typed: Any) -> bool:
-    """Whether a browser that was given `before` may give back `typed` without anybody's doing."""
+    """Whether a browser that received `before` may return `typed` without an edit by the user."""
     if isinstance(before, str) and isinstance(typed, str):
         return _as_browsers_have_it(before) == _as_browsers_have_it(typed)
     return bool(before == typed)

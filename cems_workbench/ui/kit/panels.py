@@ -1,4 +1,4 @@
-"""Panels of any page: a strip of figures; an empty page with what to do; and evidence that was not gathered yet."""
+"""Shared panels: a strip of numbers, an empty state, and an offer to gather missing evidence."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from cems_workbench.ui.kit.templates import draw, render
 
 
 def numbers(cells: Iterable[tuple[str, str, str]], columns: int | None = None) -> Markup:
-    """Figures in a strip of cells, each (name, value, meaning); the meaning is its tooltip. Eight columns, or four on a narrow page."""
+    """A strip of (name, value, meaning) cells; the meaning is the tooltip. Eight columns, or four on a narrow page."""
     return render("kit/numbers.html", numbers=cells, columns=columns)
 
 
 def empty(title: str, text: str | Markup) -> None:
-    """Say that there is nothing here yet, and what fills it. A text is escaped unless it is Markup, which only constants may be."""
+    """Draw an empty state: what is missing and how to get it. Text is escaped unless it is Markup; only constants may be Markup."""
     draw("kit/empty.html", title=title, text=text)
 
 
 def answered_line(key: str, text: str, ask_again: Callable[[], None] | None) -> None:
-    """Say which lists a running system answered and when, with a button to have it asked again; None: it cannot be.
+    """Draw which lists a live system returned and when, with a button that requests them again (none if `ask_again` is None).
 
     `ask_again` is called before the next run of the page.
     """
@@ -47,31 +47,31 @@ def answered_line(key: str, text: str, ask_again: Callable[[], None] | None) -> 
 
 
 def shipped_line(page: str, figures: SampleFigures, anew: str, choose: str, on_click: Callable[[], None]) -> None:
-    """Say that figures come with the project, when and with what they were measured, and how to measure anew; a button chooses theirs."""
+    """Draw that the results shown are bundled with the project, when they were measured, and how to measure again."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            f":material/inventory_2: Measured with CEMS Workbench {plain(figures.version)} on {figures.day.isoformat()}; these figures "
-            f"come with the project. {anew}",
+            f":material/inventory_2: Measured with CEMS Workbench {plain(figures.version)} on {figures.day.isoformat()}; these results "
+            f"are bundled with the project. {anew}",
             width="stretch",
-            help="They are shown because this store holds just the sample set: memories, relations, queries, judgments, embedder and "
-            "presets are those that were measured. Times are of the machine that measured.",
+            help="Shown because this store holds exactly the sample set: the same memories, relations, queries, judgments, embedder and "
+            "presets as in that measurement. Times were measured on another machine.",
         )
         st.button(choose, key=f"{page}:shipped", icon=":material/tune:", on_click=on_click)
 
 
 def say_effects(configs: Mapping[str, PipelineConfig], project_only: bool = False) -> None:
-    """Below the choice of configs, what project and day of each query do under them; nothing without any."""
+    """Draw how the chosen configs use each query's project and date; nothing without configs."""
     if not configs:
         return
     project = several_effects({name: project_effect(config, project_only) for name, config in configs.items()})
     moment = several_effects({name: moment_effect(config) for name, config in configs.items()})
-    st.caption(f"**Project of a query** · {plain(project)}. **Its day** · {plain(moment)}.")
+    st.caption(f"**Project of a query** · {plain(project)}. **Date of a query** · {plain(moment)}.")
 
 
 def not_gathered(page: str, message: str, gather: Callable[[Progress], None], *, begun: bool) -> bool:
-    """Say what evidence is missing, and gather it on request, with progress and Cancel; True when it is there now.
+    """Offer to gather missing evidence, with progress and Cancel; True once it has been gathered.
 
-    `message` is Markdown. `begun` says that a gather was broken off, which this one goes on with. An error is one line on the page.
+    `message` is Markdown. `begun`: an earlier gather was interrupted and will be resumed. An error becomes one line on the page.
     """
     return offered(
         f"{page}:gather",
@@ -85,7 +85,7 @@ def not_gathered(page: str, message: str, gather: Callable[[Progress], None], *,
 
 
 def searched_once(total: int, left: float | None, configs: Iterable[PipelineConfig], word: str = "in all") -> str:
-    """`Each of 129 queries is searched once, about 3 min in all`, with what is known of the time: `left` seconds, or what takes it."""
+    """`Each of 129 queries is searched once, about 3 min in all`: the time in `left` seconds if known, else what it depends on."""
     said = f"Each of {total} queries is searched once"
     if left is not None:
         return f"{said}, about {duration(left)} {word}"
@@ -95,7 +95,7 @@ def searched_once(total: int, left: float | None, configs: Iterable[PipelineConf
         return said
     read = "all candidates" if None in limits else f"up to {max(filter(None, limits))} candidates"
     who = "a reranker reads" if len(limits) == len(every) else "where a config reranks, its reranker reads"
-    return f"{said}, and {who} {read} of each, which can take minutes (the bar tells how long)"
+    return f"{said}, and {who} {read} of each, which can take minutes (the progress bar estimates the time)"
 
 
 def offered(
@@ -110,9 +110,9 @@ def offered(
     warn: bool = False,
     help: str | None = None,
 ) -> bool:
-    """A message with a button that does what it says is missing, with progress and Cancel; True when that is done.
+    """A message with a button that starts the missing work, with progress and Cancel; True once it is done.
 
-    `message` is Markdown; `kept` says what a cancel leaves. An error is one line on the page.
+    `message` is Markdown; `kept` describes what remains after a cancel. An error becomes one line on the page.
     """
     left, right = st.columns([5, 1], vertical_alignment="center")
     (left.warning if warn else left.info)(message, icon=icon)

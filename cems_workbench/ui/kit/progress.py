@@ -1,7 +1,6 @@
-"""Progress of long work on a page: a bar with a count and the time left, and a button that ends it.
+"""Progress of a job on a page: a bar with count and time left, and Cancel.
 
-Streamlit stops the script at its next step when any control is used, and the Cancel button is one. What was finished by then is kept by
-whoever works.
+Streamlit stops the script at its next step when any widget is used, including Cancel. Jobs keep their finished work.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.ui.kit.escape import plain
 
 ESTIMATE_AFTER = 2.0
-"""Seconds of work before the time left is told."""
+"""Seconds of work before the time left is shown."""
 
 
 def duration(seconds: float) -> str:
@@ -26,16 +25,16 @@ def duration(seconds: float) -> str:
 
 
 def time_left(seconds: float, done: int, rest: int) -> str:
-    """About how long `rest` steps take after `done` took `seconds`, as ` · about 12 s left`; empty while that would be a guess."""
+    """Estimate for `rest` steps after `done` took `seconds`, as ` · about 12 s left`; empty while there is too little data."""
     if seconds < ESTIMATE_AFTER or done <= 0 or rest <= 0:
         return ""
     return f" · about {duration(seconds * rest / done)} left"
 
 
 def progress_text(label: str, done: int, total: int, seconds: float, first: int = 0) -> str:
-    """`embedding: 12 of 1,200 · about 3 min left`, after `seconds` of work that began at step `first`.
+    """`embedding: 12 of 1,200 · about 3 min left`, after `seconds` of work that started at step `first`.
 
-    Reading counts bytes, which are shown as a share; what has no total yet is shown by its label.
+    Reading counts bytes, shown as a percentage; without a total only the label is shown.
     """
     if not total and not label.startswith("reading"):
         return label
@@ -44,7 +43,7 @@ def progress_text(label: str, done: int, total: int, seconds: float, first: int 
 
 
 def progress_in(place: DeltaGenerator) -> Progress:
-    """A progress that draws its bar in `place`, with the time that is left once that can be told."""
+    """A progress callback that draws its bar in `place`, with the time left once it can be estimated."""
     begun: dict[str, tuple[float, int]] = {}
 
     def report(label: str, done: int, total: int) -> None:
@@ -63,9 +62,9 @@ def cancellable(
     place: DeltaGenerator | None = None,
     on_cancel: Callable[[], None] | None = None,
 ) -> Iterator[Progress]:
-    """A bar with Cancel beside it, in `place` or here, while the work within runs; both are gone afterwards, however it ends.
+    """A context with a progress bar and Cancel, in `place` or here; both disappear when it ends, also on an error.
 
-    `on_cancel` is called before the script starts anew.
+    `on_cancel` is called before the script reruns.
     """
     area = place if place is not None else st.empty()
     try:

@@ -1,4 +1,4 @@
-"""The button that takes a finding away as one HTML file."""
+"""Button that exports a result as one HTML file."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ NAME_MOST = 60
 
 
 def report_button(key: str, name: str, write: Callable[[bool], str], *, texts: bool = True, what: str = "") -> None:
-    """A button that opens what can be said of the file, and in it the download; it is written when that is pressed.
+    """A popover with the report's options and its download button; the file is written when that is pressed.
 
     Args:
         key: of the widgets.
         name: of the file, without its suffix.
-        write: makes the page; it is told whether to leave texts out.
+        write: returns the HTML; its argument: whether to leave texts out.
         texts: whether there are texts that can be left out.
-        what: what stands in the file, after "one file that opens without a network".
+        what: description of the contents, after "One HTML file for people who do not run the app:".
     """
     file = safe_stem(name, "report", NAME_MOST)
     with st.popover("Report", icon=":material/article:", key=f"{key}:popover"):
         st.caption(
-            f"One HTML file for people who do not run the app: {what}It opens from disk without a network, and prints."
+            f"One HTML file for people who do not run the app: {what}It opens from disk without a network and can be printed."
         )
         redact = texts and st.toggle(
             "Leave texts out",
             key=f"{key}:redact",
             persist_state="session",
-            help="Queries, titles and contents; ids and figures stay.",
+            help="Leaves out queries, titles and contents; ids and numbers stay.",
         )
         st.download_button(
             "Download HTML",

@@ -1,7 +1,7 @@
-"""Who works with the app: the name that is signed in where `st.login` is configured, else a name that is asked for once.
+"""Identity of the user: the signed-in name if `st.login` is configured, otherwise a name typed once.
 
-Where sign-in is configured nothing is shown or done without it, and no name can be typed: the author is then who the provider says,
-and the role is that of the identity (`runs.access`).
+With sign-in configured, nothing is shown before it and no name can be typed: the author is the provider's identity, and the role
+belongs to that identity (`jobs.access`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ NAME = "reviewer:name"
 
 
 def sign_in_configured() -> bool:
-    """Is there an [auth] section in Streamlit's secrets? Then `st.user` says whether somebody is signed in."""
+    """Whether Streamlit's secrets have an [auth] section; then `st.user` holds the signed-in user."""
     return "is_logged_in" in _user()
 
 
 def signed_in() -> str | None:
-    """The address, else the name, of whoever is signed in; None without `st.login`, or before it."""
+    """The e-mail address, else the name, of the signed-in user; None without `st.login`, or before sign-in."""
     user = _user()
     if not user.get("is_logged_in"):
         return None
@@ -34,13 +34,13 @@ def signed_in() -> str | None:
 
 
 def reviewer() -> str | None:
-    """The name that labels and configs are kept under; None until it is known."""
+    """The name that labels and configs are saved under; None until it is known."""
     name = signed_in() if sign_in_configured() else st.session_state.get(NAME)
     return name.strip() or None if isinstance(name, str) else None
 
 
 def gate() -> None:
-    """Where sign-in is configured and nobody is signed in: the way in, and the end of the page."""
+    """If sign-in is configured and nobody is signed in: draw the sign-in buttons and stop the page."""
     if sign_in_configured() and signed_in() is None:
         with st.container(width=420):
             st.info("Sign in to see this store.", icon=":material/lock:")
@@ -49,22 +49,22 @@ def gate() -> None:
 
 
 def role() -> Role:
-    """What whoever works here may do; everything where there is no sign-in."""
+    """The user's role; the highest without sign-in."""
     return access.role_of(_user(), Settings()) if sign_in_configured() else "operator"
 
 
 def may(needed: Role) -> bool:
-    """Whether whoever works here has the rights of this role."""
+    """Whether the user has the rights of this role."""
     return access.may(role(), needed)
 
 
 def require(needed: Role) -> None:
-    """Raise InputError, with a line for the page, unless whoever works here has the rights of this role."""
+    """Raise InputError, with a line for the page, unless the user has the rights of this role."""
     access.require(role(), needed)
 
 
 def draw_right(needed: Role) -> bool:
-    """Whether whoever works here has the rights of this role; a line says so where not."""
+    """Whether the user has the rights of this role; otherwise a notice is drawn."""
     if may(needed):
         return True
     st.info(f"Only a person with the role {needed} may {RIGHTS[needed]}; yours is {role()}.", icon=":material/lock:")
@@ -72,15 +72,15 @@ def draw_right(needed: Role) -> bool:
 
 
 def ask() -> None:
-    """Who is signed in, with a way out; the way in; or, where there is no sign-in, a box for a name."""
+    """Draw the signed-in name with Sign out, the sign-in buttons, or, without sign-in, a box for a name."""
     if not sign_in_configured():
         st.text_input(
             "Your name",
             key=NAME,
             persist_state="session",
             max_chars=120,
-            placeholder="kept with every label",
-            help="So that each reviewer’s labels stay apart. Where sign-in is configured, the signed-in name is used.",
+            placeholder="saved with every label",
+            help="Keeps the labels of reviewers apart. If sign-in is configured, the signed-in name is used.",
         )
         return
     who = signed_in()
@@ -107,6 +107,6 @@ def _user() -> dict[str, Any]:
 
 
 def _providers() -> list[str | None]:
-    """The named providers of the [auth] section; None alone where it has one without a name."""
+    """The named providers of the [auth] section; only None if its single provider has no name."""
     section: Mapping[str, Any] = st.secrets["auth"]
     return [name for name, value in section.items() if isinstance(value, Mapping)] or [None]

@@ -1,6 +1,6 @@
-"""What a screen reader is told beyond what is seen: whole names of buttons that share a word, and news of the page.
+"""Text for screen readers only: full names of buttons that share a word, and announcements.
 
-A hidden part of a label is grey and bold, which the stylesheet takes out of sight there; `assets/heard.js` reads news aloud.
+The hidden part of a label is grey and bold, which the stylesheet hides; `assets/screen_reader.js` announces changes.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from cems_workbench.ui.kit.templates import render
 
 
 def named(word: str, what: str) -> str:
-    """A label that shows `word` and is called `word` and `what`: several buttons may say Apply, and none is called like another."""
+    """A label that shows `word` and has the accessible name `word` + `what`, so that several Apply buttons can be told apart."""
     return f"{word} :gray[**{plain(what)}**]"
 
 
 def announce(text: str) -> None:
-    """Have `text` read aloud, politely, when it is new on the page; nothing is seen of it."""
+    """Announce `text` to screen readers (aria-live polite) when it is new on the page; it is invisible."""
     st.html(render("kit/announced.html", text=text))

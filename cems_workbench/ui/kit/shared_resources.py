@@ -1,4 +1,4 @@
-"""The store and the models of this server process, shared by all sessions."""
+"""Store and models of the server process, shared by all sessions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import plain
 
 PAINT_SECONDS = 2.0
-"""Head start of the first page: loading models holds the interpreter and would delay what is on its way to the browser."""
+"""Delay before models are loaded: loading holds the interpreter lock and would delay the first paint."""
 
 
 @dataclass
 class Warmth:
-    """How far the background loading of models and indexes is."""
+    """State of the background loading of models and indexes."""
 
     state: Literal["cold", "loading", "ready", "failed"] = "cold"
     problem: str = ""
@@ -42,15 +42,15 @@ _switching = threading.Lock()
 
 @st.cache_resource(show_spinner=False)
 def resources() -> Resources:
-    """The open store: the one the settings name, until `switch`. Raises StoreError with a line for the page."""
+    """The open store: the one from the settings until `switch` opens another. Raises StoreError with a line for the page."""
     set_wait_notifier(_said_on_page)
     return _handed_over.pop() if _handed_over else open_resources(Settings())
 
 
 def _said_on_page(line: str) -> None:
-    """That another process has the store, or that the team's database is away, where somebody looks at a page for which this thread waits.
+    """Show a toast on the page that waits for this thread, e.g. that another process holds the store's lock.
 
-    Said in a thread of its own: what is said inside a cached function would be said again whenever that is asked.
+    From a separate thread: Streamlit replays elements drawn inside a cached function on every cache hit.
     """
     context = get_script_run_ctx(suppress_warning=True)
     if context is not None:
@@ -61,9 +61,9 @@ def _said_on_page(line: str) -> None:
 
 
 def said_in_place(main: Callable[[], None]) -> Callable[[], None]:
-    """A page that says what a user can act on where it was met, such as a damaged block of the database, in a line.
+    """Decorate a page so that a WorkbenchError is shown as one line where it occurred.
 
-    What is done in the background gives way to it.
+    Background jobs yield to the page while it is drawn.
     """
 
     @wraps(main)
@@ -78,7 +78,7 @@ def said_in_place(main: Callable[[], None]) -> Callable[[], None]:
 
 
 def opened() -> Resources | None:
-    """The open store; None where it cannot be opened, and the page has said why. Ends the page before sign-in."""
+    """The open store; None if it cannot be opened (the error is drawn). Stops the page before sign-in."""
     reviewer.gate()
     try:
         found = resources()
@@ -97,9 +97,9 @@ def warmth() -> Warmth:
 
 
 def switch(folder: str, *, create: bool) -> Resources:
-    """Close the open store and open the one in `folder`, or create it there; for every session of this process.
+    """Close the open store and open or create the one in `folder`, for every session of this process.
 
-    Raises StoreError or InputError with a line for the page; the store that was open is open still, then.
+    Raises StoreError or InputError with a line for the page; the previous store then stays open.
     """
     if not folder:
         raise StoreError("type the path of a folder first")
@@ -108,7 +108,7 @@ def switch(folder: str, *, create: bool) -> Resources:
     with _switching:
         present = _present()
         if there == create:
-            hint = "there is a store already; press Open" if there else "there is no store; Create makes one"
+            hint = "a store already exists; press Open" if there else "there is no store; press Create to make one"
             raise StoreError(f"{path}: {hint}")
         if present is not None and present.store.path.resolve() == path.resolve():
             return present
@@ -116,7 +116,7 @@ def switch(folder: str, *, create: bool) -> Resources:
         store = Store.open(path, create=create, chroma_url=settings.chroma_url, team=settings.team)
         wanted = for_store(settings, store)
         if present is not None and for_store(settings, present.store).embedder == wanted.embedder:
-            model = present.embedder  # it is loaded
+            model = present.embedder  # already loaded
         else:
             model = embedder(wanted)
         _handed_over.append(Resources(store, model, servers(settings)))
@@ -137,7 +137,7 @@ def _present() -> Resources | None:
 
 
 def warm_up(opened: Resources) -> None:
-    """Load models and indexes in the background, once; called after the page is drawn so that it paints first."""
+    """Load models and indexes in the background, once; called after the page is drawn so that it is shown first."""
     state = warmth()
     with state.lock:
         if state.state != "cold":
@@ -153,5 +153,5 @@ def _load(opened: Resources, state: Warmth) -> None:
         opened.refresh()
         state.state = "ready"
     except Exception as error:
-        # Whatever it was, the next search meets it again in the foreground and shows it there.
+        # The next search meets the same error in the foreground and shows it.
         state.state, state.problem = "failed", str(error)

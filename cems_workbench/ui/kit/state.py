@@ -1,7 +1,7 @@
-"""The state of a page: one frozen value in the session, under the page's own name.
+"""Page state: one frozen dataclass per page in the session, under the page's name.
 
-A page's dataclass holds what the page remembers between runs. What a widget shows belongs to the widget, under a key that begins with
-the page's name and a colon. Nobody else reads or writes either; what another page may do is a function of that page's `state` module.
+It holds what the page remembers between reruns; widget values stay under widget keys, `<page>:<name>`. Other modules never access
+either directly, only through functions of the page's `state` module.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ State = TypeVar("State")
 
 
 class PageState(Generic[State]):
-    """The state of one page in the session that runs; a frozen dataclass, replaced as a whole."""
+    """The state of one page in the current session; a frozen dataclass, replaced as a whole."""
 
     def __init__(self, page: str, first: Callable[[], State]) -> None:
-        """`page` is the key in the session; `first` makes the value that a new session begins with."""
+        """`page` is the key in the session; `first` creates the initial value."""
         self._key = f"{page}:state"
         self._first = first
 
     def get(self) -> State:
-        """The present value."""
+        """The current value."""
         if self._key not in st.session_state:
             st.session_state[self._key] = self._first()
         value: State = st.session_state[self._key]
         return value
 
     def update(self, **changes: Any) -> State:
-        """The value with some of its fields replaced, which is the present one from now on. Raises TypeError for an unknown field."""
+        """Replace some fields and return the new value. Raises TypeError for an unknown field."""
         value: Any = replace(self.get(), **changes)  # type: ignore[type-var]
         st.session_state[self._key] = value
         state: State = value

@@ -1,4 +1,4 @@
-"""The switch between the views of a page; only the chosen one is computed and drawn."""
+"""Switch between the views of a page; only the chosen view is computed and drawn."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import streamlit as st
 
 
 def switch(label: str, views: Sequence[str], key: str, *, remember: bool = True) -> str:
-    """The chosen one of `views`, the first at the beginning. With `remember` the choice outlives a visit to another page.
+    """The chosen one of `views`, initially the first. With `remember` the choice survives a visit to another page.
 
-    Another view is opened by setting `st.session_state[key]` before this is drawn.
+    To open a view from code, set `st.session_state[key]` before this is drawn.
     """
     if st.session_state.get(key) not in views:
         st.session_state[key] = views[0]

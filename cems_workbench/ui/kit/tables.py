@@ -1,4 +1,4 @@
-"""The tables of the app: dense rows that are still easy to read, no higher than what they hold, and ids that fit."""
+"""Tables of the app: dense rows, height limited to the content, shortened ids."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def draw_table(
     placeholder: str = "",
     **options: Any,
 ) -> Any:
-    """A table with a row for each of `rows`, and what `st.dataframe` returns. An Arrow table goes there without pandas.
+    """Draw a table and return the value of `st.dataframe`. An Arrow table is passed on without pandas.
 
-    It scrolls past `most` rows; where that is None, where Streamlit lets it. `columns` are column configs, `placeholder` stands in cells
-    without a value, and `options` are further arguments of `st.dataframe`.
+    It scrolls after `most` rows (None: Streamlit's default). `columns` are column configs, `placeholder` fills empty cells, and
+    `options` are passed to `st.dataframe`.
     """
     if most is not None:
         options["height"] = ROW * (min(max(_count(rows), 1), most) + 1) + 4  # with the header
@@ -43,14 +43,14 @@ def draw_table(
 
 
 def pick_row(rows: Rows, *, key: str, **options: Any) -> int | None:
-    """A table of which one row can be chosen: the place of that row, None while there is none. Arguments are those of `draw_table`."""
+    """Draw a table with a selectable row; the index of that row, or None. Arguments as for `draw_table`."""
     event = draw_table(rows, key=key, on_select="rerun", selection_mode="single-row", **options)
     picked = event["selection"]["rows"]
     return picked[0] if picked and picked[0] < _count(rows) else None
 
 
 def _ordered(rows: Rows) -> Rows:
-    """The rows with every text in the order that it has."""
+    """The rows with bidi controls neutralised in every text."""
     if isinstance(rows, Sequence):
         return [{_cell(name): _cell(value) for name, value in row.items()} for row in rows]
     import pyarrow as pa
@@ -80,7 +80,7 @@ def _arrow(rows: pa.Table) -> pa.Table:
         if pa.types.is_string(column.type):
             return compute.replace_substring_regex(column, pattern=BIDI_CONTROLS, replacement=REPLACEMENT)
         if pa.types.is_nested(column.type):
-            raise TypeError(f"texts within {column.type} are not put in order here")
+            raise TypeError(f"bidi controls within {column.type} are not neutralised")
         return column
 
     return pa.table([shown(column) for column in rows.columns], [_cell(name) for name in rows.column_names])
@@ -101,6 +101,6 @@ def _count(rows: Rows) -> int:
 
 
 def short_id(memory_id: str, length: int = 18) -> str:
-    """A long id without its middle: what tells ids apart stands at either end."""
+    """A long id without its middle: ids differ at their ends."""
     half = length // 2
     return memory_id if len(memory_id) <= length else f"{memory_id[:half]}…{memory_id[half - length + 1 :]}"

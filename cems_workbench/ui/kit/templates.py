@@ -1,8 +1,7 @@
-"""HTML of the pages: jinja2 templates with autoescape always on, in `ui/templates/<page>/`.
+"""HTML of the pages: Jinja2 templates in `ui/templates/<page>/`, autoescape always on.
 
-Every value is escaped where it is written, and loses what would turn it round, so untrusted text cannot become markup by being
-forgotten. A value that is missing is an error, not an empty place. Templates hold markup alone: what is computed is computed in Python
-and handed over; only ids and texts are shortened in place, by the filters `short_id` and `excerpt`.
+Every value is escaped and its bidi controls are neutralised on output. A missing value is an error. Templates hold markup only:
+values are computed in Python, except that the filters `short_id` and `excerpt` shorten ids and texts.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "templates"
 
 
 def _ordered(value: Any) -> Any:
-    """A value as a template writes it; the HTML of another template is in order already."""
+    """Neutralise bidi controls in an output value; Markup from another template has been processed already."""
     return neutralise(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -44,13 +43,13 @@ def _environment() -> Environment:
 
 
 def render(template: str, **values: Any) -> Markup:
-    """The HTML of `ui/templates/<template>` with these values; safe to be a value of another template.
+    """The HTML of `ui/templates/<template>` with these values; it may be passed as a value to another template.
 
-    Raises jinja2.UndefinedError for a name that the template needs and was not given.
+    Raises jinja2.UndefinedError if a value is missing.
     """
     return Markup(_environment().get_template(template).render(values))  # noqa: S704 (the template escapes each value)
 
 
 def draw(template: str, **values: Any) -> None:
-    """Put the HTML of a template on the page."""
+    """Draw a template on the page."""
     st.html(render(template, **values))

@@ -1,9 +1,9 @@
-"""Colours. They are Okabe and Ito's, told apart by every common colour vision; none is the only sign."""
+"""Colours: the Okabe-Ito palette, safe for colour vision deficiencies; colour is never the only cue."""
 
 from __future__ import annotations
 
 LIST_COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#8C6D31", "#7B848D")
-"""One per list, in the order of the evidence; the ninth list starts over, told apart by its name."""
+"""One per list, in the order of the evidence; repeats from the ninth list on."""
 
 SOURCE_COLOURS = {
     "vector": ("#0072B2", "#56B4E9", "#2A4D8F", "#8EC7E8"),
@@ -14,12 +14,12 @@ SOURCE_COLOURS = {
     "access": ("#CC79A7",),
     "relations": ("#7B848D",),
 }
-"""Shades per source; the n-th variant takes the n-th shade. What finds by meaning is blue, what finds by words is orange."""
+"""Shades per source; the n-th variant takes the n-th shade. Semantic sources are blue, lexical ones orange."""
 ADDED_COLOURS = ("#8C6D31",)
-"""The color of every added retriever."""
+"""For every other retriever, such as a plugin's."""
 
 
 def list_colour(source: str, variant: int | None) -> str:
-    """The colour of a list: a shade per query variant of its source's colour."""
+    """The colour of a list: its source's colour, in the shade of its query variant."""
     shades = SOURCE_COLOURS.get(source, ADDED_COLOURS)
     return shades[(variant or 0) % len(shades)]

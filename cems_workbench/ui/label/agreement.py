@@ -1,4 +1,4 @@
-"""Agreement of reviewers, and their conflicts: settled by a rule or by a named person, apart from the raw labels."""
+"""Reviewer agreement, and conflicts resolved by a rule or a named person; raw labels stay unchanged."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ KAPPA = (
     "perfect (Landis and Koch, 1977)."
 )
 SETTLING = (
-    "Majority: the grade most gave; open on a tie. Strictest: the lowest. A decision by name goes before the rule. Raw labels stay "
-    "as they are."
+    "Majority: the most frequent grade; open on a tie. Strictest: the lowest. A named decision overrides the rule. Raw labels are "
+    "unchanged."
 )
 
 
 def draw(resources: Resources) -> None:
-    """Coefficients, the conflicts, and the chosen one's decision."""
+    """Agreement coefficients, the conflicts, and the form to decide the selected one."""
     every = resources.store.judgments.read(kind="human")
     labels, of_store = of_memories(every)
     relevant_from = resources.store.query_sets.relevant_from_of([judgment.qid for judgment in of_store])
@@ -59,21 +59,23 @@ def draw(resources: Resources) -> None:
     whole = alpha(table) if labels else None
     if whole is None or not whole.pairs:
         st.info(
-            "Agreement needs two reviewers who graded the same pairs. Make a queue with more than one reviewer a pair."
+            "Agreement needs two reviewers who graded the same pairs. Create a queue with more than one reviewer per pair."
         )
         return
     st.markdown(f"{ALPHA_NAME} over all: **{whole}**, {alpha_reading(whole)}.", help=ALPHA)
     columns = {
         "coefficient": st.column_config.TextColumn("coefficient", width=240),
         "pairs": st.column_config.NumberColumn("pairs", width=60, help="Graded by both, or by two or more"),
-        "read as": st.column_config.TextColumn("read as", help="In brackets what the ends of the interval are called"),
+        "read as": st.column_config.TextColumn(
+            "read as", help="In brackets: the readings at both ends of the interval"
+        ),
     }
-    st.markdown(f"## {KAPPA_NAME}, weighted, of every two reviewers", help=KAPPA)
+    st.markdown(f"## {KAPPA_NAME}, weighted, per pair of reviewers", help=KAPPA)
     agreements = [_kappa_row(agreement) for agreement in pairwise_kappa(table) if agreement.kappa.pairs]
     draw_table(agreements, key="label:kappa", columns=columns)
     queries = {query.qid: query for query in resources.store.queries.read()}
     types = {qid: query.type or "" for qid, query in queries.items()}
-    st.markdown(f"## {ALPHA_NAME} by type of query", help=ALPHA)
+    st.markdown(f"## {ALPHA_NAME} by query type", help=ALPHA)
     alphas = [
         {"type": kind or "(no type)", **_in_row(estimate, alpha_reading(estimate))}
         for kind, estimate in alpha_by_type(labels, types).items()
@@ -84,7 +86,7 @@ def draw(resources: Resources) -> None:
 
 
 def _conflicts(resources: Resources, labels: list[Judgment], queries: dict[str, Query]) -> None:
-    """The pairs that got different grades, and what the chosen rule or a person makes of each."""
+    """The pairs with different grades, and the grade that the rule or a person's decision gives each."""
     conflicts = disagreements(labels)
     st.markdown(f"## {len(conflicts)} conflicts")
     if not conflicts:
@@ -105,7 +107,7 @@ def _conflicts(resources: Resources, labels: list[Judgment], queries: dict[str, 
         _decide(resources, conflicts[picked], rows[picked]["query"], name)
     else:
         st.caption(
-            "Select a conflict to decide it." if name else "Give your name on the Label view to decide conflicts."
+            "Select a conflict to decide it." if name else "Enter your name in the Label view to decide conflicts."
         )
 
 
@@ -116,7 +118,7 @@ def _rows(
     queries: dict[str, Query],
     resources: Resources,
 ) -> list[dict[str, Any]]:
-    """A row per conflict, with what the rule, or a person's decision, makes of it."""
+    """One row per conflict, with the grade from the rule or a person's decision."""
     decisions = resources.store.decisions.read()
     verdicts = {(verdict.qid, verdict.memory_id): verdict for verdict in adjudicate(labels, rule, decisions)}
     memories = resources.store.memories.read([conflict.memory_id for conflict in conflicts])
@@ -137,10 +139,10 @@ def _rows(
 
 
 def _decide(resources: Resources, conflict: Disagreement, query: str, reviewer: str) -> None:
-    """The conflict in full, and a button for each grade that would settle it."""
+    """The conflict in full, and a button per grade to decide it."""
     memory = resources.store.memories.get(conflict.memory_id)
     if memory is None:
-        st.caption("This memory is gone.")
+        st.caption("This memory no longer exists.")
         return
     st.markdown(f"**{plain(query)}**")
     st.code(neutralise(memory.content), language=None, wrap_lines=True)

@@ -1,7 +1,6 @@
-"""The card: a query, a memory in full, and the grades as buttons and keys. Blind: no rank, no score, no config, nobody's grade.
+"""Label card: a query, the full memory, and grades as buttons and keys. Blind: no rank, score, config or other grades.
 
-It is a fragment, so that a key press costs the card and nothing else of the page. The keys press the card's own buttons; how is told
-in `ui/assets/label_keys.js`.
+The card is a fragment, so that a key press reruns only the card. Keys press the card's buttons (`ui/assets/label_keys.js`).
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from cems_workbench.ui.label import state
 
 _WORD = re.compile(r"\w+")
 WIDTH = 900
-"""Pixels: a line of text that is still easily read."""
+"""Pixels; longer lines are hard to read."""
 LEAST_MARKED = 3
-"""Words shorter than this are not marked: they stand in every text."""
+"""Minimum length of a marked word: shorter ones occur in every text."""
 KEYS = (
-    "**U** takes the last grade back, **S** skips the card, **N** opens the note (Esc leaves it), **Q** sets the query aside as unclear, "
-    "**X** says that nothing in the store answers the query, "
-    "**↑ ↓** scroll a long memory, **?** or **H** shows and hides this. Each press is on disk before the next card appears."
+    "**U** undoes the last grade, **S** skips the card, **N** opens the note (Esc leaves it), **Q** marks the query as unclear, "
+    "**X** records that nothing in the store answers the query, "
+    "**↑ ↓** scroll a long memory, **?** or **H** shows and hides this help. Each label is on disk before the next card appears."
 )
 
 
 def draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
-    """The card on the table with its buttons and keys, or that there is none left."""
+    """Draw the current card with its buttons and keys, or that none is left."""
     _draw(queue, resources, reviewer)
 
 
@@ -46,34 +45,34 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
             st.error(plain(state.present().problem), icon=":material/block:")
         try:
             card, snapshot = state.card(queue, reviewer)
-        except WorkbenchError as error:  # the page does not see it: it is no part of the run of a fragment
+        except WorkbenchError as error:  # the page's handler does not run when only the fragment reruns
             if str(error) != state.present().problem:
                 st.error(plain(str(error)), icon=":material/cloud_off:")
             st.button("Try again", key="label:again", icon=":material/refresh:")
             return
         shown = state.present()
         progress = queue.progress(reviewer, snapshot)
-        # One element: in the browser the count never runs ahead of the card that a key would answer.
+        # One element, so that the browser never shows a new count with an old card.
         spoken = resources.store.language.current
-        drawn = card_html(card, shown.turn, datetime.now(UTC), spoken) if card is not None else ""
+        drawn = card_html(card, shown.card_no, datetime.now(UTC), spoken) if card is not None else ""
         st.html(progress_html(progress) + drawn)
         if card is None:
             _finished(progress)
         else:
-            _grades(queue.scale(card.query.qid), resources, reviewer, shown.turn)
+            _grades(queue.scale(card.query.qid), resources, reviewer, shown.card_no)
         _others(card, queue, resources, reviewer)
         if shown.help_open:
             _help(None if card is None else queue.scale(card.query.qid))
 
 
-def card_html(card: Card, turn: int, now: datetime, language: str = ENGLISH) -> Markup:
-    """Query with its context, and the memory with the query's words marked; a query without a date is asked `now`."""
+def card_html(card: Card, card_no: int, now: datetime, language: str = ENGLISH) -> Markup:
+    """The query with its context, and the memory with the query's words marked; a query without a date gets `now`."""
     query, memory = card.query, card.memory
     asked = [f"asked {query.as_of:%Y-%m-%d}" if query.as_of else f"asked today, {now:%Y-%m-%d}"]
     asked += [f"in {query.project}"] if query.project else []
     return render(
         "label/card.html",
-        turn=turn,
+        card_no=card_no,
         place=card.place,
         query=query.query,
         asked=" ".join(asked),
@@ -86,7 +85,7 @@ def card_html(card: Card, turn: int, now: datetime, language: str = ENGLISH) -> 
 
 
 def written(memory: Memory, asked: datetime) -> str:
-    """When a memory was written and last changed, and how long before the query: being out of date is a reason for a grade."""
+    """When a memory was written and changed, and how long before the query: reviewers judge whether it is outdated."""
     if memory.created_at is None:
         return "no date"
     parts = [f"written {memory.created_at:%Y-%m-%d}"]
@@ -102,13 +101,13 @@ def written(memory: Memory, asked: datetime) -> str:
 
 
 def help_text(scale: GradeScale | None) -> str:
-    """What the grades mean and what the keys do."""
+    """The meanings of grades and keys."""
     grades = "" if scale is None else "  \n".join(f"**{grade}** {plain(meaning)}" for grade, meaning in scale.grades)
     return "\n\n".join(part for part in (grades, KEYS) if part)
 
 
 def marked(text: str, query: str, language: str = ENGLISH) -> list[tuple[str, bool]]:
-    """The text in parts, and whether each is a word of the query, whatever its case; stopwords only where it has no others."""
+    """The text in parts, each with whether it is a query word (ignoring case); stop words only if the query has no others."""
     asked = {word.casefold() for word in _WORD.findall(query) if len(word) >= LEAST_MARKED}
     wanted = asked - stop_words(language) or asked
     parts, end = [], 0
@@ -120,7 +119,7 @@ def marked(text: str, query: str, language: str = ENGLISH) -> list[tuple[str, bo
 
 
 def progress_html(progress: QueueProgress) -> Markup:
-    """A bar and a line: how much is done, at what pace, and what is left."""
+    """Progress bar and line: labels done, pace, and time left."""
     done = progress.total - progress.left if progress.total else 0
     share = 100 * done / progress.total if progress.total else 100
     parts = [f"{progress.left} left for you", f"{progress.done_by_all} of {progress.total} done by all"]
@@ -130,33 +129,33 @@ def progress_html(progress: QueueProgress) -> Markup:
     parts += [f"{count} {'query' if count == 1 else 'queries'} without an answer"] if count else []
     if progress.seconds_per_label is not None and progress.left:
         minutes = (progress.seconds_left or 0) / 60
-        parts.append(f"{progress.seconds_per_label:.0f} s a card, about {max(1, round(minutes))} min left")
+        parts.append(f"{progress.seconds_per_label:.0f} s per card, about {max(1, round(minutes))} min left")
     return render("label/progress.html", share=f"{share:.1f}", graded=progress.graded, parts=parts)
 
 
-def _grades(scale: GradeScale, resources: Resources, reviewer: str, turn: int) -> None:
-    """A button a grade with its meaning; the key is the grade itself."""
+def _grades(scale: GradeScale, resources: Resources, reviewer: str, card_no: int) -> None:
+    """One button per grade, with its meaning; its key is the grade."""
     columns = st.container(key="label:grades").columns(len(scale.grades))
     for column, (grade, meaning) in zip(columns, scale.grades, strict=True):
         name, rest = name_of(meaning)
         column.button(
             f"**{grade}** {plain(name)}",
-            key=f"label:grade:{grade}:{turn}",
+            key=f"label:grade:{grade}:{card_no}",
             width="stretch",
             on_click=state.label,
-            args=(resources, reviewer, turn, grade),
+            args=(resources, reviewer, card_no, grade),
         )
         column.caption(plain(rest))
 
 
 def name_of(meaning: str) -> tuple[str, str]:
-    """A grade's meaning as a short name and the rest: cut at the colon, else after its first word."""
+    """A grade's meaning as a short name and the rest: split at the colon, else after the first word."""
     short, colon, rest = meaning.partition(":")
     return (short.strip(), rest.strip()) if colon else (meaning.split()[0] if meaning.split() else "", meaning)
 
 
 def _others(card: Card | None, queue: LabelQueue, resources: Resources, reviewer: str) -> None:
-    """The buttons that give no grade, the note, and the help."""
+    """The other buttons, the note and the help."""
     box, shown = st.container(horizontal=True, vertical_alignment="center"), state.present()
     box.button(
         _with_key("Undo", "U"),
@@ -166,29 +165,29 @@ def _others(card: Card | None, queue: LabelQueue, resources: Resources, reviewer
         args=(resources, queue, reviewer),
     )
     if card is not None:
-        answer = (resources, reviewer, shown.turn)
+        answer = (resources, reviewer, shown.card_no)
         box.button(
             _with_key("Skip", "S"),
-            key=f"label:skip:{shown.turn}",
+            key=f"label:skip:{shown.card_no}",
             icon=":material/skip_next:",
             on_click=state.skip,
             args=answer,
         )
         box.button(
             _with_key("Query is unclear", "Q"),
-            key=f"label:unclear:{shown.turn}",
+            key=f"label:unclear:{shown.card_no}",
             icon=":material/help_center:",
             on_click=state.unclear,
             args=answer,
-            help="It is not clear what the query asks for: all its cards are set aside for you.",
+            help="It is not clear what the query asks for: you get no more cards of it.",
         )
         box.button(
             _with_key("Nothing answers this", "X"),
-            key=f"label:nothing:{shown.turn}",
+            key=f"label:nothing:{shown.card_no}",
             icon=":material/block:",
             on_click=state.nothing,
             args=answer,
-            help="Nothing in the store answers the query. Kept with what you looked at for it; its other cards are set aside for you.",
+            help="Nothing in the store answers the query. Saved with the memories you looked at; you get no more cards of it.",
         )
         box.button(
             _with_key("Note", "N"), key="label:open_note", icon=":material/edit_note:", on_click=state.toggle_note
@@ -200,13 +199,13 @@ def _others(card: Card | None, queue: LabelQueue, resources: Resources, reviewer
             "Note",
             key=state.NOTE,
             height=80,
-            placeholder="kept with the next label",
-            help="Kept with the grade you give next.",
+            placeholder="saved with the next label",
+            help="Saved with your next grade.",
         )
 
 
 def _help(scale: GradeScale | None) -> None:
-    """It lies over the page, in sight however long the card is, and is drawn last: nothing else moves when it comes or goes."""
+    """An overlay, drawn last: always visible, and nothing else moves when it opens or closes."""
     box = st.container(key="label:keys")
     box.info(help_text(scale), icon=":material/keyboard:")
     box.button(
@@ -215,13 +214,15 @@ def _help(scale: GradeScale | None) -> None:
 
 
 def _with_key(words: str, key: str) -> str:
-    """A button's words with the key that presses it."""
+    """A button label with its key."""
     return f"{words} :gray-badge[{key}]"
 
 
 def _finished(progress: QueueProgress) -> None:
     if progress.left:
-        st.info("Other reviewers look at what is left. Press Undo to change your last label, or come back in a minute.")
+        st.info(
+            "Other reviewers hold the remaining cards. Press Undo to change your last label, or come back in a minute."
+        )
         return
     st.success(
         f"Nothing is left for you in this queue: {progress.graded} graded, {progress.skipped} skipped.",

@@ -1,4 +1,4 @@
-"""The pairs on which people and the judge differ most: each can be read in full, labelled again, or marked “judge wrong”."""
+"""Pairs on which people and the model judge differ most: read in full, relabel, or mark “judge wrong”."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from cems_workbench.ui.label.card import name_of
 
 SHOWN = 200
 Marks = Mapping[Pair, Sequence[LabelEvent]]
-"""By pair, who marked that the judge is wrong about it."""
+"""By pair: the events that mark the judge as wrong."""
 
 
 def draw(
     pairs: Sequence[GradedScore], scores: PairScores, scale: JudgeScale, relevant_from: int, resources: Resources
 ) -> None:
-    """The differences, widest first, and the chosen one."""
+    """Draw the differences, largest first, and the selected one."""
     every = differences(pairs, scale, relevant_from)
     marks = _marks(resources, scores.judge)
     title, toggle = st.columns([4, 1.3], vertical_alignment="center")
     title.markdown(
         f"## {len(every)} pairs that only one of them calls relevant",
-        help="Those furthest apart first: by the steps between the person’s grade and the grade of the judge’s band, then by how far the "
-        "score is from the threshold.",
+        help="Largest difference first: by the distance between the person’s grade and the grade of the judge’s band, then by the "
+        "distance of the score from the threshold.",
     )
     hide = toggle.toggle("Hide “judge wrong”", key="label:differences:hide", persist_state="session")
     shown = [difference for difference in every if not (hide and difference.scored.pair in marks)][:SHOWN]
     if not shown:
-        st.caption("Nothing is left here." if every else "They agree on every pair.")
+        st.caption("No pairs left." if every else "They agree on every pair.")
         return
     queries = {query.qid: query for query in resources.store.queries.read()}
     picked = pick_row(
@@ -49,26 +49,24 @@ def draw(
         key="label:differences",
         most=8,
         columns={
-            "people": st.column_config.NumberColumn(
-                "people", width=64, help="Their grade; the median where several graded"
-            ),
+            "people": st.column_config.NumberColumn("people", width=64, help="The grade, or the median of several"),
             "judge": st.column_config.TextColumn("judge", width=112, help="The band of the judge’s score"),
             "score": st.column_config.NumberColumn("score", width=72, format="%.3g"),
-            "judge wrong": st.column_config.TextColumn("judge wrong", width=96, help="Who marked it so"),
+            "judge wrong": st.column_config.TextColumn("judge wrong", width=96, help="Who marked the judge as wrong"),
         },
     )
     if problem := state.present().difference_problem:
         st.error(plain(problem), icon=":material/block:")
     if picked is None:
         first = f"The first {SHOWN} are shown. " if len(every) > SHOWN else ""
-        st.caption(f"{first}Select a pair to read it in full, to label it again, or to mark that the judge is wrong.")
+        st.caption(f"{first}Select a pair to read it in full, relabel it, or mark the judge as wrong.")
         return
     difference = shown[picked]
     _in_full(difference, scores, marks.get(difference.scored.pair, ()), queries, resources)
 
 
 def _marks(resources: Resources, judge: str) -> Marks:
-    """The marks against this judge."""
+    """The marks against this judge, by pair."""
     marks: dict[Pair, list[LabelEvent]] = {}
     for mark in resources.store.labels.judged_wrong():
         if mark.note == judge:
@@ -104,11 +102,11 @@ def _in_full(
     queries: Mapping[str, Query],
     resources: Resources,
 ) -> None:
-    """A pair in full with who said what, and what can be done about it."""
+    """A pair in full with all grades, and the buttons to relabel it or to mark the judge as wrong."""
     qid, memory_id = difference.scored.pair
     query, memory = queries.get(qid), resources.store.memories.get(memory_id)
     if query is None or memory is None:
-        st.caption("This query or memory is gone.")
+        st.caption("This query or memory no longer exists.")
         return
     given = [judgment for judgment in resources.store.judgments.read(qid, "human") if judgment.memory_id == memory_id]
     people = ", ".join(f"{plain(judgment.judge)} {judgment.grade}" for judgment in given)
@@ -118,7 +116,7 @@ def _in_full(
     st.caption(f"People: {people}. Judge: {difference.band}, score {threshold_text(score)}.")
     name = reviewer()
     if name is None:
-        st.caption("Give your name on the Label view to answer.")
+        st.caption("Enter your name in the Label view to answer.")
         return
     box = st.container(horizontal=True, vertical_alignment="center")
     shown = {"query": query.query, "blind": False, "judge": scores.judge, "score": score}
@@ -132,17 +130,17 @@ def _in_full(
         )
     mine = next((mark for mark in marks if mark.judge == name), None)
     box.button(
-        "Take “judge wrong” back" if mine else "Judge is wrong",
+        "Undo “judge wrong”" if mine else "Judge is wrong",
         key="label:differ:wrong",
         icon=":material/gavel:",
         on_click=_mark,
         args=(resources, (qid, memory_id), name, scores.judge, mine),
-        help="Kept with your name and the judge’s; no grade changes.",
+        help="Saved with your name and the judge’s; no grade changes.",
     )
 
 
 def threshold_text(value: float) -> str:
-    """A score or threshold in three digits, with a true minus."""
+    """A score or threshold with three significant digits and a typographic minus."""
     return f"{value:.3g}".replace("-", "−")
 
 
@@ -158,7 +156,7 @@ def _mark(resources: Resources, pair: Pair, reviewer: str, judge: str, mine: Lab
 
 
 def _write(commit: Callable[[], object]) -> None:
-    """Run a write; a refusal is said below the table."""
+    """Run a write; an error is shown below the table."""
     try:
         commit()
         state.update(difference_problem="")

@@ -1,4 +1,4 @@
-"""Judgments as files: into the store with a report on every row, and out of it in each form that another tool reads."""
+"""Import and export of judgments: a report for every imported row, and export in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ SHOWN = 500
 AUTO, ALL, ANYBODY = "recognise", "all queries", "anybody"
 KINDS = {"People": "human", "Models": "model", "Both": "all"}
 RULES: dict[str, Rule | None] = {
-    "As given": None,
+    "All judges": None,
     "Majority": "majority",
     "Strictest": "strictest",
     "Decided": "decided",
 }
 RULE_HELP = (
-    "As given: every judge’s own grade. Else one grade a pair: the majority’s, the lowest, or only what agrees or was decided by name. "
-    "What stays open is left out and listed."
+    "All judges: every judge’s grade. Otherwise one grade per pair: the majority’s, the lowest, or only unanimous grades and named "
+    "decisions. Undecided pairs are left out and listed."
 )
 FEEDBACK = (
-    "Sets how often each memory was relevant (grade 2 and up) and noise (grade 0) over the queries of this selection, which the factor "
-    "“feedback” under Adjust reads. Other memories keep their counts."
+    "Sets how often each memory was relevant (grade 2 and up) and noise (grade 0) over the queries of this selection; the factor "
+    "“feedback” under Adjust uses these counts. Other memories keep their counts."
 )
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """What is exported: the judgments, how they are written, and the form's name."""
+    """The export: the judgments, the written file, and the format's name."""
 
     chosen: Chosen
     written: Written
@@ -49,7 +49,7 @@ class _Choice:
 
 
 def draw(resources: Resources) -> None:
-    """Import above, export below."""
+    """Draw import and export."""
     st.markdown("## Import judgments")
     if reviewer.draw_right("reviewer"):
         _import(resources)
@@ -64,12 +64,12 @@ def _import(resources: Resources) -> None:
         "Files with judgments",
         accept_multiple_files=True,
         key=f"label:files:{state.present().uploads}",
-        help="Judgments name queries and memories that are in the store; queries may come along. A label that was given here is never "
-        "replaced; what an earlier import said is, with a note.",
+        help="Judgments refer to queries and memories in the store; the files may contain queries too. Labels given in this app are never "
+        "replaced; earlier imports are, with a note.",
     )
     whose = None if reviewer.may("operator") else reviewer.reviewer()
     if whose is not None:
-        st.caption(f"Only your own labels are taken, those of {plain(whose)}; an operator brings those of others.")
+        st.caption(f"Only your own labels ({plain(whose)}) are imported; an operator can import those of others.")
     kind, button, _ = st.columns([2, 1, 2], vertical_alignment="bottom")
     chosen = kind.selectbox(
         "Format",
@@ -85,7 +85,7 @@ def _import(resources: Resources) -> None:
             imports: tuple[FileImport, ...] = ()
             for imported in import_files(uploads, resources.store, progress, form, whose):
                 imports = (*imports, imported)
-                state.update(imports=imports)  # an import that is interrupted reports what it finished
+                state.update(imports=imports)  # an interrupted import reports its finished files
         state.close_queue()
         state.update(uploads=state.present().uploads + 1)
         st.rerun()
@@ -93,7 +93,7 @@ def _import(resources: Resources) -> None:
 
 
 def _report(imports: Sequence[FileImport]) -> None:
-    """What became of every row of the last import: counts, conflicts, and what was left out with the reason."""
+    """Draw the report of the last import: counts, conflicts, and rejected rows with reasons."""
     for imported in imports:
         if imported.problem:
             st.error(plain(imported.problem), icon=":material/block:")
@@ -101,7 +101,7 @@ def _report(imports: Sequence[FileImport]) -> None:
     if counts:
         draw_table(counts, key="label:files:counts", most=len(counts))
     if remarks := notes(imports):
-        st.caption(f"{len(remarks)} notes on rows that were replaced, repeated, or differ from other judges")
+        st.caption(f"{len(remarks)} notes on replaced, repeated or conflicting rows")
         st.code(neutralise("\n".join(remarks)), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(remarks)))
     errors = error_rows(imports)
     if not errors:
@@ -123,7 +123,7 @@ def _report(imports: Sequence[FileImport]) -> None:
 
 
 def _choose(resources: Resources) -> _Choice | None:
-    """Which judgments, in which form; None after an error, which is shown."""
+    """The chosen judgments and format; None after an error, which is drawn."""
     boxes = st.columns(5, vertical_alignment="bottom")
     sets = [ALL, *sorted(known.name for known in resources.store.query_sets.latest())]
     query_set = boxes[0].selectbox("Query set", sets, key="label:out:set")
@@ -152,7 +152,7 @@ def _export(choice: _Choice, resources: Resources) -> None:
     written, left_out = choice.written, (*choice.chosen.still_open, *choice.written.left_out)
     line, download, feedback_box = st.columns([2.4, 1, 1.2], vertical_alignment="center")
     line.caption(
-        f"{written.rows:,} of {len(choice.chosen.judgments) + len(choice.chosen.still_open):,} judgments fit"
+        f"{written.rows:,} of {len(choice.chosen.judgments) + len(choice.chosen.still_open):,} judgments can be exported"
         + (f"; {len(left_out):,} are left out, listed below." if left_out else ".")
     )
     suffix = FORMATS[choice.form].suffixes[0]
@@ -179,7 +179,7 @@ def _export(choice: _Choice, resources: Resources) -> None:
         reviewer.require("operator")
         changed = resources.store.memories.count_feedback(cems_feedback.counts(feedback))
         st.success(
-            f"The counts of {changed:,} memories changed; evidence is gathered again where they matter.",
+            f"The counts of {changed:,} memories changed; evidence that depends on them will be gathered again.",
             icon=":material/task_alt:",
         )
     if left_out:

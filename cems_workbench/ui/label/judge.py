@@ -1,6 +1,6 @@
-"""People and the model judge: how far they agree, where its threshold should be, and the pairs on which they differ most.
+"""People and model judge: agreement, the best threshold, and the pairs on which they differ most.
 
-Charts of agreement by threshold and of reliability, and the confusion of grades and bands as a table.
+Charts of agreement by threshold and of reliability, and a confusion matrix of grades and bands.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ if TYPE_CHECKING:
 BLUE, ORANGE = "#0072B2", "#D55E00"
 HEIGHT = 300
 ALL = "all queries"
-KAPPA = "Cohen’s kappa: agreement beyond chance on relevant or not; 1 is full, 0 is chance. Its 95 % interval is drawn over queries."
+KAPPA = "Cohen’s kappa: agreement beyond chance on relevant or not; 1 is full, 0 is chance. 95 % interval: bootstrap over queries."
 BEST = (
-    "The threshold with the highest kappa. In brackets its 95 % interval: queries are drawn anew a thousand times, and the best "
-    "threshold of each draw is taken. A wide interval says that more labels are needed."
+    "The threshold with the highest kappa. In brackets its 95 % interval: the best thresholds of a thousand bootstrap samples of "
+    "queries. A wide interval means that more labels are needed."
 )
 RELIABLE = (
-    "Pairs in ten bins by the probability the judge gives them, against the share that people call relevant, with 95 % intervals. On "
-    "the dashed line the probability means what it says; above it the judge is too strict, below too lenient."
+    "Pairs in ten bins by the judge’s probability, against the share that people call relevant, with 95 % intervals. On the dashed "
+    "line the judge is calibrated; above it the judge is too strict, below too lenient."
 )
 
 
 def draw(resources: Resources) -> None:
-    """The choice of labels, the judge's scores of them, and what they say of each other."""
+    """Draw the choice of labels, the judge's scores, and the comparison of both."""
     config = inspect_state.present_config()
     grades, relevant_from = _choose(resources)
     labelled = {(qid, memory_id) for qid, row in grades.items() for memory_id in row}
@@ -67,9 +67,7 @@ def draw(resources: Resources) -> None:
         st.info("No person has graded anything here yet. Label some cards, or import judgments under Files.")
         return
     if JUDGE.is_off(config):
-        st.info(
-            "The judge is off. Choose one in the sidebar of Inspect under Judge; auto takes the best that is there."
-        )
+        st.info("The judge is off. Choose one in the sidebar of Inspect under Judge; auto uses the best one available.")
         return
     key = (str(resources.store.path), resources.store.content_version, _judge_of(config))
     scores = _scores(key, labelled, config, resources)
@@ -77,7 +75,7 @@ def draw(resources: Resources) -> None:
         return
     comparison = _comparison(key, scores, grades, relevant_from, config)
     if not comparison.pairs:
-        st.info("The judge has no score of these pairs.")
+        st.info("The judge has no scores for these pairs.")
         return
     _numbers(comparison, config)
     _charts(comparison, config)
@@ -85,7 +83,7 @@ def draw(resources: Resources) -> None:
 
 
 def _choose(resources: Resources) -> tuple[Grades, int]:
-    """People's grades of the chosen queries, and from which grade on they mean relevant."""
+    """People's grades of the chosen queries, and the lowest grade that counts as relevant."""
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     sets = [ALL, *sorted(query_set.name for query_set in resources.store.query_sets.latest())]
     name = left.selectbox("Labels of people for", sets, key="label:judge:set", persist_state="session")
@@ -106,20 +104,20 @@ def _choose(resources: Resources) -> tuple[Grades, int]:
 
 
 def _judge_of(config: PipelineConfig) -> object:
-    """What of a config decides the scores; threshold and bands only read them."""
+    """The part of a config that determines the scores; threshold and bands only interpret them."""
     return config.judge.model_copy(update={"threshold": None, "bands": None})
 
 
 def _scores(key: object, labelled: set[Pair], config: PipelineConfig, resources: Resources) -> PairScores | None:
-    """The judge's scores that are at hand; a button asks for those that are missing."""
+    """The judge's scores computed so far; a button requests the missing ones."""
     at_hand = state.present().judge_scores
     scores = at_hand.scores if at_hand is not None and at_hand.key == key else None
     missing = labelled - {*scores.scores, *scores.failed} if scores else labelled
     if missing:
         box, button = st.columns([4, 1.2], vertical_alignment="center")
         box.caption(
-            f"{len(missing):,} labelled pairs {'are new since the judge was asked' if scores else 'to ask the judge about'}. "
-            "Scores that were asked for before come from the store."
+            f"{len(missing):,} labelled pairs {'were added since the judge ran' if scores else 'for the judge to score'}. "
+            "Earlier scores come from the store."
         )
         if button.button(
             "Ask the judge", key="label:judge:ask", type="primary", icon=":material/gavel:", width="stretch"
@@ -136,19 +134,19 @@ def _scores(key: object, labelled: set[Pair], config: PipelineConfig, resources:
 def _comparison(
     key: object, scores: PairScores, grades: Grades, relevant_from: int, config: PipelineConfig
 ) -> Comparison:
-    """The comparison, made anew when labels, threshold or scores have changed."""
+    """The comparison, recomputed when labels, threshold or scores change."""
     pairs = graded_scores(grades, scores.scores)
     threshold = scores.scale(config.judge).threshold
-    made_of = (key, hash(tuple(pairs)), relevant_from, threshold)
+    inputs = (key, hash(tuple(pairs)), relevant_from, threshold)
     comparison = state.present().comparison
-    if comparison is None or comparison.key != made_of:
-        comparison = Comparison(made_of, scores, pairs, relevant_from, calibrate(pairs, threshold, relevant_from))
+    if comparison is None or comparison.key != inputs:
+        comparison = Comparison(inputs, scores, pairs, relevant_from, calibrate(pairs, threshold, relevant_from))
         state.update(comparison=comparison)
     return comparison
 
 
 def _numbers(comparison: Comparison, config: PipelineConfig) -> None:
-    """Which judge, the agreement now and at best, and the button that takes the best threshold over."""
+    """Draw the judge, the current and best agreement, and the button that applies the best threshold."""
     calibration, scores = comparison.calibration, comparison.scores
     threshold = scores.scale(config.judge).threshold
     whose = "the judge’s own threshold" if config.judge.threshold is None else "the threshold set in Inspect"
@@ -157,7 +155,7 @@ def _numbers(comparison: Comparison, config: PipelineConfig) -> None:
     now, best, act = st.columns([1, 1.3, 0.9], vertical_alignment="bottom")
     _kappa(now, f"Agreement now, above {threshold_text(threshold)}", calibration.present, KAPPA)
     if calibration.threshold is None or calibration.low is None or calibration.high is None:
-        best.caption("No best threshold: people called all of these pairs relevant, or none, or all scores are one.")
+        best.caption("No best threshold: needs both relevant and irrelevant pairs with different scores.")
         return
     between = f"{threshold_text(calibration.low)} to {threshold_text(calibration.high)}"
     _kappa(best, f"Best: above {threshold_text(calibration.threshold)} ({between})", calibration.kappa, BEST)
@@ -170,12 +168,12 @@ def _numbers(comparison: Comparison, config: PipelineConfig) -> None:
         width="stretch",
         on_click=inspect_state.apply,
         args=({"judge.threshold": calibration.threshold},),
-        help="Sets judge.threshold in Inspect, where it can be undone, and wherever “as set in Inspect” is chosen. The bands stay.",
+        help="Sets judge.threshold in Inspect (undo it there) and wherever “as set in Inspect” is chosen. The bands do not change.",
     )
 
 
 def _kappa(place: DeltaGenerator, name: str, kappa: Estimate, help: str) -> None:
-    """A kappa, and below it its interval and how it is usually read."""
+    """Draw a kappa with its interval and conventional reading."""
     value, _, interval = str(kappa).partition(" (")
     place.metric(name, value, help=help)
     if kappa.value is not None:
@@ -185,7 +183,7 @@ def _kappa(place: DeltaGenerator, name: str, kappa: Estimate, help: str) -> None
 def _charts(comparison: Comparison, config: PipelineConfig) -> None:
     scale = comparison.scores.scale(config.judge)
     meanings = {grade: meaning.partition(":")[0].split(",")[0] for grade, meaning in DEFAULT_SCALE.grades}
-    st.markdown("## Grades of people against bands of the judge")
+    st.markdown("## Grades of people and bands of the judge")
     st.html(confusion_html(band_confusion(comparison.pairs, scale), meanings))
     left, right = st.columns(2)
     with left:
@@ -194,7 +192,7 @@ def _charts(comparison: Comparison, config: PipelineConfig) -> None:
         draw_chart(
             agreement_figure(calibration, scale.threshold),
             key="label:judge:kappa",
-            alt="Kappa at every threshold.",
+            alt="Line chart: kappa by threshold.",
             table=lambda: [
                 {"threshold": float(threshold), "kappa": float(kappa)}
                 for threshold, kappa in zip(calibration.thresholds, calibration.kappas, strict=True)
@@ -208,7 +206,7 @@ def _charts(comparison: Comparison, config: PipelineConfig) -> None:
         draw_chart(
             reliability_figure(bins, own),
             key="label:judge:reliability",
-            alt="Share that people call relevant against the judge's probability, in bins.",
+            alt="Reliability chart: share called relevant by people, by the judge's probability in bins.",
             table=lambda: [
                 {
                     "probability": each.probability,
@@ -223,7 +221,7 @@ def _charts(comparison: Comparison, config: PipelineConfig) -> None:
 
 
 def confusion_html(confusion: Mapping[int, Sequence[int]], meanings: Mapping[int, str]) -> Markup:
-    """Grades down, bands across; each cell tinted by its share of the row, which it also says."""
+    """Grades as rows, bands as columns; each cell shows its share of the row and is tinted by it."""
     rows = []
     for grade, counts in confusion.items():
         total = sum(counts) or 1
@@ -233,7 +231,7 @@ def confusion_html(confusion: Mapping[int, Sequence[int]], meanings: Mapping[int
 
 
 def agreement_figure(calibration: Calibration, present: float) -> Figure:
-    """Kappa over the threshold; the best one solid with its interval shaded, the present one dotted."""
+    """Kappa by threshold; the best one solid with its interval shaded, the current one dotted."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -262,14 +260,14 @@ def agreement_figure(calibration: Calibration, present: float) -> Figure:
 
 
 def _span(calibration: Calibration, present: float) -> tuple[float, float]:
-    """What the axis shows: all thresholds and the present one, with a little room."""
+    """The axis range: all thresholds and the current one, with a margin."""
     values = [*map(float, calibration.thresholds), present]
     room = 0.04 * (max(values) - min(values) or 1.0)
     return min(values) - room, max(values) + room
 
 
 def _annotation(text: str, x: float, low: float, high: float, row: int) -> dict[str, Any]:
-    """A name over its line, turned inwards near an edge; two rows, so that neighbours do not meet."""
+    """A label over its line, aligned inwards near an edge; in two rows, so that neighbours do not overlap."""
     side = "left" if x < low + 0.15 * (high - low) else "right" if x > high - 0.15 * (high - low) else "center"
     return {
         "text": text,
@@ -285,9 +283,9 @@ def _annotation(text: str, x: float, low: float, high: float, row: int) -> dict[
 
 
 def reliability_figure(bins: Sequence[Bin], own: bool) -> Figure:
-    """Share relevant over the judge's probability, with intervals; on the dashed line the two are the same.
+    """Share relevant by the judge's probability, with intervals; the dashed line marks equality.
 
-    `own` says that the judge's scores are probabilities; others went through a sigmoid.
+    `own`: the judge's scores are probabilities; other scores went through a sigmoid.
     """
     import plotly.graph_objects as go
 
@@ -315,7 +313,7 @@ def reliability_figure(bins: Sequence[Bin], own: bool) -> Figure:
         ),
     )
     figure.update_layout(
-        **_layout(f"probability by the judge ({'its score' if own else 'sigmoid of its score'})", "share relevant")
+        **_layout(f"judge’s probability ({'its score' if own else 'sigmoid of its score'})", "share relevant")
     )
     figure.update_xaxes(range=[-0.03, 1.03])
     figure.update_yaxes(range=[-0.03, 1.03])

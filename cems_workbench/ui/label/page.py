@@ -1,4 +1,4 @@
-"""The Label page: grade pooled results quickly, blind and by keyboard; see how far reviewers agree, and settle their conflicts."""
+"""The Label page: grade pooled results blind and by keyboard, measure reviewer agreement, resolve conflicts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cems_workbench.ui.label import agreement, card, files, judge, queues, state
 
 
 def draw_label(resources: Resources) -> None:
-    """The name, the queue, the card."""
-    write_script("label_keys")  # before the boxes and the card: a key that comes with them is not lost
+    """Draw the reviewer's name, the queue and the card."""
+    write_script("label_keys")  # before the boxes and the card, so that no early key press is lost
     name_box, queue_box, new_box = st.columns([2, 4, 1.4], vertical_alignment="bottom")
     with name_box:
         reviewer.ask()
@@ -25,14 +25,14 @@ def draw_label(resources: Resources) -> None:
     if queue is None:
         return
     if name is None:
-        how = "Sign in" if reviewer.sign_in_configured() else "Give your name"
-        st.info(f"{how} above to begin.", icon=":material/badge:")
+        how = "Sign in" if reviewer.sign_in_configured() else "Enter your name"
+        st.info(f"{how} above to start.", icon=":material/badge:")
         return
     card.draw(state.open_queue(resources, queue), resources, name)
 
 
 def draw_queue(resources: Resources) -> None:
-    """The queue at large."""
+    """Draw the queue's settings, progress and coverage."""
     queue_box, new_box = st.columns([6, 1.4], vertical_alignment="bottom")
     team.draw(resources)
     queue = queues.choose(resources, queue_box, new_box)

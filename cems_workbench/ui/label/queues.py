@@ -1,7 +1,7 @@
-"""Labelling queues: which one is at work, making one, and one at large.
+"""Labelling queues: choosing, creating and inspecting one.
 
-A queue is made of what chosen configs rank first, or of what a comparison left unjudged. At large it shows how it was made, who did
-how much, how much of each query's results is judged, and has the model judge pre-label its pairs.
+A queue holds the top results of chosen configs, or the unjudged results of a comparison. Its view shows its settings, progress per
+reviewer and the share of judged results per query, and can have the model judge pre-label its pairs.
 """
 
 from __future__ import annotations
@@ -32,30 +32,32 @@ from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.label import ready, state
 
 ORDERS: dict[str, tuple[Strategy, str]] = {
-    "By query": ("query", "All cards of a query follow one another, in an order that says nothing of the rank."),
-    "Top first": ("top", "What is ranked first by any config comes first."),
-    "Shuffled": ("shuffled", "The place in the queue says nothing of the rank; everybody has an order of their own."),
+    "By query": ("query", "All cards of a query in a row, in an order that does not reveal the rank."),
+    "Top first": ("top", "Results ranked high by any config come first."),
+    "Shuffled": ("shuffled", "Random order, different for each reviewer; it does not reveal the rank."),
     "Decisive first": (
         "decisive",
-        "What could change which of the first two configs is better comes first, anew after each label; the rest is left out.",
+        "Pairs that could change which of the first two configs is better come first, re-ranked after each label; others are left out.",
     ),
-    "Uncertain first": ("uncertain", "What the model judge is least sure of comes first."),
+    "Uncertain first": ("uncertain", "Pairs that the model judge is least sure of come first."),
 }
 UNJUDGED_DEPTH = 10
-"""Results of each config that a comparison is judged to: what its measures look at."""
+"""Depth of a queue made from a comparison: the cutoff of its measures."""
 JUDGED = (
-    "Judged@k: the share of the first k results that is judged. What is not judged counts as not relevant in every measure, so a "
-    "config with low coverage is measured too low."
+    "Judged@k: the share of the first k results that is judged. Unjudged results count as not relevant in every measure, so low "
+    "coverage underestimates a config."
 )
 PRELABEL = (
-    "The judge of Inspect grades the pairs by its bands: highly relevant is the highest grade, irrelevant the lowest. They are kept as "
-    "judgments of a model, beside people’s and never in their place. Evaluate says whose judgments it uses."
+    "The judge of Inspect grades the pairs by its bands: highly relevant is the highest grade, irrelevant the lowest. They are stored as "
+    "judgments of a model and never replace people’s. Evaluate shows whose judgments it uses."
 )
 
 
 def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) -> str | None:
-    """The queue at work, chosen in `left` or made in `right`; None while there is none."""
-    if (made := state.present().made_queue) is not None:  # before the widgets, which own these values afterwards
+    """The open queue, chosen in `left` or created in `right`; None while there is none."""
+    if (
+        made := state.present().made_queue
+    ) is not None:  # before the widgets are drawn: their values cannot be set afterwards
         st.session_state[state.QUEUE], st.session_state[state.NEW_QUEUE] = made, False
         state.update(made_queue=None)
     queues = {queue.name: queue for queue in resources.store.queues.read()}
@@ -67,7 +69,7 @@ def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) ->
             key=state.QUEUE,
             persist_state="session",
             format_func=lambda name: _title(queues[name]),
-            help="A ready-made queue was made by the app when the store had none; New queue makes one of your own configs.",
+            help="The app creates a ready-made queue when the store has none; New queue creates one from your configs.",
         )
     else:
         ready.draw(resources)
@@ -82,13 +84,13 @@ def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) ->
 
 
 def _title(queue: QueueRecord) -> str:
-    """A queue in the box: its name, whether it came with the app, and how many people grade each pair."""
+    """A queue's title: its name, whether it is ready-made, and the number of reviewers per pair."""
     mark = " · ready-made" if queue.settings.get("ready_made") else ""
-    return f"{neutralise(queue.name)}{mark} · {queue.overlap} reviewer{'s' if queue.overlap > 1 else ''} a pair"
+    return f"{neutralise(queue.name)}{mark} · {queue.overlap} reviewer{'s' if queue.overlap > 1 else ''} per pair"
 
 
 def _make(plan: QueuePlan, resources: Resources) -> None:
-    """Make a queue and put it to work; what was gathered before a cancel is gone on with next time."""
+    """Create a queue and open it; after a cancel, gathering can be resumed."""
     try:
         require("reviewer")
         with cancellable("label:cancel:queue") as progress:
@@ -103,13 +105,13 @@ def _make(plan: QueuePlan, resources: Resources) -> None:
 
 
 def _offer_unjudged(resources: Resources) -> None:
-    """What the comparison on the Evaluate page was chosen of, as a queue of its unjudged results, in one click."""
+    """Draw the offer to queue the unjudged results of the comparison chosen on the Evaluate page."""
     comparison = chosen_comparison()
     sets = {query_set.name for query_set in resources.store.query_sets.latest()} if comparison is not None else set()
     if comparison is None or comparison.query_set not in sets:
         return
     pressed = st.button(
-        f"Queue what is not judged of {', '.join(plain(name) for name in comparison.configs)}",
+        f"Queue unjudged results of {', '.join(plain(name) for name in comparison.configs)}",
         key="label:unjudged",
         icon=":material/playlist_add:",
         type="tertiary",
@@ -126,10 +128,10 @@ def _offer_unjudged(resources: Resources) -> None:
 
 
 def _form(resources: Resources) -> QueuePlan | None:
-    """The form of a new queue; its plan when it is to be made."""
+    """The form of a new queue; its plan once submitted."""
     sets = {query_set.name: query_set for query_set in resources.store.query_sets.latest()}
     if not sets:
-        st.caption("This store has no queries. Import some on the Memories page first.")
+        st.caption("This store has no queries. Import queries on the Memories page first.")
         return None
     options = config_options(resources).configs
     query_set = st.selectbox(
@@ -143,7 +145,7 @@ def _form(resources: Resources) -> QueuePlan | None:
         list(options),
         default=[name for name in ("cems", "recollection") if name in options],
         key="label:new:configs",
-        help="The queue holds every result that any of them ranks within the depth.",
+        help="The queue holds every result that any of these configs ranks within the depth.",
     )
     say_effects({config: options[config] for config in configs})
     depth = st.number_input(
@@ -156,7 +158,7 @@ def _form(resources: Resources) -> QueuePlan | None:
         help="  \n".join(f"{name}: {about}" for name, (_, about) in ORDERS.items()),
     )
     overlap = st.number_input(
-        "Reviewers a pair", 1, 10, 1, key="label:new:overlap", help="More than one to measure how far reviewers agree."
+        "Reviewers per pair", 1, 10, 1, key="label:new:overlap", help="More than one lets you measure agreement."
     )
     fresh = st.toggle("Leave out pairs that people have already judged", value=overlap == 1, key="label:new:fresh")
     usual = f"{query_set}-{ORDERS[order][0]}"
@@ -167,7 +169,7 @@ def _form(resources: Resources) -> QueuePlan | None:
         placeholder=usual,
         help="A queue of the same name is replaced; labels stay.",
     )
-    if not st.button("Make the queue", key="label:new:make", type="primary", width="stretch"):
+    if not st.button("Create queue", key="label:new:make", type="primary", width="stretch"):
         return None
     selection = QuerySelection(query_set, tuple(resources.store.query_sets.queries(query_set)))
     chosen = {config: options[config] for config in configs}
@@ -175,7 +177,7 @@ def _form(resources: Resources) -> QueuePlan | None:
 
 
 def draw(queue: LabelQueue, resources: Resources) -> None:
-    """The queue, its coverage, and what can be done with it."""
+    """Draw the queue, its coverage, and its actions."""
     _about(queue)
     _coverage(queue, resources)
     _prelabel(queue, resources)
@@ -183,20 +185,20 @@ def draw(queue: LabelQueue, resources: Resources) -> None:
 
 
 def _about(queue: LabelQueue) -> None:
-    """How it was made, and who did how much."""
-    made, settings = f"{queue.record.created_at:%Y-%m-%d %H:%M} UTC", queue.record.settings
+    """Draw the queue's settings, and the progress per reviewer."""
+    created, settings = f"{queue.record.created_at:%Y-%m-%d %H:%M} UTC", queue.record.settings
     order = next(
         (name for name, (strategy, _) in ORDERS.items() if strategy == settings.get("strategy")), "in its order"
     )
     configs = ", ".join(plain(str(name)) for name in settings.get("configs", ()))
     source = f" from query set {plain(str(settings['query_set']))}" if settings.get("query_set") else ""
     pooled = f", the first {settings['depth']} of {configs}" if configs and settings.get("depth") else ""
-    by_whom = "Ready-made by the app: " if settings.get("ready_made") else ""
-    st.caption(f"{by_whom}{len(queue.pairs):,} pairs{source}{pooled}; {order.lower()}; made {made}.")
+    by_whom = "Created by the app: " if settings.get("ready_made") else ""
+    st.caption(f"{by_whom}{len(queue.pairs):,} pairs{source}{pooled}; {order.lower()}; created {created}.")
     snapshot = queue.snapshot()
     reviewers = sorted({label.judge for label in snapshot.labels})
     if not reviewers:
-        st.caption("Nobody has graded any of them yet.")
+        st.caption("None of them has been graded yet.")
         return
     rows = []
     for reviewer in reviewers:
@@ -208,7 +210,7 @@ def _about(queue: LabelQueue) -> None:
                 "skipped": progress.skipped,
                 "unclear queries": progress.unclear,
                 "left": progress.left,
-                "seconds a card": progress.seconds_per_label,
+                "seconds per card": progress.seconds_per_label,
             }
         )
     draw_table(
@@ -217,21 +219,21 @@ def _about(queue: LabelQueue) -> None:
         placeholder="–",
         most=8,
         columns={
-            "left": st.column_config.NumberColumn("left", help="Pairs this reviewer could still be dealt"),
-            "seconds a card": st.column_config.NumberColumn(
-                "seconds a card", format="%.1f", help="The median over the latest labels, pauses left out"
+            "left": st.column_config.NumberColumn("left", help="Pairs that this reviewer can still get"),
+            "seconds per card": st.column_config.NumberColumn(
+                "seconds per card", format="%.1f", help="Median over the latest labels, without pauses"
             ),
         },
     )
 
 
 def _coverage(queue: LabelQueue, resources: Resources) -> None:
-    """Judged@k of each query under each config of the queue."""
+    """Draw Judged@k of each query under each config of the queue."""
     recorded = resources.store.queues.rankings(queue.record.name)
     rankings = {name: recorded[name] for name in queue.record.settings.get("configs", recorded) if name in recorded}
     st.markdown("## Coverage", help=JUDGED)
     if not rankings:
-        st.caption("What the configs returned was not kept with this queue; a new one keeps it.")
+        st.caption("This queue predates saved rankings; create a new one to see them.")
         return
     deepest = max(len(results) for ranked in rankings.values() for results in ranked.values())
     left, right, _ = st.columns([1, 1.4, 2], vertical_alignment="bottom")
@@ -260,14 +262,12 @@ def _coverage(queue: LabelQueue, resources: Resources) -> None:
         name: st.column_config.ProgressColumn(name, format="%.0f %%", min_value=0.0, max_value=100.0, width=130)
         for name in rankings
     }
-    columns["unjudged"] = st.column_config.NumberColumn(
-        "unjudged", width=86, help="Distinct results within k that are not judged"
-    )
+    columns["unjudged"] = st.column_config.NumberColumn("unjudged", width=86, help="Distinct unjudged results within k")
     draw_table(rows, key="label:coverage", most=10, columns=columns, placeholder="–")
 
 
 def _prelabel(queue: LabelQueue, resources: Resources) -> None:
-    """Grades by the judge of Inspect for every pair of the queue, stored as a model's."""
+    """Draw the offer to grade every pair with the judge set in Inspect, stored as a model's judgments."""
     st.markdown("## Pre-label with the model judge", help=PRELABEL)
     pairs = set(queue.pairs)
     counts = Counter(
@@ -302,7 +302,7 @@ def _prelabel(queue: LabelQueue, resources: Resources) -> None:
 
 
 def _prelabelled(scores: PairScores) -> None:
-    """What became of the pre-labelling."""
+    """Draw the outcome of the pre-labelling."""
     failed = (
         f" {len(scores.failed):,} have no score: {plain(next(iter(scores.failed.values())))}." if scores.failed else ""
     )

@@ -1,6 +1,6 @@
-"""The state of the Label page: the queue at work, the card on the table, and what the other views last computed.
+"""State of the Label page: the open queue, the current card, and cached results of the other views.
 
-A press of one of the card's buttons comes here with the turn it was made for, and answers that card alone.
+Each button press carries the number of the card it was pressed for, and can only answer that card.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from cems_workbench.ui.kit.reviewer import require
 from cems_workbench.ui.kit.state import PageState
 
 VIEW, QUEUE, NEW_QUEUE, NOTE = "label:view", "label:chosen", "label:new", "label:note"
-"""Widgets that are set from elsewhere: the view, the queue at work, the form of a new one, the note of the next label."""
+"""Keys of widgets set from elsewhere: the view, the open queue, the form of a new one, the note of the next label."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenQueue:
-    """A queue at work, and the store and name it was opened by."""
+    """An open queue, with the store and name it was opened from."""
 
     store: str
     name: str
@@ -35,7 +35,7 @@ class OpenQueue:
 
 @dataclass(frozen=True, slots=True)
 class DealtCard:
-    """The card on the table and whose it is."""
+    """The current card and its reviewer."""
 
     reviewer: str
     card: Card
@@ -43,7 +43,7 @@ class DealtCard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JudgeScores:
-    """What the judge said of labelled pairs, and under which judge and store content it was asked (`key`)."""
+    """The judge's scores of labelled pairs; `key` identifies judge and store content."""
 
     key: object
     scores: PairScores
@@ -51,7 +51,7 @@ class JudgeScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """People and the judge on the same pairs, and what that was computed of (`key`).
+    """People and the judge on the same pairs; `key` identifies the inputs.
 
     A grade of `relevant_from` or more means relevant.
     """
@@ -65,30 +65,30 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelState:
-    """All that the page remembers between runs, but for what its widgets show."""
+    """What the page remembers between reruns, besides widget values."""
 
     queue: OpenQueue | None = None
     dealt: DealtCard | None = None
-    turn: int = 0
-    """The number of the card on the table: part of its buttons' keys, so that a press can only reach the card it was made for."""
+    card_no: int = 0
+    """Number of the current card, part of its buttons' keys, so that a late press cannot reach another card."""
     message: str = ""
-    """What became of the last press."""
+    """Outcome of the last press."""
     problem: str = ""
     """Why the last press was refused."""
     note_open: bool = False
     help_open: bool = False
     made_queue: str | None = None
-    """A queue that was just made, to be put to work before the widgets are drawn."""
+    """A queue just created, to be opened before the widgets are drawn."""
     prelabelled: tuple[str, PairScores] | None = None
-    """The queue that was last pre-labelled, and what the judge said."""
+    """The queue that was last pre-labelled, and the judge's scores."""
     judge_scores: JudgeScores | None = None
     comparison: Comparison | None = None
     difference_problem: str = ""
-    """Why the last answer to a difference was refused."""
+    """Why the last write in the list of differences was refused."""
     imports: tuple[FileImport, ...] = ()
-    """What became of the files of the last import."""
+    """Reports of the last import."""
     uploads: int = 0
-    """Raised when the uploader is to be empty again."""
+    """Incremented to clear the uploader."""
 
 
 _page = PageState("label", LabelState)
@@ -96,7 +96,7 @@ present, update = _page.get, _page.update
 
 
 def open_queue(resources: Resources, name: str) -> LabelQueue:
-    """The queue at work, opened once per session, store and name. Raises InputError when it is gone."""
+    """The queue, opened once per session, store and name. Raises InputError if it no longer exists."""
     store, opened = str(resources.store.path), present().queue
     if opened is None or (opened.store, opened.name) != (store, name):
         opened = OpenQueue(store, name, LabelQueue(resources.store, name))
@@ -105,12 +105,12 @@ def open_queue(resources: Resources, name: str) -> LabelQueue:
 
 
 def close_queue() -> None:
-    """Have the queue read anew: its record or what it draws on has changed."""
+    """Close the queue so that it is reloaded: its record or its inputs have changed."""
     update(queue=None)
 
 
 def card(queue: LabelQueue, reviewer: str) -> tuple[Card | None, QueueSnapshot]:
-    """The card on the table, dealt when there is none (None: nothing is left), and what was said of the queue's pairs by then."""
+    """The current card, dealt if there is none (None: nothing is left), and the queue's labels at that time."""
     dealt = present().dealt
     if dealt is not None and dealt.reviewer == reviewer:
         return dealt.card, queue.snapshot()
@@ -121,12 +121,12 @@ def card(queue: LabelQueue, reviewer: str) -> tuple[Card | None, QueueSnapshot]:
 
 
 def _lay(reviewer: str, next_card: Card) -> None:
-    update(dealt=DealtCard(reviewer, next_card), turn=present().turn + 1)
+    update(dealt=DealtCard(reviewer, next_card), card_no=present().card_no + 1)
 
 
-def label(resources: Resources, reviewer: str, turn: int, grade: int) -> None:
-    """Give the card of a turn a grade; the next card is dealt once it is on disk."""
-    answered = _card_of(reviewer, turn)
+def label(resources: Resources, reviewer: str, card_no: int, grade: int) -> None:
+    """Grade a card; the next card is dealt once the label is on disk."""
+    answered = _card_of(reviewer, card_no)
     if answered is None:
         return
     qid, memory_id = answered.query.qid, answered.memory.id
@@ -136,25 +136,25 @@ def label(resources: Resources, reviewer: str, turn: int, grade: int) -> None:
     )
 
 
-def skip(resources: Resources, reviewer: str, turn: int) -> None:
-    """Leave the card to others."""
-    answered = _card_of(reviewer, turn)
+def skip(resources: Resources, reviewer: str, card_no: int) -> None:
+    """Skip the card, leaving it to other reviewers."""
+    answered = _card_of(reviewer, card_no)
     if answered is not None:
         pair = answered.query.qid, answered.memory.id
         _write(lambda: resources.store.labels.skip(*pair, reviewer, _note()), "Skipped.")
 
 
-def unclear(resources: Resources, reviewer: str, turn: int) -> None:
-    """Put all cards of this query aside: what it asks for cannot be told."""
-    answered = _card_of(reviewer, turn)
+def unclear(resources: Resources, reviewer: str, card_no: int) -> None:
+    """Mark the card's query as unclear, which removes its cards for this reviewer."""
+    answered = _card_of(reviewer, card_no)
     if answered is not None:
         qid = answered.query.qid
-        _write(lambda: resources.store.labels.unclear(qid, reviewer, _note()), "Query set aside as unclear.")
+        _write(lambda: resources.store.labels.unclear(qid, reviewer, _note()), "Query marked as unclear.")
 
 
-def nothing(resources: Resources, reviewer: str, turn: int) -> None:
-    """Keep that nothing in the store answers the card's query, and put its other cards aside."""
-    answered = _card_of(reviewer, turn)
+def nothing(resources: Resources, reviewer: str, card_no: int) -> None:
+    """Record that nothing in the store answers the card's query, which removes its other cards."""
+    answered = _card_of(reviewer, card_no)
     if answered is None:
         return
     relevant: list[str] = []
@@ -165,13 +165,13 @@ def nothing(resources: Resources, reviewer: str, turn: int) -> None:
             give_no_answer(resources.store, qid, reviewer, at_hand=at_hand, shown=answered.shown(), note=_note())
         )
 
-    _write(commit, "Nothing answers the query: kept.")
+    _write(commit, "Recorded: nothing answers the query.")
     if relevant and not present().problem:
-        update(message=f"Kept; but {len(relevant)} of its memories were judged relevant, which counts.")
+        update(message=f"Recorded, but {len(relevant)} of its memories were judged relevant; those judgments count.")
 
 
 def undo(resources: Resources, queue: LabelQueue, reviewer: str) -> None:
-    """Take the last label back and put its card on the table again."""
+    """Undo the last label and show its card again."""
     try:
         require("reviewer")
         event = resources.store.labels.undo(reviewer)
@@ -182,7 +182,7 @@ def undo(resources: Resources, queue: LabelQueue, reviewer: str) -> None:
         update(message="There is nothing to undo.")
         return
     again = queue.card((event.qid, event.memory_id)) if event.memory_id else None
-    update(dealt=None, message="Taken back.")
+    update(dealt=None, message="Undone.")
     if again is not None:
         _lay(reviewer, again)
 
@@ -193,15 +193,15 @@ def toggle_note() -> None:
 
 
 def toggle_help() -> None:
-    """Show or hide what the keys do."""
+    """Show or hide the help."""
     update(help_open=not present().help_open)
 
 
-def _card_of(reviewer: str, turn: int) -> Card | None:
-    """The card that a press was made for; None when it is not on the table any more."""
+def _card_of(reviewer: str, card_no: int) -> Card | None:
+    """The card that a press was made for; None if it is no longer the current one."""
     state = present()
-    if state.dealt is None or state.dealt.reviewer != reviewer or state.turn != turn:
-        update(message="That was for a card that is gone, and did nothing.")
+    if state.dealt is None or state.dealt.reviewer != reviewer or state.card_no != card_no:
+        update(message="Ignored: that card is no longer shown.")
         return None
     return state.dealt.card
 
@@ -211,12 +211,12 @@ def _note() -> str | None:
 
 
 def _write(commit: Callable[[], object], message: str) -> None:
-    """Run a write; only when it is committed is the card taken off the table and confirmed."""
+    """Run a write; the card is removed and confirmed only after the commit."""
     try:
         require("reviewer")
         commit()
     except WorkbenchError as error:
-        update(problem=str(error), turn=present().turn + 1)  # the card stays, and can be answered again
+        update(problem=str(error), card_no=present().card_no + 1)  # the card stays, and can be answered again
         return
     update(dealt=None, problem="", message=message)
     st.session_state[NOTE] = ""

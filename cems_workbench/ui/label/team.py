@@ -1,4 +1,4 @@
-"""Whose labels the page shows: a line where they are a team's, and what of them this store cannot show."""
+"""Notice on a team's labels: where they are stored, and what this store cannot show of them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit.escape import plain
 
 LOOK_AGAIN = 60
-"""Seconds for which the lines are kept."""
+"""Cache time of the lines."""
 
 
 def draw(resources: Resources) -> None:
-    """Nothing where the labels are the store's own."""
+    """Draw the notice; nothing for a store with its own labels."""
     where = resources.store.team.place
     if not where:
         return
-    st.caption(plain(f"Labels are kept in the team's database {where}"))
+    st.caption(plain(f"Labels are stored in the team's database {where}"))
     for line in _lines(str(resources.store.path), resources):
         st.caption(plain(line))
 

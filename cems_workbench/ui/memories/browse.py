@@ -1,4 +1,4 @@
-"""The Browse view: search, filters, the table; below it the memory that was picked."""
+"""The Browse view: search, filters, table, and the selected memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FILTERS = ("text", "categories", "projects", "sessions", "importance", "pinned",
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
-    """Filters, table, and the picked memory; how to begin when the store is empty."""
+    """Draw filters, table and the selected memory; an empty state if the store is empty."""
     total = resources.store.memories.count()
     if not total:
         _empty(resources, place)
@@ -62,13 +62,13 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     selection = filters(resources.store.memories.facets())
     number = max(1, int(st.session_state.get(state.PAGE, 1)))
     summary = st.container()
-    # Of a text that many have the rows are drawn before all that have it are counted.
+    # Draw the rows first: counting the matches of a frequent text takes longer.
     soon = resources.store.memories.soon(selection, PAGE, (number - 1) * PAGE)
     if soon:
         _table(soon, selection.sort)
     page = resources.store.memories.find(selection, PAGE, (number - 1) * PAGE)
     pages = max(1, math.ceil(page.total / PAGE))
-    if number > pages:  # memories went away meanwhile
+    if number > pages:  # memories were deleted since
         st.session_state[state.PAGE] = number = pages
         page = resources.store.memories.find(selection, PAGE, (number - 1) * PAGE)
     with summary:
@@ -78,27 +78,27 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     if pages > 1:
         st.pagination(pages, key=state.PAGE)
     picked = state.present().selected
-    if page.memories or picked is not None:  # where there is no row, nothing is said of picking one
+    if page.memories or picked is not None:  # without rows there is nothing to select
         detail.draw(resources, picked)
 
 
 def filters(facets: Facets) -> Selection:
-    """The search box and the filters, as a selection. They keep their values when another view or page is shown."""
+    """Draw the search box and filters; their selection. They keep their values across views and pages."""
     common: dict[str, Any] = {"on_change": _first_page, "persist_state": "session"}
     search, order = st.columns([4, 1], vertical_alignment="bottom")
     text = search.text_input(
         "Search",
         key="memories:find:text",
-        placeholder="words, exactly as written",
+        placeholder="exact text",
         icon=":material/search:",
-        help="Finds this very text, in upper or lower case, in id, title, content and tags.",
+        help="Finds this exact text, ignoring case, in id, title, content and tags.",
         **common,
     )
     sort = order.selectbox(
         "Order",
         list(SORTS),
         key="memories:find:order",
-        help="How the table is ordered; undated memories come last.",
+        help="Order of the table; undated memories come last.",
         **common,
     )
     boxes = st.columns(3, vertical_alignment="bottom") + st.columns(3, vertical_alignment="bottom")
@@ -113,7 +113,7 @@ def filters(facets: Facets) -> Selection:
         "Session",
         "sessions",
         facets.sessions,
-        "Memories written in these sessions. The most frequent are offered; any other may be typed.",
+        "Memories written in these sessions. The most frequent are listed; you can type others.",
         common,
     )
     importance = boxes[3].multiselect(
@@ -130,7 +130,7 @@ def filters(facets: Facets) -> Selection:
         index=None,
         key="memories:find:pinned",
         placeholder="any",
-        help="Memories that are pinned, or not.",
+        help="Pinned or unpinned memories.",
         **common,
     )
     days = boxes[5].date_input(
@@ -179,7 +179,7 @@ def _first_page() -> None:
 
 
 def clear_filters() -> None:
-    """Show all memories again."""
+    """Clear all filters."""
     for name in FILTERS:
         st.session_state.pop(f"memories:find:{name}", None)
     cleared: dict[str, Any] = {"text": "", "pinned": None, "created": []}
@@ -189,7 +189,7 @@ def clear_filters() -> None:
 
 
 def _summary(matching: int, total: int, number: int) -> None:
-    """How many memories there are, which of them are shown, and a way back to all."""
+    """Draw the number of memories, the range shown, and Clear filters."""
     first, last = (number - 1) * PAGE + 1, min(number * PAGE, matching)
     counted = f"{matching:,} of {total:,} memories match" if matching != total else f"All {total:,} memories"
     shown = f" · {first:,}–{last:,} shown" if matching > PAGE else ""
@@ -208,7 +208,7 @@ def _summary(matching: int, total: int, number: int) -> None:
 
 
 def table(memories: Sequence[Memory]) -> pa.Table:
-    """The rows of the table; every text is a plain cell."""
+    """The rows of the table, as plain text cells."""
     import pyarrow as pa
 
     def day(moment: datetime | None) -> date | None:
@@ -233,7 +233,7 @@ def table(memories: Sequence[Memory]) -> pa.Table:
 
 
 def columns(sort: Sort) -> list[str]:
-    """The columns in their order: what the rows are ordered by stands beside the memory, in sight on a narrow screen."""
+    """The columns in order: the sort column is next to the memory, visible on narrow screens."""
     first = ["id", "memory"] if sort == "id" else ["id", "memory", sort]
     return [*first, *(name for name in COLUMNS if name not in first)]
 
@@ -241,7 +241,7 @@ def columns(sort: Sort) -> list[str]:
 def _table(memories: Sequence[Memory], sort: Sort) -> None:
     ids = [memory.id for memory in memories]
     shown = state.present()
-    # Rows are picked by place: a table of other rows must not inherit the place.
+    # The selection is a row index, so a table of other rows needs another key.
     key = f"memories:table:{shown.generation}:{hashlib.sha256(repr(ids).encode()).hexdigest()[:10]}"
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
     draw_table(
@@ -277,7 +277,7 @@ def _picked(key: str, ids: Sequence[str]) -> None:
 
 
 def _empty(resources: Resources, place: DeltaGenerator) -> None:
-    panels.empty("This store has no memories yet", "Import your own from a file, or begin with the sample.")
+    panels.empty("This store has no memories yet", "Import your own from a file, or start with the sample.")
     with st.container(horizontal=True):
         st.button(
             "Import files",

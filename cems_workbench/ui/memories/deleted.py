@@ -1,4 +1,4 @@
-"""The Deleted view: what was deleted, and bringing it back."""
+"""The Deleted view: deleted memories, and restoring them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SHOWN = 1_000
 
 
 def draw(resources: Resources, _: DeltaGenerator) -> None:
-    """A table of the deleted memories; the marked ones can be restored."""
+    """Draw a table of deleted memories; selected ones can be restored."""
     deleted, total = resources.store.memories.deleted(SHOWN)
     if not deleted:
         panels.empty(
-            "Nothing is deleted",
-            "A memory that you delete is kept here, hidden from every search, until you restore it.",
+            "No deleted memories",
+            "Deleted memories are kept here, hidden from every search, until you restore them.",
         )
         return
     key = f"memories:deleted:{state.present().generation}"
@@ -39,7 +39,7 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
         disabled=not marked,
         icon=":material/undo:",
         width="stretch",
-        help="Bring the marked memories back as they were.",
+        help="Restore the selected memories.",
     )
     rows = [
         {
@@ -68,6 +68,6 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
 
 
 def _rows(key: str) -> Sequence[int]:
-    """The marked rows, as the browser last reported them."""
+    """The selected rows, as last reported by the browser."""
     event = st.session_state.get(key)
     return event["selection"]["rows"] if event else ()

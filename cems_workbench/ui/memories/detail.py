@@ -1,4 +1,4 @@
-"""One memory in full: its text as it is, what is known of it, its relations and judgments; editing and deleting it."""
+"""One memory in full: text, fields, relations and judgments; edit and delete."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import edit, state
 from cems_workbench.ui.memories.fields import FIELDS
 
-RELATIONS = "Links between memories, such as one that supersedes another. Pick a row to open the other memory."
-CHUNKS = "A long memory is cut into chunks, and each is searched by itself. How is set when memories are imported."
-JUDGMENTS = "How well this memory answers a query, as a person or a model graded it. They measure searches."
+RELATIONS = "Links between memories, such as one that supersedes another. Select a row to open the other memory."
+CHUNKS = "Long memories are split into chunks, which are searched separately. The rule is chosen at import."
+JUDGMENTS = "How well this memory answers a query, graded by a person or a model. Used to measure searches."
 TABLE_ROWS = 6
 
 
 def draw(resources: Resources, memory_id: str | None) -> None:
-    """The picked memory, or a line that says how to pick one."""
+    """Draw the selected memory, or a hint to select one."""
     memory = resources.store.memories.get(memory_id) if memory_id is not None else None
     if memory is None:
-        templates.draw("memories/hint.html", text="Pick a row to read a memory in full, edit or delete it.")
+        templates.draw("memories/hint.html", text="Select a row to read, edit or delete a memory.")
         return
     shown = state.present()
     with st.container(horizontal=True, vertical_alignment="center", key="memories:title"):
@@ -40,7 +40,7 @@ def draw(resources: Resources, memory_id: str | None) -> None:
             args=(True,),
             icon=":material/edit:",
             disabled=shown.editing or not reviewer.may("operator"),
-            help="Change the text or the facts of this memory.",
+            help="Change the text or the fields of this memory.",
         )
         st.button(
             "Delete",
@@ -49,7 +49,7 @@ def draw(resources: Resources, memory_id: str | None) -> None:
             args=(resources, memory.id),
             icon=":material/delete:",
             disabled=not reviewer.may("operator"),
-            help="Hide it from every search. It can be restored at any time.",
+            help="Hide it from every search. You can restore it at any time.",
         )
         st.button(
             "Close",
@@ -58,9 +58,9 @@ def draw(resources: Resources, memory_id: str | None) -> None:
             args=(None,),
             type="tertiary",
             icon=":material/close:",
-            help="Back to the table alone.",
+            help="Back to the table.",
         )
-    # The form asks for more room than a text, whose lines are read best when they are not long.
+    # The form needs more width than a text, whose lines should stay short.
     left, right = st.columns([3, 2] if shown.editing else 2, gap="medium")
     with left:
         if shown.editing:
@@ -77,7 +77,7 @@ def draw(resources: Resources, memory_id: str | None) -> None:
 
 
 def facts_html(memory: Memory) -> Markup:
-    """Everything known of a memory besides its text, each with what it means."""
+    """All fields of a memory besides its text, each with its meaning."""
     facts: list[tuple[str, str | None]] = [
         ("Category", memory.category),
         ("Project", memory.project),
@@ -99,7 +99,7 @@ def facts_html(memory: Memory) -> Markup:
 
 
 def chunk_rows(chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
-    """A row per chunk: its number, where it starts in the content, its size in cl100k tokens, how it begins."""
+    """One row per chunk: number, start in the content, size in cl100k tokens, first words."""
     return [
         {
             "#": chunk.seq + 1,
@@ -122,16 +122,16 @@ def _chunks(resources: Resources, memory: Memory) -> None:
         key=f"memories:chunks:{memory.id}",
         most=TABLE_ROWS,
         columns={
-            "#": number("#", width=40, help="Its place in the memory"),
-            "start": number("start", width=64, help="The character at which it starts; empty: not known"),
-            "tokens": number("tokens", width=64, help="Its size in cl100k tokens, as OpenAI's models count"),
-            "content": st.column_config.TextColumn("content", width=280, help="How it begins"),
+            "#": number("#", width=40, help="Position in the memory"),
+            "start": number("start", width=64, help="First character; empty: unknown"),
+            "tokens": number("tokens", width=64, help="Size in cl100k tokens (OpenAI’s encoding)"),
+            "content": st.column_config.TextColumn("content", width=280, help="First words"),
         },
     )
 
 
 def relation_rows(memory_id: str, relations: Sequence[Relation], others: Mapping[str, Memory]) -> list[dict[str, Any]]:
-    """A row per relation, as seen from `memory_id`: → leads away from it, ← comes to it."""
+    """One row per relation: → starts at `memory_id`, ← ends at it."""
     rows = []
     for relation in relations:
         outgoing = relation.source_id == memory_id
@@ -146,7 +146,7 @@ def _relations(resources: Resources, memory: Memory) -> None:
     relations = resources.store.relations.of_memory(memory.id)
     st.markdown(f"## Relations ({len(relations)})", help=RELATIONS)
     if not relations:
-        st.caption("None leads to or from this memory.")
+        st.caption("This memory has no relations.")
         return
     others = resources.store.memories.read({end for edge in relations for end in (edge.source_id, edge.target_id)})
     rows = relation_rows(memory.id, relations, others)
@@ -159,9 +159,9 @@ def _relations(resources: Resources, memory: Memory) -> None:
         most=TABLE_ROWS,
         columns={
             "": st.column_config.TextColumn("", width=30, help="→ from this memory, ← to it"),
-            "kind": st.column_config.TextColumn("kind", width=86, help="What the one is to the other"),
-            "memory": st.column_config.TextColumn("memory", width=66, help="Its id; pick a row to open it"),
-            "content": st.column_config.TextColumn("content", width=220, help="How the other memory begins"),
+            "kind": st.column_config.TextColumn("kind", width=86, help="Kind of the relation"),
+            "memory": st.column_config.TextColumn("memory", width=66, help="Its id; select a row to open it"),
+            "content": st.column_config.TextColumn("content", width=220, help="First words of the other memory"),
             "weight": st.column_config.NumberColumn("weight", width=64, format="%.2f", help="Strength, 0 to 1"),
         },
     )
@@ -171,7 +171,7 @@ def _follow(key: str, ids: Sequence[str]) -> None:
     rows = st.session_state[key]["selection"]["rows"]
     if rows:
         state.select(ids[rows[0]])
-        state.update(generation=state.present().generation + 1)  # the table above marks the row of the new memory
+        state.update(generation=state.present().generation + 1)  # so that the table above selects the new memory
 
 
 def _judgments(resources: Resources, memory: Memory) -> None:
@@ -197,10 +197,10 @@ def _judgments(resources: Resources, memory: Memory) -> None:
             "grade": st.column_config.NumberColumn(
                 "grade", width=56, format="%d", help="0 not relevant … 3 answers it"
             ),
-            "query": st.column_config.TextColumn("query", width=230, help="What was searched for"),
+            "query": st.column_config.TextColumn("query", width=230, help="Query text"),
             "judge": st.column_config.TextColumn("judge", width=70, help="Who graded it"),
-            "kind": st.column_config.TextColumn("kind", width=64, help="A person's judgment, or a model's"),
-            "qid": st.column_config.TextColumn("qid", width=60, help="The name of the query"),
+            "kind": st.column_config.TextColumn("kind", width=64, help="Judged by a person or a model"),
+            "qid": st.column_config.TextColumn("qid", width=60, help="Id of the query"),
         },
     )
 
@@ -210,7 +210,7 @@ def _moment(moment: datetime | None) -> str | None:
 
 
 def undo_bar(resources: Resources) -> None:
-    """After a deletion: what was deleted, and a button that brings it back."""
+    """Draw the last deletion with Undo."""
     memory_id = state.present().deleted
     if memory_id is None:
         return
@@ -222,7 +222,7 @@ def undo_bar(resources: Resources) -> None:
             on_click=state.restore,
             args=(resources, memory_id),
             icon=":material/undo:",
-            help="Bring this memory back as it was.",
+            help="Restore this memory.",
         )
         st.button(
             "Dismiss",
@@ -234,7 +234,7 @@ def undo_bar(resources: Resources) -> None:
 
 
 def problem_line() -> None:
-    """The last refusal of the store, in one line."""
+    """Draw the store's last error, in one line."""
     shown = state.present()
     if shown.problem and not shown.editing:
         st.error(plain(shown.problem), icon=":material/block:")

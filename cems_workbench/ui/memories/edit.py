@@ -1,4 +1,4 @@
-"""The edit form of a memory."""
+"""Edit form of a memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LABELS = {
 
 
 def draw(resources: Resources, memory: Memory) -> None:
-    """The form; saving and cancelling happen before the page is drawn again."""
+    """Draw the form; its callbacks save or cancel before the rerun."""
     facets = resources.store.memories.facets()
     values, generation = form_values(memory, LABELS), state.present().generation
     keys = {name: f"memories:{generation}:{name}" for name in LABELS}
@@ -38,18 +38,16 @@ def draw(resources: Resources, memory: Memory) -> None:
         st.session_state.setdefault(keys[name], value)
     with st.form(f"memories:form:{generation}"):
         st.text_area(
-            "Content", key=keys["content"], height=180, help="The text that is searched and given to the agent."
+            "Content", key=keys["content"], height=180, help="The text that is searched and passed to the agent."
         )
-        st.text_input("Title", key=keys["title"], help="A few words; searched together with the content.")
+        st.text_input("Title", key=keys["title"], help="A few words; searched with the content.")
         left, right = st.columns(2)
         with left:
-            optional_choice(
-                "Category", keys["category"], facets.categories, "What kind of memory it is, such as preference."
-            )
+            optional_choice("Category", keys["category"], facets.categories, "Kind of memory, such as preference.")
         with right:
-            optional_choice("Project", keys["project"], facets.projects, "The project it belongs to; empty for none.")
+            optional_choice("Project", keys["project"], facets.projects, "Project of the memory; empty for none.")
         left, right = st.columns(2)
-        left.text_input("Session", key=keys["session"], help="The conversation it was written in.")
+        left.text_input("Session", key=keys["session"], help="Conversation it was written in.")
         right.selectbox("Scope", ["personal", "shared"], key=keys["scope"], help="Who may find it.")
         st.multiselect(
             "Tags",
@@ -57,17 +55,17 @@ def draw(resources: Resources, memory: Memory) -> None:
             key=keys["tags"],
             accept_new_options=True,
             placeholder="type a tag",
-            help="Words to find it by in this page. Type one and press Enter.",
+            help="Keywords for this page. Type one and press Enter.",
         )
         left, right = st.columns(2)
         left.number_input(
-            "Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help="1 to 2: a factor of the score in searches."
+            "Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help="1 to 2: a factor of the search score."
         )
         right.selectbox("Importance", IMPORTANCE, key=keys["importance"], help="How much it matters.")
         left, right = st.columns(2)
         left.text_input("Created", key=keys["created_at"], help=DAY_HELP)
         right.text_input("Last accessed", key=keys["last_accessed"], help=DAY_HELP)
-        st.toggle("Pinned", key=keys["pinned"], help="A pinned memory is never dropped for its age.")
+        st.toggle("Pinned", key=keys["pinned"], help="A pinned memory is never dropped because of its age.")
         if problem := state.present().problem:
             st.error(plain(problem), icon=":material/block:")
         with st.container(horizontal=True):
@@ -77,14 +75,14 @@ def draw(resources: Resources, memory: Memory) -> None:
                 key="memories:save",
                 on_click=_save,
                 args=(resources, memory, keys),
-                help="Keep the changes; the search indexes follow.",
+                help="Save the changes and refresh the search indexes.",
             )
             st.form_submit_button(
                 "Cancel",
                 key="memories:edit:cancel",
                 on_click=state.edit,
                 args=(False,),
-                help="Leave the memory as it was.",
+                help="Discard the changes.",
             )
 
 

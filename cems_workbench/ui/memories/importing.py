@@ -1,4 +1,4 @@
-"""The Import view: choose files, see what became of every row."""
+"""The Import view: choose files, and see the report on every row."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from cems_workbench.ui.memories import state
 SHOWN_ERRORS = 1_000
 AUTO = "recognise"
 LANGUAGE_NAMES = {
-    language.AUTO: "tell from the texts",
+    language.AUTO: "detect from the texts",
     CJK: "Chinese, Japanese, Korean",
-    NO_LANGUAGE: "none: words as they stand",
+    NO_LANGUAGE: "none: unmodified words",
 }
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
-    """The uploader, and what became of the last import. Progress is shown in `place`."""
+    """Draw the uploader, and the report of the last import. Progress is drawn in `place`."""
     files = st.file_uploader(
         "Files to import",
         accept_multiple_files=True,
         key=f"memories:upload:{state.present().generation}",
-        help="Memories, relations, queries, judgments or logs of what was asked and answered, one or several files, in any order. "
+        help="Memories, relations, queries, judgments or logs of queries and answers; one or several files, in any order. "
         "Importing a file again changes nothing; changed rows are updated.",
     )
     kind, button, sample = st.columns([2, 1, 2], vertical_alignment="bottom")
@@ -44,7 +44,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         "Format",
         [AUTO, *FORMATS],
         key="memories:format",
-        help="Which format the files have. “recognise” looks at each file.\n\n"
+        help="Format of the files. “recognise” detects it per file.\n\n"
         + "\n".join(f"- `{reader.name}`: {plain(reader.description)}" for reader in FORMATS.values()),
     )
     start = button.button(
@@ -53,7 +53,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         type="primary",
         disabled=not files,
         width="stretch",
-        help="Import the files above. Rows that cannot be used are listed; all others are kept.",
+        help="Import the files above. Rejected rows are listed; all others are stored.",
     )
     spoken = language.AUTO if resources.store.memories.count() else _language(resources.store.language)
     if start and files:
@@ -65,7 +65,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
 
 
 def _language(present: language.Language) -> str:
-    """The language that a store without memories is to have; auto is offered while it has none."""
+    """Draw the choice of the language for a store without memories; auto is offered until it has one."""
     before = present.current if present.given else language.AUTO
     names = LANGUAGES if present.given else (language.AUTO, *LANGUAGES)
     return st.selectbox(
@@ -74,22 +74,22 @@ def _language(present: language.Language) -> str:
         names.index(before),
         key=f"memories:import:language:{before}",
         format_func=language_name,
-        help="Search by words takes its stems and stopwords from it. It is told from the first texts where they are clear, else it is "
-        "English. Danish and Norwegian share too many words to be told apart: choose between them. The view Store changes it later.",
+        help="Language of stemmer and stop words. Detected from the first texts if they are clear, otherwise English. "
+        "Danish and Norwegian are too similar to be detected: choose one of them. You can change it later in the view Store.",
     )
 
 
 def language_name(name: str) -> str:
-    """A language of lexical search in the page's words."""
+    """The label of a language of lexical search."""
     return LANGUAGE_NAMES.get(name, name.capitalize())
 
 
 def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
-    """A button that imports the sample data of this project."""
+    """Draw a button that imports the sample data."""
     if st.button(
         "Load the sample memories",
         key=f"memories:sample:{key}",
-        help="Memories of a made-up engineer, with judged queries.",
+        help="Memories of a fictional engineer, with judged queries.",
     ):
         with ExitStack() as stack:
             names = [path for path in sorted(SAMPLE_DATA.iterdir()) if path.suffix in (".jsonl", ".qrels")]
@@ -109,7 +109,7 @@ def _run(
     resources.store.language.choose(spoken)
     with state.work(place, "import") as progress:
         for imported in import_files(files, resources.store, progress, format):
-            # Kept one by one: an import that is interrupted still reports what it finished.
+            # Stored one by one, so that an interrupted import reports its finished files.
             state.update(imports=(*state.present().imports, imported), indexes_behind=True)
         resources.refresh(progress)
     state.changed()
@@ -134,11 +134,11 @@ def _report(imports: tuple[FileImport, ...]) -> None:
             most=len(rows),
             columns={
                 "file": st.column_config.TextColumn("file", width="medium"),
-                "rows": st.column_config.TextColumn("rows", width="small", help="What the rows of the file are"),
+                "rows": st.column_config.TextColumn("rows", width="small", help="Kind of rows in the file"),
                 "added": number("added", help="New in this store"),
-                "updated": number("updated", help="Already here, with other values"),
-                "unchanged": number("unchanged", help="Already here, the same"),
-                "left out": number("left out", help="Rows of the file that could not be used; listed below"),
+                "updated": number("updated", help="Already here with other values"),
+                "unchanged": number("unchanged", help="Already here, unchanged"),
+                "left out": number("left out", help="Rejected rows, listed below"),
             },
         )
     for note in notes(imports):
@@ -162,7 +162,7 @@ def _errors(imports: tuple[FileImport, ...], errors: list[tuple[str, int, str, s
         on_click="ignore",
         icon=":material/download:",
         width="stretch",
-        help="Every row that was left out, and why.",
+        help="All rejected rows, with reasons.",
     )
     shown = [dict(zip(ERROR_COLUMNS, row, strict=True)) for row in errors[:SHOWN_ERRORS]]
     draw_table(
@@ -172,7 +172,7 @@ def _errors(imports: tuple[FileImport, ...], errors: list[tuple[str, int, str, s
         columns={
             "file": st.column_config.TextColumn("file", width="medium"),
             "row": st.column_config.NumberColumn("row", width=64, format="%d", help="Line or record number, from 1"),
-            "field": st.column_config.TextColumn("field", width="small", help="The field that is wrong"),
-            "reason": st.column_config.TextColumn("reason", width="large", help="Why the row cannot be used"),
+            "field": st.column_config.TextColumn("field", width="small", help="Invalid field"),
+            "reason": st.column_config.TextColumn("reason", width="large", help="Why the row was rejected"),
         },
     )

@@ -1,4 +1,4 @@
-"""The Memories page: what is in the store. Import, running systems, browse, edit, count; the health of the indexes; another store."""
+"""The Memories page: import, sources, browse, edit, statistics, index health, and opening another store."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ VIEWS = {
 }
 
 SEEN = ("Browse", "Statistics")
-"""The views that change nothing."""
+"""Read-only views."""
 
 
 def header(resources: Resources) -> None:
-    """How many memories, in which folder."""
+    """Draw the number of memories and the store's folder."""
     count = resources.store.memories.count()
     words = f"{count:,} {'memory' if count == 1 else 'memories'}"
     templates.draw("memories/head.html", count=words, path=resources.store.path)
@@ -43,7 +43,7 @@ def main() -> None:
     state.belong_to(str(resources.store.path))
     header(resources)
     view = switch("View", [name for name in VIEWS if name in SEEN or reviewer.may("operator")], state.VIEW)
-    # Always there, so that what comes and goes in them moves nothing below.
+    # Permanent placeholders, so that their content does not move the page below.
     progress, messages = st.empty(), st.container()
     with messages:
         detail.problem_line()

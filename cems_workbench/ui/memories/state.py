@@ -1,7 +1,7 @@
-"""The state of the Memories page, and the work it starts: every change of the store goes through here.
+"""State of the Memories page, and the changes of the store that it makes.
 
-A change marks the indexes as behind; the page brings them up to date after it is drawn, with progress, so that the change itself is on
-screen at once. Any click interrupts that work, and the next run of the page goes on with it.
+A change marks the indexes as outdated; the page refreshes them after it is drawn, with progress, so that the change is visible
+immediately. Any click interrupts the refresh, and the next rerun of the page resumes it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from cems_workbench.ui.kit.progress import cancellable
 from cems_workbench.ui.kit.state import PageState
 
 VIEW, PAGE = "memories:view", "memories:page"
-"""Widgets that are set from elsewhere: the view, and the page of the table."""
+"""Keys of widgets set from elsewhere: the view, and the page of the table."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """What the store holds in numbers, its exact duplicates and how many there are, and of which content and day (`key`)."""
+    """Statistics of the store, its exact duplicates and their number; `key` identifies store content and day."""
 
     key: object
     statistics: Statistics
@@ -43,7 +43,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
-    """Near duplicates, and what they were looked for in (`key`): the store's content, the embedder, the threshold."""
+    """Near duplicates; `key` identifies store content, embedder and threshold."""
 
     key: object
     near: NearDuplicates
@@ -51,39 +51,39 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoriesState:
-    """All that the page remembers between runs, but for what its widgets show."""
+    """What the page remembers between reruns, besides widget values."""
 
     store: str | None = None
-    """The store that everything here belongs to."""
+    """The store that this state belongs to."""
     selected: str | None = None
-    """Id of the memory that is shown in full."""
+    """Id of the memory shown in full."""
     editing: bool = False
     generation: int = 0
-    """Raised when widgets are to show new values."""
+    """Incremented to reset widgets to new values."""
     deleted: str | None = None
-    """Id of the memory that was deleted last, while undo is offered."""
+    """Id of the last deleted memory, while undo is offered."""
     indexes_behind: bool = False
-    """Whether the page is to bring the indexes up to date once it is drawn."""
+    """Whether the page must refresh the indexes after it is drawn."""
     imports: tuple[FileImport, ...] = ()
-    """What became of the files of the last import."""
+    """Reports of the last import."""
     counted: Counted | None = None
     compared: Compared | None = None
     index_message: str = ""
-    """What the last rebuild came to."""
+    """Outcome of the last refresh or rebuild."""
     problem: str = ""
-    """Why the store refused the last change."""
+    """Error of the last change."""
     folder_problem: str = ""
-    """Why another folder could not be opened."""
+    """Error of opening another folder."""
     notice: str = ""
-    """What became of the last edit."""
+    """Outcome of the last edit."""
     looked: tuple[str, SourceInfo] | None = None
-    """The plain address of the source that was looked at last, and what it said."""
+    """The plain address of the last checked source, and its description."""
     connected: ConnectReport | None = None
-    """What became of the sources that were taken last."""
+    """Outcome of the last source import."""
     source_problem: str = ""
-    """Why a source could not be looked at, taken or forgotten."""
+    """Error of checking, importing or forgetting a source."""
     sources_asked: tuple[object, list[SourceStatus]] | None = None
-    """How the sources of the store stand, and of which content and embedder that was asked."""
+    """Status of the store's sources, with the store content and embedder it was requested for."""
 
 
 _page = PageState("memories", MemoriesState)
@@ -91,7 +91,7 @@ present, update = _page.get, _page.update
 
 
 def belong_to(store: str) -> None:
-    """Begin anew when the page's state belongs to another store than the one that is open."""
+    """Reset the state if it belongs to another store than the open one."""
     known = present().store
     if known is not None and known != store:
         forget_store()
@@ -99,14 +99,14 @@ def belong_to(store: str) -> None:
 
 
 def forget_store() -> None:
-    """Drop all that belongs to the store that was open: here, and the query and evidence of the Inspect page."""
+    """Drop the state of the previous store: here, and the query and evidence of the Inspect page."""
     for key in [key for key in st.session_state if str(key).startswith("memories:") and key != VIEW]:
         del st.session_state[key]
     inspect_state.forget_store()
 
 
 def changed() -> None:
-    """The store's content has changed: indexes and evidence are behind, widgets show new values."""
+    """Record a change of the store's content: indexes and evidence are outdated, widgets get new values."""
     update(indexes_behind=True, compared=None, index_message="", generation=present().generation + 1)
     inspect_state.forget_evidence()
 
@@ -129,14 +129,14 @@ def edit(on: bool) -> None:
 
 
 def save(resources: Resources, memory: Memory, before: Memory) -> bool:
-    """Save an edited memory; False after an error, which is kept for the page."""
+    """Save an edited memory; False after an error, which the page shows."""
     try:
         reviewer.require("operator")
         differs = resources.store.memories.update(memory, before)
     except WorkbenchError as error:
         update(problem=str(error))
         return False
-    update(editing=False, problem="", notice="Saved." if differs else "Nothing was changed.")
+    update(editing=False, problem="", notice="Saved." if differs else "No changes.")
     if differs:
         changed()
     return True
@@ -157,7 +157,7 @@ def delete(resources: Resources, memory_id: str) -> None:
 
 
 def restore(resources: Resources, *memory_ids: str) -> None:
-    """Bring deleted memories back."""
+    """Restore deleted memories."""
     try:
         reviewer.require("operator")
         back = [memory_id for memory_id in memory_ids if resources.store.memories.restore(memory_id)]
@@ -171,15 +171,15 @@ def restore(resources: Resources, *memory_ids: str) -> None:
 
 
 def dismiss_undo() -> None:
-    """Offer no undo any more."""
+    """Stop offering undo."""
     update(deleted=None)
 
 
-STOP = "Stop here. What is finished stays; the next search, or Bring up to date under Store, does the rest."
+STOP = "Stop here. Finished work is kept; the next search, or Refresh under Store, does the rest."
 
 
 def work(place: DeltaGenerator, name: str, stop: str = STOP) -> AbstractContextManager[Progress]:
-    """Progress of long work in `place`, with Cancel, which also leaves the indexes as they are by then; `stop` is its tooltip."""
+    """A progress bar in `place`, with Cancel (tooltip `stop`), which also skips the pending index refresh."""
     return cancellable(f"memories:cancel:{name}", stop, place=place, on_cancel=_leave_indexes)
 
 
@@ -188,7 +188,7 @@ def _leave_indexes() -> None:
 
 
 def bring_up_to_date(resources: Resources, place: DeltaGenerator) -> None:
-    """Refresh the indexes when a change left them behind. What fails is said once; the next search tries again."""
+    """Refresh outdated indexes. An error is shown once; the next search retries."""
     if not present().indexes_behind:
         return
     try:

@@ -1,4 +1,4 @@
-"""The Statistics view: how many, how old, how long, and what stands there twice."""
+"""The Statistics view: counts, age, length, and duplicates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 BAR = 27
-"""Pixels of a horizontal bar."""
+"""Height of a horizontal bar in pixels."""
 COLUMN_HEIGHT = 230
 BARS = 12
 COLOUR = LIST_COLOURS[0]
@@ -34,25 +34,25 @@ EXACT_SHOWN = 30
 EXACT_IDS = 20
 EXACT_LENGTH = 2_000
 NEAR_COSINE = 0.92
-COSINE = "Cosine of the two embeddings: 1 is the same meaning to the model."
+COSINE = "Cosine of the two embeddings; 1: identical meaning to the model."
 NUMBERS = {
-    "memories": "All that are not deleted.",
-    "pinned": "Those that are never dropped for their age.",
-    "never accessed": "Those that were never given to an agent.",
+    "memories": "Without deleted ones.",
+    "pinned": "Never dropped because of their age.",
+    "never accessed": "Never returned to an agent.",
     "deleted": "Hidden from every search; see Deleted.",
-    "oldest": "Day of the first creation, UTC.",
+    "oldest": "Day of the earliest creation, UTC.",
     "newest": "Day of the latest creation, UTC.",
-    "median length": "Half of the memories have at most so many characters.",
+    "median length": "Half of the memories have at most this many characters.",
     "longest": "Characters of the longest content.",
 }
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
-    """Numbers, charts and duplicates."""
+    """Draw numbers, charts and duplicates."""
     counted = _counted(resources)
     statistics = counted.statistics
     if not statistics.memories:
-        panels.empty("Nothing to count yet", "Import memories first, under Import; here they are counted.")
+        panels.empty("Nothing to count yet", "Import memories first, under Import.")
         return
     st.html(numbers_html(statistics))
     left, right = st.columns(2, gap="large")
@@ -73,7 +73,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     undated = f" Without a date, and not shown: {statistics.undated:,}." if statistics.undated else ""
     left, right = st.columns(2, gap="large")
     months = [(f"{month:%Y-%m}", count) for month, count in statistics.months]
-    _chart(left, "Created", f"Memories by the month they were created in.{undated}", months, columns)
+    _chart(left, "Created", f"Memories by month of creation.{undated}", months, columns)
     _chart(
         right,
         "Length",
@@ -85,7 +85,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     _chart(
         left,
         "Age",
-        f"Time since creation, each up to the age named.{undated}",
+        f"Time since creation, each bar up to the given age.{undated}",
         statistics.ages,
         bars,
     )
@@ -95,7 +95,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
 
 
 def _counted(resources: Resources) -> state.Counted:
-    """The numbers of the store, counted anew when its content has changed or another day has come, which ages depend on."""
+    """Statistics of the store, recomputed when its content or the day changes (ages depend on the day)."""
     now = datetime.now(UTC)
     key = (resources.store.content_version, now.date())
     counted = state.present().counted
@@ -107,7 +107,7 @@ def _counted(resources: Resources) -> state.Counted:
 
 
 def numbers_html(statistics: Statistics) -> Markup:
-    """The figures on top, in cells."""
+    """The strip of numbers at the top."""
 
     def day(moment: datetime | None) -> str:
         return "–" if moment is None else moment.date().isoformat()
@@ -145,13 +145,13 @@ def _exact(groups: list[Duplicates], total: int) -> None:
         st.caption("No two memories have the same content.")
         return
     shown = f" The {len(groups)} largest are shown." if len(groups) < total else ""
-    texts = "content stands" if total == 1 else "contents stand"
-    st.caption(f"{total:,} {texts} in more than one memory, character for character.{shown}")
+    texts = "content occurs" if total == 1 else "contents occur"
+    st.caption(f"{total:,} {texts} in more than one memory, character by character.{shown}")
     st.html(exact_html(groups))
 
 
 def exact_html(groups: Sequence[Duplicates]) -> Markup:
-    """Each content that several memories share, with their ids."""
+    """Each content shared by several memories, with their ids."""
     shown = [
         {
             "count": f"{len(group.ids):,}",
@@ -190,27 +190,29 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
             compared = state.Compared(key, near_duplicates(resources, threshold))
         state.update(compared=compared, indexes_behind=False)
     if compared is None:
-        st.caption("Finds memories that say almost the same in other words. Press Compare.")
+        st.caption("Finds memories with nearly the same meaning. Press Compare.")
         return
     _pairs(compared.near, threshold, resources.store.memories.count())
 
 
 def _pairs(near: NearDuplicates, threshold: float, total: int) -> None:
-    """How many pairs there are, and the closest side by side."""
+    """Draw the number of pairs, and the closest pairs side by side."""
     limited = (
         f" Only the newest {near.compared:,} of {total:,} memories were compared." if near.compared < total else ""
     )
     closest = near.closest
     if not closest.pairs:
-        st.caption(f"No pair reaches {threshold:.2f}; exact duplicates aside.{limited}")
+        st.caption(f"No pair reaches {threshold:.2f}, not counting exact duplicates.{limited}")
         return
     shown = f" The {len(closest.pairs)} closest are shown." if len(closest.pairs) < closest.total else ""
-    st.caption(f"{closest.total:,} pair{'s' if closest.total != 1 else ''} from {threshold:.2f} on.{shown}{limited}")
+    st.caption(
+        f"{closest.total:,} pair{'s' if closest.total != 1 else ''} with a cosine of at least {threshold:.2f}.{shown}{limited}"
+    )
     st.html(near_html(near))
 
 
 def near_html(near: NearDuplicates) -> Markup:
-    """The pairs side by side with their cosine."""
+    """Pairs side by side, with their cosine."""
     pairs = [
         (f"{cosine:.3f}", _side(near.memories[first]), _side(near.memories[second]))
         for first, second, cosine in near.closest.pairs
@@ -225,14 +227,14 @@ def _side(memory: Memory) -> dict[str, Any]:
 
 
 def first_and_rest(counts: Sequence[tuple[str | None, int]], none: str, most: int = BARS) -> list[tuple[str, int]]:
-    """The `most` largest as (label, count), and the others as one more; `none` names what has no value."""
+    """The `most` largest as (label, count), and the others as one entry; `none` labels a missing value."""
     shown = [(none if name is None else name, count) for name, count in counts[:most]]
     rest = counts[most:]
     return [*shown, (f"{len(rest)} others", sum(count for _, count in rest))] if rest else shown
 
 
 def bars(counts: Sequence[tuple[str, int]]) -> Figure:
-    """Horizontal bars, in the given order from the top, each with its count."""
+    """Horizontal bars with counts, in the given order from the top."""
     import plotly.graph_objects as go
 
     places = list(range(len(counts)))
@@ -268,7 +270,7 @@ def bars(counts: Sequence[tuple[str, int]]) -> Figure:
 
 
 def columns(counts: Sequence[tuple[str, int]], ticks: int = 8) -> Figure:
-    """Vertical bars in the given order; at most about `ticks` of the labels are written."""
+    """Vertical bars in the given order, with about `ticks` labels at most."""
     import plotly.graph_objects as go
 
     places = list(range(len(counts)))

@@ -1,4 +1,4 @@
-"""The Store view: which folder is open, opening another one, the health of the search indexes, and of the sources."""
+"""The Store view: the open folder, opening another one, health of indexes and sources."""
 
 from __future__ import annotations
 
@@ -22,36 +22,39 @@ from cems_workbench.ui.memories import sources, state
 from cems_workbench.ui.memories.importing import language_name
 
 COLUMNS = {
-    "Index": "What a search looks memories up in.",
-    "State": "Whether it has every change of the store.",
-    "Texts": "How many texts are in it: one for each chunk, and one for each memory that has none.",
-    "Version": "The store counts its changes: at which change the index was built, and which is the present one.",
-    "Note": "Why it has to be built again, if it has to.",
+    "Index": "The structure used by searches.",
+    "State": "Whether it contains every change of the store.",
+    "Texts": "Number of indexed texts: one per chunk, and one per memory without chunks.",
+    "Version": "The store numbers its changes: the change at which the index was built, and the latest one.",
+    "Note": "Why it must be rebuilt, if so.",
 }
 INDEXES = {
     "lexical": ("Words", "BM25 ranks memories by the words they share with a query; rare words count more."),
-    "vectors": ("Meaning", "The embedding model turns texts into vectors; texts of like meaning lie close together."),
+    "vectors": (
+        "Meaning",
+        "The embedding model turns texts into vectors; texts with similar meaning are close together.",
+    ),
 }
-"""Each index's name and what it is, by its kind."""
+"""Label and description of each kind of index."""
 RULES: dict[ChunkRule, str] = {
-    "whole": "no memory is cut",
-    "embedder": "memories that the embedding model cannot read at once are cut",
-    "cems": "memories are cut as CEMS does",
-    "qmd": "memories are cut as QMD does",
+    "whole": "memories are not split",
+    "embedder": "memories longer than the embedding model's limit are split",
+    "cems": "memories are split by CEMS's rule",
+    "qmd": "memories are split by QMD's rule",
 }
 CHUNKS = (
-    "A memory in chunks is searched chunk by chunk, and stands where its best one does. `import --chunks RULE` chooses how memories "
-    "are cut."
+    "Chunks are searched separately; a memory has the rank of its best chunk. `import --chunks RULE` sets how memories are "
+    "split."
 )
 
 LANGUAGE = (
-    "Search by words reduces them to stems and leaves out stopwords, both of this language. Corrections of typos follow it; the "
-    "detectors know English only. Danish and Norwegian share too many words to be told apart: choose between them here."
+    "Language of the stemmer and stop words of lexical search, and of typo corrections; the detectors support English only. Danish and "
+    "Norwegian are too similar to be detected: choose one of them here."
 )
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
-    """The folder on top, the indexes below, and the sources where there are any."""
+    """Draw the folder, the indexes, and the sources if there are any."""
     folder(resources.store.path)
     st.space("small")
     indexes(resources, place)
@@ -59,14 +62,14 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         st.space("small")
         st.markdown(
             "## Sources",
-            help="The running systems that memories were taken from; the view Sources takes what changed.",
+            help="Live systems that memories were imported from; update them in the view Sources.",
         )
         found = source_checks(sources.asked(resources, place), datetime.now(UTC))
         templates.draw("memories/checks.html", checks=found)
 
 
 def folder(present: Path | None) -> None:
-    """The open folder, and a box to open or create another one; `present` is None when none could be opened."""
+    """Draw the open folder, and a box to open or create another one; `present` is None if none could be opened."""
     st.markdown("## Folder")
     if present is not None:
         templates.draw("memories/open_folder.html", path=present.resolve())
@@ -75,7 +78,7 @@ def folder(present: Path | None) -> None:
         "Another folder",
         key="memories:folder",
         placeholder="/path/to/a/store",
-        help="A folder on the machine that runs this app, where its store is or in one of CEMS_WORKBENCH_FOLDERS.",
+        help="A folder on the machine that runs this app: next to its store, or in one of CEMS_WORKBENCH_FOLDERS.",
     )
     open_button.button(
         "Open",
@@ -83,7 +86,7 @@ def folder(present: Path | None) -> None:
         on_click=_switch,
         args=(False,),
         width="stretch",
-        help="Close the present store and work with the one in this folder.",
+        help="Close the current store and open the one in this folder.",
     )
     create_button.button(
         "Create",
@@ -91,14 +94,14 @@ def folder(present: Path | None) -> None:
         on_click=_switch,
         args=(True,),
         width="stretch",
-        help="Make an empty store in this folder, which may not exist yet, and work with it.",
+        help="Create an empty store in this folder, which may not exist yet, and open it.",
     )
     if problem := state.present().folder_problem:
         st.error(plain(problem), icon=":material/block:")
 
 
 def _switch(create: bool) -> None:
-    """Open or create the folder that was typed; after a refusal the store that is open stays open."""
+    """Open or create the typed folder; after an error the current store stays open."""
     typed = st.session_state.get("memories:folder", "").strip()
     try:
         reviewer.require("operator")
@@ -112,7 +115,7 @@ def _switch(create: bool) -> None:
 
 
 def indexes_html(states: Sequence[IndexState]) -> Markup:
-    """A row per index: what it is, whether it is up to date, how much is in it."""
+    """One row per index: kind, state, number of texts."""
     rows = []
     for index in states:
         kind, _, model = index.name.partition(" ")
@@ -133,12 +136,12 @@ def indexes_html(states: Sequence[IndexState]) -> Markup:
 
 
 def indexes(resources: Resources, place: DeltaGenerator) -> None:
-    """The health of both indexes, bringing them up to date, rebuilding them."""
+    """Draw the health of both indexes, with Refresh and Rebuild."""
     st.markdown(
         "## Search indexes",
-        help="They are made from the memories and can be made again at any time. The version counts the changes of the "
-        "store: an index is up to date when it was built from the present one. In a large store vectors are found by a graph of neighbors "
-        "(HNSW); the latest changes are compared one by one until they are moved into it.",
+        help="Derived from the memories, and can be rebuilt at any time. The version numbers the store's changes: an index is "
+        "up to date if it was built from the latest one. A large store searches vectors in a neighbor graph (HNSW); the latest "
+        "changes are buffered and searched exactly until they are flushed to it.",
     )
     model, problem = _vector_model(resources)
     states = resources.store.indexes.states(model)
@@ -150,34 +153,32 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     _language(resources)
     with st.container(horizontal=True, vertical_alignment="center"):
         refresh = st.button(
-            "Bring up to date",
+            "Refresh",
             key="memories:refresh",
             disabled=all(index.fresh for index in states),
-            help="Add the latest changes. After a change of the embedding model every memory is embedded; the vectors of the "
-            "former one stay.",
+            help="Index the latest changes. After a change of the embedding model all memories are embedded; the vectors of the "
+            "previous model are kept.",
         )
         rebuild = st.button(
             "Rebuild",
             key="memories:rebuild",
             icon=":material/refresh:",
-            help="Delete both indexes and build them again. Every memory is embedded again.",
+            help="Delete both indexes and rebuild them. All memories are embedded again.",
         )
         if message := state.present().index_message:
             st.caption(message)
     if refresh or rebuild:
         reviewer.require("operator")
         with state.work(place, "rebuild") as progress:
-            # Behind until it is done: when it is interrupted, the next run of the page goes on.
+            # Marked outdated until done, so that the next rerun resumes an interrupted refresh.
             state.update(indexes_behind=True, compared=None)
             report = resources.rebuild(progress) if rebuild else resources.embed_anew(progress)
-        state.update(
-            indexes_behind=False, index_message=_outcome("Rebuilt" if rebuild else "Brought up to date", report)
-        )
+        state.update(indexes_behind=False, index_message=_outcome("Rebuilt" if rebuild else "Refreshed", report))
         st.rerun()
 
 
 def _language(resources: Resources) -> None:
-    """The language of search by words, why it is that one, and another to choose."""
+    """Draw the language of lexical search, the reason for it, and a choice of another one."""
     spoken = resources.store.language.choice()
     st.caption(f"Language: **{spoken.language}**, {plain(spoken.reason)}.", help=LANGUAGE)
     box, button, _ = st.columns([2, 2, 4], vertical_alignment="bottom")
@@ -188,7 +189,7 @@ def _language(resources: Resources) -> None:
         LANGUAGES.index(spoken.language),
         key=key,
         format_func=language_name,
-        help="Memories, labels and vectors stay; only the index of words is built anew.",
+        help="Memories, labels and vectors stay; only the lexical index is rebuilt.",
     )
     button.button(
         "Change language",
@@ -197,7 +198,7 @@ def _language(resources: Resources) -> None:
         width="stretch",
         on_click=_speak,
         args=(resources, key),
-        help="Search by words in this language from now on, and build its index anew.",
+        help="Use this language for lexical search, and rebuild its index.",
     )
 
 
@@ -211,14 +212,14 @@ def _speak(resources: Resources, key: str) -> None:
         state.update(index_message=plain(str(error)))
         return
     state.changed()
-    state.update(index_message=f"Search by words works in {name} from now on; its index is built anew.")
+    state.update(index_message=f"Lexical search now uses {name}; its index is being rebuilt.")
 
 
 def chunks_line(cut: ChunkStatistics) -> str:
-    """The store's chunk rule, and how much there is by it, as Markdown."""
-    given = f" ({cut.given:,} came with the memories)" if cut.given else ""
+    """The store's chunk rule and its chunk counts, as Markdown."""
+    given = f" ({cut.given:,} imported with the memories)" if cut.given else ""
     there = (
-        "no memory has any"
+        "no memory is split"
         if not cut.chunks
         else f"{_some(cut.memories, 'memory', 'memories')} in {cut.chunks:,} chunks{given}"
     )
@@ -230,7 +231,7 @@ def _some(count: int, one: str, more: str) -> str:
 
 
 def _vector_model(resources: Resources) -> tuple[str | None, str]:
-    """The id under which the vectors are kept; None while a server that must say its revision does not. And why no search is possible."""
+    """(Id of the vectors' embedder; None while a server does not report its revision. Why no search is possible, or empty.)"""
     try:
         model = resources.embedder.model_id
         resources.store.indexes.check(model, None)
@@ -243,6 +244,6 @@ def _vector_model(resources: Resources) -> tuple[str | None, str]:
 
 def _outcome(done: str, report: RefreshReport | None) -> str:
     if report is None:
-        return "Everything was up to date."
+        return "Everything is up to date."
     notes = "".join(f" {plain(note)}." for note in report.notes)
     return f"{done} in {report.seconds:.1f} s: {report.embedded:,} texts embedded.{notes}"

@@ -1,4 +1,4 @@
-"""Taking the proposal away: onto the sliders, into the history under a name, as a preset file, and in every form of the export."""
+"""Export of the proposal: to the sliders, to the history, as a preset file, and in all export formats."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.tune.state import outdated, page
 
 SIDE_FILE = "json"
-"""The form that has no comments: its card is a file beside it."""
+"""The format without comments: its card is a separate file."""
 MOST_LACKING = 4
 
 
 def draw(result: SearchResult, resources: Resources) -> None:
-    """Name and reason, the three ways to apply, and the export."""
+    """Draw name and reason, the buttons to apply the proposal, and the export."""
     st.markdown(f"## {plain(headline(result))}")
     if not result.better:
         st.info(
-            "The baseline is proposed, so there is nothing new to take away. Its export carries the card all the same.",
+            "The baseline is proposed, so there is no new config. You can still export it with its card.",
             icon=":material/drag_handle:",
         )
     if result.tuned.validation is None:
         st.caption(
-            ":orange[⚠] Stopped before it was cross-validated: its card has no figure of queries that the search did not see."
+            ":orange[⚠] Stopped before it was cross-validated: its card has no result on queries unseen by the search."
         )
     card = card_of_today(result)
     name, why, author = _words(result)
@@ -77,7 +77,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
 
 
 def card_of_today(result: SearchResult) -> EvidenceCard:
-    """The evidence card of a result."""
+    """The evidence card of a result, dated today."""
     return card_of(result, datetime.now(UTC).date().isoformat())
 
 
@@ -91,12 +91,12 @@ def _words(result: SearchResult) -> tuple[str, str, str]:
         placeholder=usual,
         max_chars=80,
         persist_state="session",
-        help="Its name in presets, files and the history.",
+        help="Name in presets, files and the history.",
     )
     why = boxes[1].text_input(
         "Why",
         key="tune:why",
-        placeholder="the reason, for readers of the history",
+        placeholder="the reason, shown in the history",
         max_chars=500,
         persist_state="session",
     )
@@ -116,15 +116,15 @@ def _apply(
             key="tune:take",
             type="primary",
             icon=":material/tune:",
-            help="Every parameter of Inspect is set to the proposal; undo is there.",
+            help="Sets all parameters in Inspect to the proposal; undo it there.",
         ):
             state.use_config(config)
             st.toast("Set on the sliders of Inspect.", icon=":material/check:")
         keep = st.button(
-            "Keep in the history",
+            "Save to history",
             key="tune:keep",
             icon=":material/bookmark_add:",
-            help="A named config with who, when, why and its evidence card; it can be a baseline, and is restored from History.",
+            help="A named config with author, date, reason and evidence card; it can be a baseline, and is restored from History.",
         )
         st.download_button(
             "Preset file",
@@ -134,14 +134,14 @@ def _apply(
             key="tune:preset",
             on_click="ignore",
             icon=":material/description:",
-            help="YAML headed by its summary and card, as the shipped presets are.",
+            help="YAML that starts with summary and card, like the built-in presets.",
         )
         report_button(
             "tune:report",
             f"tuning-{config.name}",
             lambda _: tuning_report(result, datetime.now(UTC)),
             texts=False,
-            what="the verdict, what the proposal is worth, what it changes, and its card. No text of a query or a memory. ",
+            what="the verdict, the gains, the changed parameters, and the card. No texts of queries or memories. ",
         )
     if keep:
         _keep(config, why, author, card, result, resources)
@@ -151,7 +151,7 @@ def _keep(
     config: PipelineConfig, why: str, author: str, card: EvidenceCard, result: SearchResult, resources: Resources
 ) -> None:
     if not author:
-        st.error("Give your name above, or sign in: the history says who kept a config.")
+        st.error("Enter your name above, or sign in: the history shows who saved a config.")
         return
     try:
         require("reviewer")
@@ -165,7 +165,7 @@ def _keep(
 
 
 def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
-    """A preset file: summary, where it comes from, every key."""
+    """A preset file: summary, origin, all keys."""
     changed = "proposed without labels beside" if card.unlabelled else "tuned from"
     made = f"{card.baseline} kept after a search" if card.kept else f"{changed} {card.baseline}"
     summary = why or f"{config.name}: {made}."
@@ -217,7 +217,7 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
             "application/json",
             key="tune:card",
             on_click="ignore",
-            help="The card as a file of its own" + (": JSON has no comments." if form == SIDE_FILE else "."),
+            help="The card as a separate file" + (": JSON has no comments." if form == SIDE_FILE else "."),
         )
     with st.container(key="tune-code"):
         st.code(
@@ -228,7 +228,7 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
 
 
 def _own_evidence(export: Export, result: SearchResult, resources: Resources) -> LabelledEvidence | None:
-    """The evidence that was gathered for what the reader ranks with, where that of the search lacks something; None where there is none."""
+    """Evidence gathered for the exported config, if the search's evidence does not cover it; None if there is none."""
     if not export.lost or outdated(result, resources) is not None:
         return None
     if not any(ranking.lacking for ranking in _kept(result, export, None)):
@@ -237,20 +237,20 @@ def _own_evidence(export: Export, result: SearchResult, resources: Resources) ->
 
 
 def _kept(result: SearchResult, export: Export, own: LabelledEvidence | None) -> Sequence[ExportedRanking]:
-    """Measured once for a result, its look at the hold-out, and what the reader ranks with."""
+    """The rankings by both configs, computed once per result, hold-out look and exported config."""
     there = None if own is None else own.batch
     key = ("export", result.tuned.looks, export.config, export.read, own and own.key)
     return page.get().learned(key, lambda: measured_proposal(result, export, there))
 
 
 def _rankings(rankings: Sequence[ExportedRanking]) -> None:
-    """Both rankings, a row each, with the difference to the first; nothing where none was measured."""
+    """Draw both rankings, one row each, with the difference from the first; nothing if none was measured."""
     if not rankings:
         return
     rows: list[dict[str, object]] = []
     for ranking in rankings:
         for row in ranking.differences:
-            both = (ranking.here, "as it is here"), (ranking.there, ranking.export.as_read)
+            both = (ranking.here, "in the workbench"), (ranking.there, ranking.export.as_read)
             for evaluation, name in both:
                 summary = next(summary for summary in evaluation.summaries if summary.measure == row.measure)
                 rows.append(
@@ -279,11 +279,12 @@ def _rankings(rankings: Sequence[ExportedRanking]) -> None:
             "measure": text("measure", width=76),
             "mean": text("mean", width=134, help="In brackets: 95 % confidence interval"),
             "difference": number(
-                "difference", format="%+.3f", width=80, help="As it is read less as it is here, mean over the queries"
+                "difference",
+                format="%+.3f",
+                width=80,
+                help="As read by the target minus in the workbench, mean over the queries",
             ),
-            "95 % interval": text(
-                "95 % interval", width=124, help="Of the difference, by a paired bootstrap over queries"
-            ),
+            "95 % interval": text("95 % interval", width=124, help="Of the difference: paired bootstrap over queries"),
             "p": number("p", format="%.4f", width=60, help="Two-sided paired randomisation test"),
         },
     )
@@ -292,7 +293,7 @@ def _rankings(rankings: Sequence[ExportedRanking]) -> None:
 def _fill(
     export: Export, ranking: ExportedRanking, own: LabelledEvidence | None, result: SearchResult, resources: Resources
 ) -> None:
-    """What the evidence lacks of what the reader's config asks for, and the offer to gather that, or the scores alone."""
+    """Draw the gaps in the evidence for the exported config, and the offer to gather them, or only the scores."""
     if not ranking.lacking:
         return
     if own is not None:
@@ -304,7 +305,7 @@ def _fill(
     lines = "\n".join(f"- {plain(line)}" for line in ranking.lacking[:MOST_LACKING])
     more = len(ranking.lacking) - MOST_LACKING
     lines += f"\n- and {more} more" if more > 0 else ""
-    head = f"The figure of how {export.reader} reads it is of what is there, and may be far off."
+    head = f"The value as read by {export.reader} uses incomplete evidence and may be far off."
     selection = selection_of(result.planned.data.labelled)
     why_not = outdated(result, resources) or cannot_rerank(Settings(), export.read, server_answers)
     if why_not:
@@ -316,27 +317,25 @@ def _fill(
         for row in report.left_out:
             st.toast(plain(f"{row} (left out)"), icon=":material/warning:")
 
-    message = f"{head} Gathered for it, the {len(selection.queries)} queries are measured as it ranks.\n\n{lines}"
-    kept = "What was gathered is kept; gathering can be resumed."
+    message = f"{head} Gather the {len(selection.queries)} queries to measure its exact ranking.\n\n{lines}"
+    kept = "Gathered evidence is kept; gathering can be resumed."
     if offered("tune:export_gather", message, "Gather", gather, icon=":material/warning:", kept=kept, warn=True):
         st.rerun()
 
 
 def _lost_words(export: Export) -> str:
-    """What is lost on the way to who reads the file, in a line."""
+    """One line on the parameters that the target format cannot express."""
     reader = f"{export.reader[:1].upper()}{export.reader[1:]}"
     if not export.lost:
-        return (
-            "Read back, this file gives the identical config, so the ranking is the same; every value is in its range."
-        )
+        return "Loading this file gives the identical config and ranking; all values are within their ranges."
     return (
-        f"{reader} may rank differently: {len(export.lost)} parameters of this config cannot be said in its file, or not exactly, or are "
-        "not read yet. They stand in it as comments or below a heading of their own."
+        f"{reader} may rank differently: {len(export.lost)} parameters of this config cannot be expressed exactly in its file, or "
+        "are not read yet. They are included as comments or under a separate heading."
     )
 
 
 def _lost(lost: Sequence[tuple[str, object, object]]) -> None:
-    """What comes back otherwise, as a table."""
+    """Draw a table of the parameters that are lost or changed."""
     draw_table(
         [{"parameter": path, "here": shown(here), "there": shown(there)} for path, here, there in lost],
         key="tune:lost",
@@ -346,7 +345,7 @@ def _lost(lost: Sequence[tuple[str, object, object]]) -> None:
             "parameter": st.column_config.TextColumn("parameter", width=260),
             "here": st.column_config.TextColumn("here", width=180),
             "there": st.column_config.TextColumn(
-                "there", width=180, help="What the file, laid over what the target does, comes to"
+                "there", width=180, help="The value in the target system after loading the file"
             ),
         },
     )

@@ -1,4 +1,4 @@
-"""What is better, what must not be lost, and how that is measured: objectives, guards, groups, folds, the sealed share."""
+"""The goal of a search and its measurement: objectives, guards, groups, folds, the sealed share."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cems_workbench.ui.tune.state import scorer_for
 
 GUARDED = ("hit@5", "hit@1", "recall@10", "nDCG@10", "MRR")
 NOISE = ("noise@5", "answered", "refused", "noise@5<=0.5", "refused<=0.05")
-"""Guards that are offered where queries without an answer are known."""
+"""Guards offered if there are queries without an answer."""
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
-    """Objectives and guards; None while one of them cannot be read, which is said in place."""
+    """Draw objectives and guards; None if one is invalid, with the error drawn in place."""
     left, right = st.columns(2, vertical_alignment="bottom")
     wanted = left.multiselect(
         "Optimise",
@@ -31,8 +31,8 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
         accept_new_options=True,
         persist_state="session",
         max_selections=3,
-        help="The first decides. With a second one the search maps the Pareto front: the configs that gain nothing in one "
-        "without losing in another. What measures harm, such as noise, is made small. " + measures_help(),
+        help="The first decides. With a second one the search maps the Pareto front: configs that cannot improve in one "
+        "without losing in another. Measures of harm, such as noise, are minimised. " + measures_help(),
     )
     types = sorted({kind for kind in data.batch.types if kind})
     noise = NOISE if data.batch.without_answer(data.relevant_from).any() else ()
@@ -44,10 +44,10 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
         key="tune:guards",
         accept_new_options=True,
         persist_state="session",
-        format_func=lambda text: words.get(text, text),  # one that was typed is sent back as it is shown
+        format_func=lambda text: words.get(text, text),  # a typed option comes back as its formatted text
         placeholder="no guard",
-        help="A config that is worse here than the baseline is never proposed. For one type of question: `temporal:hit@5`; with a "
-        "tolerance: `temporal:hit@5-0.01`; with a bound in place of the baseline: `noise@5<=0.2`, `nDCG@10>=0.5`.",
+        help="A config that is worse than the baseline in a guard is never proposed. For one query type: `temporal:hit@5`; with a "
+        "tolerance: `temporal:hit@5-0.01`; with a fixed bound instead of the baseline: `noise@5<=0.2`, `nDCG@10>=0.5`.",
     )
     fewer = _fewer_reranked(space)
     if not wanted:
@@ -60,7 +60,7 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
         return None
     unknown = sorted({guard.query_type for guard in goal.guards if guard.query_type and guard.query_type not in types})
     if unknown:
-        st.warning(f"No query of this set is of type {plain(', '.join(unknown))}: that guard holds nothing back.")
+        st.warning(f"No query of this set is of type {plain(', '.join(unknown))}: that guard has no effect.")
     return goal
 
 
@@ -73,23 +73,23 @@ def _guard_words(text: str) -> str:
 
 
 def _fewer_reranked(space: SearchSpace) -> bool:
-    """A cost beside the measures, where the space has something to save."""
+    """Draw the toggle for the reranker's cost as an objective, if the space varies it."""
     if not any(axis.path in ("rerank.depth", "rerank.score_window") for axis in space.axes):
         return False
     return st.toggle(
         "Fewer candidates to the reranker",
         key="tune:fewer",
         persist_state="session",
-        help="A further objective: each candidate sent to the reranker costs a model call.",
+        help="An additional objective: each candidate sent to the reranker costs a model call.",
     )
 
 
 def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch | None:
-    """The search that is set up; None where the queries cannot be split as is asked, which is said in place."""
+    """The planned search; None if the queries cannot be split as set, with the error drawn in place."""
     batch = scorer_for(data, goal.measures, int(st.session_state.get("tune:seed", 0))).batch
     if not batch.queries:
         st.info(
-            "None of the judged queries has anything relevant under these measures, so no config can be better than another. "
+            "None of the judged queries has a relevant memory under these measures, so all configs score the same. "
             "Label some relevant memories on the Label page."
         )
         return None
@@ -115,7 +115,7 @@ def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
         key="tune:group_by",
         persist_state="session",
         format_func=lambda grouping: f"{GROUP_WORDS[grouping]} · {counts[grouping]}",
-        help="Queries of one group stay together: on what is searched, on a fold, or sealed. Split, they would leak.",
+        help="Queries of one group stay together: in the tuning set, in a fold, or sealed. Splitting them would leak information.",
     )
     folds = next(boxes).number_input(
         "Folds",
@@ -124,7 +124,7 @@ def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
         5,
         key="tune:folds",
         persist_state="session",
-        help="The queries are split into this many parts; each is scored with the config chosen on the others.",
+        help="Queries are split into this many parts; each is scored with the config chosen on the others.",
     )
     sealed = 0.0
     if can_seal:
@@ -137,7 +137,7 @@ def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
             key="tune:sealed",
             persist_state="session",
             format="%.2f",
-            help="The share of the queries that no search sees. It is scored once, when you open it.",
+            help="Share of queries that no search sees. It is scored only when you open it.",
         )
     trials = next(boxes).number_input(
         "Configs",
@@ -162,26 +162,26 @@ def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
 
 
 def split_words(planned: PlannedSearch, wanted_folds: int) -> str:
-    """One line: how many queries are searched on, in how many folds, and how many are sealed."""
+    """One line: number of tuning queries, folds, and sealed queries."""
     parts = planned.plan.split
     open_, sealed = len(parts.open), len(parts.holdout)
     folds = f"{open_} queries in {len(parts.folds)} folds"
-    unsealed = "nothing will say what the proposal is worth on queries not searched on"
+    unsealed = "the proposal cannot be measured on unseen queries"
     if planned.data.stands_in:
-        unsealed = "there is no judgment to seal"
+        unsealed = "there are no judgments to seal"
     held = f"{sealed} sealed" if sealed else f"none sealed: {unsealed}"
     few = ""
     if len(parts.folds) < wanted_folds:
-        few = f" There are groups for {len(parts.folds)} folds only; “Never split” something finer for more."
+        few = f" There are only enough groups for {len(parts.folds)} folds; choose finer groups under “Never split” for more."
     return f"{folds}, {held}.{few}"
 
 
 def effort(planned: PlannedSearch) -> str:
-    """How the space is searched, in words."""
+    """How the space is searched, as a sentence."""
     space, plan = planned.plan.space, planned.plan
     if space.is_grid:
         points = min(space.size, sum(1 for _ in space.grid(plan.trials)))
-        every = "every one" if points == space.size else "spread evenly"
+        every = "all of them" if points == space.size else "spread evenly"
         return f"Grid: {points:,} of {space.size:,} combinations, {every}; the folds reuse them."
     folds = len(plan.split.folds)
     return (

@@ -1,4 +1,4 @@
-"""The history of configs: who kept which, when and why, what it was measured on, and the way back to it."""
+"""History of saved configs: author, date, reason and measurements, with restore."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from cems_workbench.ui.tune.state import page
 
 
 def draw(resources: Resources) -> None:
-    """Every kept config, the latest first; a chosen one is restored, renamed or downloaded. Below it, files from elsewhere."""
+    """Draw the saved configs, latest first, with restore, rename and download; below them, the import of config files."""
     records = resources.store.configs.history()
     if records:
         _table(records, resources)
     else:
-        empty("No config is kept yet", render("tune/nothing_kept.html"))
+        empty("No config is saved yet", render("tune/nothing_kept.html"))
     st.markdown("## From a file")
     draw_import(resources, "tune:")
 
@@ -44,10 +44,10 @@ def _table(records: list[ConfigRecord], resources: Resources) -> None:
             "who": st.column_config.TextColumn("who", width=80),
             "from": st.column_config.TextColumn("from", width=80),
             "measured": st.column_config.TextColumn(
-                "measured", width=160, help="On the evidence card, the last of its measurements"
+                "measured", width=160, help="The last measurement on the evidence card"
             ),
             "store": st.column_config.TextColumn(
-                "store", width=66, help="Whether it was measured on this store as it is now"
+                "store", width=66, help="Whether it was measured on the current content of this store"
             ),
             "why": st.column_config.TextColumn("why", width=200),
         },
@@ -78,7 +78,7 @@ def _row(record: ConfigRecord, resources: Resources) -> dict[str, Any]:
 
 
 def _opened(record: ConfigRecord, resources: Resources) -> None:
-    """The config beside what is set now, its card, and what can be done with it."""
+    """Draw the config compared with the current one, its card, and its actions."""
     st.markdown(f"**{plain(record.name)}**" + (f"  \n:small[{plain(record.why)}]" if record.why else ""))
     try:
         restored = restored_config(record, resources.store)
@@ -112,7 +112,7 @@ def _opened(record: ConfigRecord, resources: Resources) -> None:
     if changed:
         diff_table(state.present_config(), config, "tune:kept_diff")
     else:
-        st.caption("The sliders of Inspect have this config.")
+        st.caption("This is the config set in Inspect.")
     if card is not None:
         with st.expander("Its evidence card"):
             st.code(card.text, language=None, wrap_lines=True)

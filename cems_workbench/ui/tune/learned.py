@@ -1,4 +1,4 @@
-"""What the search learned: which parameters matter, and how the objective answers to one or two of them."""
+"""Parameter importance, and the response of the objective to one or two parameters."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ Computed = TypeVar("Computed")
 
 
 def draw(result: SearchResult) -> None:
-    """Importance, the curve of a parameter, and the map of two."""
+    """Draw importance, the response curve of one parameter, and the response map of two."""
     shares = _importance(result)
     names = {axis.path: label(axis.path, result.planned.plan.space.baseline) for axis in result.planned.plan.space.axes}
     measure = str(result.planned.plan.goal.objectives[0])
     st.markdown(f"## Which parameters matter to {plain(measure)}")
     if shares is None:
-        st.caption("Too few configs were tried, or all of them reached the same: no share can be computed.")
+        st.caption("No importance can be computed: too few configs were tried, or all scored the same.")
     else:
         draw_chart(
             importance_figure(shares, names),
             key="tune:importance",
-            alt="Share of the variance that each parameter explains alone.",
+            alt="Bar chart: share of the variance explained by each parameter alone.",
             table=lambda: [
                 {"parameter": names.get(path, path), "share": f"{share:.1%}"} for path, share in shares.shares
             ],
@@ -57,13 +57,13 @@ def draw(result: SearchResult) -> None:
 
 _IMPORTANCE_HELP = (
     "The share of the variance of the measure over the space that a parameter explains alone (main effect of a functional "
-    "analysis of variance). On a whole grid it is exact; elsewhere a random forest is fitted to the configs tried."
+    "analysis of variance). Exact on a full grid; otherwise estimated by a random forest fitted to the configs tried."
 )
 
 
 def _importance_words(shares: Importance) -> str:
     how = "exact, over the whole grid" if shares.exact else f"by a random forest over {shares.trials} configs"
-    return f"Share of the variance that each explains alone, {how}. Parameters acting together: {shares.together:.0%}."
+    return f"Share of the variance that each explains alone, {how}. Interactions: {shares.together:.0%}."
 
 
 def _importance(result: SearchResult) -> Importance | None:
@@ -72,7 +72,7 @@ def _importance(result: SearchResult) -> Importance | None:
 
 
 def importance_figure(shares: Importance, names: dict[str, str]) -> Figure:
-    """A bar a parameter, the most important first."""
+    """One bar per parameter, the most important first."""
     import plotly.graph_objects as go
 
     made = go.Figure()
@@ -122,12 +122,12 @@ def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measu
     draw_chart(
         curve_figure(curve, result, names[path], measure),
         key="tune:response",
-        alt=f"{measure} at values of {path}, the rest as proposed.",
+        alt=f"Line chart: {measure} by {path}, other parameters as proposed.",
         table=lambda: curve_rows(curve, names[path], measure),
     )
     st.caption(
-        "Everything else as proposed, on the queries searched on; each point is replayed. The band is one standard error of the "
-        "difference to the proposal: values whose band reaches the dotted line are not told from it."
+        "Other parameters as proposed, on the tuning queries; each point is replayed. The band is one standard error of the "
+        "difference from the proposal: values whose band reaches the dotted line cannot be distinguished from it."
     )
 
 
@@ -136,7 +136,7 @@ def _called(names: dict[str, str]) -> Callable[[Any], str]:
 
 
 def _computed(key: Hashable, compute: Callable[[Progress], Computed]) -> Computed:
-    """What is learned of the search at hand, computed with progress when it is first looked at."""
+    """A value computed from the current search, with progress, and cached for the session."""
 
     def with_progress() -> Computed:
         place = st.empty()
@@ -165,13 +165,13 @@ def _surface(result: SearchResult, ranked: list[str], names: dict[str, str], mea
         surface_figure(surface, names, measure),
         key="tune:surface",
         table=lambda: surface_rows(surface, names, measure),
-        alt=f"{measure} over {first} and {second}, the rest as proposed.",
+        alt=f"Heat map: {measure} by {first} and {second}, other parameters as proposed.",
     )
-    st.caption("Brighter is better; the ring is the proposal. A cell without colour breaks a constraint.")
+    st.caption("Brighter is better; the ring is the proposal. A cell without colour violates a constraint.")
 
 
 def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) -> Figure:
-    """Mean per value with the band of the difference, the proposal as a ring, the baseline's value as a line."""
+    """Mean by value with the band of the difference; the proposal as a ring, the baseline as a line."""
     import plotly.graph_objects as go
 
     axis = next(searched for searched in result.planned.plan.space.axes if searched.path == curve.path)
@@ -196,7 +196,7 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
         hovertemplate=hover(
             f"{tick(name, 60)} %{{x}}",
             f"{measure} %{{y:.4f}}",
-            "against the proposal %{customdata[0]:+.4f} ± %{customdata[1]:.4f}",
+            "difference from the proposal %{customdata[0]:+.4f} ± %{customdata[1]:.4f}",
         ),
     )
     made.add_hline(y=float(curve.mean[curve.own]), line={"color": GREY, "width": 1, "dash": "dot"})
@@ -222,12 +222,12 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
 
 
 def curve_rows(curve: Curve, name: str, measure: str) -> list[dict[str, Any]]:
-    """A row a value of the parameter, with what the curve shows there."""
+    """One row per value of the parameter, with the numbers of the curve."""
     return [
         {
             name: shown(value),
             measure: float(curve.mean[i]),
-            "against the proposal": float(curve.difference[i]),
+            "difference from the proposal": float(curve.difference[i]),
             "standard error": float(curve.difference_error[i]),
         }
         for i, value in enumerate(curve.values)
@@ -235,7 +235,7 @@ def curve_rows(curve: Curve, name: str, measure: str) -> list[dict[str, Any]]:
 
 
 def surface_rows(surface: Surface, names: dict[str, str], measure: str) -> list[dict[str, Any]]:
-    """A row a cell of the map."""
+    """One row per cell of the map."""
     (across, up), (first, second) = surface.values, surface.paths
     return [
         {
@@ -263,7 +263,7 @@ def _titled(text: str, axis: Axis | None = None) -> dict[str, Any]:
 
 
 def surface_figure(surface: Surface, names: dict[str, str], measure: str) -> Figure:
-    """A cell a pair of values, brighter where the measure is higher, and a ring on the proposal."""
+    """One cell per pair of values, brighter for higher values, and a ring on the proposal."""
     import plotly.graph_objects as go
 
     across, up = surface.values

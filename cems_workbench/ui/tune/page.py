@@ -1,4 +1,4 @@
-"""Tune: better weights searched on judged queries without overfitting, and taken away with the evidence for them."""
+"""The Tune page: search for better weights without overfitting, and export the result with its evidence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from cems_workbench.ui.tune.state import VIEW, outdated, page, set_view
 
 
 def set_up(resources: Resources) -> None:
-    """What is searched on, what may change, what is better, how it is measured; and the start."""
+    """Draw the setup of a search: queries, parameters, goal, and the start button."""
     data = setup.choose(resources)
     if data is None:
         if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != setup.WITHOUT:
@@ -41,11 +41,11 @@ def set_up(resources: Resources) -> None:
         return
     if data.stands_in:
         unlabelled.draw_lists(data)
-    st.markdown("## What may change")
+    st.markdown("## Parameters to tune")
     searched = space.draw(data.baseline, data.evidence.header.config, TUNABLE_SECTIONS if data.stands_in else ("",))
     if searched is None:
         return
-    st.markdown("## What is better, and how that is measured")
+    st.markdown("## Goal and measurement")
     wanted = goal.draw_goal(data, searched)
     planned = goal.draw_plan(data, searched, wanted) if wanted is not None else None
     if planned is not None:
@@ -55,7 +55,7 @@ def set_up(resources: Resources) -> None:
 def of_result(
     draw: Callable[[SearchResult, Resources], None], before: Callable[[Resources], bool] = lambda _: False
 ) -> Callable[[Resources], None]:
-    """A view of the last result; while there is none it draws `before`, and where that has nothing either it says so."""
+    """A view of the last result; without one it draws `before`, or an empty state."""
 
     def drawn(resources: Resources) -> None:
         searched = page.get().result
@@ -76,16 +76,16 @@ def of_result(
 VIEWS: Mapping[str, Callable[[Resources], None]] = {
     "Set up": set_up,
     "Result": of_result(result.draw, sample.draw),
-    "What it learned": of_result(lambda searched, _: learned.draw(searched)),
-    "By query": of_result(lambda searched, _: queries.draw(searched)),
-    "Take it away": of_result(export.draw),
+    "What it learned": of_result(lambda result, _: learned.draw(result)),
+    "By query": of_result(lambda result, _: queries.draw(result)),
+    "Export": of_result(export.draw),
     "History": history.draw,
 }
 
 
 @shared_resources.said_in_place
 def main() -> None:
-    """Draw the page: the search at work, or the chosen view."""
+    """Draw the page: the running search, or the chosen view."""
     begin_page("Tune", "tune")
     resources = shared_resources.opened()
     if resources is None:

@@ -1,4 +1,4 @@
-"""Wins and losses per query: what the proposal changes against the baseline, each opened in Inspect under both configs."""
+"""Wins and losses per query, proposal against baseline; each opens in Inspect with both configs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLOURS = {"won": LIST_COLOURS[4], "lost": LIST_COLOURS[3]}
 
 
 def draw(result: SearchResult) -> None:
-    """The tally, a bar for each query that changed, by type, and the table."""
+    """Draw the counts, a bar for each changed query, the types, and the table."""
     measure = str(result.planned.plan.goal.objectives[0])
     if not result.better:
         st.info("The baseline is proposed: no query changes.", icon=":material/drag_handle:")
@@ -34,14 +34,14 @@ def draw(result: SearchResult) -> None:
     changes = wins_and_losses(result.tuned, result.planned.score, result.planned.batch)
     whole = tally(changes)
     st.markdown(f"## {_words(whole)}, {result.planned.measure} {whole.difference:+.3f}")
-    st.caption("On the queries searched on; the sealed ones stay sealed, and are not listed.")
+    st.caption("Tuning queries only; the hold-out stays sealed.")
     changed = [change for change in changes if change.outcome != "same"]
     if changed:
         draw_chart(
             figure(changed, measure),
             key="tune:wins",
             table=None,
-            alt=f"Difference in {measure} of every query that changed, the greatest gain first; the table below has the figures.",
+            alt=f"Bar chart: difference in {measure} of each changed query, largest gain first; the table below has the numbers.",
         )
     _types(changes)
     _table(result, changes, measure)
@@ -52,7 +52,7 @@ def _words(counts: Tally) -> str:
 
 
 def figure(changes: Sequence[QueryChange], measure: str) -> Figure:
-    """A bar a query, the greatest gain first."""
+    """One bar per query, largest gain first."""
     import plotly.graph_objects as go
 
     made = go.Figure()
@@ -107,7 +107,7 @@ def _types(changes: Sequence[QueryChange]) -> None:
             "won": st.column_config.NumberColumn("won", width=60),
             "lost": st.column_config.NumberColumn("lost", width=60),
             "falls": st.column_config.TextColumn(
-                "falls", width=60, help="The mean of this type is below the baseline’s"
+                "regression", width=60, help="Whether the mean of this type is below the baseline’s"
             ),
         },
     )
@@ -124,7 +124,7 @@ def _table(result: SearchResult, changes: Sequence[QueryChange], measure: str) -
     )
     listed = [change for change in changes if not wanted or SIGNS[change.outcome] in wanted]
     if not listed:
-        st.caption("No query is left under this filter.")
+        st.caption("No query matches this filter.")
         return
     picked = pick_row(
         [_row(change, measure) for change in listed],
@@ -136,9 +136,7 @@ def _table(result: SearchResult, changes: Sequence[QueryChange], measure: str) -
     if picked is not None:
         _offer(result, listed[picked])
     else:
-        st.caption(
-            "Select a row to open the query in Inspect: the proposal on the sliders, the baseline pinned beside it."
-        )
+        st.caption("Select a row to open the query in Inspect: the proposal on the sliders, the baseline pinned.")
 
 
 def _row(change: QueryChange, measure: str) -> dict[str, Any]:
@@ -169,7 +167,9 @@ def _columns(measure: str) -> dict[str, Any]:
 def _offer(result: SearchResult, change: QueryChange) -> None:
     base = result.planned.plan.space.baseline
     left, right = st.columns([4, 1], vertical_alignment="center")
-    left.markdown(f"{plain(change.query)}  \n:small[the proposal on the sliders, {plain(base.name)} pinned beside it]")
+    left.markdown(
+        f"{plain(change.query)}  \n:small[the proposal on the sliders, {plain(base.name)} pinned as the baseline]"
+    )
     if right.button("Open in Inspect", key="tune:inspect", icon=":material/search:", width="stretch"):
         query = next(query for query in result.planned.batch.queries if query.qid == change.qid)
         header = result.planned.data.evidence.header

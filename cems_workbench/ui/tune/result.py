@@ -1,4 +1,4 @@
-"""What a search found: the verdict, what the proposal is worth on each part of the queries, its Pareto front, and what it changes."""
+"""Result of a search: verdict, gains on each part of the queries, Pareto front, and changed parameters."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 TRIED = "#7B848D"
-"""The colour of configs that are neither on the front nor the proposal."""
+"""Colour of configs that are neither the proposal nor on the front."""
 
 
 def draw(result: SearchResult, resources: Resources) -> None:
-    """The whole result."""
+    """Draw the whole result."""
     st.html(verdict_html(result))
     announce(headline(result))
     if result.tuned.search.cancelled:
@@ -65,7 +65,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
     st.html(gains_html(gain_rows(result), measure))
     st.caption(
         gap_line(result),
-        help="Train, folds and hold-out far apart are a sign that the search learned its queries by heart.",
+        help="Large differences between training, folds and hold-out suggest overfitting.",
     )
     if result.not_sent:
         st.caption(plain(f"{result.not_sent[0].upper()}{result.not_sent[1:]}."))
@@ -77,7 +77,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
     _lacking(result, resources)
     if len(result.planned.plan.goal.names) > 1:
         _front(result)
-    st.markdown("## What the proposal changes")
+    st.markdown("## Changed parameters")
     space, proposal = result.planned.plan.space, result.tuned.proposal
     names = [label(axis.path, space.baseline) for axis in space.axes]
     own = space.values_of(space.baseline)
@@ -85,7 +85,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
 
 
 def _by_judgments(result: SearchResult, resources: Resources) -> None:
-    """What a proposal that was found without judgments is worth by them, beside a search with them; or the offer to measure that."""
+    """Draw how a proposal found without judgments scores on judgments, compared with a labelled search; or the offer to measure it."""
     st.markdown("## By judgments")
     found = result.by_judgments
     if found is None:
@@ -97,7 +97,7 @@ def _by_judgments(result: SearchResult, resources: Resources) -> None:
 
 
 def _lacking(result: SearchResult, resources: Resources) -> None:
-    """What the evidence lacks of what baseline and proposal ask for; once it is scored the same search is run again."""
+    """Draw the scores missing for baseline and proposal; once they are computed, the same search runs again."""
     planned = result.planned
     evidence, qids = planned.data.evidence, planned.data.batch.qids
     rows = [Lacking(config.name, config, evidence, needs, qids) for config, needs in result.needs]
@@ -107,7 +107,7 @@ def _lacking(result: SearchResult, resources: Resources) -> None:
 
 
 def verdict_html(result: SearchResult) -> Markup:
-    """The verdict, and under it what was searched."""
+    """The verdict, and a summary of the search."""
     about = " · ".join(about_lines(result))
     return render("tune/verdict.html", headline=headline(result), about=about, doubt=doubt_line(result))
 
@@ -126,7 +126,7 @@ def _go_on(result: SearchResult) -> None:
     )
 
 
-# What the proposal is worth on each part of the queries
+# Gains on each part of the queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _GainCells:
-    """A gain as it stands in the table; `left`, `width` and `middle` are its interval and mean on the common scale, in percent."""
+    """The texts of a gain in the table; `left`, `width` and `middle` are its interval and mean on the common scale, in percent."""
 
     queries: int
     baseline: str
@@ -153,17 +153,17 @@ class _GainCells:
 
 
 def gains_html(rows: Sequence[GainRow], measure: str) -> Markup:
-    """A row a part: baseline, proposal, difference, its 95 % interval as text and on one scale for all, p, and what that says."""
+    """One row per part: baseline, proposal, difference, its 95 % interval as text and on a common scale, p, and the verdict."""
     widest = max(
         [abs(edge) for row in rows if row.gain for edge in (row.gain.low, row.gain.high, row.gain.difference)] or [0]
     )
     columns = [
-        _Column("queries", "How many queries the means are of"),
+        _Column("queries", "Number of queries in the means"),
         _Column(f"baseline {measure}"),
         _Column("proposal"),
-        _Column("difference", "Proposal less baseline, mean over the queries"),
-        _Column("95 % interval", "Of the difference, by a paired bootstrap over queries; the line is 0", numeric=False),
-        _Column("p", "Two-sided paired randomisation test: how often chance alone would give so large a difference"),
+        _Column("difference", "Proposal minus baseline, mean over the queries"),
+        _Column("95 % interval", "Of the difference: paired bootstrap over queries; the line marks 0", numeric=False),
+        _Column("p", "Two-sided paired randomisation test: the probability of so large a difference by chance"),
         _Column("", numeric=False),
     ]
     edge = widest * 1.08 or 1.0
@@ -181,7 +181,7 @@ def gains_html(rows: Sequence[GainRow], measure: str) -> Markup:
 
 
 def _gain_cells(gain: Gain, edge: float) -> _GainCells:
-    """`edge` is the difference at either end of the scale, whose middle is 0."""
+    """`edge` is the difference at the ends of the scale; its middle is 0."""
     left, right, middle = (50 + 50 * value / edge for value in (gain.low, gain.high, gain.difference))
     return _GainCells(
         gain.queries,
@@ -198,7 +198,7 @@ def _gain_cells(gain: Gain, edge: float) -> _GainCells:
 
 
 def _holdout(result: SearchResult, resources: Resources) -> None:
-    """The seal: how often it was broken, and the button that breaks it."""
+    """Draw the hold-out: the number of looks so far, and the button to open it."""
     planned, tuned = result.planned, result.tuned
     if not len(planned.plan.split.holdout) or tuned.search.cancelled:
         return
@@ -213,11 +213,11 @@ def _holdout(result: SearchResult, resources: Resources) -> None:
     )
     with box:
         times = f"{looks} time{'s' if looks > 1 else ''}"
-        before = f"Some of these queries were looked at {times} before. " if looks else ""
+        before = f"Some of these queries have been opened {times} before. " if looks else ""
         before += f"Looks at sealed queries of the set: {by}. " if by else ""
         st.markdown(
-            f"{before}Each look makes it worth less: what is chosen after looking has been fitted to it. Open it once, when you "
-            "have decided for this proposal. Looks are counted with the query set and stand on the evidence card."
+            f"{before}Each look reduces its value: choices made after a look are fitted to it. Open it once, when you have "
+            "decided for this proposal. Looks are counted per query set and recorded on the evidence card."
         )
         st.button(
             "Open it",
@@ -236,11 +236,11 @@ def _open(result: SearchResult, resources: Resources) -> None:
     page.update(result=open_holdout(result, looks))
 
 
-# The Pareto front: what each further bit of one objective costs in another
+# The Pareto front: the cost of each gain in one objective in terms of another
 
 
 def _front(result: SearchResult) -> None:
-    """The chart of two objectives, and the table of the front, from which any config can be set on the sliders."""
+    """Draw two objectives against each other, and the table of the front, whose configs can be applied to the sliders."""
     names = objective_names(result)
     st.markdown("## The Pareto front")
     second = 1
@@ -252,13 +252,13 @@ def _front(result: SearchResult) -> None:
         front_figure(result, second),
         key="tune:pareto",
         table=lambda: _tried(result, names),
-        alt=f"Every config tried, {names[0]} against {names[second]}; those of the front joined by a line.",
+        alt=f"Scatter chart of all configs tried: {names[0]} by {names[second]}; the front is joined by a line.",
     )
     _front_table(result, names)
 
 
 def _tried(result: SearchResult, names: list[str]) -> list[dict[str, Any]]:
-    """A row for each config that was tried: what it reached, and whether it is on the front."""
+    """One row per config tried: its values, and whether it is on the front."""
     return [
         {name: float(value) for name, value in zip(names, reached, strict=True)}
         | {"": "on the front" if i in result.tuned.search.front else ""}
@@ -277,9 +277,7 @@ def _front_table(result: SearchResult, names: list[str]) -> None:
     ]
     picked = pick_row(rows, key="tune:front", most=8, columns={name: _objective_column(name) for name in names})
     if picked is None:
-        st.caption(
-            "On the queries searched on. Select a row to set that config on the sliders instead of the proposal."
-        )
+        st.caption("On the tuning queries. Select a row to apply that config to the sliders instead of the proposal.")
         return
     trial = trials[front[picked]]
     space = result.planned.plan.space
@@ -298,7 +296,7 @@ def _objective_column(name: str) -> Any:
 
 
 def front_figure(result: SearchResult, second: int) -> Figure:
-    """The trials as dots, the front as a line, the baseline as a diamond, the proposal as a ring."""
+    """Trials as dots, the front as a line, the baseline as a diamond, the proposal as a ring."""
     import plotly.graph_objects as go
 
     names, reached, search = objective_names(result), all_reached(result), result.tuned.search
@@ -320,7 +318,7 @@ def front_figure(result: SearchResult, second: int) -> Figure:
     dots(usable, "tried", {"color": TRIED, "size": 5, "opacity": 0.55})
     broken = [i for i, trial in enumerate(search.trials) if trial.broken]
     if broken:
-        dots(broken, "breaks a guard", {"color": LIST_COLOURS[3], "size": 6, "symbol": "x-thin-open"})
+        dots(broken, "violates a guard", {"color": LIST_COLOURS[3], "size": 6, "symbol": "x-thin-open"})
     front = sorted(search.front, key=lambda i: (float(x[i]), float(y[i])))
     dots(
         front,
@@ -355,12 +353,12 @@ def front_figure(result: SearchResult, second: int) -> Figure:
     return made
 
 
-# What the proposal changes
+# Changed parameters
 
 
 @dataclass(frozen=True, slots=True)
 class _AxisRow:
-    """A searched parameter as it stands in the table; places in the range are in percent of it, None where there is none."""
+    """The texts of a searched parameter in the table; positions are in percent of the range, or None."""
 
     name: str
     path: str
@@ -373,13 +371,13 @@ class _AxisRow:
     baseline_at: str | None = None
     proposal_at: str | None = None
     stable_at: tuple[str, str] | None = None
-    """Left end and width."""
+    """Left end and width, in percent."""
 
 
 def axes_html(
     axes: Sequence[Axis], names: Sequence[str], before: Sequence[Any], after: Sequence[Any], regions: Sequence[Region]
 ) -> Markup:
-    """A row a searched parameter: baseline, proposal, and both in the range with how far the value can move."""
+    """One row per searched parameter: baseline and proposal, both within the range, and the stable region."""
     by_path = {region.path: region for region in regions}
     rows = [
         _axis_row(axis, name, was, now, by_path.get(axis.path))

@@ -1,4 +1,4 @@
-"""Starting a search, watching it, stopping it, and going on with it."""
+"""Starting, watching, stopping and resuming a search."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 EVERY = 0.7
-"""Seconds between two looks at a search that runs."""
+"""Interval between redraws of a running search."""
 
 
 def start(planned: PlannedSearch) -> None:
-    """Begin a search, or go on with one of the same kind."""
+    """Start a search, or resume an identical one."""
     page.update(running=BackgroundSearch(planned, settings_for().dask).start())
 
 
 def draw_start(planned: PlannedSearch) -> None:
-    """What will be done, and the button."""
+    """Draw the planned effort and the start button."""
     left, right = st.columns([1, 3], vertical_alignment="center")
     left.button(
         "Start the search",
@@ -41,7 +41,7 @@ def draw_start(planned: PlannedSearch) -> None:
         width="stretch",
         on_click=start,
         args=(planned,),
-        help="It runs beside the page and can be stopped; what was tried is kept, and goes on from there.",
+        help="Runs in the background. You can stop and resume it; tried configs are kept.",
     )
     right.caption(effort(planned))
     problem = page.get().problem
@@ -51,7 +51,7 @@ def draw_start(planned: PlannedSearch) -> None:
 
 
 def draw_running() -> bool:
-    """The search at work, where there is one; True while it is."""
+    """Draw the running search, if any; True while it runs."""
     at_work = page.get().running
     if at_work is None:
         return False
@@ -64,7 +64,7 @@ def draw_running() -> bool:
 
 @st.fragment(run_every=EVERY)
 def _panel() -> None:
-    """Progress, the best so far, and the stop; drawn again and again without the rest of the page."""
+    """Draw progress, the best value so far, and Stop; a fragment that reruns without the rest of the page."""
     at_work = page.get().running
     if at_work is None or at_work.over:
         st.rerun()
@@ -83,7 +83,7 @@ def _watched(at_work: BackgroundSearch) -> None:
         width="stretch",
         on_click=at_work.stop,
         disabled=at_work.stopping,
-        help="What was tried is kept.",
+        help="Tried configs are kept.",
     )
     if len(at_work.best) > 1:
         measure = str(at_work.planned.plan.goal.objectives[0])
@@ -91,25 +91,25 @@ def _watched(at_work: BackgroundSearch) -> None:
         draw_chart(
             curve_figure(best, measure, at_work.planned.plan.trials + 1),
             key="tune:curve",
-            alt=f"Best {measure} so far after each config.",
+            alt=f"Line chart: best {measure} so far, by configs tried.",
             table=lambda: [{"configs tried": tried, f"best {measure}": value} for tried, value in enumerate(best)],
         )
         gained = at_work.best[-1] - at_work.best[0]
         st.caption(
-            f"Best {measure} so far {at_work.best[-1]:.4f}, {gained:+.4f} against the baseline, on the queries searched on. The "
-            "best of many is partly luck: the folds and the sealed queries say what it is worth."
+            f"Best {measure} so far {at_work.best[-1]:.4f}, {gained:+.4f} relative to the baseline, on the tuning queries. "
+            "The best of many is partly luck: only the folds and the sealed queries give an unbiased estimate."
         )
 
 
 def _words(at_work: BackgroundSearch) -> str:
     now = at_work.progress
-    part = {MAIN_SEARCH: "Searching", STABILITY: "Measuring how far each value can move"}.get(now.part, "")
+    part = {MAIN_SEARCH: "Searching", STABILITY: "Measuring the stability of each value"}.get(now.part, "")
     part = part or f"Cross-validating, {now.part} of {len(at_work.planned.plan.split.folds)}"
     return f"{part}: {now.done} of {now.total}{_left(at_work)}"
 
 
 def _left(at_work: BackgroundSearch) -> str:
-    """About how long the configs left take at the pace so far; those that repeat are free, so it may be sooner."""
+    """Estimated time for the remaining configs at the current pace; repeated configs are free, so it may be shorter."""
     seconds, rest = time.monotonic() - at_work.started, at_work.planned.most_configs - at_work.tried
     if seconds < ESTIMATE_AFTER or rest <= 0 or not at_work.tried:
         return ""
@@ -117,7 +117,7 @@ def _left(at_work: BackgroundSearch) -> str:
 
 
 def _over(at_work: BackgroundSearch) -> None:
-    """Take what a search that has ended found, and show it."""
+    """Store the result of a finished search, and show it."""
     page.update(running=None, problem=at_work.problem or page.get().problem)
     if at_work.result is not None:
         take_result(at_work.result)
@@ -125,7 +125,7 @@ def _over(at_work: BackgroundSearch) -> None:
 
 
 def curve_figure(curve: list[float], measure: str, total: int) -> Figure:
-    """The best so far as a step line over the configs tried, above the baseline."""
+    """Best value so far as a step line by configs tried, with the baseline."""
     import plotly.graph_objects as go
 
     made = go.Figure()

@@ -1,4 +1,4 @@
-"""What a search on the sample set found, as it comes with the project, until something was searched on the page."""
+"""Bundled search result of the sample set, shown until a search has run on the page."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cems_workbench.ui.tune.state import VIEW
 
 
 def draw(resources: Resources, query_set: str | None = None) -> bool:
-    """The shipped result, where the store holds the sample set as it was measured; False where nothing was drawn."""
+    """Draw the bundled result if the store holds the unmodified sample set; False if nothing was drawn."""
     figures = sample_figures(resources, query_set)
     if figures is None:
         return False
     restored = restored_config(figures.tuned, resources.store)
-    assert restored.card is not None, "the figures come with a card"
+    assert restored.card is not None, "bundled results include a card"
     _draw(figures, restored.config, restored.card)
     return True
 
@@ -45,11 +45,17 @@ def _draw(figures: SampleFigures, config: PipelineConfig, card: EvidenceCard) ->
         )
     )
     shipped_line(
-        "tune", figures, "A search under Set up measures anew.", "Choose this baseline", lambda: _choose(card.baseline)
+        "tune",
+        figures,
+        "A search under Set up measures on this machine.",
+        "Choose this baseline",
+        lambda: _choose(card.baseline),
     )
-    st.html(gains_html([GainRow(CROSS_VALIDATED, "chosen on the other folds, scored on each", gained)], first.metric))
-    st.caption(f"Split: {card.split}, which stay sealed.")
-    st.markdown("## What the proposal changes")
+    st.html(
+        gains_html([GainRow(CROSS_VALIDATED, "chosen on the other folds, scored on each fold", gained)], first.metric)
+    )
+    st.caption(f"Split: {card.split}; these stay sealed.")
+    st.markdown("## Changed parameters")
     diff_table(base, named(base.name, config), "tune:shipped")
     with st.expander("Its evidence card"):
         st.code(card.text, language=None, wrap_lines=True)

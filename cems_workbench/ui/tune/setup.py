@@ -1,4 +1,4 @@
-"""The head of the Tune page: the query set, the baseline, whose judgments count, and the gathering of what is missing."""
+"""Setup of the Tune page: query set, baseline, judgments, and the offer to gather evidence."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.tune import unlabelled
 
 WITHOUT = "None: a reranker’s order"
-"""What stands among the judgments where none are to be used."""
+"""The option to tune without judgments."""
 
 
 def choose(resources: Resources) -> TuningData | None:
-    """What is tuned on; None while there is nothing to tune on yet, which is said in place."""
+    """Draw the setup; None while there are no data to tune on, with the reason drawn in place."""
     sets = {query_set.name: query_set for query_set in resources.store.query_sets.latest()}
     judgments = resources.store.judgments.read()
     if not sets or not (judgments or st.session_state.get("tune:judges") == WITHOUT):
@@ -56,21 +56,21 @@ def choose(resources: Resources) -> TuningData | None:
         list(options.configs),
         key="tune:baseline",
         persist_state="session",
-        help="Where the search starts, and what a proposal has to beat. “As set in Inspect” is the present state of the sliders.",
+        help="The start of the search, which a proposal must beat. “As set in Inspect” is the current state of the sliders.",
     )
     kind = boxes[2].selectbox(
         "Judgments",
         [*JUDGES, WITHOUT],
         key="tune:judges",
         persist_state="session",
-        help="Whose grades count. “People, else models” takes a model’s grade only where no person gave one. With none, weights of the "
-        "lists are proposed by what a reranker puts first, on all queries of the set.",
+        help="Whose grades count. “People, else models” uses a model’s grade only if no person graded the pair. With none, list weights "
+        "are tuned to a reranker’s order, on all queries of the set.",
     )
     within = boxes[3].toggle(
         "Within the project",
         key="tune:project_only",
         persist_state="session",
-        help="Search each query’s own project only, where it has one.",
+        help="Search only the query’s project, if it has one.",
     )
     config = options.under_its_name(base)
     say_effects({base: config}, bool(within))
@@ -78,7 +78,7 @@ def choose(resources: Resources) -> TuningData | None:
         return unlabelled.gathered(config, unlabelled_selection(name, resources.store, bool(within)), resources)
     selection = judged_selection(name, resources, judgments, bool(within))
     if not selection.queries:
-        st.info("No query of this set is judged yet. Label some on the Label page, or import judgments.")
+        st.info("No query of this set is judged yet. Label some results on the Label page, or import judgments.")
         return None
     return _gathered(config, selection, JUDGES[kind], resources)
 
@@ -86,7 +86,7 @@ def choose(resources: Resources) -> TuningData | None:
 def _gathered(
     config: PipelineConfig, selection: QuerySelection, kind: str | None, resources: Resources
 ) -> TuningData | None:
-    """What is tuned on; while its evidence is missing, how much of it is there, and the offer to gather the rest."""
+    """The tuning data; while evidence is missing, None, with the offer to gather it."""
     grades = agreed(resources.store.judgments.read(), kind)
     data = tuning_data(config, selection, grades, resources, for_all_sessions)
     if data is not None:
@@ -97,11 +97,11 @@ def _gathered(
         return data
     pending = pending_gathers([(config.name, config)], selection, resources)
     total, done = pending[0].total, pending[0].finished
-    there = f" ({done} of {total} queries are there)" if done else ""
+    there = f" ({done} of {total} queries done)" if done else ""
     left = seconds_left(pending)
     once = searched_once(total, left, [config], "more")
     message = (
-        f"Not gathered yet for {plain(config.name)}{there}. {once}; after that a config takes milliseconds to try."
+        f"Not gathered yet for {plain(config.name)}{there}. {once}; after that, trying a config takes milliseconds."
     )
 
     def gather(progress: Progress) -> None:
@@ -123,7 +123,7 @@ def _nothing(has_queries: bool) -> None:
             key="tune:without",
             icon=":material/label_off:",
             on_click=_without,
-            help="By what a reranker puts first. It is said everywhere that no judgment chose them.",
+            help="Tuned to a reranker’s order. The result is marked everywhere as not based on judgments.",
         )
 
 

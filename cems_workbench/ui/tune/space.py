@@ -1,4 +1,4 @@
-"""Which parameters may change: chosen from the config's own metadata, each with its range and step or its choices."""
+"""Search space: parameters chosen from the config's metadata, each with range and step, or choices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WEIGHTS = "Weights of the lists"
 
 
 def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
-    """Spaces to begin with, by name: only what has an effect under this config."""
+    """Suggested spaces, by name: only parameters with an effect under this config."""
     lists = [name for name in SOURCES if config.get(f"lists.{name}.enabled")]
     weights = tuple(f"lists.{name}.weight" for name in lists)
     method = fusion_method(config.fusion)
@@ -47,14 +47,14 @@ def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
     )
     spaces["Age and project"] = factors
     cut = ("filter.min_score",) if config.filter.min_score is not None else ()
-    spaces["What is cut"] = (*cut, "threshold.mode", "gap.ratio", "dedup.similarity")
+    spaces["Cut-offs"] = (*cut, "threshold.mode", "gap.ratio", "dedup.similarity")
     scored = ("abstain.reranker",) if not RERANK.is_off(config) else ()
     spaces["When nothing is returned"] = ("abstain.vector", "abstain.lexical", *scored, "abstain.margin")
     return spaces
 
 
 def options(config: PipelineConfig) -> dict[str, str]:
-    """Every parameter that can be searched on gathered evidence, with what it is called."""
+    """Every parameter that can be searched on gathered evidence, with its label."""
     named = {spec.path: f"{GROUPS[spec.section]} › {spec.label}" for spec in searchable()}
     if not RERANK.is_off(config):
         first = 1
@@ -66,14 +66,14 @@ def options(config: PipelineConfig) -> dict[str, str]:
 
 
 def label(path: str, config: PipelineConfig) -> str:
-    """What a parameter is called, with its stage."""
+    """The label of a parameter, with its stage."""
     return options(config).get(path, path)
 
 
 def draw(baseline: PipelineConfig, gathered: PipelineConfig, starts: tuple[str, ...] = ("",)) -> SearchSpace | None:
-    """The space as it is set; None while something in it is wrong, which is said in place.
+    """Draw the space; None while it is invalid, with the error drawn in place.
 
-    Only parameters whose paths begin as `starts` say are offered.
+    Only parameters whose paths start with one of `starts` are offered.
     """
     named = {path: name for path, name in options(baseline).items() if path.startswith(starts)}
     spaces = {name: paths for name, paths in suggested(baseline).items() if set(paths) <= set(named)}
@@ -101,7 +101,7 @@ def draw(baseline: PipelineConfig, gathered: PipelineConfig, starts: tuple[str, 
         st.error(plain(str(error)))
         return None
     if space.constraints:
-        st.caption("Every config tried keeps: " + "; ".join(rule.words for rule in space.constraints) + ".")
+        st.caption("Constraints on every config: " + "; ".join(rule.words for rule in space.constraints) + ".")
     _fixed(space)
     return space
 
@@ -127,7 +127,7 @@ def _choose(paths: Sequence[str]) -> None:
 def _axes(
     paths: Sequence[str], baseline: PipelineConfig, gathered: PipelineConfig, named: dict[str, str]
 ) -> list[Axis] | None:
-    """An axis a row; None when one of them is wrong."""
+    """Draw one row per axis; None if one is invalid."""
     known = {spec.path: spec for spec in field_specs()}
     with st.container(gap="xsmall", key="tune-space"):
         _heads()
@@ -147,7 +147,7 @@ def _heads() -> None:
 def _axis_row(
     path: str, spec: FieldSpec | None, baseline: PipelineConfig, gathered: PipelineConfig, name: str
 ) -> Axis | None:
-    """Name, the baseline's value, range and step or choices, and how many values that makes."""
+    """Draw name, baseline value, range and step or choices, and the number of values."""
     boxes = st.columns(WIDTHS, vertical_alignment="center")
     unit = f" ({spec.unit})" if spec is not None and spec.unit else ""
     boxes[0].markdown(plain(name + unit), help=_about(path, spec))
@@ -164,12 +164,12 @@ def _axis_row(
 
 def _about(path: str, spec: FieldSpec | None) -> str:
     if spec is None:
-        return f"The share of the retrieval score in these ranks; the reranker has the rest.\n\n`{path}`"
+        return f"The share of the retrieval score at these ranks; the rest is the reranker’s.\n\n`{path}`"
     return f"{spec.help}\n\n{COST_HELP[spec.cost]}\n\n`{path}`: {spec.range_text}"
 
 
 def value_at(config: PipelineConfig, path: str) -> Any:
-    """The value of a parameter, a band of the reranker by its number among them."""
+    """The value of a parameter; blend bands of the reranker are addressed by index."""
     if path.startswith(f"{BANDS_PATH}."):
         return config.rerank.bands[int(path.rpartition(".")[2])].retrieval
     return config.get(path)
@@ -192,7 +192,7 @@ def _choices(whole: Axis, box: DeltaGenerator) -> Axis:
 
 
 def _range(whole: Axis, box: DeltaGenerator) -> Axis:
-    """Three numbers, checked as the command line checks them."""
+    """Draw three numbers, validated like the command line's."""
     numbers = []
     kind, form = (int, "%d") if whole.whole else (float, "%g")
     for part, start, place in zip(
@@ -212,12 +212,12 @@ def _range(whole: Axis, box: DeltaGenerator) -> Axis:
     low, high, step = numbers
     axis = parse_axis(f"{whole.path}={low!r}:{high!r}:{step!r}")
     if _kind(whole.path) == "deepen" and high > whole.high:
-        raise InputError(f"{whole.path}: the evidence was gathered to {whole.high:g}; at most that can be searched")
+        raise InputError(f"{whole.path}: the evidence was gathered up to {whole.high:g}, the maximum that can be searched")
     return axis
 
 
 def _kind(path: str) -> str:
-    """Whether a parameter is instant, or instant only as far as was gathered."""
+    """The cost of a parameter: replay, or replay up to the gathered depth."""
     return "replay" if path.startswith(f"{BANDS_PATH}.") else field_spec(path).cost
 
 

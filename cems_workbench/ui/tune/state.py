@@ -1,7 +1,7 @@
-"""What the Tune page remembers between runs: the search at work and its result, the scorers, and which view is opened next.
+"""State of the Tune page: the running search and its result, scorers, and the view to open next.
 
-A scorer is kept for the session, and what it has scored stands in a file beside the evidence: a search that was stopped goes on where it
-was, and one that is repeated costs nothing.
+A scorer is cached for the session, and its scores in a file next to the evidence: a stopped search can be resumed, and a repeated one
+is free.
 """
 
 from __future__ import annotations
@@ -36,43 +36,43 @@ def _curves() -> RecentCache:
 
 @dataclass(frozen=True, eq=False)
 class TuneState:
-    """What the page remembers between runs, beside what its widgets are set to."""
+    """What the page remembers between reruns, besides widget values."""
 
     running: BackgroundSearch | None = None
-    """The search that is at work."""
+    """The running search."""
     problem: str = ""
-    """Why the last search ended without a result, until it was shown."""
+    """Why the last search ended without a result; cleared once shown."""
     result: SearchResult | None = None
-    """The last search."""
+    """The result of the last search."""
     next_view: str | None = None
-    """The view that the next run opens."""
+    """The view that the next rerun opens."""
     saved_id: int | None = None
-    """The config of the history that was saved last."""
+    """The config saved to the history last."""
     scorers: RecentCache = field(default_factory=_scorers)
     learned: RecentCache = field(default_factory=_curves)
-    """Importance, curves and maps of the last search."""
+    """Cached importance, curves and maps of the last search."""
 
 
 page = PageState("tune", TuneState)
 
 
 def take_result(result: SearchResult) -> None:
-    """Remember what a search found, and open it on the next run of the page."""
+    """Store a search's result, and open it on the next rerun of the page."""
     page.update(result=result, learned=_curves(), next_view="Result")
 
 
 def outdated(result: SearchResult, resources: Resources) -> str | None:
-    """One line where the store is no longer what the search stood on; None where it is."""
+    """One line if the store has changed since the search; else None."""
     header, store = result.planned.data.evidence.header, resources.store
     if header.store_id != store.identity:
-        return "This result is of another store than the one that is open."
+        return "This result belongs to another store than the open one."
     if header.content_version != store.content_version:
-        return "The store has changed since this search: what it measured may no longer hold. Search again."
+        return "The store has changed since this search, so its results may no longer hold. Search again."
     return None
 
 
 def set_view() -> None:
-    """Open the view that was asked for; called before the views are drawn."""
+    """Open the requested view; called before the views are drawn."""
     wanted = page.get().next_view
     if wanted is not None:
         st.session_state[VIEW] = wanted
@@ -80,5 +80,5 @@ def set_view() -> None:
 
 
 def scorer_for(data: TuningData, measures: Sequence[Scored], seed: int) -> ScoredQueries:
-    """The queries that every measure is defined for, and their scorer, kept for the session."""
+    """The scorer of the queries for which every measure is defined, cached for the session."""
     return scored_queries(data, measures, seed, page.get().scorers)

@@ -1,4 +1,4 @@
-"""Tuning without judgments on the page: the gathering of what a reranker reads, what is known of each list, and the proof by judgments."""
+"""Tuning without judgments: gathering reranker scores, list diagnostics, and validation on judgments."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.tune.state import page
 
 SAID = (
-    "Unlabelled: no judgment chooses anything here. What a reranker puts first stands in for judgments, with its mistakes; labels decide "
+    "Unlabelled: no judgments are used here. A reranker’s order, with its mistakes, replaces them; labels decide "
     "better."
 )
 SEALED = 0.2
-"""The share of the judged queries that is left out when a proposal is held against judgments, as a labelled search leaves it out."""
+"""The share of judged queries sealed when a proposal is validated on judgments, as in a labelled search."""
 
 
 def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> TuningData | None:
-    """What is searched on; None while a reranker has not read what it needs to, which is said in place with the offer to let it."""
+    """The tuning data; None while reranker scores are missing, with the offer to gather them drawn in place."""
     data = store_data(config, selection, resources, for_all_sessions)
     if data is not None:
         st.info(SAID, icon=":material/label_off:")
@@ -49,14 +49,14 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
     why_not = cannot_rerank(Settings(), asking, server_answers)
     if why_not:
         st.warning(
-            f"Without judgments the order of a reranker is needed, and there is none: {plain(why_not)}",
+            f"Tuning without judgments needs a reranker, and none is available: {plain(why_not)}",
             icon=":material/block:",
         )
         return None
     message = (
         f"{SAID}\n\nEach of {len(selection.queries)} queries{_drawn(selection, resources)} is searched once, and "
-        f"{plain(model_key(asking.rerank))} reads what each list ranks first: seconds a query. After that a config "
-        "takes milliseconds to try."
+        f"{plain(model_key(asking.rerank))} scores the top of each list: seconds per query. After that, trying a config "
+        "takes milliseconds."
     )
 
     def gather(progress: Progress) -> None:
@@ -65,25 +65,25 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
     if offered(
         "tune:stand_in",
         message,
-        "Gather and read",
+        "Gather and score",
         gather,
         icon=":material/label_off:",
-        kept="What was gathered and read is kept; it can be resumed.",
+        kept="Gathered evidence and scores are kept; the job can be resumed.",
     ):
         st.rerun()
     return None
 
 
 def _drawn(selection: QuerySelection, resources: Resources) -> str:
-    """That they are a sample of their set, where they are."""
+    """A phrase saying that the queries are a sample of their set, or empty."""
     size = resources.store.query_sets.get(selection.query_set).size
     return f", drawn from {size}," if size > len(selection.queries) else ""
 
 
 def draw_lists(data: TuningData) -> None:
-    """How far each list can be trusted, as far as that shows without judgments."""
+    """Draw the diagnostics of each list that need no judgments."""
     trust = for_all_sessions(("trust", *data.labelled.key, data.baseline), lambda: trust_in_lists(data))
-    st.markdown("## How far each list can be trusted")
+    st.markdown("## Reliability of each list")
     rows = [
         {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in asdict(one).items()}
         | {"interval": f"{one.low:.3f}–{one.high:.3f}", "read": _percent(one.read), "shared": _percent(one.shared)}
@@ -98,29 +98,32 @@ def draw_lists(data: TuningData) -> None:
         placeholder="–",
         columns={
             "source": text("list", width=110),
-            "queries": number("queries", width=70, help="In which it found anything"),
+            "queries": number("queries", width=70, help="Queries for which it returned results"),
             "agreement": number(
                 "agreement",
                 format="%.3f",
                 width=90,
-                help="nDCG@10 of the list alone, by what the reranker puts first: its first three have grades 3, 2 and 1",
+                help="nDCG@10 of the list alone; the reranker’s first three have grades 3, 2 and 1",
             ),
-            "interval": text("95 % interval", width=120, help="Of the agreement, by bootstrap over queries"),
-            "read": number("read", format="%d %%", width=70, help="Share of its first ten that the reranker read"),
+            "interval": text("95 % interval", width=120, help="Of the agreement: bootstrap over queries"),
+            "read": number("read", format="%d %%", width=70, help="Share of its first ten that the reranker scored"),
             "shared": number(
-                "shared", format="%d %%", width=70, help="Share of its first ten that another list has among its own"
+                "shared",
+                format="%d %%",
+                width=70,
+                help="Share of its first ten that are also in another list’s first ten",
             ),
             "lead": number(
                 "lead",
                 format="%.2f",
                 width=70,
-                help="How far its first score stands before the second, by the fall from first to tenth. Shown, not used: on three "
-                "judged sets it did not say which list is the better one.",
+                help="Gap between first and second score, relative to the drop from first to tenth. Shown, not used: on three judged "
+                "sets it did not predict the better list.",
             ),
         },
     )
     st.caption(
-        "The search weighs the lists by agreement alone. A list can agree and still be wrong where the reranker is."
+        "The search weights the lists by agreement alone. A list can agree with the reranker and share its mistakes."
     )
 
 
@@ -129,19 +132,19 @@ def _percent(share: float) -> int | None:
 
 
 def judgments_at_hand(result: SearchResult, resources: Resources) -> LabelledEvidence | None:
-    """The evidence of a search without judgments, with those that the store has now; None where it has none of its queries."""
+    """The evidence of an unlabelled search with the store's current judgments; None if none of its queries is judged."""
     grades = agreed(resources.store.judgments.read(), None)
     found = labelled(result.planned.data.evidence, grades, for_all_sessions)
     return found if found.batch.queries else None
 
 
 def offer_judgments(result: SearchResult, resources: Resources) -> None:
-    """The offer to hold the proposal against the judgments that there are, where there are any."""
+    """Draw the offer to validate the proposal on existing judgments, if there are any."""
     if result.tuned.search.cancelled:
         return
     judged = judgments_at_hand(result, resources)
     if judged is None:
-        st.caption("None of these queries is judged, so nothing says yet what this is worth by judgments.")
+        st.caption("None of these queries is judged, so the proposal cannot be validated on judgments yet.")
         return
     planned = result.planned
     settings = SearchSettings(
@@ -154,17 +157,17 @@ def offer_judgments(result: SearchResult, resources: Resources) -> None:
         page.update(result=held)
 
     message = (
-        f"{len(judged.batch.queries)} of these queries are judged. Held against them, the proposal shows what it is worth, and how "
-        "much of what a search with judgments gains."
+        f"{len(judged.batch.queries)} of these queries are judged. Validate the proposal on them, and compare it with one tuned "
+        "on judgments."
     )
     if offered(
         "tune:by_judgments",
         message,
-        "Hold against them",
+        "Validate on judgments",
         compare,
         icon=":material/balance:",
-        kept="What was tried is kept.",
-        help="A search for the same with judgments is run beside it. A fifth of them stays sealed.",
+        kept="Tried configs are kept.",
+        help="Also runs the same search with judgments, for comparison. A fifth of the judged queries stays sealed.",
     ):
         st.rerun()
 

@@ -40,13 +40,13 @@ def test_what_only_the_reranker_can_decide_takes_no_order_from_the_screen() -> N
     unread = replay(evidence({}), configured(READ))
     assert unread.needs and not unread.results, "the vector score alone refuses"
     html = settling_html(unread, None)
-    assert html.count("wb-soon") == 3 and "Order of the lists" in html and "decided at the end" in html
+    assert html.count("wb-soon") == 3 and "Order of the lists" in html and "applied at the end" in html
     read = replay(evidence({"a": 1.0}), configured(READ))
     assert read.results and settling_html(read, (1, 3)).count("wb-soon") == 3
 
 
 def test_an_order_that_nothing_can_refuse_is_no_open_question() -> None:
     never = {name: value for name, value in READ.items() if not name.startswith("abstain")}
-    assert "decided at the end" not in settling_html(replay(evidence({}), configured(never)), None)
+    assert "applied at the end" not in settling_html(replay(evidence({}), configured(never)), None)
     html = settling_html(replay(evidence({}), configured({**never, "filter.min_score": 100})), None)
     assert html == "", "nothing is left to be painted"

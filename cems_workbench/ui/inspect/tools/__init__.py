@@ -1,1 +1,1 @@
-"""Why, and what if: the tools, one question each."""
+"""Tools of "Why, and what if", one question and one module each."""

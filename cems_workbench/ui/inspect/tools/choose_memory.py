@@ -1,4 +1,4 @@
-"""Choosing the memory that a tool is about: a judged one that is missing, the followed one, or any of the store by text or id."""
+"""Choice of a tool's memory: a missing judged one, the followed one, or any memory of the store by text or id."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ BUTTONS, MATCHES = 8, 6
 
 
 def missing(context: InspectContext, k: int) -> list[str]:
-    """Memories judged relevant that are not among the first k results, the best grade first, then by id."""
+    """Relevant memories that are not among the first k results, by grade, then by id."""
     shown = {result.memory_id for result in context.trace.results[:k]}
     return sorted(context.relevant - shown, key=lambda memory_id: (-context.grades[memory_id], memory_id))
 
 
 def chosen(context: InspectContext, tool: str) -> str | None:
-    """The memory chosen in a tool for the present query; else the followed one; None when there is neither."""
+    """The memory chosen in a tool for the current query; else the followed one; else None."""
     last: tuple[str, str] | None = st.session_state.get(f"inspect:{tool}:chosen")
     return last[1] if last is not None and last[0] == context.request.query else context.followed
 
 
 def choose(tool: str, query: str, memory_id: str) -> None:
-    """Choose a memory for this query; what was searched for is cleared."""
+    """Choose a memory for this query, and clear the search box."""
     st.session_state[f"inspect:{tool}:chosen"] = (query, memory_id)
     st.session_state[f"inspect:{tool}:search"] = ""
 
 
 def offer(context: InspectContext, tool: str, lost: Sequence[str], present: str | None) -> None:
-    """Buttons for the missing memories and the followed one; the one that is `present` is marked."""
+    """Draw buttons for the missing memories and the followed one; `present` is marked."""
     options = {memory_id: f"{short_id(memory_id)} · grade {context.grades[memory_id]}" for memory_id in lost[:BUTTONS]}
     if context.followed is not None:
         options[context.followed] = f"◆ {options.get(context.followed, short_id(context.followed))}"
@@ -56,19 +56,19 @@ def offer(context: InspectContext, tool: str, lost: Sequence[str], present: str 
 
 
 def search_box(tool: str) -> None:
-    """A search box over the whole store; `offer_matches` draws what it finds."""
+    """Draw a search box over the whole store; `offer_matches` draws the matches."""
     st.text_input(
         "Search the store",
         key=f"inspect:{tool}:search",
-        placeholder="Any memory: words of it, or its id",
+        placeholder="Any memory, by text or id",
         icon=":material/search:",
         label_visibility="collapsed",
-        help="Any memory of the store, whether or not it is a candidate of this query.",
+        help="Searches all memories of the store, not only the candidates of this query.",
     )
 
 
 def offer_matches(context: InspectContext, tool: str) -> None:
-    """A button for each memory that the search box finds."""
+    """Draw a button per match of the search box."""
     typed: str = st.session_state[f"inspect:{tool}:search"].strip()
     if not typed:
         return
@@ -87,11 +87,11 @@ def offer_matches(context: InspectContext, tool: str) -> None:
                 width="stretch",
             )
         if total > len(memories):
-            st.caption(f"{len(memories)} of {total}; type more words to narrow it.")
+            st.caption(f"{len(memories)} of {total}; add words to narrow the search.")
 
 
 def matches(resources: Resources, text: str) -> tuple[list[Memory], int]:
-    """The memory of that id, those that have the text literally, then those that share words with it; and how many there are."""
+    """The memory with that id, memories containing the text, then memories sharing words with it; and the total."""
     exact = resources.store.memories.get(text)
     page = resources.store.memories.find(Selection(text=text, sort="id", descending=False), MATCHES)
     found = {memory.id: memory for memory in ([exact] if exact else []) + list(page.memories)}

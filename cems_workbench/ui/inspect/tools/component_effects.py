@@ -1,4 +1,4 @@
-"""Effective weights: what each part of the pipeline did to this ranking, beside the weight it nominally has."""
+"""Effective weights: the effect of each pipeline component on this ranking, by ablation, compared with its nominal weight."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 STILL = 1e-9
 HELP = (
-    "Each part is switched off alone and the query replayed. Pairs reversed: the share of pairs of results that change their order, "
-    "(1 − Kendall’s tau) / 2. A memory that is in one of the two result lists only counts as below all of the other; a pair that "
-    "one list has and the other knows nothing of counts half. Lists that agree each look small alone: what one takes away, the "
-    "other still gives."
+    "Each component is disabled alone and the query is replayed. Pairs reversed: the share of result pairs that change their order, "
+    "(1 − Kendall’s tau) / 2. A memory in only one of the two result lists counts as below all results of the other; a pair in only "
+    "one list counts half. Lists that agree each have a small effect alone, since the other one still contributes the same "
+    "memories."
 )
 
 
 def draw(context: InspectContext) -> None:
-    """The chart, the sentence, and the numbers."""
+    """Draw the chart, the summary, and the numbers."""
     trace, relevant = context.trace, context.relevant
     effects = context.remembered(
         "effective_weights",
@@ -38,33 +38,33 @@ def draw(context: InspectContext) -> None:
     )
     if not trace.results or not effects:
         st.info(
-            "There are no results to weigh: no stage can have moved them. The journey under “What happened” says who lost them."
+            "There are no results, so no component has an effect. Journey under “What happened” shows where candidates were lost."
         )
         return
     k = trace.config.assembly.limit or NO_LIMIT_K
     moving = [effect for effect in effects if effect.turned > STILL]
     st.markdown(_sentence(effects, moving), help=HELP)
     if moving:
-        alt = "How much the order changes with each part switched off; the table below has the figures."
+        alt = "Bar chart: share of pairs reversed with each component disabled; the table below has the numbers."
         draw_chart(effects_figure(effects), key="inspect:effective:chart", alt=alt, table=None)
     _table(effects)
-    st.caption(f"Of the first {k} results, with each part switched off alone.")
+    st.caption(f"For the first {k} results, with each component disabled alone.")
 
 
 def _sentence(effects: Sequence[Effect], moving: Sequence[Effect]) -> str:
-    """What moved most, and what is on and moved nothing."""
+    """The component with the largest effect, and the number without any."""
     if not moving:
-        return "No part alone changes these results."
+        return "No single component changes these results."
     most = max(moving, key=lambda effect: effect.turned)
     idle = [effect.part.name for effect in effects if effect.turned <= STILL]
-    text = f"**{called(most.part.name)}** moved this ranking most: removing it reverses {most.turned:.0%} of pairs."
+    text = f"**{called(most.part.name)}** has the largest effect on this ranking: removing it reverses {most.turned:.0%} of pairs."
     if idle:
-        text += f" {len(idle)} of {len(effects)} parts that are on change nothing here."
+        text += f" {len(idle)} of {len(effects)} enabled components have no effect here."
     return text
 
 
 def effects_figure(effects: Sequence[Effect]) -> Figure:
-    """A bar per part: the share of pairs that turn without it."""
+    """One bar per component: the share of pairs reversed without it."""
     import plotly.graph_objects as go
 
     names = [tick(called(effect.part.name)) for effect in effects]
@@ -101,7 +101,7 @@ def _table(effects: Sequence[Effect]) -> None:
         most=len(effects),
         columns={
             "part": text("part", width=116),
-            "stage": text("stage", width=72, help="The stage it belongs to"),
+            "stage": text("stage", width=72, help="Stage of the component"),
             "nominal": progress(
                 "nominal",
                 format="percent",
@@ -121,12 +121,12 @@ def _table(effects: Sequence[Effect]) -> None:
                 help="A list's pairs reversed, as a share of all lists",
             ),
             "tau": number(
-                "tau", format="%.3f", width=60, help="Kendall’s tau with and without it: 1 the same, −1 the reverse"
+                "tau", format="%.3f", width=60, help="Kendall’s tau with and without it: 1 identical, −1 reversed"
             ),
-            "new": number("new", width=50, help="Results that come in without it"),
-            "moved": number("moved", width=58, help="Results that stay with another rank"),
+            "new": number("new", width=50, help="Results added without it"),
+            "moved": number("moved", width=58, help="Results with another rank without it"),
             "relevant": text("relevant", width=76, help="Rank of the first memory judged relevant: now → without it"),
-            "without it": text("without it", width=220, help="+ comes in, − goes out"),
+            "without it": text("without it", width=220, help="+ added, − removed"),
         },
     )
 

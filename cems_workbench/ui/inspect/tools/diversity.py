@@ -1,4 +1,4 @@
-"""Diversity: how alike the results are, what dedup took or would take, and what another limit or λ would show."""
+"""Diversity: similarity of the results, dedup at its current and other thresholds, and MMR with other values of λ."""
 
 from __future__ import annotations
 
@@ -38,48 +38,48 @@ from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
 SHOWN = 15
-"""Results in the matrix: more have no room for their numbers."""
+"""Maximum results in the matrix, limited by the width of the numbers."""
 LIMIT, LAMBDA = "Dedup limit", "MMR λ"
 HELP = (
-    "Above the diagonal: cosine of the embeddings, which dedup compares. Below it: overlap of the words (Jaccard: shared words / all "
-    "words of the two), which MMR compares. Underlined: at or above the present limit of dedup. –: no embedding."
+    "Above the diagonal: cosine of the embeddings, used by dedup. Below: word overlap (Jaccard: shared words / all words of both), "
+    "used by MMR. Underlined: at or above the current dedup limit. –: no embedding."
 )
 FALL_HELP = (
-    "Dedup walks down the ranking and drops a memory whose cosine with a kept one reaches the limit. At this limit, and not above it, it "
-    "drops this one: exact, from the cosines, each checked by a replay."
+    "Dedup goes down the ranking and drops each memory whose cosine with a kept one reaches the limit. Shown is the highest limit at "
+    "which it drops this memory: exact, from the cosines, and verified by replay."
 )
 TRY_HELP = {
-    LIMIT: "Each choice is a range of limits with the same results; its ends are exact.",
+    LIMIT: "Each choice is a range of limits with the same results, with exact ends.",
     LAMBDA: f"MMR = λ × score − (1 − λ) × overlap with what is selected. Looked at every {LAMBDA_STEP}; a change between two is bisected.",
 }
 
 
 def draw(context: InspectContext) -> None:
-    """The matrix, the duplicates, and what another limit or λ shows."""
+    """Draw the matrix, the duplicates, and the results with another limit or λ."""
     write_stylesheet("evidence")
     ids = [result.memory_id for result in context.trace.results]
     if len(ids) < 2:
-        st.info("There are fewer than two results, so there is nothing to compare.", icon=":material/search_off:")
+        st.info("Fewer than two results: nothing to compare.", icon=":material/search_off:")
         return
     similar = pairwise(context.trace.evidence, ids)
     config = context.trace.config.dedup
-    st.markdown("## How alike the results are", help=HELP)
+    st.markdown("## Similarity of the results", help=HELP)
     st.html(means_html(similar))
     st.html(matrix_html(context.trace, similar, config.similarity if config.enabled else None))
     if len(ids) > SHOWN:
-        st.caption(f"The first {SHOWN} of {len(ids)} results; the means are of all of them.")
+        st.caption(f"The first {SHOWN} of {len(ids)} results; the means include all of them.")
     stretches = _stretches(context, LIMIT)
     present = current_interval(stretches, context.trace.config)
-    st.markdown("## Duplicates", help="What dedup dropped at its present limit.")
+    st.markdown("## Duplicates", help="Memories dropped by dedup at its current limit.")
     st.html(duplicates_html(context.trace, dropped_duplicates(context.trace)))
     near = dedup_thresholds(stretches, present)
-    st.markdown("## What a lower limit would take", help=FALL_HELP)
+    st.markdown("## Duplicates at lower limits", help=FALL_HELP)
     st.html(falls_html(context.trace, near))
     _draw_trial(context, merged(stretches), ids)
 
 
 def _stretches(context: InspectContext, of: str) -> list[ResultInterval]:
-    """The stretches of limit or λ with the same results, computed once."""
+    """The intervals of limit or λ with the same results, computed once."""
     place = st.empty()
 
     def make() -> list[ResultInterval]:
@@ -94,30 +94,30 @@ def _stretches(context: InspectContext, of: str) -> list[ResultInterval]:
 
 
 def means_html(similar: Pairwise) -> Markup:
-    """How alike the results are on average."""
+    """Mean similarity of the results."""
     means = (("mean cosine", similar.mean_cosine), ("mean word overlap", similar.mean_overlap))
     shown = [(name, "–" if value is None else f"{value:.3f}") for name, value in means]
     return render("inspect/diversity/means.html", means=shown)
 
 
 MOST_TINT = 53
-"""Percent of the colour behind a number at a cosine of 1: with more, the number is below a contrast of 4.5 in the dark scheme."""
+"""Tint in percent at a cosine of 1; a stronger tint gives a contrast below 4.5 in the dark theme."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """How alike two results are, as it is drawn; `tint` in percent, None where one has no embedding."""
+    """The texts of a similarity of two results; `tint` in percent, None without an embedding."""
 
     title: str
     number: str
     tint: str | None
     near: bool
-    """Is it at or above the limit of dedup?"""
+    """Whether it is at or above the dedup limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixRow:
-    """One of the first results beside all of them; the cell with itself is None."""
+    """One result compared with all of them; the diagonal cell is None."""
 
     memory_id: str
     text: str
@@ -125,7 +125,7 @@ class MatrixRow:
 
 
 def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> Markup:
-    """The first results against each other: cosines above the diagonal, overlaps below; a number in every cell."""
+    """The similarity matrix of the first results: cosines above the diagonal, word overlaps below."""
     ids = similar.ids[:SHOWN]
     rows = [
         MatrixRow(memory_id, _text(trace, memory_id, 200), [_cell(similar, i, j, limit) for j in range(len(ids))])
@@ -149,7 +149,7 @@ def _cell(similar: Pairwise, i: int, j: int, limit: float | None) -> Cell | None
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A memory with its rank in the results, where it is there."""
+    """A memory with its rank in the results, if any."""
 
     memory_id: str
     rank: int | str
@@ -157,13 +157,13 @@ class Named:
 
     @property
     def short(self) -> str:
-        """Its id without the middle."""
+        """The shortened id."""
         return short_id(self.memory_id, 14)
 
 
 @dataclass(frozen=True, slots=True)
 class DuplicateRow:
-    """A memory, when dedup takes it, the one it duplicates and how alike the two are."""
+    """A memory, the limit at which dedup drops it, the one it duplicates, and their cosine."""
 
     memory: Named
     when: str
@@ -172,16 +172,16 @@ class DuplicateRow:
 
 
 def duplicates_html(trace: Trace, gone: Sequence[Duplicate]) -> Markup:
-    """What dedup takes now, each with the memory it duplicates."""
+    """The memories dropped by dedup, each with the memory it duplicates."""
     config = trace.config.dedup
     took = f"{len(gone)}" if gone else "nothing"
     line = f"Dedup dropped {took} at the limit of {config.similarity:g}." if config.enabled or gone else "Dedup is off."
-    rows = [DuplicateRow(_named(trace, one.memory_id), "✕ taken", _named(trace, one.of), one.cosine) for one in gone]
+    rows = [DuplicateRow(_named(trace, one.memory_id), "✕ dropped", _named(trace, one.of), one.cosine) for one in gone]
     return render("inspect/diversity/duplicates.html", line=line, rows=rows, other="duplicates")
 
 
 def falls_html(trace: Trace, near: Sequence[DedupThreshold]) -> Markup:
-    """Which results a lower limit takes, each with the nearest one; they are alike, and no duplicates yet."""
+    """The results that a lower limit would drop, each with the most similar one."""
     line = "" if near else f"No result would be taken at any limit down to {LOWEST_LIMIT:g}."
     rows = [
         DuplicateRow(_named(trace, one.memory_id), f"at ≤ {one.limit:.4f}", _named(trace, one.of), one.limit)
@@ -200,8 +200,8 @@ def _text(trace: Trace, memory_id: str, length: int = 160) -> str:
 
 
 def _draw_trial(context: InspectContext, limits: Sequence[ResultInterval], ids: Sequence[str]) -> None:
-    """Choose a range of limit or λ, see the results before and after, and apply it."""
-    st.markdown("## What another value would show")
+    """Draw the choice of a range of limit or λ, the results before and after, and Apply."""
+    st.markdown("## Results with another value")
     of = st.segmented_control(
         "Parameter",
         (LIMIT, LAMBDA),
@@ -214,7 +214,7 @@ def _draw_trial(context: InspectContext, limits: Sequence[ResultInterval], ids: 
     others = [i for i, stretch in enumerate(stretches) if set(stretch.results) != set(ids)]
     if not others:
         least = f" down to {LOWEST_LIMIT:g}" if of == LIMIT else ""
-        st.caption(f"No other {'limit' if of == LIMIT else 'λ'}{least} shows other results.")
+        st.caption(f"No other {'limit' if of == LIMIT else 'λ'}{least} changes the results.")
         return
     similar = {i: pairwise(context.trace.evidence, stretches[i].results) for i in others}
     chosen = st.selectbox(
@@ -241,11 +241,11 @@ def _option(of: str, stretch: ResultInterval, ids: Sequence[str], similar: Pairw
         where = f"λ {stretch.low:.3f} to {stretch.high:.3f}"
     left, entered = len(set(ids) - set(stretch.results)), len(set(stretch.results) - set(ids))
     mean = "" if similar.mean_cosine is None else f" · mean cosine {similar.mean_cosine:.3f}"
-    return f"{where} · {left} leave, {entered} enter{mean}"
+    return f"{where} · {left} removed, {entered} added{mean}"
 
 
 def _values(of: str, stretch: ResultInterval) -> dict[str, Any]:
-    """The parameters that give these results."""
+    """The parameters with these results."""
     if of == LAMBDA:
         return {"assembly.strategy": "mmr", "assembly.mmr_lambda": lambda_value(stretch)}
     limit = limit_value(stretch)
@@ -254,7 +254,7 @@ def _values(of: str, stretch: ResultInterval) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SideRow:
-    """A result: its grade in words, and the sign of one that leaves or enters."""
+    """A result: its grade as text, and the sign of a removed or added one."""
 
     memory_id: str
     grade: str
@@ -264,7 +264,7 @@ class SideRow:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two result lists side by side: how many of it are relevant, where anybody judged, and its rows."""
+    """One of two result lists: its number of relevant results (None if not judged), and its rows."""
 
     title: str
     relevant: int | None
@@ -274,11 +274,11 @@ class Side:
 def before_after_html(
     trace: Trace, before: Sequence[str], after: Sequence[str], grades: Mapping[str, int], relevant: Collection[str]
 ) -> Markup:
-    """The results now and then, side by side; who leaves and who enters is marked by a sign."""
+    """Both result lists side by side; removed and added results have signs."""
     sides = []
     for title, ids, changed, sign in (
-        ("now", before, set(before) - set(after), "▼ leaves"),
-        ("then", after, set(after) - set(before), "▲ enters"),
+        ("now", before, set(before) - set(after), "▼ removed"),
+        ("then", after, set(after) - set(before), "▲ added"),
     ):
         shown = sum(memory_id in relevant for memory_id in ids) if grades else None
         rows = [
@@ -294,4 +294,4 @@ def before_after_html(
     return render("inspect/diversity/before_after.html", sides=sides)
 
 
-VIEW = View("Diversity", 60, draw, "How alike are the results, and what would less of the same show instead?")
+VIEW = View("Diversity", 60, draw, "How similar are the results, and which would a more diverse selection add?")

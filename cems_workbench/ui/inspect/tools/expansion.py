@@ -1,4 +1,4 @@
-"""Expansion: what each variant of the query gave, the results without it, switches, and a variant of one's own."""
+"""Expansion: the contribution of each query variant, the results without it, switches, and a typed variant."""
 
 from __future__ import annotations
 
@@ -21,28 +21,25 @@ from cems_workbench.ui.kit.templates import render
 
 TYPED, MESSAGE = "inspect:expansion:typed", "inspect:expansion:message"
 MOST = 20
-"""Expansions that the config allows."""
+"""Maximum number of expansions."""
 LISTED, TOLD = 4, 40
-"""Ids in a cell, and in its tooltip."""
-HELP = (
-    "Each row is one replay with that variant's lists left out (put back, where it is switched off). The results are compared with those "
-    "you see above."
-)
+"""Maximum ids in a cell, and in its tooltip."""
+HELP = "Each row is one replay without that variant’s lists (with them, if it is disabled), compared with the results above."
 COLUMNS = {
-    "variant": "Its number, as in the names of its lists",
-    "found": "Candidates that its lists hold",
-    "only it": "Candidates that no other variant found",
-    "share of the results": "Its part of the results' fused scores, before reranking and adjusting; the rest is bonuses and other lists",
-    "leave": "Results that are gone when it is switched",
-    "enter": "Memories that come into the results when it is switched",
-    "tau": "Kendall's tau: 1, the same order; 0, unrelated; −1, reversed",
-    "rbo": "Rank-biased overlap, p 0.9: 1, the same; changes at the top weigh more",
+    "variant": "Number of the variant, as in the names of its lists",
+    "found": "Candidates in its lists",
+    "only it": "Candidates found by no other variant",
+    "share of the results": "Its part of the results’ fused scores, before rerank and adjust; the rest is bonuses and other lists",
+    "leave": "Results removed when it is switched",
+    "enter": "Results added when it is switched",
+    "tau": "Kendall’s tau: 1 same order, 0 unrelated, −1 reversed",
+    "rbo": "Rank-biased overlap, p 0.9: 1 identical; changes at the top weigh more",
 }
 NUMBERS = ("found", "only it", "tau", "rbo")
 
 
 def draw(context: InspectContext) -> None:
-    """Switches, a row per variant, what each gave each candidate, and a box to type another."""
+    """Draw switches, one row per variant, its contributions, and a box to type another variant."""
     write_stylesheet("evidence")
     trace, off = context.trace, context.variants_off
     draw_switches(context)
@@ -63,7 +60,7 @@ def draw(context: InspectContext) -> None:
 
 @dataclass(frozen=True, slots=True)
 class VariantRow:
-    """A variant as it is drawn; `share` of the results in percent, with the width of its bar."""
+    """The texts of a variant; `share` of the results in percent, with the width of its bar."""
 
     part: VariantPart
     toggled: VariantToggle
@@ -72,12 +69,12 @@ class VariantRow:
 
     @property
     def alone(self) -> str:
-        """Whom it alone found."""
+        """Memories found only by it."""
         return ", ".join(self.part.alone[:TOLD])
 
 
 def ablation_html(parts: Sequence[VariantPart], switched: Sequence[VariantToggle]) -> Markup:
-    """A row per variant: what it gave, and the results without it."""
+    """One row per variant: its contribution, and the results without it."""
     rows = [
         VariantRow(part, toggled, f"{100 * part.share:.1f}", f"{100 * max(0.0, min(part.share, 1.0)):.1f}")
         for part, toggled in zip(parts, switched, strict=True)
@@ -86,13 +83,13 @@ def ablation_html(parts: Sequence[VariantPart], switched: Sequence[VariantToggle
 
 
 def _summary(parts: Sequence[VariantPart], switched: Sequence[VariantToggle]) -> str:
-    """In one sentence: which expansions could go, and which changes most."""
+    """One sentence: the variant with the largest effect, and those without any."""
     further = [(part, toggled) for part, toggled in zip(parts, switched, strict=True) if part.index and part.on]
     if not further:
-        return "Every further variant is switched off."
+        return "All further variants are disabled."
     idle = [part.index for part, toggled in further if toggled.rbo == 1 and not toggled.left and not toggled.entered]
     if len(idle) == len(further):
-        return "None of the further variants changes the results alone."
+        return "No single further variant changes the results."
     most = min(further, key=lambda pair: pair[1].rbo)[0]
     text = (
         f"Variant {most.index} (“{excerpt(most.text, 60)}”) changes the results{' most' if len(further) > 1 else ''}."
@@ -101,15 +98,15 @@ def _summary(parts: Sequence[VariantPart], switched: Sequence[VariantToggle]) ->
 
 
 def _draw_typing(context: InspectContext) -> None:
-    """A line of one's own, searched beside the others."""
+    """Draw a box for a further variant."""
     with st.form("inspect:expansion:form", border=False, clear_on_submit=True):
         box, button = st.columns([3, 1], vertical_alignment="bottom")
         box.text_input(
             "Another variant of the query",
             key=TYPED,
             placeholder="Type the query in other words",
-            help="It is searched as an expansion typed by hand (Expansion → manual). Expansions that were made otherwise become typed "
-            "ones, so none is lost.",
+            help="Searched as a typed expansion (Expansion → manual). Generated expansions become typed ones, so none is "
+            "lost.",
         )
         button.form_submit_button(
             "Search this too", width="stretch", on_click=_add, args=(context.trace, context.request)
@@ -120,19 +117,19 @@ def _draw_typing(context: InspectContext) -> None:
 
 
 def _add(trace: Trace, request: Request) -> None:
-    """Search the typed line too: the expansions there are now stay, as lines typed by hand."""
+    """Search the typed line too; current expansions are kept as typed ones."""
     line = " ".join(str(st.session_state[TYPED]).split())
     variants = trace.evidence.variants
     if not line:
         return
     if line.casefold() in {variant.text.casefold() for variant in variants}:
-        st.session_state[MESSAGE] = f"“{plain(excerpt(line, 80))}” is searched already."
+        st.session_state[MESSAGE] = f"“{plain(excerpt(line, 80))}” is already searched."
         return
     section = state.present_config().expansion
     there = [variant.text for variant in variants if variant.kind == "expansion"]
     lines = [*(request.manual if section.backend == "manual" else there), line]
     if len(lines) > MOST:
-        st.session_state[MESSAGE] = f"{MOST} expansions are searched already, which is the most."
+        st.session_state[MESSAGE] = f"{MOST} expansions are already searched, the maximum."
         return
     most = max(section.max_expansions, len(lines))
     state.apply({"expansion.backend": "manual", "expansion.max_expansions": most})
@@ -140,8 +137,10 @@ def _add(trace: Trace, request: Request) -> None:
         return
     off, longer = state.variants_off(request), replace(request, manual=tuple(lines))
     state.write_request(longer)
-    if all(variant.kind in ("original", "expansion") for variant in variants):  # the others keep their numbers
+    if all(
+        variant.kind in ("original", "expansion") for variant in variants
+    ):  # then the other variants keep their numbers
         state.switch_variants(longer, off)
 
 
-VIEW = View("Expansion", 50, draw, "What did each variant of the query give, and what are the results without it?")
+VIEW = View("Expansion", 50, draw, "What did each query variant contribute, and what are the results without it?")

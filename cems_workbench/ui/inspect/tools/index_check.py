@@ -1,6 +1,6 @@
-"""Index check: the exact cosine of every embedding against what this query's vector list, and Chroma's graph alone, answered.
+"""Index check: recall of this query's vector list, and of Chroma's graph alone, compared with exact search.
 
-Where the store was taken from a running system, its live index too: its own lists against the exact ones, and what mends them.
+For a store imported from a live system also its live index: its own lists compared with exact ones, and settings that improve them.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from cems_workbench.ui.kit.tables import draw_table, short_id
 from cems_workbench.ui.kit.templates import render
 
 AT_ONCE = 20_000
-"""Up to so many embeddings are compared as soon as the tool is looked at."""
+"""Embeddings up to which the comparison starts when the tool is opened."""
 SHOWN = 50
 GRAPH = "Chroma's graph"
 COMPARED = "inspect:index_check:compared"
 LIVE, TRIED = "inspect:index_check:live", "inspect:index_check:tried"
 COLUMNS = {
-    "answer": "Whose first hits are compared with the exactly nearest",
-    "how": "How the answer was computed",
-    "at 10": "Recall at 10: of the 10 exactly nearest memories, how many are among its first 10",
-    "at depth": "Recall at the depth of the list: of the exactly nearest memories, how many are in it",
-    "score off by": "The largest distance of one of its scores from the exact cosine",
+    "answer": "The list compared with the exact nearest memories",
+    "how": "How the list was computed",
+    "at 10": "Recall at 10: how many of the 10 exact nearest memories are in its first 10",
+    "at depth": "Recall at the list’s depth: how many of the exact nearest memories are in it",
+    "score off by": "Largest difference of a score from the exact cosine",
 }
 GRAPH_HELP = (
-    "A vector index walks a graph (HNSW) instead of comparing every embedding: fast, and now and then it misses a near memory. "
-    f"Up to {EXACT_ROWS:,} memories the workbench compares them all, so its own list misses none; the graph's answer is what a system "
-    "gets that always asks Chroma. What PostgreSQL's index would leave of a hybrid list is Lists → Rows of the vector index."
+    "A vector index searches a graph (HNSW) instead of comparing all embeddings: fast, but it can miss near memories. "
+    f"Up to {EXACT_ROWS:,} memories the workbench searches exactly, so its list misses none; the graph’s list is what a system "
+    "returns that always searches Chroma’s graph. For a hybrid list, Lists → Rows of the vector index simulates PostgreSQL’s index."
 )
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One answer beside the exact one."""
+    """A list compared with the exact one."""
 
     name: str
     how: str
@@ -60,13 +60,13 @@ class Compared:
 
 
 LIVE_HELP = (
-    "The running system is asked for its own lists of this query, and they are compared with the exact ones: every vector of the "
-    "snapshot, every text ranked by ts_rank. It is only read."
+    "Requests the live system’s own lists for this query, and compares them with exact ones: all vectors of the "
+    "snapshot, all texts ranked by ts_rank. Read-only."
 )
 
 
 def draw(context: InspectContext) -> None:
-    """The store's own index; and the live one where the store was taken from a running system."""
+    """Draw the check of the store's index, and of the live one if the store was imported from a live system."""
     write_stylesheet("evidence")
     ranked = _list(context)
     _draw_own(context, ranked)
@@ -77,7 +77,7 @@ def draw(context: InspectContext) -> None:
 
 
 def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
-    """The verdict, a row per answer, and who was missed."""
+    """Draw the verdict, one row per list, and the missed memories."""
     if ranked is None:
         st.info("No vector list was searched for this query: there is no index to check.", icon=":material/search_off:")
         return
@@ -97,12 +97,12 @@ def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
     if last is None or last[0] != key:
         ids = vectors.ids(where)
         if not ids:
-            st.info("No memory that this query may find has an embedding.", icon=":material/search_off:")
+            st.info("No memory in the scope of this query has an embedding.", icon=":material/search_off:")
             return
         if len(ids) > AT_ONCE and not st.button(
             f"Compare all {len(ids):,} embeddings",
             key="inspect:index_check",
-            help="Reads every embedding of the store once.",
+            help="Reads all embeddings of the store once.",
         ):
             return
         compared = _compared(context, ranked, ids, depth)
@@ -114,18 +114,18 @@ def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
 
 
 def _depth(context: InspectContext, ranked: RankedList) -> int:
-    """Memories of the list that count: as deep as it is, or those of the chunks that a hybrid list is made of."""
+    """The depth of the comparison: the list's, or that of the vector part of a hybrid list."""
     config = context.trace.config
     if config.lists.vector.enabled or not config.lists.hybrid.enabled:
         return list_depths(config)["vector"] or EVERYTHING
     rows = inner_depth(config, context.trace.evidence.query, context.trace.evidence.language)
     if provenance_of(context.trace.evidence, ranked.name):
-        return rows  # what the engine left out is missed too
+        return rows  # rows omitted by the engine count as missed
     return len({hit.memory_id for hit in ranked.hits[:rows]})
 
 
 def _list(context: InspectContext) -> RankedList | None:
-    """The vector list that is checked; the choice where there are several."""
+    """The vector list to check; draws a choice if there are several."""
     lists = [ranked for ranked in context.trace.evidence.lists if ranked.source == "vector"]
     if len(lists) < 2:
         return lists[0] if lists else None
@@ -135,7 +135,7 @@ def _list(context: InspectContext) -> RankedList | None:
         range(len(lists)),
         key=f"inspect:index_check:{hash(context.request)}",
         format_func=lambda i: f"{lists[i].name}  {excerpt(variants[lists[i].variant or 0].text, 80)}",
-        help="Each form of the query was searched on its own.",
+        help="Each query variant was searched separately.",
     )
     return lists[chosen]
 
@@ -143,7 +143,7 @@ def _list(context: InspectContext) -> RankedList | None:
 def _compared(
     context: InspectContext, ranked: RankedList, ids: Sequence[str], depth: int
 ) -> tuple[ExactRanking, list[Compared]] | None:
-    """The exact ranking and every answer beside it; None after a line that says why there is none."""
+    """The exact ranking and the lists compared with it; None after drawing the reason."""
     vectors, config = context.resources.indexes.vectors, context.trace.config
     where = search_filter(context.request, config)
     place = st.empty()
@@ -162,7 +162,7 @@ def _compared(
         f"exact, of the {config.lists.candidate_set.size:,} last accessed and the lexical hits (Lists → Candidate set)"
     )
     live = provenance_of(context.trace.evidence, ranked.name)
-    how = live or (within if pooled else GRAPH if walked else "exact: every embedding was compared")
+    how = live or (within if pooled else GRAPH if walked else "exact: all embeddings compared")
     answer = by_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
     rows = [Compared(ranked.name, how, compare(exact, answer, depth), pooled)]
     if not walked:
@@ -179,11 +179,11 @@ def _draw(context: InspectContext, ranked: RankedList, exact: ExactRanking, rows
             _draw_missed(context, row, elsewhere)
         elif row is not rows[0]:
             either = "" if rows[0].found.deep.missed else " either"
-            st.caption(f"{plain(row.name)} would have missed nothing{either}.")
+            st.caption(f"{plain(row.name)} would not have missed any{either}.")
 
 
 def _elsewhere(context: InspectContext, name: str) -> dict[str, str]:
-    """By memory another list than this one that has it, the first of them."""
+    """By memory, the first other list that contains it."""
     return {
         hit.memory_id: other.name
         for other in reversed(context.trace.evidence.lists)
@@ -192,23 +192,23 @@ def _elsewhere(context: InspectContext, name: str) -> dict[str, str]:
     }
 
 
-def _verdict(row: Compared, count: int, nearest: str = "exactly nearest") -> str:
+def _verdict(row: Compared, count: int, nearest: str = "exact nearest") -> str:
     deep = row.found.deep
     missed, k = len(deep.missed), deep.k
     if not missed:
-        return f"Nothing was missed: {row.name} holds the {k:,} {nearest} of {count:,} memories."
+        return f"No misses: {row.name} contains the {k:,} {nearest} of {count:,} memories."
     first = deep.missed[0].rank
     lost = "The candidate set left out" if row.pooled else f"{row.name} missed"
-    return f"{lost} {missed:,} of the {k:,} {nearest} memories; the first of them stands at rank {first:,}."
+    return f"{lost} {missed:,} of the {k:,} {nearest} memories; the first of them has rank {first:,}."
 
 
 def answers_html(rows: Sequence[Compared]) -> Markup:
-    """A row per answer: its recall at 10 and at the list's depth, and how far its scores are off."""
+    """One row per list: recall at 10 and at its depth, and its score error."""
     return render("inspect/index_check/answers.html", columns=COLUMNS, rows=rows, depth=f"at {rows[0].found.deep.k:,}")
 
 
 def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str, str], score: str = "cosine") -> None:
-    """Who was missed, and whether another list found it all the same; `score` is what the exact list ranks by."""
+    """Draw the missed memories, and other lists that found them; `score` is the score of the exact list."""
     import pandas as pd
 
     missed = row.found.deep.missed
@@ -233,13 +233,13 @@ def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str,
         most=12,
         key=f"inspect:index_check:missed:{row.name}",
         columns={
-            "exact rank": number("exact rank", width=80, help="Its rank when every embedding is compared"),
+            "exact rank": number("exact rank", width=80, help="Rank by exact search"),
             "memory": st.column_config.TextColumn("memory", width=110),
             f"exact {score}": number(
                 f"exact {score}", format="%.4f", width=94, help=f"The {score} of query and memory"
             ),
             "found by": st.column_config.TextColumn(
-                "found by", width=90, help="Another list of this query that has it; empty: none"
+                "found by", width=90, help="Another list of this query that contains it; empty: none"
             ),
             "content": st.column_config.TextColumn("content", width="large"),
         },
@@ -247,7 +247,7 @@ def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str,
 
 
 def _draw_live(context: InspectContext, engine: Engine, variant: int) -> None:
-    """The engine's own lists of this variant beside the exact ones, once it was asked."""
+    """Draw the engine's lists of this variant compared with exact ones, after a request."""
     st.markdown("## The live index", help=LIVE_HELP)
     where = engine.name
     text, config = context.trace.evidence.variants[variant].text, context.trace.config
@@ -255,7 +255,7 @@ def _draw_live(context: InspectContext, engine: Engine, variant: int) -> None:
     last: tuple[object, EngineCheck] | None = st.session_state.get(LIVE)
     if last is None or last[0] != key:
         st.session_state.pop(TRIED, None)
-        if not st.button(f"Ask {plain(where)}", key="inspect:index_check:ask", icon=":material/hub:", help=LIVE_HELP):
+        if not st.button(f"Query {plain(where)}", key="inspect:index_check:ask", icon=":material/hub:", help=LIVE_HELP):
             return
         place = st.empty()
         try:
@@ -274,16 +274,16 @@ def _draw_live(context: InspectContext, engine: Engine, variant: int) -> None:
 
 
 def _draw_live_list(context: InspectContext, check: EngineCheck, found: EngineComparison, where: str) -> None:
-    """One list of the engine: how much of the exact one it has, why not all, and who is missing."""
+    """Draw one list of the engine: its recall, the cause of misses, and the missed memories."""
     live, exact = found.live, check.exact[found.live.name]
     row = Compared(f"{live.name} of {where}", rows_words(found), found)
-    nearest = "exactly nearest" if live.name == "vector" else "best ranked"
+    nearest = "exact nearest" if live.name == "vector" else "best ranked"
     st.markdown(f"**{plain(_verdict(row, len(exact), nearest))}**  {plain(cause(found, check.probe))}")
     st.html(answers_html([row]))
     if live.unknown:
         st.warning(
-            f"{len(live.unknown):,} of its rows are not in the snapshot, the first at place {live.unknown[0][0]:,}: connect again to "
-            "take them (Memories → Sources).",
+            f"{len(live.unknown):,} of its rows are not in the snapshot, the first at position {live.unknown[0][0]:,}: import "
+            "them under Memories → Sources.",
             icon=":material/sync_problem:",
         )
     if found.deep.missed:
@@ -292,18 +292,18 @@ def _draw_live_list(context: InspectContext, check: EngineCheck, found: EngineCo
 
 
 def rows_words(found: EngineComparison) -> str:
-    """How many rows were asked for and came, and how long that took."""
+    """Rows requested and returned, and the time."""
     live = found.live
-    return f"{live.asked:,} rows asked for, {live.returned:,} came in {1000 * live.seconds:.0f} ms"
+    return f"{live.asked:,} rows requested, {live.returned:,} returned in {1000 * live.seconds:.0f} ms"
 
 
 def _draw_settings(check: EngineCheck) -> None:
-    """Each setting that can be tried for one search, and the first value that mends the vector list."""
+    """Draw the settings tried for one search, and the first values that restore full recall."""
     vector = next((each for each in check.lists if each.live.name == "vector"), None)
     if vector is None or vector.whole:
         return
     if not any(setting.tries for setting in check.probe.settings):
-        st.caption("None of its settings can be changed for a single search, so none can be tried here.")
+        st.caption("None of its settings can be changed for a single search.")
         return
     last: tuple[EngineCheck, list[EngineComparison]] | None = st.session_state.get(TRIED)
     if last is None or last[0] is not check:
@@ -312,11 +312,11 @@ def _draw_settings(check: EngineCheck) -> None:
             "Try settings on the live engine",
             key="inspect:index_check:try",
             icon=":material/tune:",
-            help=f"Asks again with other values of {plain(names)}, each for that search alone; the system’s own settings do not change.",
+            help=f"Searches again with other values of {plain(names)}, each for that search only; the system’s settings do not change.",
         ):
             return
         try:
-            with st.spinner("asking with other settings"):
+            with st.spinner("searching with other settings"):
                 last = st.session_state[TRIED] = (check, check.mending())
         except WorkbenchError as error:
             st.error(plain(str(error)), icon=":material/link_off:")
@@ -329,7 +329,7 @@ def _draw_settings(check: EngineCheck) -> None:
         most=12,
         columns={
             "setting": st.column_config.TextColumn("setting", width="medium"),
-            "rows": number("rows", help="Rows that came"),
+            "rows": number("rows", help="Rows returned"),
             "recall at 10": st.column_config.TextColumn("recall at 10", help=COLUMNS["at 10"]),
             "recall": st.column_config.TextColumn("recall", help=COLUMNS["at depth"]),
             "ms": number("ms", format="%.1f", help="Search time there, in milliseconds"),
@@ -338,10 +338,10 @@ def _draw_settings(check: EngineCheck) -> None:
 
 
 def tried_rows(found: Sequence[EngineComparison]) -> list[dict[str, str | float]]:
-    """A row for the present settings, and one for each that was tried."""
+    """One row for the current settings, and one for each setting tried."""
     return [
         {
-            "setting": " = ".join(each.changed) if each.changed else "as it is",
+            "setting": " = ".join(each.changed) if each.changed else "current",
             "rows": each.live.returned,
             "recall at 10": f"{each.near.found:,} of {each.near.k:,}",
             "recall": f"{each.deep.found:,} of {each.deep.k:,}",
@@ -352,14 +352,14 @@ def tried_rows(found: Sequence[EngineComparison]) -> list[dict[str, str | float]
 
 
 def mends(tried: Sequence[EngineComparison]) -> str:
-    """The settings that bring every missed memory back, or the one that brings back most."""
+    """The settings that find all missed memories, or the one that finds most."""
     whole = [each for each in tried if each.whole and each.changed]
     if whole:
         named = " or ".join(" = ".join(each.changed) for each in whole if each.changed)
-        return f"{named} {'brings' if len(whole) == 1 else 'bring'} all {whole[0].deep.k:,} back."
+        return f"{named} {'finds' if len(whole) == 1 else 'find'} all {whole[0].deep.k:,}."
     best = max(tried, key=lambda each: each.deep.found)
-    said = " = ".join(best.changed or ())
-    return f"No value that was tried brings all back; {said} has {best.deep.found:,} of {best.deep.k:,}."
+    setting = " = ".join(best.changed or ())
+    return f"No value tried finds all; {setting} finds {best.deep.found:,} of {best.deep.k:,}."
 
 
-VIEW = View("Index check", 40, draw, "Did the vector index miss a memory that is nearer than those it found?")
+VIEW = View("Index check", 40, draw, "Did the vector index miss a memory that is closer than those it found?")

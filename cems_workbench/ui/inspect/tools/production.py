@@ -1,7 +1,7 @@
-"""Against production: what the real system returned for this query, where this trace departs from it, and what would explain that.
+"""Against production: compare the trace with the live system's answer, and find config changes that explain the difference.
 
-Tables say who stands where, which stage is most like production, and whose scores they are. What would explain its answer are
-parameters and presets that bring our results nearer to it, each with a button.
+Tables show the ranks in both, the most similar stage, and the origin of the scores. Explanations are parameters and presets that bring
+our results closer, each with a button.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ from cems_workbench.ui.kit.tables import draw_table
 
 DEPTHS = (1, 3, 5, 10, 20)
 SHOWN = 8
-"""Explanations that are listed."""
+"""Maximum explanations listed."""
 EXPLAINED, MATCHED = "production:explained", "inspect:production:matched"
 TAU_HELP = "Kendall's tau: 1 the same order, 0 no relation, −1 reversed."
-RBO_HELP = "Rank-biased overlap, 0 to 1: how alike two rankings are, where the top counts most."
+RBO_HELP = "Rank-biased overlap, 0 to 1: similarity of two rankings, weighted towards the top."
 
 
-PLACEHOLDER = '{"results": [{"memory_id": "m1", "content": "…", "score": 0.82}, …]}\n\nor an id and its score a line:\nm1, 0.82\nm2, 0.77'
+PLACEHOLDER = '{"results": [{"memory_id": "m1", "content": "…", "score": 0.82}, …]}\n\nor one id and score per line:\nm1, 0.82\nm2, 0.77'
 FORMS_HELP = (
-    "A CEMS search response (JSON), a recording of several, a list of ids, one a line, with or without scores (CSV too), or a TREC "
-    "run. The order is that of the input; a run is ordered by rank. A memory is found by its id, else by its text."
+    "A CEMS search response (JSON), a recording of several, a list of ids, one per line, with or without scores (CSV too), or a TREC "
+    "run. Order as in the input; a run is sorted by rank. Memories are matched by id, else by text."
 )
 
 
 def draw(context: InspectContext) -> None:
-    """The input, then how far it agrees, who is where, stage by stage, scores, and what would explain the difference."""
+    """Draw the input, the agreement, ranks, stages, scores, and explanations of the difference."""
     brought = _brought(context)
     if brought is None:
-        st.caption("Paste what the real system answered to this query, or upload it. Nothing is sent anywhere.")
+        st.caption("Paste or upload the live system’s answer to this query. The data stays on this machine.")
         return
     recording, answer = brought
     production = _matched(answer, context)
     _left_out(recording)
     if not production.order:
-        st.warning("None of these memories is in this store, by id or by text: is it the store that production has?")
+        st.warning("None of these memories is in this store, by id or by text: does production use the same memories?")
         draw_placements(context, production)
         return
     ours = results_of(context.trace)
@@ -79,7 +79,7 @@ def draw(context: InspectContext) -> None:
     draw_stages(context, production)
     draw_scores(context, production)
     if same:
-        st.caption("The order is the same as production’s, so there is nothing to explain.")
+        st.caption("Same order as production: nothing to explain.")
     else:
         draw_explanations(context, production, now)
 
@@ -87,17 +87,17 @@ def draw(context: InspectContext) -> None:
 def numbers_html(production: Production, ours: list[str], now: Agreement) -> Markup:
     """Overlap at each depth, tau and rank-biased overlap."""
     cells = [
-        (f"top {k}", f"{shared} of {k}", f"Memories that the first {k} of both have in common")
+        (f"top {k}", f"{shared} of {k}", f"Memories in the first {k} of both")
         for k, shared in overlap_at(production.order, ours, DEPTHS).items()
     ]
     cells += [("tau", f"{now.tau:.3f}", TAU_HELP), ("RBO", f"{now.rbo:.3f}", RBO_HELP)]
     if production.unknown:
-        cells.append(("unknown", str(len(production.unknown)), "Found neither by their id nor by their text"))
+        cells.append(("unknown", str(len(production.unknown)), "Not matched by id or by text"))
     return panels.numbers(cells, columns=min(8, len(cells)))
 
 
 def draw_placements(context: InspectContext, production: Production) -> None:
-    """A memory a row: its rank there and here, and where our trace dropped it."""
+    """Draw one row per memory: its rank in production and here, and where it was lost."""
     import pandas as pd
 
     frame = pd.DataFrame(_rows(context, production))
@@ -110,8 +110,8 @@ def draw_placements(context: InspectContext, production: Production) -> None:
         key="inspect:production_table",
         most=14,
         columns={
-            "production": number("production", width=84, help="Rank that production gave it; empty: not returned"),
-            "ours": number("ours", width=52, help="Rank in the results above; empty: not there"),
+            "production": number("production", width=84, help="Rank in production; empty: not returned"),
+            "ours": number("ours", width=52, help="Rank in the results above; empty: not returned"),
             "memory": text("memory", width=110),
             "lost at": text("lost at", width=110, help=LOST.format(k=context.target)),
             "why": text("why", width=280),
@@ -121,20 +121,20 @@ def draw_placements(context: InspectContext, production: Production) -> None:
 
 
 def _rows(context: InspectContext, production: Production) -> list[dict[str, str | int | None]]:
-    """The placements, and the rows of the answer that no memory matches."""
+    """The placements, and the unmatched rows of the answer."""
     memories = context.resources.store.memories.read(production.order)
     rows: list[dict[str, str | int | None]] = []
     for placement in placements(production, context.trace, context.target):
         memory = memories.get(placement.memory_id) or context.trace.evidence.memories[placement.memory_id]
         called = production.by_text.get(placement.memory_id)
-        why = placement.reason or ("production did not return it" if placement.production is None else "")
+        why = placement.reason or ("not returned by production" if placement.production is None else "")
         rows.append(
             {
                 "production": placement.production,
                 "ours": placement.ours,
                 "memory": placement.memory_id,
                 "lost at": placement.lost_at or "",
-                "why": f"{why} (found by its text; called {called})".strip() if called else why,
+                "why": f"{why} (matched by text; id there: {called})".strip() if called else why,
                 "content": excerpt(memory.content),
             }
         )
@@ -145,7 +145,7 @@ def _rows(context: InspectContext, production: Production) -> list[dict[str, str
                 "ours": None,
                 "memory": answer.memory_id or "",
                 "lost at": "not in this store",
-                "why": "no memory has this id or this text",
+                "why": "no memory has this id or text",
                 "content": excerpt(answer.content or ""),
             }
         )
@@ -153,28 +153,26 @@ def _rows(context: InspectContext, production: Production) -> list[dict[str, str
 
 
 def draw_stages(context: InspectContext, production: Production) -> None:
-    """Which list's or stage's order is most like production's."""
+    """Draw which list's or stage's order is most similar to production's."""
     compared = stage_similarities(production.order, context.trace)
     best = most_similar(compared)
-    st.markdown("## Stage by stage", help="The order that each list and each stage puts out, beside production's.")
+    st.markdown("## Stage by stage", help="The output order of each list and stage, compared with production’s.")
     if best is None or not best.shared:
-        st.caption("No list and no stage holds any of production’s memories.")
+        st.caption("No list or stage contains any of production’s memories.")
         return
     what = f"the output of the {best.name} stage" if best.stage else f"the list {best.name}"
-    st.caption(f"Production’s order is most like {what}: RBO {best.rbo:.3f}.")
+    st.caption(f"Production’s order is most similar to {what}: RBO {best.rbo:.3f}.")
     draw_table(
         [_likeness(likeness, likeness == best, len(production.order)) for likeness in compared],
         most=len(compared),
         width=560,
         columns={
-            "name": st.column_config.TextColumn(
-                "list or stage", width=150, help="◆ the one that is most like production"
-            ),
+            "name": st.column_config.TextColumn("list or stage", width=150, help="◆ most similar to production"),
             "holds": st.column_config.TextColumn(
-                "holds", width=84, help="How many of production's memories are in it at all"
+                "holds", width=84, help="How many of production’s memories it contains"
             ),
             "tau": st.column_config.NumberColumn(
-                "tau", format="%.3f", width=70, help=f"{TAU_HELP} Over the memories that it holds."
+                "tau", format="%.3f", width=70, help=f"{TAU_HELP} Over the memories it contains."
             ),
             "RBO": st.column_config.ProgressColumn(
                 "RBO", format="%.3f", min_value=0, max_value=1, width=180, color="#0072B2", help=RBO_HELP
@@ -193,14 +191,14 @@ def _likeness(likeness: StageSimilarity, best: bool, count: int) -> dict[str, st
 
 
 def draw_scores(context: InspectContext, production: Production) -> None:
-    """Whether production's scores are a straight map of one of ours."""
+    """Draw whether production's scores are a linear function of one of ours."""
     if not production.scores:
         return
     maps = score_maps(production.scores, context.trace)
-    st.markdown("## Scores", help="production = slope × our score + offset, fitted over the memories that both have.")
+    st.markdown("## Scores", help="production = slope × our score + offset, fitted on memories in both.")
     if not maps:
         st.caption(
-            "Fewer than three memories have a score in both, or all scores are the same: the two cannot be compared."
+            "Fewer than three memories have a score in both, or all scores are equal: no comparison is possible."
         )
         return
     st.caption(_scores_sentence(maps[0]), help=about(maps[0].name) or None)
@@ -212,18 +210,18 @@ def _scores_sentence(best: ScoreMap) -> str:
     if best.exact:
         same = abs(best.slope - 1) < 1e-6 and abs(best.intercept) < 1e-6
         shown = f"those of {best.name}" if same else line
-        return f"Production’s scores are {shown}, to their last digit ({best.count} memories)."
+        return f"Production’s scores equal {shown}, to the last digit ({best.count} memories)."
     return (
-        f"No score of ours maps straight onto production’s. Nearest: {line}, R² {best.r2:.3f}, off by up to {best.worst:.3g} "
+        f"None of our scores is a linear map of production’s. Closest: {line}, R² {best.r2:.3f}, off by up to {best.worst:.3g} "
         f"({best.count} memories)."
     )
 
 
 def draw_explanations(context: InspectContext, production: Production, now: Agreement) -> None:
-    """A button that searches, and what was found for exactly this trace."""
+    """Draw a button that searches for explanations, and the results for this trace."""
     st.markdown(
-        "## What would explain it",
-        help="Tries every preset and every instant parameter over its slider, first alone, then up to three together.",
+        "## Possible explanations",
+        help="Tries every preset, and every replay parameter over its range, first alone, then up to three together.",
     )
     place = st.empty()
 
@@ -242,11 +240,11 @@ def draw_explanations(context: InspectContext, production: Production, now: Agre
     nearer, count = context.remembered(EXPLAINED, search, production.order)
     place.empty()
     if not nearer:
-        st.caption(f"None of {count} settings tried is nearer to production than the present one.")
+        st.caption(f"None of {count} settings tried is closer to production than the current one.")
         return
     st.caption(
-        f"{count} settings tried; {len(nearer)} are nearer than RBO {now.rbo:.3f}. The nearest first, "
-        f"with how many of production’s {now.depth} are then in ours."
+        f"{count} settings tried; {len(nearer)} are closer than RBO {now.rbo:.3f}. Closest first, "
+        f"with how many of production’s {now.depth} results they return."
     )
     for i, explanation in enumerate(nearer[:SHOWN]):
         _draw_explanation(i, explanation, now)
@@ -257,7 +255,7 @@ def _draw_explanation(i: int, explanation: Explanation[Agreement], now: Agreemen
     words.markdown(what(explanation))
     numbers.caption(
         f"RBO {now.rbo:.3f} → **{explanation.agreement.rbo:.3f}** · {explanation.agreement.shared} of {now.depth}",
-        help="This preset also searches differently; only the evidence at hand is replayed here."
+        help="This preset also needs a new search; here only the current evidence is replayed."
         if explanation.gathers
         else None,
     )
@@ -266,19 +264,19 @@ def _draw_explanation(i: int, explanation: Explanation[Agreement], now: Agreemen
         key=f"inspect:production:apply:{i}",
         on_click=_apply,
         args=(explanation,),
-        help="Undo restores the present settings.",
+        help="Undo restores the current settings.",
     )
 
 
 def name(explanation: Explanation[Agreement]) -> str:
-    """The changes as plain text: what its button applies."""
+    """The changes as plain text, for the button's label."""
     if explanation.preset is not None:
         return f"preset {explanation.preset}"
     return ", ".join(f"{field_spec(path).label} {shown(now)}" for path, _, now in explanation.changes)
 
 
 def what(explanation: Explanation[Agreement]) -> str:
-    """The changes in words, as Markdown."""
+    """The changes as Markdown."""
     if explanation.preset is not None:
         return f"Preset **{plain(explanation.preset)}**" + (" (gathers)" if explanation.gathers else "")
     parts = [
@@ -296,11 +294,11 @@ def _apply(explanation: Explanation[Agreement]) -> None:
 
 
 def _brought(context: InspectContext) -> tuple[Recording, RecordedAnswer] | None:
-    """What was pasted or uploaded, and its answer to this query; None when there is nothing, or nothing that can be read, which is said."""
+    """The pasted or uploaded recording, and its answer to this query; None if missing or unreadable (the error is drawn)."""
     key = state.answer_key(context.request.query)
     text_box, file_box = st.columns([3, 2])
     pasted = text_box.text_area(
-        "What production returned",
+        "Answer of production",
         key=f"{key}:text",
         height=150,
         placeholder=PLACEHOLDER,
@@ -330,7 +328,7 @@ def _brought(context: InspectContext) -> tuple[Recording, RecordedAnswer] | None
 
 
 def _of_query(recording: Recording, context: InspectContext, key: str) -> RecordedAnswer:
-    """Of the answers to several queries, that to this one, or the one that is chosen."""
+    """The answer to this query from a recording of several, or the chosen one."""
     answers = {answer.qid: answer for answer in recording.answers}
     if len(answers) < 2:
         return recording.answers[0]
@@ -344,13 +342,13 @@ def _of_query(recording: Recording, context: InspectContext, key: str) -> Record
         list(answers),
         at,
         key=f"{key}:qid",
-        help="They are of several queries: which is this one?",
+        help="The recording has several queries: choose the current one.",
     )
     return answers[qid]
 
 
 def _matched(answer: RecordedAnswer, context: InspectContext) -> Production:
-    """The response in terms of this store, looked up once."""
+    """The answer mapped to this store's memories, cached."""
     store = context.resources.store
     key = (answer.returned, str(store.path), store.content_version)
     last: tuple[object, Production] | None = st.session_state.get(MATCHED)
@@ -361,7 +359,7 @@ def _matched(answer: RecordedAnswer, context: InspectContext) -> Production:
 
 
 def _left_out(recording: Recording) -> None:
-    """Rows that could not be used, a line each."""
+    """Draw the rows that could not be used, one line each."""
     if not recording.errors:
         return
     count = len(recording.errors)
@@ -370,7 +368,7 @@ def _left_out(recording: Recording) -> None:
 
 
 def _verdict(production: Production, ours: list[str], same: bool) -> str:
-    """One sentence on where the two part."""
+    """One sentence on where the two rankings diverge."""
     if same:
         return f"**The first {len(production.order)} are the same, in the same order.**"
     first = next(
@@ -378,7 +376,7 @@ def _verdict(production: Production, ours: list[str], same: bool) -> str:
         min(len(production.order), len(ours)),
     )
     if first == len(ours):
-        return f"**Ours ends after {first}; so far it is the same.** A result limit or a token budget that is smaller here?"
+        return f"**Ours ends after {first}, and is identical up to there.** Is the result limit or token budget smaller here?"
     theirs, own = plain(production.order[first]), plain(ours[first])
     return f"**They differ from rank {first + 1}:** production has {theirs}, we have {own}."
 
@@ -387,5 +385,5 @@ VIEW = View(
     state.PRODUCTION,
     100,
     draw,
-    "Where do these results differ from what the real system returned, and what would explain it?",
+    "Where do these results differ from the live system’s, and what would explain it?",
 )

@@ -1,6 +1,6 @@
-"""Sensitivity: how the first results change over the whole range of one parameter, with its breakpoints.
+"""Sensitivity: how the top results change over the range of one parameter, with breakpoints.
 
-The chart has the bands of the range, below them the ranks of the memories along it, and last the metrics of the judged queries.
+The chart shows the intervals of the range, the ranks of the memories over it, and the metrics of the judged queries.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from cems_workbench.ui.kit.theme import LIST_COLOURS
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-NOW, ORDER, MEMBERS = "as now", "same memories, other order", "other memories"
+NOW, ORDER, MEMBERS = "current results", "same memories, other order", "other memories"
 BANDS = {NOW: ("#0072B2", ""), ORDER: ("#56B4E9", "."), MEMBERS: ("#E69F00", "/")}
-"""Colour and pattern of a band by what is different in it."""
+"""Colour and pattern of an interval by its kind of difference."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 BAND, RANK, SPARK = 44, 26, 110
-"""Heights in pixels: of the bands, of one rank, of the metrics."""
+"""Heights in pixels: intervals, one rank, metrics."""
 
 
 def difference(swept: Sweep, segment: Segment) -> str:
-    """What is different from the present results, in words of the legend."""
+    """The kind of difference from the current results, as in the legend."""
     now = swept.present.results
     if segment.results == now:
         return NOW
@@ -61,9 +61,9 @@ def difference(swept: Sweep, segment: Segment) -> str:
 def sweep_figure(
     swept: Sweep, memories: Sequence[str], texts: Mapping[str, str], marked: Mapping[str, str], curve: Curve | None
 ) -> Figure:
-    """Bands, then rank lines, then the metrics where there is a curve; one range for all of them.
+    """Intervals, rank lines, and metrics if there is a curve, over a common axis.
 
-    `texts` are contents by memory id, `marked` the signs of memories that are drawn bold (followed, judged).
+    `texts` are contents by memory id, `marked` the signs of memories drawn bold (followed, judged).
     """
     from plotly.subplots import make_subplots
 
@@ -113,7 +113,7 @@ def sweep_figure(
 
 
 def _edges(swept: Sweep, segment: Segment) -> tuple[float, float]:
-    """Where a band begins and ends; a whole number covers half a step on either side."""
+    """Start and end of an interval's bar; an integer covers half a step on either side."""
     half = 0.5 if swept.spec.type is int else 0.0
     return segment.first - half, segment.last + half
 
@@ -154,7 +154,7 @@ def _label(memory_id: str, marked: Mapping[str, str]) -> str:
 
 
 def _line(figure: Figure, swept: Sweep, memory_id: str, text: str, marked: Mapping[str, str], i: int) -> None:
-    """One memory's rank along the range; a gap where it is not among the first k."""
+    """One memory's rank over the range; a gap where it is not among the first k."""
     xs: list[float | None] = []
     ys: list[int | None] = []
     for segment in swept.segments:
@@ -163,7 +163,7 @@ def _line(figure: Figure, swept: Sweep, memory_id: str, text: str, marked: Mappi
         ys += [rank, rank]
     colour = LIST_COLOURS[i % len(LIST_COLOURS)]
     label, front = tick(_label(memory_id, marked)), memory_id in marked
-    told = hover(f"{bold(label)}, rank %{{y}} at %{{x:.4g}}", tick(excerpt(text, 90), 90))
+    template = hover(f"{bold(label)}, rank %{{y}} at %{{x:.4g}}", tick(excerpt(text, 90), 90))
     figure.add_scatter(
         x=xs,
         y=ys,
@@ -171,7 +171,7 @@ def _line(figure: Figure, swept: Sweep, memory_id: str, text: str, marked: Mappi
         name=label,
         showlegend=False,
         connectgaps=False,
-        hovertemplate=told,
+        hovertemplate=template,
         row=2,
         col=1,
         line={"color": colour, "width": 3.5 if front else 2, "dash": DASHES[i // len(LIST_COLOURS) % len(DASHES)]},
@@ -219,20 +219,20 @@ NEW_ORDER, NEW_MEMBER = "a new order", "a new memory"
 METHODS = {
     "solved": (
         "exact",
-        "Every breakpoint is solved and replayed on both sides; between two of them the results are the same.",
+        "Every breakpoint is solved and verified by replay on both sides; between two breakpoints the results are constant.",
     ),
     "every value": ("every value replayed", "Each value of the range was replayed."),
     "bracketed": (
         "bracketed",
-        "Values on a grid were replayed, and each change located. A change that reverts between two grid points is missed.",
+        "Values on a grid were replayed, and changes located by bisection. A change that reverts between two grid points is missed.",
     ),
 }
 
 
 def draw(context: InspectContext) -> None:
-    """Choose a parameter and see its range."""
+    """Draw the choice of a parameter, and its range."""
     if not context.trace.evidence.candidate_ids:
-        st.info("No list found a candidate for this query, so no parameter can change its results.")
+        st.info("No list found candidates for this query, so no parameter can change its results.")
         return
     path, k, counted = _choose(context.trace.config)
     trace = context.trace
@@ -257,12 +257,12 @@ def label_of(path: str) -> str:
 
 
 def apply(path: str, value: Any) -> None:
-    """Set one parameter; its control shows it."""
+    """Set one parameter, and update its control."""
     state.apply({path: value})
 
 
 def first_weight(config: PipelineConfig) -> str:
-    """The parameter that is looked at first: the weight of the list by words, or of the first other one where none is on."""
+    """The initial parameter: the weight of the lexical list, or of the first enabled list."""
     sources = ("lexical", "ts_rank", "vector", "hybrid")
     on = next((source for source in sources if config.get(f"lists.{source}.enabled")), sources[0])
     return f"lists.{on}.weight"
@@ -279,7 +279,7 @@ def _choose(config: PipelineConfig) -> tuple[str, int, str]:
             key="inspect:sensitivity:path",
             persist_state="session",
             width=330,
-            help="Any parameter that needs no new search. Of a depth, only smaller values than now.",
+            help="Parameters that need no new search. For a depth, only values below the current one.",
         )
         k = st.segmented_control(
             "First",
@@ -288,7 +288,7 @@ def _choose(config: PipelineConfig) -> tuple[str, int, str]:
             required=True,
             key="inspect:sensitivity:k",
             persist_state="session",
-            help="How many results are watched for changes.",
+            help="Number of top results compared.",
         )
         counted = st.segmented_control(
             "Count as a change",
@@ -297,20 +297,20 @@ def _choose(config: PipelineConfig) -> tuple[str, int, str]:
             required=True,
             key="inspect:sensitivity:counted",
             persist_state="session",
-            help="Any new order, or only a result that enters or leaves.",
+            help="Any new order, or only added or removed results.",
         )
     return path, k or 5, counted or NEW_ORDER
 
 
 def _say(swept: Sweep) -> None:
-    """What was found in a sentence, and how sure it is."""
+    """Draw a summary of the sweep, and its accuracy."""
     name, meaning = METHODS[swept.method]
-    tolerance = f" Here a breakpoint is known to {swept.tolerance:.2g}." if swept.tolerance else ""
+    tolerance = f" Accuracy of a breakpoint: {swept.tolerance:.2g}." if swept.tolerance else ""
     if not swept.numeric:
         outcomes = len({segment.results for segment in swept.segments})
         text = f"{len(swept.segments)} values give {outcomes} different outcome{'s' if outcomes != 1 else ''}."
     elif not swept.breakpoints:
-        text = f"Nothing changes in the first {swept.k} from {_number(swept.segments[0].first)} to {_number(swept.segments[-1].last)}."
+        text = f"No change in the first {swept.k} from {_number(swept.segments[0].first)} to {_number(swept.segments[-1].last)}."
     else:
         count = len(swept.breakpoints)
         text = (
@@ -320,25 +320,25 @@ def _say(swept: Sweep) -> None:
     st.markdown(f"{text} · {name}", help=f"{meaning}{tolerance} {swept.replays} replays.")
     if swept.unscored:
         st.warning(
-            f"Somewhere in this range up to {swept.unscored} candidates have never been scored by the reranker; there the "
-            "results may differ once they are.",
+            f"In parts of this range, up to {swept.unscored} candidates have not been scored by the reranker; results "
+            "there may change once they are.",
             icon=":material/help:",
         )
 
 
 def _margin(swept: Sweep) -> str:
-    """How far the present value can move before something changes."""
+    """How far the current value can change without an effect."""
     if swept.now is None:
-        return "It is off now."
+        return "It is currently off."
     now = swept.present
     low = None if now is swept.segments[0] else now.first
     high = None if now is swept.segments[-1] else now.last
     if low is None and high is None:
         return ""
     if low is None:
-        return f"Now {_number(swept.now)}: it can fall to its minimum and rise to {_number(high)} with no change."
+        return f"Now {_number(swept.now)}: no change from its minimum to {_number(high)}."
     if high is None:
-        return f"Now {_number(swept.now)}: it can rise to its maximum and fall to {_number(low)} with no change."
+        return f"Now {_number(swept.now)}: no change from {_number(low)} to its maximum."
     return f"Now {_number(swept.now)}: no change between {_number(low)} and {_number(high)}."
 
 
@@ -347,7 +347,7 @@ def _number(value: Any) -> str:
 
 
 def _step(swept: Sweep) -> None:
-    """Buttons into the neighbouring segments."""
+    """Draw buttons that set the parameter to a neighbouring interval."""
     below, above = neighbours(swept)
     with st.container(horizontal=True, gap="small"):
         for segment, key, icon in (
@@ -363,12 +363,12 @@ def _step(swept: Sweep) -> None:
                 icon=icon,
                 on_click=apply,
                 args=(swept.spec.path, value),
-                help=f"Into the next segment {key}: {_number(segment.first)} to {_number(segment.last)}.",
+                help=f"Next interval {key}: {_number(segment.first)} to {_number(segment.last)}.",
             )
 
 
 def _change(swept: Sweep, segment: Segment) -> str:
-    """Who comes, goes and moves against the present results, in a few words."""
+    """Added, removed and moved results relative to the current ones, as a short text."""
     now = swept.present.results
     entered = [key for key in segment.results if key not in now]
     left = [key for key in now if key not in segment.results]
@@ -378,17 +378,17 @@ def _change(swept: Sweep, segment: Segment) -> str:
         parts.append("…")
     if not parts and moved:
         parts = [f"{plain(short_id(moved[0]))} to rank {segment.results.index(moved[0]) + 1}"]
-    return ", ".join(parts) or "as now"
+    return ", ".join(parts) or "current results"
 
 
 def _curve(context: InspectContext, swept: Sweep) -> Curve | None:
-    """The labelled set along the range, once it was asked for."""
+    """The metrics of the labelled set over the range, if requested."""
     labelled = None
     if st.toggle(
-        "Judged queries along this range",
+        "Judged queries over this range",
         key="inspect:sensitivity:labelled",
         persist_state="session",
-        help="hit@5 (the share of judged queries with a relevant memory in the first 5) and nDCG@10 under the chart, at "
+        help="Adds hit@5 (the share of judged queries with a relevant memory in the first 5) and nDCG@10 below the chart, at "
         "evenly spaced values.",
     ):
         labelled = offer_labelled(context, "inspect:sensitivity:gather")
@@ -413,16 +413,14 @@ def _chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> None:
     texts = {key: context.trace.evidence.memories[key].content for key in memories}
     signs = {key: f"{'◆ ' if key == context.followed else ''}{'✓ ' if key in relevant else ''}" for key in memories}
     figure = sweep_figure(swept, memories, texts, {key: sign for key, sign in signs.items() if sign}, curve)
-    alt = "The rank of each memory along the range of the parameter; the table below has the results of each segment."
+    alt = "Line chart: rank of each memory over the range of the parameter; the table below has the results of each interval."
     draw_chart(figure, key="inspect:sensitivity:chart", alt=alt, table=None)
     bold = " Bold: ◆ followed, ✓ judged relevant." if any(signs.values()) else ""
-    st.caption(
-        f"The ranks of the memories along the range; a line ends where its memory leaves the first {swept.k}.{bold}"
-    )
+    st.caption(f"Ranks of the memories over the range; a line ends where its memory leaves the first {swept.k}.{bold}")
 
 
 def _table(context: InspectContext, swept: Sweep) -> None:
-    """A row per segment; choosing one offers to set the parameter into it."""
+    """Draw one row per interval; selecting one offers to set the parameter to it."""
     rows = [_row(context, swept, i, segment) for i, segment in enumerate(swept.segments)]
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     picked = pick_row(
@@ -430,16 +428,16 @@ def _table(context: InspectContext, swept: Sweep) -> None:
         most=12,
         key="inspect:sensitivity:table",
         columns={
-            "": text("", width=30, help="▶ the present segment"),
-            "from": number("from", format="%.6g", width=84, help="First value of the segment that was replayed"),
-            "to": number("to", format="%.6g", width=84, help="Last value of the segment that was replayed"),
+            "": text("", width=30, help="▶ current interval"),
+            "from": number("from", format="%.6g", width=84, help="First value of the interval replayed"),
+            "to": number("to", format="%.6g", width=84, help="Last value of the interval replayed"),
             "change": text(
                 "change",
                 width=190,
-                help="From the segment in the row above: + comes in, − goes out, ▲ ▼ moves by so many",
+                help="Relative to the row above: + added, − removed, ▲ ▼ places moved",
             ),
-            "relevant": text("relevant", width=68, help="Rank of the first memory judged relevant; –: none there"),
-            "first results": text("first results", width=300, help="The results in this segment, in order"),
+            "relevant": text("relevant", width=68, help="Rank of the first memory judged relevant; –: none"),
+            "first results": text("first results", width=300, help="The results in this interval, in order"),
         },
     )
     if picked is not None:
@@ -453,7 +451,7 @@ def _table(context: InspectContext, swept: Sweep) -> None:
             args=(swept.spec.path, value),
         )
     else:
-        st.caption("Choose a row to set the parameter to the middle of its segment.")
+        st.caption("Select a row to set the parameter to the middle of its interval.")
 
 
 def _row(context: InspectContext, swept: Sweep, i: int, segment: Segment) -> dict[str, Any]:
@@ -471,7 +469,7 @@ def _row(context: InspectContext, swept: Sweep, i: int, segment: Segment) -> dic
 
 
 def _changes(point: Breakpoint) -> str:
-    """ "+ m378, − m106" or "m411 ▲ 1, m139 ▼ 1": what happens as the value rises past a breakpoint."""
+    """ "+ m378, − m106" or "m411 ▲ 1, m139 ▼ 1": the change as the value passes a breakpoint upwards."""
     parts = [*(f"+ {short_id(key)}" for key in point.entered), *(f"− {short_id(key)}" for key in point.left)]
     for key in point.moved:
         if key in point.before:
@@ -481,7 +479,7 @@ def _changes(point: Breakpoint) -> str:
 
 
 def _first_relevant(context: InspectContext, results: Sequence[str]) -> str | None:
-    """The rank of the first relevant result as text, empty when none is there; None for a query that is not judged."""
+    """The rank of the first relevant result as text, empty if there is none; None for an unjudged query."""
     relevant = context.relevant
     if not relevant:
         return None
@@ -493,13 +491,13 @@ def _ids(keys: Sequence[str]) -> str:
 
 
 def _choices(context: InspectContext, swept: Sweep) -> None:
-    """Each value of a switch or a choice with its results and a button."""
+    """Draw each value of a switch or choice with its results and a button."""
     for segment in swept.segments:
         left, middle, right = st.columns([3, 7, 2], vertical_alignment="center")
         now = segment is swept.present
         left.markdown(f"{'▶ ' if now else ''}**{plain(shown(segment.first))}**" + (" (now)" if now else ""))
         relevant = _first_relevant(context, segment.results)
-        stands = "" if relevant is None else f" · first relevant {relevant or 'not there'}"
+        stands = "" if relevant is None else f" · first relevant {relevant or 'none'}"
         middle.caption(plain(f"{difference(swept, segment)}: {_ids(segment.results) or 'no results'}{stands}"))
         right.button(
             named("Apply", f"{swept.spec.label} {shown(segment.first)}"),

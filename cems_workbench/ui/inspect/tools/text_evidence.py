@@ -1,4 +1,4 @@
-"""Text evidence: which words of a query met a memory, what they are worth, how much of it the models read, and its tokens tinted."""
+"""Text evidence: query words found in a memory and their scores, the text read by the models, and token similarity."""
 
 from __future__ import annotations
 
@@ -45,44 +45,44 @@ from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
 WORDS_HELP = (
-    "BM25 scores a memory by the words it shares with the query: each gives idf × a factor that grows with how often it stands in the "
-    "memory and shrinks with the memory's length. Words are compared by their stem. The parts add up to the score in the lexical list."
+    "BM25 scores a memory by the words it shares with the query: each adds idf × a factor that grows with its frequency in the "
+    "memory and decreases with the memory’s length. Words are compared by stem. The parts add up to the score in the lexical list."
 )
 RANK_HELP = (
-    "ts_rank adds up what each lexeme of the query gives, and divides by their number: 0.0608 for one that stands once, little more "
-    "for one that stands often (at most 1.64 times that). How rare a word is and how long the text is count nothing. The parts add up to "
-    "the score in the ts_rank list."
+    "ts_rank sums the parts of the query’s lexemes and divides by their number: 0.0608 for one occurrence, slightly more for "
+    "several (at most 1.64 times that). Rarity of words and length of the text have no effect. The parts add up to the score in "
+    "the ts_rank list."
 )
 RANK_COLUMNS = {
-    "word": "As the query has it",
-    "lexeme": "What PostgreSQL looks for: the word's stem",
-    "times": "How often it stands in the text that was searched",
-    "chunks": "In how many chunks of the store it stands; this has no effect",
-    "ts_rank": "What it adds to the text's rank",
+    "word": "Word in the query",
+    "lexeme": "What PostgreSQL searches: the word’s stem",
+    "times": "Occurrences in the searched text",
+    "chunks": "Number of chunks in the store with it; has no effect",
+    "ts_rank": "Its part of the rank",
     "share": "Its share of the rank",
 }
 COLUMNS = {
-    "word": "As the query has it",
-    "search term": "What the index looks for: the word's stem, or an identifier and its parts",
-    "tf": "How often it stands in this memory",
-    "df": "In how many memories of the store it stands",
-    "idf": "How rare it is: ln(1 + (N − df + 0.5) / (df + 0.5)) among N memories",
-    "BM25": "What it adds to the memory's score",
+    "word": "Word in the query",
+    "search term": "What the index searches: the word’s stem, or an identifier and its parts",
+    "tf": "Occurrences in this memory",
+    "df": "Number of memories in the store with it",
+    "idf": "Rarity: ln(1 + (N − df + 0.5) / (df + 0.5)) among N memories",
+    "BM25": "Its part of the memory’s score",
     "share": "Its share of the memory's score",
 }
 NUMBERS = ("tf", "df", "idf", "BM25", "times", "chunks", "ts_rank")
 HEAT_HELP = (
-    "The text in the pieces the model reads. The stronger the tint, the nearer in meaning to a rare token of the query. Underlined: "
-    "the token that a query token met (its number stands above); these meetings alone make the late-interaction score."
+    "The text as the model’s tokens. A stronger tint means more similar to a rare query token. Underlined: the best match of a query "
+    "token (its number is above); only these matches make up the late-interaction score."
 )
 HEAT, HEAT_WANTED = "inspect:token_heat:compared", "inspect:token_heat:wanted"
 
 
 def draw(context: InspectContext) -> None:
-    """One candidate: words in common, the whole text, and the tokens."""
+    """Draw one candidate: words in common, the whole text, and the tokens."""
     write_stylesheet("evidence")
     if not context.trace.evidence.memories:
-        st.info("This query has no candidates: there is no text to look at.", icon=":material/search_off:")
+        st.info("This query has no candidates, so there is no text to show.", icon=":material/search_off:")
         return
     memory = context.trace.evidence.memories[_candidate(context)]
     words = _draw_words(context, memory)
@@ -91,7 +91,7 @@ def draw(context: InspectContext) -> None:
 
 
 def _candidate(context: InspectContext) -> str:
-    """The memory that is looked at: at first the followed one, else the first result."""
+    """The chosen memory; initially the followed one, else the first result."""
     ranked = {row.memory_id: row.rank for row in context.trace.results}
     rest = [row.memory_id for row in context.trace.stage(FUSION).rows if row.memory_id not in ranked]
     options = list(dict.fromkeys([*ranked, *rest, *sorted(context.trace.evidence.memories)]))
@@ -108,13 +108,13 @@ def _candidate(context: InspectContext) -> str:
         options,
         key=key,
         format_func=named,
-        help="Its rank in the results; –: a candidate that is not in them.",
+        help="With ranks in the results; –: a candidate that was not returned.",
     )
     return chosen
 
 
 def _draw_words(context: InspectContext, memory: Memory) -> WordsInCommon:
-    """The words of one query variant, as a table, by the search of the config that compares words."""
+    """Draw the words of one query variant, by the config's lexical retriever."""
     lists = context.trace.config.lists
     if not lists.lexical.enabled and (lists.ts_rank.enabled or lists.hybrid.enabled):
         return _draw_lexemes(context, memory)
@@ -135,7 +135,7 @@ def _draw_words(context: InspectContext, memory: Memory) -> WordsInCommon:
 
 @dataclass(frozen=True, slots=True)
 class WordsInCommon:
-    """What is marked in the memory's text: the tip of each term that met it, and where a text has those terms."""
+    """Marks for the memory's text: the tooltip of each matched term, and a function that finds the terms in a text."""
 
     tips: Mapping[str, str]
     found_in: Callable[[str], Sequence[Match]]
@@ -144,13 +144,13 @@ class WordsInCommon:
 def _in_common(
     shares: Mapping[str, float], score: str, find: Callable[[str, Mapping[str, str]], Sequence[Match]]
 ) -> WordsInCommon:
-    """The terms that met the memory, each with its share of the score, and `find`, which says where a text has them."""
+    """The matched terms with their shares of the score, and `find`, which locates them in a text."""
     tips = {term: f"{term}: {100 * share:.1f} % of the {score}" for term, share in shares.items()}
     return WordsInCommon(tips, lambda text: find(text, tips))
 
 
 def _variant(context: InspectContext, memory_id: str, met: Sequence[tuple[int, int]]) -> int:
-    """Which variant of the query is looked at, the choice where there are several; `met`: how many of its terms meet."""
+    """The query variant; draws a choice if there are several. `met`: (matched, total) terms of each."""
     variants = context.trace.evidence.variants
     best = max(range(len(met)), key=lambda i: (bool(met[i][0]), -i))
     if len(variants) < 2:
@@ -161,18 +161,18 @@ def _variant(context: InspectContext, memory_id: str, met: Sequence[tuple[int, i
         best,
         key=f"inspect:text_evidence:variant:{hash(context.request)}:{memory_id}",
         format_func=lambda i: f"{i}  {excerpt(variants[i].text, 80)}  ({met[i][0]} of {met[i][1]} terms)",
-        help="Each form of the query was searched on its own.",
+        help="Each query variant was searched separately.",
     )
     return chosen
 
 
 def _counted(context: InspectContext, memory_id: str, seq: int | None) -> str:
     chunk = chunk_words(context.trace.evidence, memory_id, seq)
-    return f"Counted in the {chunk}, where these words give most. " if chunk else ""
+    return f"Counted in the {chunk}, where these words score highest. " if chunk else ""
 
 
 def _draw_lexemes(context: InspectContext, memory: Memory) -> WordsInCommon:
-    """The lexemes of one query variant, for lists by PostgreSQL's ts_rank."""
+    """Draw the lexemes of one query variant, for PostgreSQL's ts_rank lists."""
     st.markdown("## Words in common", help=RANK_HELP)
     texts = context.resources.store.indexes.texts([memory.id]).get(memory.id, {})
     index = context.resources.full_text()
@@ -191,7 +191,7 @@ def _draw_lexemes(context: InspectContext, memory: Memory) -> WordsInCommon:
 
 
 def _rank_line(context: InspectContext, memory_id: str, which: int, words: RankEvidence) -> str:
-    """Where the memory stands in this variant's ts_rank list, and in the hybrid list that is made with it."""
+    """The memory's rank in this variant's ts_rank list, and in the hybrid list that uses it."""
     row = context.trace.stage(LISTS).by_id.get(memory_id)
     entries = {entry.list: entry for entry in row.lists} if row is not None else {}
     used = {entry.name: entry for entry in context.trace.stage(LISTS).fields.lists}
@@ -203,15 +203,15 @@ def _rank_line(context: InspectContext, memory_id: str, which: int, words: RankE
         if entry is not None and entry.kept:
             said.append(f"Rank {entry.rank} of {listed.used} in {name}.")
         else:
-            past = f", past its depth at rank {entry.rank}" if entry is not None else ""
+            past = f", beyond its depth at rank {entry.rank}" if entry is not None else ""
             said.append(f"Not in {name}{past}.")
     if words.by_distance:
-        said.append("PostgreSQL ranks this query by how near its words stand to one another, not word by word.")
+        said.append("PostgreSQL ranks this query by the proximity of its words, not word by word.")
     return " ".join(said)
 
 
 def lexemes_html(words: RankEvidence) -> Markup:
-    """A row per matched lexeme, the largest part first, and the rank; empty when none matched."""
+    """One row per matched lexeme, the largest part first, and the rank; empty if none matched."""
     if not words.matched:
         return Markup("")
     rows = [(found, f"{100 * words.share(found):.1f}") for found in words.matched]
@@ -219,14 +219,14 @@ def lexemes_html(words: RankEvidence) -> Markup:
 
 
 def _list_line(context: InspectContext, memory_id: str, which: int, words: LexicalEvidence) -> str:
-    """Where the memory stands in this variant's lexical list, or why it does not."""
+    """The memory's rank in this variant's lexical list, or why it has none."""
     name = f"lexical:{which}"
     ranked = next((ranked for ranked in context.trace.evidence.lists if ranked.name == name), None)
     if ranked is None:
-        return f"{name} was not searched: the query is routed to meaning alone (Query → Search mode). It would have scored this."
+        return f"{name} was not searched: the query is routed to the vector list (Query → Search mode). Shown is the score it would have."
     if not context.trace.config.lists.lexical.enabled:
-        return f"{name} is not used: the lexical list is off (Lists → Lexical list). It would have scored this."
-    found = dict.fromkeys(hit.memory_id for hit in ranked.hits)  # of a memory's chunks the first counts
+        return f"{name} is not used: the lexical list is off (Lists → Lexical list). Shown is the score it would have."
+    found = dict.fromkeys(hit.memory_id for hit in ranked.hits)  # a memory's first chunk counts
     places = {key: rank for rank, key in enumerate(found, 1)}
     if memory_id in places:
         return f"Rank {places[memory_id]} of {len(places)} in {name}."
@@ -236,7 +236,7 @@ def _list_line(context: InspectContext, memory_id: str, which: int, words: Lexic
 
 
 def terms_html(words: LexicalEvidence) -> Markup:
-    """A row per matched term, the largest part first, and their sum; empty when none matched."""
+    """One row per matched term, the largest part first, and their sum; empty if none matched."""
     if not words.matched:
         return Markup("")
     terms = [(term, f"{100 * words.share(term):.1f}") for term in words.matched]
@@ -246,9 +246,9 @@ def terms_html(words: LexicalEvidence) -> Markup:
 def words_html(
     verdict: str, place: str, unmatched: Sequence[tuple[Sequence[str], int]], unit: str, stop_words: Sequence[str]
 ) -> Markup:
-    """What the table does not say: the place in the lists, the terms that met nothing, and the stop words.
+    """Notes on the table: the rank in the lists, unmatched terms, and stop words.
 
-    `unmatched` are the query's words of each such term, and how many of the store's memories or chunks (`unit`) have it.
+    `unmatched` are the query words of each unmatched term, and the number of memories or chunks (`unit`) with it.
     """
     said = (f"{' / '.join(words)} ({f'in {count:,}' if count else f'in no {unit}'})" for words, count in unmatched)
     return render(
@@ -262,14 +262,14 @@ def words_html(
 
 def _verdict(matched: int, terms: int, called: str, search: str) -> str:
     if not terms:
-        return f"This query has only stop words: {search} finds nothing."
+        return f"This query has only stop words: {search} has no results."
     if not matched:
         return f"No word in common: {search} cannot find this memory with this query."
     return f"{matched} of {terms} {called} are in this memory."
 
 
 def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -> None:
-    """The memory in full: terms marked, the reranker's part between its edges, and where the embedder stopped reading."""
+    """Draw the memory in full: marked terms, the part read by the reranker, and where the embedder's input ended."""
     st.markdown("## The whole memory")
     config = context.trace.config.rerank
     score = context.trace.evidence.model_scores.get(model_key(config), {}).get(memory.id)
@@ -281,9 +281,7 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
     edges: list[Edge] = []
     if place is not None:
         edges += _reader_edges(memory, place, score, config.backend, room)
-    if (
-        memory.id not in context.trace.evidence.chunks
-    ):  # chunks are cut so that the embedder reads them, or as they were given
+    if memory.id not in context.trace.evidence.chunks:  # chunks fit the embedder, or were imported as they are
         edges += _embedder_edge(memory, room)
     tips = words.tips
     title = "" if not memory.title or memory.content.startswith(memory.title) else memory.title
@@ -292,48 +290,48 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
     key = {"marked": bool(tips), "read": place is not None, "cut": bool(edges)}
     st.html(render("inspect/text_evidence/whole.html", title=top, body=body, **key))
     if chunk is not None and place is None:
-        st.caption("The reranker read this text, which is not in the memory as it is now:")
+        st.caption("The reranker read this text, which is no longer in the memory:")
         st.code(neutralise(chunk), language=None, wrap_lines=True)
     if asked:
         st.caption(
-            "Its score is that with the question before it in the session, which is better than that of the memory alone:"
+            "Scored together with the preceding question of the session, which gives a higher score than the memory alone:"
         )
         st.code(neutralise(asked), language=None, wrap_lines=True)
-    st.caption(_reading_line(context, memory, score, place, told=bool(asked)))
+    st.caption(_reading_line(context, memory, score, place, question_shown=bool(asked)))
 
 
 def _reader_edges(
     memory: Memory, place: tuple[int, int], score: ModelScore | None, backend: str, room: Room | None
 ) -> list[Edge]:
-    """Begin and end of the reranker's chunk, and where it ran out of tokens within it."""
+    """Start and end of the reranker's chunk, and where it was truncated."""
     start, end = place
-    edges = [Edge(start, "reranker ▸", "The text that the reranker was given begins here")]
+    edges = [Edge(start, "reranker ▸", "Start of the text given to the reranker")]
     if score is not None and score.detail and score.detail.get("truncated"):
         cut = read_until(memory.content[start:end], room) if room and backend == "late_interaction" else None
         tip = (
-            f"The model reads {room.tokens} tokens: the rest of the chunk was cut off"
+            f"The model’s input is {room.tokens} tokens: the rest of the chunk was cut off"
             if room and cut is not None
             else ""
         )
         at = end if cut is None else start + cut
-        edges.append(Edge(at, "✂ cut off", tip or "The chunk was longer than the model reads: its end was cut off"))
-    edges.append(Edge(end, "◂ reranker", "The text that the reranker was given ends here"))
+        edges.append(Edge(at, "✂ cut off", tip or "The chunk exceeded the model’s input: its end was cut off"))
+    edges.append(Edge(end, "◂ reranker", "End of the text given to the reranker"))
     return edges
 
 
 def _embedder_edge(memory: Memory, room: Room | None) -> list[Edge]:
-    """Where the embedder's room for tokens ended: what comes after is not in the vector."""
+    """Where the embedder's input was truncated: the rest is not in the vector."""
     text = indexed_text(memory)
     cut = None if room is None else read_until(text, room)
     if room is None or cut is None:
         return []
     at = max(0, cut - (len(text) - len(memory.content)))
-    return [Edge(at, "✂ embedder", f"The embedder reads {room.tokens} tokens: what comes after is not in the vector")]
+    return [Edge(at, "✂ embedder", f"The embedder’s input is {room.tokens} tokens: the rest is not in the vector")]
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A sign within a text, at a character, and what it means."""
+    """A sign at a character position of a text, and its tooltip."""
 
     at: int
     sign: str
@@ -342,7 +340,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a text as it is drawn: the edges before it, the terms it meets, if any, and whether the reranker read it."""
+    """A piece of a text: the edges before it, its matched terms, if any, and whether the reranker read it."""
 
     text: str
     edges: Sequence[Edge]
@@ -357,7 +355,7 @@ def marked_html(
     read: tuple[int, int] | None = None,
     edges: Sequence[Edge] = (),
 ) -> Markup:
-    """The text: what was `found` as marks with a tip, what is outside `read` dimmed, and the edges in it."""
+    """The text with the terms in `found` marked, the parts outside `read` dimmed, and the edges."""
     cuts = {
         0,
         len(text),
@@ -377,29 +375,30 @@ def marked_html(
 
 
 def _reading_line(
-    context: InspectContext, memory: Memory, score: ModelScore | None, place: tuple[int, int] | None, *, told: bool
+    context: InspectContext,
+    memory: Memory,
+    score: ModelScore | None,
+    place: tuple[int, int] | None,
+    *,
+    question_shown: bool,
 ) -> str:
-    """What the reranker read of it, in one line; `told`: that it read the question before it, too, stands above."""
+    """One line on the part read by the reranker; `question_shown`: the preceding question is already mentioned above."""
     config = context.trace.config.rerank
     if config.backend == "none":
-        return "No reranker read it: reranking is off."
+        return "Not read by a reranker: reranking is off."
     if score is None:
-        return "The reranker did not read it: it is not among the first candidates (Rerank → input limit)."
+        return "Not read by the reranker: it is not among the first candidates (Rerank depth)."
     if score.error is not None:
-        return f"The reranker gave no score: {plain(score.error)}."
+        return f"No score from the reranker: {plain(score.error)}."
     if place is None:
         return ""
     length, whole = place[1] - place[0], len(memory.content)
-    cut = (
-        " Its end was cut off: the model reads no more tokens."
-        if score.detail and score.detail.get("truncated")
-        else ""
-    )
+    cut = " Its end was cut off at the model’s input length." if score.detail and score.detail.get("truncated") else ""
     part = "all of it" if length == whole else f"{length:,} of {whole:,} characters"
     given = given_chunks(context.trace.evidence, context.trace.config).get(memory.id)
     part += f", from the {chunk_words(context.trace.evidence, memory.id, given.seq)}" if given is not None else ""
     asked = config.prepend_question and memory.id in context.trace.evidence.questions
-    cut += " It read that with the question before it, too; the better score counts." if asked and not told else ""
+    cut += " It was also scored with the preceding question; the higher score counts." if asked and not question_shown else ""
     passages = int((score.detail or {}).get("passages", 1)) - asked
     if passages > 1:
         return f"The reranker read {passages} passages of at most {config.chunk_chars:,} characters; the best of them is {part}.{cut}"
@@ -409,7 +408,7 @@ def _reading_line(
 
 
 def draw_token_heat(context: InspectContext, memory_id: str) -> None:
-    """The text of one candidate with its tokens tinted, and the meetings as a table; asked for where no score has them."""
+    """Draw the text of one candidate with tinted tokens, and a table of the matches; computed on request if no score has them."""
     st.markdown("## Token by token", help=HEAT_HELP)
     trace, config = context.trace, context.trace.config.rerank
     score = trace.evidence.model_scores.get(model_key(config), {}).get(memory_id)
@@ -418,12 +417,12 @@ def draw_token_heat(context: InspectContext, memory_id: str) -> None:
     text = (score.chunk if score is not None else None) or whole
     if given is not None:
         words = chunk_words(trace.evidence, memory_id, given.seq)
-        st.caption(f"What is read is from the {words}, which stands highest of them in a list that was searched.")
+        st.caption(f"Text read: {words}, the highest-ranked match.")
     if not alignment(score) and not st.session_state.get(HEAT_WANTED):
         if not st.button(
             "Compare token by token",
             key="inspect:token_heat",
-            help="Late interaction over the embedder; takes a moment.",
+            help="Late interaction with the embedder; takes a moment.",
         ):
             return
         st.session_state[HEAT_WANTED] = True
@@ -432,13 +431,13 @@ def draw_token_heat(context: InspectContext, memory_id: str) -> None:
         return
     cosines, pair = compared
     if pair.raw is None:
-        st.caption(f"There is nothing to compare: {plain(pair.error or 'no tokens')}.")
+        st.caption(f"Nothing to compare: {plain(pair.error or 'no tokens')}.")
         return
     _draw_heat(cosines, pair, memory_id)
 
 
 def _compared(query: str, text: str, resources: Resources) -> tuple[TokenCosines, PairScore] | None:
-    """All cosines and the score with its alignment, the last pair kept; None after a line that says why there are none."""
+    """All cosines and the score with its alignment, cached for the last pair; None after drawing the reason."""
     key = (query, text, str(resources.store.path), resources.store.content_version)
     last: tuple[object, tuple[TokenCosines, PairScore]] | None = st.session_state.get(HEAT)
     if last is not None and last[0] == key:
@@ -462,11 +461,11 @@ def _draw_heat(cosines: TokenCosines, pair: PairScore, memory_id: str) -> None:
         range(len(cosines.query)),
         None,
         key=f"inspect:token_heat:{memory_id}",
-        placeholder="every token of the query",
+        placeholder="all query tokens",
         format_func=lambda i: f"{i + 1}  {joined(cosines.query[i])}",
-        help="One token of the query, or all of them together.",
+        help="One query token, or all together.",
     )
-    cut = " The model does not read past this point." if pair.detail and pair.detail.get("truncated") else ""
+    cut = " The model’s input ends here." if pair.detail and pair.detail.get("truncated") else ""
     st.html(heat_html(cosines, token_similarity(cosines, only)))
     st.caption(f"Late-interaction score {pair.raw:.4f}.{cut}")
     st.html(alignment_html(met_tokens(alignment(ModelScore(pair.raw, detail=pair.detail))), pair.raw, numbered=True))
@@ -474,18 +473,18 @@ def _draw_heat(cosines: TokenCosines, pair: PairScore, memory_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of the text as it is drawn; `tint` in percent, `met` the numbers of the query tokens that met it."""
+    """A token of the text; `tint` in percent, `met` the numbers of the query tokens that match it best."""
 
     text: str
     spaced: bool
-    """Does it stand apart from the token before it?"""
+    """Whether there is a space before it."""
     met: str
     nearest: str
     tint: str
 
 
 def heat_html(cosines: TokenCosines, heat: TokenSimilarity) -> Markup:
-    """The tokens of the text as a line of words, each tinted by its strength; a met one is underlined and numbered."""
+    """The tokens of the text, tinted by strength; best matches are underlined and numbered."""
     tokens = [
         Token(
             joined(token),
@@ -499,4 +498,4 @@ def heat_html(cosines: TokenCosines, heat: TokenSimilarity) -> Markup:
     return render("inspect/text_evidence/heat.html", tokens=tokens)
 
 
-VIEW = View("Text evidence", 30, draw, "Which words met in this memory, and how much of it did the models read?")
+VIEW = View("Text evidence", 30, draw, "Which query words are in this memory, and how much of it did the models read?")

@@ -1,6 +1,6 @@
-"""Weight map: over two parameters at once, who is first at each pair of values, or where the first relevant memory stands.
+"""Weight map: the first result, or the rank of the first relevant memory, over a grid of two parameters.
 
-Each pair is a coloured cell, with a sign in it that says the same.
+Each pair of values is a coloured cell with a sign.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from cems_workbench.ui.kit.theme import LIST_COLOURS
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-WINNER, RELEVANT = "who is first", "rank of the first relevant"
+WINNER, RELEVANT = "first result", "rank of the first relevant"
 WINNERS = 7
-"""Memories with a colour of their own; the others share one."""
+"""Memories with a separate colour; the others share one."""
 BANDS = ((1, "first"), (5, "rank 2–5"), (10, "rank 6–10"), (None, "past rank 10"))
 BAND_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#C3C9CF")
 DARK = frozenset({"#0072B2", "#8C6D31", "#7B848D", "#3A4149"})
-"""Colours on which white text stands out; on the others dark text does."""
+"""Colours that need white text; the others need dark text."""
 WITH_SIGNS = 24
-"""Up to so many cells a side have room for a sign."""
+"""Maximum cells per side with room for signs."""
 
 
 @dataclass(frozen=True)
 class Colouring:
-    """(Y)(X) the code and the sign of each cell; name and colour by code."""
+    """(Y)(X) code and sign of each cell; name and colour by code."""
 
     codes: Sequence[Sequence[int]]
     signs: Sequence[Sequence[str]]
@@ -52,7 +52,7 @@ class Colouring:
 
 
 def map_figure(grid: WeightMap, show: str, texts: Mapping[str, str]) -> Figure:
-    """The cells, a legend, and a ring at the present pair. `texts` are contents by memory id, for the hovers."""
+    """The cells, a legend, and a ring at the current pair. `texts` are contents by memory id, for the hover texts."""
     import plotly.graph_objects as go
 
     colouring = _by_rank(grid) if show == RELEVANT else _by_winner(grid)
@@ -90,7 +90,7 @@ def map_figure(grid: WeightMap, show: str, texts: Mapping[str, str]) -> Figure:
 
 
 def _points(grid: WeightMap, colouring: Colouring, texts: Mapping[str, str]) -> dict[str, Any]:
-    """A point on each cell: it carries the sign and the hover, and is what a click selects."""
+    """A point per cell with sign and hover text, which can be selected by a click."""
     signed = max(len(grid.xs), len(grid.ys)) <= WITH_SIGNS
     unseen = {"marker": {"opacity": 0}}
     shade = ["#FFFFFF" if colouring.colours[code] in DARK else "#12181F" for row in colouring.codes for code in row]
@@ -110,7 +110,7 @@ def _points(grid: WeightMap, colouring: Colouring, texts: Mapping[str, str]) -> 
 
 
 def _rings(grid: WeightMap) -> list[dict[str, Any]]:
-    """A white ring within a black one at the present pair: seen on every colour."""
+    """A white ring within a black one at the current pair, visible on every colour."""
     if grid.now[0] not in grid.xs or grid.now[1] not in grid.ys:
         return []
     at = {"x": [grid.xs.index(grid.now[0])], "y": [grid.ys.index(grid.now[1])]}
@@ -123,7 +123,7 @@ def _rings(grid: WeightMap) -> list[dict[str, Any]]:
 
 
 def _by_winner(grid: WeightMap) -> Colouring:
-    """The memories that are first, the commonest first; a letter each."""
+    """The memories that come first, most frequent first, with a letter each."""
     top = [key for key, _ in grid.winners[:WINNERS]]
     letters = [chr(ord("a") + i) for i in range(len(top))]
     codes = [[top.index(key) if key in top else len(top) + (key is None) for key in row] for row in grid.first]
@@ -137,7 +137,7 @@ def _by_winner(grid: WeightMap) -> Colouring:
 
 
 def _used(codes: list[list[int]], names: list[str], signs: list[str], colours: list[str]) -> Colouring:
-    """Without the codes that no cell has, but at least one."""
+    """Drop unused codes, but keep at least one."""
     present = sorted({code for row in codes for code in row})
     return Colouring(
         codes=[[present.index(code) for code in row] for row in codes],
@@ -148,7 +148,7 @@ def _used(codes: list[list[int]], names: list[str], signs: list[str], colours: l
 
 
 def _by_rank(grid: WeightMap) -> Colouring:
-    """The rank of the first relevant memory, which is the sign, in bands."""
+    """The rank of the first relevant memory as the sign, and its band as the colour."""
     return Colouring(
         codes=[[_band(int(rank)) for rank in row] for row in grid.rank],
         signs=[[str(rank) if rank else "–" for rank in row] for row in grid.rank],
@@ -164,13 +164,13 @@ def _band(rank: int) -> int:
 
 
 def _steps(colours: Sequence[str]) -> list[list[Any]]:
-    """A colour scale of plain steps, one for each code."""
+    """A colour scale of discrete steps, one per code."""
     count = len(colours)
     return [[edge / count, colour] for i, colour in enumerate(colours) for edge in (i, i + 1)]
 
 
 def hovers(grid: WeightMap, texts: Mapping[str, str]) -> list[list[str]]:
-    """(Y)(X) both values, who is first with the beginning of its text, and the rank of the first relevant one."""
+    """(Y)(X) both values, the first result with the start of its text, and the rank of the first relevant one."""
     return [[_hover(grid, texts, i, j) for j in range(len(grid.xs))] for i in range(len(grid.ys))]
 
 
@@ -180,12 +180,12 @@ def _hover(grid: WeightMap, texts: Mapping[str, str], i: int, j: int) -> str:
     winner = "no results"
     if first is not None:
         winner = f"first: {tick(short_id(first))}  {tick(excerpt(texts.get(first, ''), 60), 60)}"
-    judged = [f"first relevant: {f'rank {rank}' if rank else 'not there'}"] if grid.judged else []
+    judged = [f"first relevant: {f'rank {rank}' if rank else 'none'}"] if grid.judged else []
     return lines(where, winner, *judged)
 
 
 def _axis(spec: FieldSpec, values: Sequence[Any]) -> dict[str, Any]:
-    """Ticks at some of the cells, with the values they stand for."""
+    """Ticks at some of the cells, with their values."""
     every = max(1, (len(values) - 1) // 6)
     places = list(range(0, len(values), every))
     unit = f" ({spec.unit})" if spec.unit else ""
@@ -205,9 +205,9 @@ SIZES = {12: "12 × 12", 24: "24 × 24", 40: "40 × 40"}
 
 
 def draw(context: InspectContext) -> None:
-    """Choose two parameters, see the map, and set both by a click."""
+    """Draw the choice of two parameters and their map; a click offers to set both."""
     if not context.trace.evidence.candidate_ids:
-        st.info("No list found a candidate for this query, so every cell of a map would be empty.")
+        st.info("No list found candidates for this query, so the map would be empty.")
         return
     x, y, size = _choose(context.trace.config)
     if x == y:
@@ -236,13 +236,13 @@ def draw(context: InspectContext) -> None:
         on_select="rerun",
         selection_mode="points",
         table=lambda: cell_rows(grid),
-        alt="What the ranking would be at each pair of values of the two parameters, by colour.",
+        alt="Heat map: ranking at each pair of values of the two parameters, by colour.",
     )
     _offer(grid, picked)
 
 
 def cell_rows(grid: WeightMap) -> list[dict[str, Any]]:
-    """A row a cell: the values of both parameters, who is first, and the rank of the first relevant one where any is known."""
+    """One row per cell: both values, the first result, and the rank of the first relevant one if any is known."""
     return [
         {grid.x.label: x, grid.y.label: y, "first": grid.first[i][j]}
         | ({"first relevant": int(grid.rank[i, j]) or None} if grid.judged else {})
@@ -280,13 +280,13 @@ def _choose(config: PipelineConfig) -> tuple[str, str, int]:
             required=True,
             key="inspect:map:size",
             persist_state="session",
-            help="Each cell is one replay; values between two cells are not tried.",
+            help="Each cell is one replay; values between cells are not tried.",
         )
     return x, y, size or 24
 
 
 def _replayed(context: InspectContext, x: str, y: str, size: int) -> WeightMap:
-    """The map, replayed once per evidence, config and choice."""
+    """The map, cached by evidence, config and choice."""
     trace, relevant, place = context.trace, context.relevant, st.empty()
 
     def make() -> WeightMap:
@@ -309,11 +309,11 @@ def _sentence(grid: WeightMap) -> str:
 
 
 def _offer(grid: WeightMap, picked: Any) -> None:
-    """A button that sets both parameters to the cell that was clicked."""
+    """Draw a button that sets both parameters to the clicked cell."""
     points = picked.selection.points if picked is not None else []
     cell = next(((round(point["x"]), round(point["y"])) for point in points), None)
     if cell is None or not (cell[0] < len(grid.xs) and cell[1] < len(grid.ys)):
-        st.caption("◯ is where both stand now. Click a cell to set both parameters to it.")
+        st.caption("◯ marks the current values. Click a cell to set both parameters to it.")
         return
     values = {grid.x.path: grid.xs[cell[0]], grid.y.path: grid.ys[cell[1]]}
     first = grid.first[cell[1]][cell[0]]
@@ -325,8 +325,13 @@ def _offer(grid: WeightMap, picked: Any) -> None:
         icon=":material/check:",
         on_click=state.apply,
         args=(values,),
-        help=None if first is None else f"First is then {plain(short_id(first))}.",
+        help=None if first is None else f"The first result is then {plain(short_id(first))}.",
     )
 
 
-VIEW = View("Weight map", 80, draw, "Which memory is first, and does the query succeed, over two parameters at once?")
+VIEW = View(
+    "Weight map",
+    80,
+    draw,
+    "Which memory comes first, and does the query succeed, for each pair of values of two parameters?",
+)

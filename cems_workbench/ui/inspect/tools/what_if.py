@@ -1,7 +1,7 @@
-"""What if it were different? A scratch copy of a memory is edited and tried in its place; the store stays as it is.
+"""What if it were different? Replay with an edited scratch copy of a memory; the store is not changed.
 
-The form is over what the ranking reads of a memory, checked by the rules of the import. The outcome is the headline, lists and stages
-before and after, and the others that moved.
+The form has the fields that affect ranking, validated like the import. The outcome shows the rank, lists and stages before and after,
+and other results that moved.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from cems_workbench.ui.kit.templates import render
 
 TOOL = "what_if"
 KEPT = 4
-"""Outcomes that are kept."""
+"""Maximum outcomes cached."""
 MOST = 15
-"""Other results that moved which are listed."""
+"""Maximum moved results listed."""
 LABELS = {
     "content": "Text",
     "title": "Title",
@@ -54,12 +54,12 @@ LABELS = {
     "relevant_count": "Found relevant",
     "noise_count": "Found noise",
 }
-"""Tags and author stand in no list and no factor, so they are not here."""
+"""Without tags and author, which affect no list or factor."""
 TRIED, PROBLEM, TURN = "inspect:what_if:tried", "inspect:what_if:problem", "inspect:what_if:turn"
 
 
 def draw(context: InspectContext) -> None:
-    """Choose a memory, edit its copy, and see what that alone does."""
+    """Draw the choice of a memory, the form of its copy, and the outcome."""
     write_stylesheet("what_if")
     choose_memory.search_box(TOOL)
     choose_memory.offer_matches(context, TOOL)
@@ -67,12 +67,12 @@ def draw(context: InspectContext) -> None:
     memory_id = choose_memory.chosen(context, TOOL) or next(iter(lost), None)
     choose_memory.offer(context, TOOL, lost, memory_id)
     if memory_id is None:
-        st.caption("Search for a memory, or follow one above, to try another text, date or priority of it.")
+        st.caption("Search for a memory, or follow one above, to try another text, date or priority.")
         return
     stored = context.resources.store.memories.get(memory_id)
     if stored is None:
         st.info(
-            f"{plain(short_id(memory_id))} is not in the store any more. Choose another memory.",
+            f"{plain(short_id(memory_id))} is no longer in the store. Choose another memory.",
             icon=":material/delete:",
         )
         return
@@ -88,7 +88,7 @@ def draw(context: InspectContext) -> None:
 
 
 def _outcome(context: InspectContext, copy: Memory) -> WhatIf | None:
-    """The outcome, kept while copy, request, config and evidence are the same; None after an error, which is shown."""
+    """The outcome, cached by copy, request, config and evidence; None after an error, which is drawn."""
     trace, place = context.trace, st.empty()
 
     def make() -> WhatIf:
@@ -112,7 +112,7 @@ def _outcome(context: InspectContext, copy: Memory) -> WhatIf | None:
 
 
 def _draw_outcome(outcome: WhatIf, k: int) -> None:
-    """The headline, lists and stages side by side, who else moved, and what is approximated."""
+    """Draw the rank before and after, lists and stages, other moved results, and approximations."""
     st.html(outcome_html(outcome, k))
     lists = [pair for pair in outcome.lists() if pair.before is not None or pair.after is not None]
     if lists:
@@ -123,26 +123,26 @@ def _draw_outcome(outcome: WhatIf, k: int) -> None:
     stages = [pair for pair in outcome.stages() if pair.before is not None or pair.after is not None]
     if stages:
         st.markdown("## Through the stages")
-        st.html(pairs_html(stages, "stage", "In the order of the pipeline"))
+        st.html(pairs_html(stages, "stage", "In pipeline order"))
     moved = outcome.others()
     st.markdown("## Other results that moved")
     if moved:
         st.html(others_html(outcome, moved))
     more = f"and {len(moved) - MOST} more" if len(moved) > MOST else ""
     if not moved or more:
-        st.caption(more or "None: every other result keeps its rank.")
+        st.caption(more or "None: all other results keep their ranks.")
     if outcome.approximated:
         st.caption(" ".join(("Approximated.", *outcome.approximated)))
 
 
 def tried(memory_id: str) -> Memory | None:
-    """The edit of a memory that was last tried, None when there is none."""
+    """The last tried edit of a memory, or None."""
     edits: dict[str, Memory] = st.session_state.setdefault(TRIED, {})
     return edits.get(memory_id)
 
 
 def draw_form(resources: Resources, stored: Memory) -> None:
-    """The form, with what was last tried in it; Try and Start again happen before the page is drawn again."""
+    """Draw the form, filled with the last tried edit; Try and Start again are handled before the rerun."""
     turn = st.session_state.setdefault(TURN, 0)
     keys = {name: f"inspect:what_if:{turn}:{name}:{stored.id}" for name in LABELS}
     for name, value in form_values(tried(stored.id) or stored, LABELS).items():
@@ -159,7 +159,7 @@ def draw_form(resources: Resources, stored: Memory) -> None:
                 key="inspect:what_if:try",
                 on_click=_try,
                 args=(stored, keys),
-                help="Replays the query with this copy in the memory’s place. The store is not written.",
+                help="Replays the query with this copy instead of the memory. The store is not changed.",
             )
             st.form_submit_button(
                 "Start again",
@@ -167,39 +167,35 @@ def draw_form(resources: Resources, stored: Memory) -> None:
                 on_click=_start_again,
                 args=(stored.id,),
                 icon=":material/undo:",
-                help="Restores the memory as it is stored.",
+                help="Restores the stored values.",
             )
 
 
 def _draw_fields(resources: Resources, keys: Mapping[str, str]) -> None:
     facets = resources.store.memories.facets()
     st.text_area(
-        "Text", key=keys["content"], height=150, help="What is embedded and searched, with the title before it."
+        "Text", key=keys["content"], height=150, help="The text that is embedded and searched, after the title."
     )
     title, session = st.columns([2, 1])
-    title.text_input("Title", key=keys["title"], help="Stands before the text where the text does not begin with it.")
-    session.text_input(
-        "Session", key=keys["session"], help="Assembly for diversity shows one memory of a session first."
-    )
+    title.text_input("Title", key=keys["title"], help="Added before the text unless the text starts with it.")
+    session.text_input("Session", key=keys["session"], help="Assembly for diversity prefers one memory per session.")
     category, project, scope = st.columns(3)
     with category:
         optional_choice("Category", keys["category"], facets.categories, "Time decay can differ by category.")
     with project:
         optional_choice("Project", keys["project"], facets.projects, "Adjust compares it with the query’s project.")
-    scope.selectbox("Scope", ["personal", "shared"], key=keys["scope"], help="Query → Scope can leave one of them out.")
+    scope.selectbox("Scope", ["personal", "shared"], key=keys["scope"], help="Query → Scope can exclude one of them.")
     created, accessed, accesses = st.columns(3)
     created.text_input("Created", key=keys["created_at"], help=DAY_HELP)
     accessed.text_input("Last accessed", key=keys["last_accessed"], help=DAY_HELP)
-    accesses.number_input("Accesses", 0, None, key=keys["access_count"], help="Rank in the access list.")
+    accesses.number_input("Accesses", 0, None, key=keys["access_count"], help="Determines the rank in the access list.")
     priority, importance, relevant, noise = st.columns(4)
-    priority.number_input("Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help="A factor of the score in Adjust.")
-    importance.selectbox("Importance", IMPORTANCE, key=keys["importance"], help="Fusion can give high a bonus.")
+    priority.number_input("Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help="A factor in Adjust.")
+    importance.selectbox("Importance", IMPORTANCE, key=keys["importance"], help="Fusion can add a bonus for high.")
     relevant.number_input(
-        "Found relevant", 0, None, key=keys["relevant_count"], help="Votes for it, for the feedback factor."
+        "Found relevant", 0, None, key=keys["relevant_count"], help="Positive votes, for the feedback factor."
     )
-    noise.number_input(
-        "Found noise", 0, None, key=keys["noise_count"], help="Votes against it, for the feedback factor."
-    )
+    noise.number_input("Found noise", 0, None, key=keys["noise_count"], help="Negative votes, for the feedback factor.")
     st.toggle("Pinned", key=keys["pinned"], help="Adjust multiplies the score of pinned memories.")
 
 
@@ -214,14 +210,14 @@ def _try(stored: Memory, keys: Mapping[str, str]) -> None:
 
 
 def _start_again(memory_id: str) -> None:
-    """Forget what was tried; the fields get new keys, and with them the stored values."""
+    """Forget the tried edit; new widget keys reset the fields to the stored values."""
     st.session_state[TRIED].pop(memory_id, None)
     st.session_state[PROBLEM] = None
     st.session_state[TURN] += 1
 
 
 def outcome_html(outcome: WhatIf, k: int | None = None) -> Markup:
-    """Where it stood and would stand, why it is not among the first `k` (None: the result limit), and what was changed."""
+    """The rank before and after, why it is not among the first `k` (None: the result limit), and the changed fields."""
     before, after = (("not in the results" if rank is None else ordinal(rank)) for rank in outcome.rank)
     trace, memory_id = outcome.after, outcome.edited.id
     path = memory_path(trace, memory_id, k or target_rank(trace.config))
@@ -251,7 +247,7 @@ def _value(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A rank or a score as it is drawn, and what is said of it."""
+    """The text of a rank or score, and its tooltip."""
 
     text: str
     title: str = ""
@@ -259,7 +255,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class PairRow:
-    """A list or stage with the memory's places before and after; quiet where nothing is different."""
+    """A list or stage with the memory's ranks before and after; muted if they are equal."""
 
     name: str
     meaning: str
@@ -270,7 +266,7 @@ class PairRow:
 
 
 def pairs_html(pairs: Sequence[BeforeAfter], name: str, meaning: str) -> Markup:
-    """Lists or stages a row, before and after, under a column that is called `name`."""
+    """One row per list or stage, before and after; `name` is the heading of the first column."""
     rows = [
         PairRow(
             called(pair.name),
@@ -288,7 +284,7 @@ def pairs_html(pairs: Sequence[BeforeAfter], name: str, meaning: str) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class MovedRow:
-    """Another result whose rank is another one."""
+    """Another result whose rank changed."""
 
     memory_id: str
     before: str
@@ -298,7 +294,7 @@ class MovedRow:
 
 
 def others_html(outcome: WhatIf, moved: Sequence[MovedMemory]) -> Markup:
-    """The other results whose rank is another one."""
+    """The other results whose ranks changed."""
     rows = []
     for other in moved[:MOST]:
         there = outcome.after if other.memory_id in outcome.after.evidence.memories else outcome.before
@@ -309,22 +305,22 @@ def others_html(outcome: WhatIf, moved: Sequence[MovedMemory]) -> Markup:
 
 
 def _cells(place: EditedRank | None, name: str) -> tuple[Cell, Cell]:
-    """Rank and score at a place of a list or stage."""
+    """Rank and score in a list or stage."""
     if place is None:
-        return Cell("–", "It does not reach this stage"), Cell("–")
+        return Cell("–", "Does not reach this stage"), Cell("–")
     rank = Cell(_number(place.rank)) if place.kept else Cell("✕", "Dropped here")
     return rank, Cell("–" if place.score is None else _score(place.score, name), repr(place.score))
 
 
 def _score(score: float, name: str) -> str:
-    """A date in the recency list, a count in the access list, else four digits."""
+    """A date in the recency list, a count in the access list, else four decimals."""
     if name == "recency":
         return datetime.fromtimestamp(score, UTC).date().isoformat()
     return f"{score:.0f}" if name == "access" else f"{score:.4f}"
 
 
 def _move(pair: BeforeAfter) -> str:
-    """Ranks up or down; nothing where the stage has no ranks."""
+    """Ranks up or down; empty if the stage has no ranks."""
     if all(place is None or (place.kept and place.rank is None) for place in (pair.before, pair.after)):
         return ""
     before = pair.before.rank if pair.before is not None and pair.before.kept else None

@@ -1,6 +1,6 @@
-"""Why is it missing? The path of one memory, the stage that lost it, and the changes that bring it back, ready to apply.
+"""Why is it missing? The path of one memory, the stage that lost it, and counterfactual changes that bring it in.
 
-A change is applied to the whole page, config and request, and taken back in one click.
+A change applies to the whole page, config and request, and can be undone with one click.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from cems_workbench.ui.kit.templates import render
 TOOL = "why"
 SHOWN = 8
 NAMED = 12
-"""Queries that gain or lose a hit which are named in a tooltip."""
+"""Maximum queries named in a tooltip that gain or lose a hit."""
 KEPT = 8
-"""Answers that are kept, so that going back and forth between memories asks nothing again."""
+"""Maximum explanations cached, so that switching between memories needs no new computation."""
 APPLIED = "inspect:why:applied"
 
 
 def draw(context: InspectContext) -> None:
-    """Choose a memory; then the cause, the path and the rescues."""
+    """Draw the choice of a memory, the cause, the path and the counterfactuals."""
     write_stylesheet("why")
     _wanted(context)
     k = context.target
@@ -57,13 +57,13 @@ def draw(context: InspectContext) -> None:
     choose_memory.offer(context, TOOL, lost, memory_id)
     draw_applied()
     if not context.trace.evidence.memories:
-        st.caption("No list returned a candidate for this query. Choose a memory, to see how far each list is from it.")
+        st.caption("No list returned a candidate for this query. Choose a memory to see its rank in each list.")
     if memory_id is None:
         return
     memory = context.resources.store.memories.get(memory_id)
     if memory is None:
         st.info(
-            f"{plain(short_id(memory_id))} is not in the store any more. Choose another memory.",
+            f"{plain(short_id(memory_id))} is no longer in the store. Choose another memory.",
             icon=":material/delete:",
         )
         return
@@ -77,14 +77,14 @@ def draw(context: InspectContext) -> None:
         "inspect:why:report",
         f"why-{memory_id}",
         lambda redact: investigation_report(why, trace, datetime.now(UTC), memory=memory, redact=redact),
-        what="the cause, its way through the stages, the changes that bring it in and what they do to the others. ",
+        what="the cause, the path through the stages, the changes that bring it in and their side effects. ",
     )
     _draw_path(why.path)
     _draw_rescues(context, why, labelled)
 
 
 def _wanted(context: InspectContext) -> None:
-    """How far up the memory should be, beside the search box; empty is the result limit."""
+    """Draw the box for the target rank; empty: the result limit."""
     first, second = st.columns([1, 3], vertical_alignment="bottom")
     with second:
         choose_memory.search_box(TOOL)
@@ -97,31 +97,31 @@ def _wanted(context: InspectContext) -> None:
         key=TARGET,
         persist_state="session",
         placeholder=f"{target_rank(context.trace.config)} (result limit)",
-        help="A memory counts as missing when it is not among this many first results; Journey, Rank flow and Against production "
+        help="A memory is missing if it is not among this many top results; Journey, Rank flow and Against production "
         "use the same number. Empty: the result limit.",
     )
 
 
 def _judgments(context: InspectContext, lost: list[str], k: int) -> None:
-    """One line on what is missing of the judged memories, or why there is nothing to list."""
+    """Draw one line on missing judged memories, or why none is listed."""
     relevant = len(context.relevant)
     where = "first result" if k == 1 else f"first {k} results"
     if not context.grades:
-        st.caption("This query has no judgments. Search for the memory that should have come, or follow one above.")
+        st.caption("This query has no judgments. Search for the memory you expected, or follow one above.")
     elif not relevant:
-        st.caption("No memory was judged relevant for this query. Any memory can be searched for.")
+        st.caption("No memory was judged relevant for this query. You can search for any memory.")
     elif not lost:
-        nearer = " Ask for fewer results to see why one is not higher." if k > 1 else ""
-        st.caption(f"Every memory judged relevant is within the {where}.{nearer}")
+        nearer = " Choose a smaller number to see why one is not higher." if k > 1 else ""
+        st.caption(f"All memories judged relevant are within the {where}.{nearer}")
     else:
         st.caption(
             f"{len(lost)} of {relevant} memories judged relevant are not within the {where}:",
-            help="Human grades: 1 related, 2 helps, 3 answers it. ◆ is the memory that is followed.",
+            help="Human grades: 1 related, 2 helps, 3 answers it. ◆ marks the followed memory.",
         )
 
 
 def _answer(context: InspectContext, memory_id: str, k: int, labelled: LabelledSet | None) -> Why | None:
-    """The explanation, kept while memory, request, config, evidence and labelled queries are the same; None after an error."""
+    """The explanation, cached by memory, request, config, evidence and labelled queries; None after an error."""
     trace = context.trace
     place = st.empty()
 
@@ -148,24 +148,24 @@ def _answer(context: InspectContext, memory_id: str, k: int, labelled: LabelledS
 
 
 def _draw_path(path: MemoryPath) -> None:
-    """The way through the stages, and where each list has the memory."""
+    """Draw the path through the stages, and the memory's rank in each list."""
     if path.steps:
         st.markdown("## Through the stages")
         st.html(path_html(path))
     if path.places:
-        st.markdown("## Its rank in each list, searched over the whole store")
+        st.markdown("## Rank in each list, over the whole store")
         st.html(places_html(path.places))
 
 
 def _draw_rescues(context: InspectContext, why: Why, labelled: LabelledSet | None) -> None:
-    """The changes that bring it in, each with a button; or what comes nearest."""
+    """Draw the changes that bring it in, each with a button; or the closest ones."""
     if why.path.status == "in the top k":
         return
     rescues = why.counterfactuals[:SHOWN]
     if not rescues and why.nearest is None:
-        st.info("No single parameter, no pair of them and no other search brings it nearer.", icon=":material/block:")
+        st.info("No single parameter, pair of parameters or other search brings it closer.", icon=":material/block:")
         return
-    st.markdown("## What would bring it in" if rescues else "## What comes nearest")
+    st.markdown("## Changes that bring it in" if rescues else "## Closest changes")
     st.html(render("inspect/why/head.html"))
     stood = "not in the results" if why.path.rank is None else ordinal(why.path.rank)
     nearest = [] if why.nearest is None else [why.nearest]
@@ -177,22 +177,22 @@ def _draw_rescues(context: InspectContext, why: Why, labelled: LabelledSet | Non
                 on_click=apply,
                 width=76,
                 args=(rescue, context.request, why.path.memory_id, stood),
-                help="Sets the controls to this; one click takes it back.",
+                help="Applies this change; undo it with one click.",
             )
             st.html(rescue_html(rescue))
     more = len(why.counterfactuals) - len(rescues)
     st.caption(
         f"{f'{more} more in `why --json`. ' if more > 0 else ''}{order_text(why.counterfactuals)} {why.replays} replays.",
-        help="Every change was replayed before it is shown, with the reranker’s scores that it asks for. A change that leaves fewer "
-        "than half of the results is none.",
+        help="Every change was verified by replay, with the reranker scores it needs. Changes that leave fewer than half of the "
+        "results are excluded.",
     )
     if labelled is None and offer_labelled(context, "inspect:why:weigh") is not None:
-        st.rerun()  # now that they are measured, the rescues stand in another order
+        st.rerun()  # measured changes are sorted differently
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What was applied, and the page as it was: the config, and what was asked."""
+    """An applied change, and the page's config and request before it."""
 
     words: str
     before: PipelineConfig
@@ -201,7 +201,7 @@ class Applied:
 
 
 def apply(rescue: Counterfactual, request: Request, memory_id: str, stood: str) -> None:
-    """Set the page to what the rescue says; a value the config refuses is said beside the controls and changes nothing."""
+    """Apply a change to the page; a value rejected by the config changes nothing and is shown at the controls."""
     before, asked = state.present_config(), state.written_request()
     state.apply(rescue.values)
     if state.present().config_error:
@@ -220,36 +220,36 @@ def apply(rescue: Counterfactual, request: Request, memory_id: str, stood: str) 
 
 
 def take_back() -> None:
-    """Put the page back to what it was before the last rescue."""
+    """Restore the page from before the last applied change."""
     applied: Applied = st.session_state.pop(APPLIED)
     state.use_config(applied.before)
     state.write_request(applied.request)
 
 
 def draw_applied() -> None:
-    """What was applied, with a button that takes it back; gone once another parameter has been moved."""
+    """Draw the applied change with an undo button, until another parameter is changed."""
     applied: Applied | None = st.session_state.get(APPLIED)
     if applied is None or applied.after != state.present_config():
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f":material/check: **Applied** {plain(applied.words)}")
         st.button(
-            "Take back",
+            "Undo this change",
             key="inspect:why:back",
             icon=":material/undo:",
             on_click=take_back,
-            help="Every parameter as it was before this change.",
+            help="Restores all parameters from before this change.",
         )
 
 
 def cause_html(why: Why, content: str) -> Markup:
-    """The memory, why it is where it is, and whether something would bring it in."""
+    """The memory, the cause of its rank, and whether a change would bring it in."""
     return render("inspect/why/cause.html", why=why, content=content)
 
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """A stage of the path as it is drawn; `exact` are the scores in full."""
+    """The texts of a stage of the path; `exact` are the unrounded scores."""
 
     name: str
     meaning: str
@@ -262,7 +262,7 @@ class StepLine:
 
 
 def path_html(path: MemoryPath) -> Markup:
-    """The memory's way through the stages; the one that lost it is marked by a cross, a word and a tint."""
+    """The memory's path through the stages; the stage that lost it is marked by a cross, a word and a tint."""
     lines = [
         StepLine(
             step.stage,
@@ -281,7 +281,7 @@ def path_html(path: MemoryPath) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class PlaceLine:
-    """A list as it is drawn, and the memory's place in it."""
+    """The texts of a list, and of the memory's rank in it."""
 
     name: str
     meaning: str
@@ -293,7 +293,7 @@ class PlaceLine:
 
 
 def places_html(places: Sequence[ListEntry]) -> Markup:
-    """Where a search of the whole store ranks the memory in each list."""
+    """The memory's rank in each list when the whole store is searched."""
     lines = [
         PlaceLine(
             called(place.list),
@@ -310,14 +310,14 @@ def places_html(places: Sequence[ListEntry]) -> Markup:
 
 
 def _depth(place: ListEntry) -> str:
-    """How much of a list counts: memories, or chunks where it is only what another list is made of."""
+    """The depth of a list: in memories, or in chunks for a list that is part of another one."""
     if place.depth is not None:
         return str(place.depth)
     return "all" if place.chunks is None else f"{place.chunks} chunks"
 
 
 def rescue_html(rescue: Counterfactual) -> Markup:
-    """One rescue: what is changed, where the memory lands, what else moves."""
+    """One counterfactual: the change, the resulting rank, the side effects."""
     effect = rescue.labelled
     return render(
         "inspect/why/rescue.html",
@@ -333,10 +333,10 @@ def rescue_html(rescue: Counterfactual) -> Markup:
 
 
 def what(rescue: Counterfactual) -> str:
-    """What is changed, in the words of the controls: "Fusion: Score blend 0.3 → 0.55"."""
+    """The change, labelled like the controls: "Fusion: Score blend 0.3 → 0.55"."""
     parts = [_change(change) for change in rescue.changes if not (rescue.terms and change.path == "expansion.backend")]
     parts += [f"search for “{term}” too" for term in rescue.terms]
-    parts += ["search every project"] if rescue.everywhere else []
+    parts += ["search all projects"] if rescue.everywhere else []
     return " and ".join(parts)
 
 
@@ -353,9 +353,9 @@ def _notes(rescue: Counterfactual) -> list[str]:
             side = "from" if point.succeeds > point.fails else "up to"
             notes.append(f"{side} {point.succeeds:.6g}{' (solved)' if change.solved else ''}")
     notes += ["needs a new search"] if rescue.gathers else []
-    notes += [f"{rescue.needs} scores of the reranker are still missing"] if rescue.needs else []
+    notes += [f"{rescue.needs} reranker scores are still missing"] if rescue.needs else []
     if rescue.labelled is not None and rescue.labelled.unscored:
-        notes.append(f"in {rescue.labelled.unscored} judged queries the reranker has not read all that this asks for")
+        notes.append(f"reranker scores are missing in {rescue.labelled.unscored} judged queries")
     return notes
 
 
@@ -365,14 +365,14 @@ def _explained(rescue: Counterfactual) -> str:
         lines.append(f"{change.path}: {field_spec(change.path).help}")
         if change.breakpoint is not None:
             point = change.breakpoint
-            how = "solved from the formula and checked by replay" if change.solved else "found by replays"
-            lines.append(f"At {point.fails:.10g} it is still missing, at {point.succeeds:.10g} it is in; {how}.")
-    lines += ["A further query variant, typed by hand."] if rescue.terms else []
+            how = "solved from the formula and verified by replay" if change.solved else "found by replay"
+            lines.append(f"At {point.fails:.10g} it is still missing, at {point.succeeds:.10g} it is included; {how}.")
+    lines += ["An additional typed query variant."] if rescue.terms else []
     return "\n".join([*lines, f"Distance {rescue.distance:.3f} in slider ranges."])
 
 
 def _judged(rescue: Counterfactual) -> str:
-    """What it does to the judged queries, in words; or why that is not known."""
+    """The effect on the judged queries, as text; or why it is unknown."""
     effect = rescue.labelled
     if effect is None:
         return "Needs a new search, so the judged queries were not measured" if rescue.gathers else "Not measured"
@@ -380,7 +380,7 @@ def _judged(rescue: Counterfactual) -> str:
         f"Of {effect.queries} judged queries: nDCG@10 better in {effect.better}, worse in {effect.worse}, mean {effect.before:.4f} → "
         f"{effect.after:.4f}, a gain of {effect.gain:+.4f} with a 95 % interval from {effect.low:+.4f} to {effect.high:+.4f}. "
         f"Gained a hit: {', '.join(effect.gained[:NAMED]) or 'none'}. "
-        f"Lost it: {', '.join(effect.lost[:NAMED]) or 'none'}."
+        f"Lost a hit: {', '.join(effect.lost[:NAMED]) or 'none'}."
     )
 
 
@@ -400,4 +400,4 @@ def _moved(before: float | None, after: float | None) -> str:
     return f"{'–' if before is None else repr(before)} before, {'–' if after is None else repr(after)} after"
 
 
-VIEW = View(state.WHY_TOOL, 10, draw, "Which stage lost a memory, and what is the smallest change that brings it back?")
+VIEW = View(state.WHY_TOOL, 10, draw, "Which stage lost a memory, and which smallest change brings it in?")

@@ -1,1 +1,1 @@
-"""What happened: the views of the stages."""
+"""Views of "What happened", one module each."""

@@ -1,4 +1,4 @@
-"""Abstain: what each signal says of this query, and where it stands among the judged queries with an answer and without one."""
+"""Abstain: the signals of this query, compared with judged queries with and without an answer."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 WITH, WITHOUT = "with an answer", "without an answer"
 HERE, CUT = LIST_COLOURS[4], LIST_COLOURS[3]
 KINDS = {WITH: (LIST_COLOURS[0], "circle"), WITHOUT: (LIST_COLOURS[1], "diamond")}
-"""Colour and mark of each kind of query."""
+"""Colour and symbol of each kind of query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A signal of the query on the page; `value` None: it has none, `threshold` None: it has no part in the decision."""
+    """A signal of the current query; `value` None: unavailable, `threshold` None: not used in the decision."""
 
     name: str
     value: float | None
@@ -41,16 +41,16 @@ class Reading:
 
     @property
     def says(self) -> str:
-        """What it means for the decision, in words."""
+        """Its meaning for the decision, in words."""
         if self.threshold is None:
             return "off"
         if self.value is None:
-            return "decides nothing"
-        return "nothing answers" if self.value < self.threshold else "something answers"
+            return "not used"
+        return "no answer" if self.value < self.threshold else "answer"
 
 
 def draw(context: InspectContext) -> None:
-    """The decision, every signal in a table, and one of them among the judged queries."""
+    """Draw the decision, a table of signals, and a chart of one signal over the judged queries."""
     trace = context.trace
     stage, found = trace.stage(ABSTAIN), readings(trace)
     if stage.warnings:
@@ -59,7 +59,7 @@ def draw(context: InspectContext) -> None:
     judged = judged_signals(context) if offer_labelled(context, "inspect:abstain:judged") is not None else None
     if judged is not None and not judged.unanswerable.any():
         st.info(
-            "No query of this store is known to have no answer, so nothing says where a threshold should be. Say it on Label (key X), or "
+            "No query of this store is marked as without an answer, so thresholds cannot be calibrated. Mark some on Label (key X), or "
             'import queries with `"answerable": false`.',
             icon=":material/help:",
         )
@@ -71,16 +71,16 @@ def draw(context: InspectContext) -> None:
 
 
 def readings(trace: Trace) -> list[Reading]:
-    """Every signal of the query, those without a threshold too."""
+    """All signals of the query, including those without a threshold."""
     asked = replay(trace.evidence, asking_all(trace.config)).stage(ABSTAIN).fields.signals
     return [Reading(signal.name, signal.value, getattr(trace.config.abstain, signal.name)) for signal in asked]
 
 
 def decision(trace: Trace, found: list[Reading]) -> str:
-    """What was decided, in one line of Markdown."""
+    """The decision, in one line of Markdown."""
     asked = [reading for reading in found if reading.threshold is not None]
     if not asked:
-        return "**Off.** Something is always returned; a threshold in the sidebar under Abstain switches it on."
+        return "**Off.** Results are always returned; set a threshold in the sidebar under Abstain to enable it."
     fields = trace.stage(ABSTAIN).fields
     rule = "one of them is" if trace.config.abstain.rule == "any" else "all of them are"
     counted = f"{len(asked)} signal{'s have' if len(asked) > 1 else ' has'} a threshold; nothing is returned when {rule} below it"
@@ -91,18 +91,16 @@ def decision(trace: Trace, found: list[Reading]) -> str:
 
 def _draw_table(found: list[Reading], judged: SignalTable | None) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    share = "Share of the judged queries of this kind whose signal is below that of this query"
+    share = "Share of the judged queries of this kind with a lower signal than this query"
     draw_table(
         signal_rows(found, judged),
         key="inspect:abstain:signals",
         most=len(found),
         columns={
             "signal": text("signal", width=250),
-            "this query": number(
-                "this query", format="%.4g", width=90, help="Empty where the signal has no value for this query"
-            ),
+            "this query": number("this query", format="%.4g", width=90, help="Empty: no value for this query"),
             "threshold": number(
-                "threshold", format="%.4g", width=90, help="Set in the sidebar under Abstain; empty is off"
+                "threshold", format="%.4g", width=90, help="Set in the sidebar under Abstain; empty: off"
             ),
             "says": text("says", width=130),
             f"below: {WITH}": number(f"below: {WITH}", format="%.0f %%", width=150, help=share),
@@ -112,7 +110,7 @@ def _draw_table(found: list[Reading], judged: SignalTable | None) -> None:
 
 
 def signal_rows(found: list[Reading], judged: SignalTable | None) -> list[dict[str, Any]]:
-    """A row a signal: value, threshold, what it says, and the shares of both kinds of judged queries that are below the value."""
+    """One row per signal: value, threshold, meaning, and the shares of both kinds of judged queries below the value."""
     rows = []
     for reading in found:
         row: dict[str, Any] = {
@@ -138,8 +136,8 @@ def _draw_chart(found: list[Reading], judged: SignalTable) -> None:
     draw_chart(
         spread_figure(reading, kinds),
         key="inspect:abstain:spread",
-        alt=f"{SIGNALS[reading.name].title} of {len(kinds[WITH])} judged queries with an answer and {len(kinds[WITHOUT])} without, "
-        "with the value of this query and the threshold.",
+        alt=f"Dot chart: {SIGNALS[reading.name].title} of {len(kinds[WITH])} judged queries with an answer and "
+        f"{len(kinds[WITHOUT])} without; lines mark this query and the threshold.",
         table=lambda: [
             {"query": kind, "value": float(value)} for kind, values in kinds.items() for value in np.sort(values)
         ],
@@ -147,7 +145,7 @@ def _draw_chart(found: list[Reading], judged: SignalTable) -> None:
 
 
 def spread_figure(reading: Reading, kinds: dict[str, Floats]) -> Figure:
-    """A dot for each judged query, a row for each kind; a solid line at this query, a dashed one at the threshold."""
+    """One dot per judged query, one row per kind; a solid line marks this query, a dashed one the threshold."""
     import plotly.graph_objects as go
 
     figure = go.Figure()

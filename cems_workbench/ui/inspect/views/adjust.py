@@ -1,4 +1,4 @@
-"""Adjust: the chain of factors of each candidate, from the score before the stage to that after it."""
+"""Adjust: the score factors of each candidate, with the scores before and after the stage."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ TOP = 60
 
 
 def draw(context: InspectContext) -> None:
-    """A candidate a row, a column per factor that applied to somebody."""
-    st.caption("Each factor multiplies the score; an empty cell is a factor that does not apply.")
+    """Draw one row per candidate, one column per factor that applied."""
+    st.caption("Each factor multiplies the score; empty: the factor does not apply.")
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     frame = adjust_table(context.trace, TOP, context.against)
     factors = {name: number(name.replace("_", " "), format="%.4f", width=82, help=FACTORS[name]) for name in FACTORS}
@@ -38,28 +38,22 @@ def draw(context: InspectContext) -> None:
             COLUMN: text(COLUMN, width=96, help=HELP),
             "memory": text("memory", width=92),
             "score in": number("score in", format="%.4f", width=74, help="Score before this stage"),
-            "score": number(
-                "score", format="%.4f", width=70, help="Score in, times every factor, within 0–1 if clamped"
-            ),
+            "score": number("score", format="%.4f", width=70, help="Score in times all factors, clamped to 0–1 if set"),
             **factors,
-            "age (days)": number(
-                "age (days)", format="%.1f", width=82, help="Days since the date that decay counts from"
-            ),
+            "age (days)": number("age (days)", format="%.1f", width=82, help="Days since the start date of the decay"),
             "age since": text(
                 "age since",
                 width=88,
-                help="The date that its age is counted from. Results show the age since creation.",
+                help="Start date of its age. Results show the age since creation.",
             ),
-            "before clamp": number(
-                "before clamp", format="%.4f", width=94, help="The product before it was cut to 0–1"
-            ),
+            "before clamp": number("before clamp", format="%.4f", width=94, help="The product before clamping to 0–1"),
             "content": text("content", width=320),
         },
     )
 
 
 def adjust_table(trace: Trace, top: int, against: RankComparison | None = None) -> pd.DataFrame:
-    """The factor chain of each candidate: score in, each factor that applied, score out; and its delta to a baseline."""
+    """The factors of each candidate: score before, factors applied, score after; and the rank difference from a baseline."""
     import pandas as pd
 
     rows = [

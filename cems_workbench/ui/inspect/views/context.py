@@ -1,4 +1,4 @@
-"""Context: the text an agent would get."""
+"""Context: the text passed to an agent."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import short_id
 
 NAMED = 4
-"""Memories that did not fit which are named."""
+"""Maximum omitted memories named."""
 
 
 def draw(context: InspectContext) -> None:
-    """How it was assembled, what did not fit, and the text, never rendered."""
+    """Draw how the context was assembled, what did not fit, and the literal text."""
     trace = context.trace
     if not trace.results:
         st.caption("The context is empty: no memory was selected.")
@@ -28,14 +28,14 @@ def draw(context: InspectContext) -> None:
     left_out = f" {len(skipped)} did not fit: {listed}{' …' if len(skipped) > NAMED else ''}." if skipped else ""
     st.caption(
         f"{trace.tokens_used} tokens, assembled by {strategy}.{left_out}",
-        help="greedy: in order of score, what fits the token budget. mmr: the same, but what says something new goes first. "
-        f"{counted_words(trace.config.assembly)} Texts are shown as they are, never rendered.",
+        help="greedy: by score, as far as the token budget allows. mmr: the same, but preferring novel results. "
+        f"{counted_words(trace.config.assembly)} Texts are shown literally.",
     )
     st.code(neutralise(context_text(trace)), language=None, wrap_lines=True)
 
 
 def context_text(trace: Trace) -> str:
-    """The context as an agent would get it: the results' texts in order, a blank line between."""
+    """The context for an agent: the results' texts in order, separated by blank lines."""
     return "\n\n".join(f"[{result.rank}] {result.content}" for result in trace.results)
 
 

@@ -1,4 +1,4 @@
-"""Contributions: what each list gave the first candidates after fusion, and, of several queries, what each of them gave."""
+"""Contributions: the part of each list, and of each query variant, in the fused scores of the top candidates."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 BAR = 30
-"""Height of a candidate's bar with the room around it, in pixels."""
+"""Height of a candidate's bar including margin, in pixels."""
 FIRST = 12
 PATTERNS: dict[str, str] = {"top-rank bonus": "/", "importance bonus": "/", "score blend": "."}
-"""What fills the bars of a kind of part; the others are solid."""
+"""Fill pattern by kind of part; others are solid."""
 
 
 def draw(context: InspectContext) -> None:
-    """The chart, and the table when more than one query was searched."""
+    """Draw the chart, and the table if more than one query was searched."""
     trace = context.trace
     if not trace.stage(FUSION).kept:
-        st.caption("No candidate reached the fusion.")
+        st.caption("No candidate reached fusion.")
         return
     st.caption(
-        "The parts that add up to the score after fusion, for the first candidates. Solid: base, from weight and rank. Hatched: bonus. "
+        "The parts of the score after fusion, for the top candidates. Solid: base, from weight and rank. Hatched: bonus. "
         "Dotted: score blend.",
-        help="vector:0 is the vector list of variant 0, the query as it is. "
-        "rrf: base = list weight × variant weight / (k + rank). The bonus for ranks 1 to 3 is not weighted. The score blend gives "
-        "its share to the best score of a searched list, and the rest is scaled down by it. Hover a bar for its numbers.",
+        help="vector:0 is the vector list of variant 0, the query itself. "
+        "rrf: base = list weight × variant weight / (k + rank). The bonus for ranks 1 to 3 is not weighted. The score blend is "
+        "the share of the best score in a searched list; the rest is scaled down accordingly. Hover over a bar for its numbers.",
     )
     figure = contributions_figure(trace, against=context.against)
     draw_chart(
         figure,
         key="inspect:contributions",
-        alt="What each list, bonus and blend gave the score of the first candidates.",
+        alt="Stacked bar chart: parts of the score of the top candidates by list, bonus and blend.",
         table=lambda: parts_rows(trace),
     )
     answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
@@ -60,10 +60,10 @@ def draw(context: InspectContext) -> None:
 
 
 def contributions_figure(trace: Trace, top: int = FIRST, against: RankComparison | None = None) -> Figure:
-    """Stacked bars of each candidate's score after fusion (`score_parts`): per list its base (solid) and its bonus (hatched) apart, then
-    what no single list gave. The bars of a row add up to the score that orders.
+    """Stacked bars of each candidate's score after fusion (`score_parts`): per list its base (solid) and bonus (hatched), then parts that
+    belong to no single list. The bars of a row add up to the score used for sorting.
 
-    A label names the delta of the rank after fusion when there is a baseline.
+    With a baseline, labels include the rank difference after fusion.
     """
     import plotly.graph_objects as go
 
@@ -88,7 +88,7 @@ def contributions_figure(trace: Trace, top: int = FIRST, against: RankComparison
         hovers = [_base_hover(trace, row, entry) for row, entry in zip(rows, entries, strict=True)]
         add("base", ranked.name, title, colour, hovers, legendgroup=ranked.name)
         hovers = [f"{title}: bonus for rank {entry.rank} = {entry.bonus:.4f}" if entry else "" for entry in entries]
-        # the caption says what is hatched
+        # explained in the caption, so not in the legend
         add("top-rank bonus", ranked.name, f"{title} bonus", colour, hovers, legendgroup=ranked.name, showlegend=False)
     add(
         "top-rank bonus",
@@ -133,7 +133,7 @@ def contributions_figure(trace: Trace, top: int = FIRST, against: RankComparison
 
 
 def parts_rows(trace: Trace, top: int = FIRST) -> list[dict[str, str | float | None]]:
-    """A row a candidate: the parts of its score that the chart stacks, and their sum."""
+    """One row per candidate: the parts of its score, and their sum."""
     stage = trace.stage(FUSION)
     kept = stage.kept[:top]
     parts = [

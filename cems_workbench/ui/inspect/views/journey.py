@@ -1,4 +1,4 @@
-"""Journey: the rank of each memory in every list and stage, where it was lost, and why."""
+"""Journey: the rank of each memory in all lists and stages, where it was lost, and why."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ TOP = 40
 
 
 def draw(context: InspectContext) -> None:
-    """A memory a row, its rank in every list and stage."""
-    st.caption("The rank of each memory in every list and stage; empty: not there. Memories in the results come first.")
+    """Draw one row per memory with its rank in all lists and stages."""
+    st.caption("The rank of each memory in all lists and stages; empty: not included. Results come first.")
     frame = journey_table(context.trace, TOP, context.followed, context.against, context.target)
     text = st.column_config.TextColumn
     ranks = {
@@ -45,14 +45,14 @@ def draw(context: InspectContext) -> None:
             COLUMN: text(COLUMN, width=96, help=HELP),
             "memory": text("memory", width=92, pinned=True),
             "lost at": text("lost at", width=78, help=LOST.format(k=context.target)),
-            "why": text("why", width="medium", help="What that stage did to it"),
+            "why": text("why", width="medium", help="Effect of that stage on it"),
             "content": text("content", width="large"),
         },
     )
 
 
 def _help(trace: Trace, name: str) -> str:
-    """What a list or stage is, and whose list it is."""
+    """Description of a list or stage, and which system returned it."""
     whose = provenance_of(trace.evidence, name)
     return f"{about(name)} {whose.capitalize()}." if whose else about(name)
 
@@ -60,9 +60,9 @@ def _help(trace: Trace, name: str) -> str:
 def journey_table(
     trace: Trace, top: int, followed: str | None = None, against: RankComparison | None = None, k: int | None = None
 ) -> pd.DataFrame:
-    """One row per memory, one column per list and stage with its rank there; where `loss` says it was lost, and why.
+    """One row per memory, one column per list and stage with its rank; and where it was lost (`loss`), and why.
 
-    With a baseline its results that are gone are among them, and every memory has its delta in the results.
+    With a baseline, its lost results are included, and every memory has its rank difference in the results.
     """
     import pandas as pd
 
@@ -76,7 +76,7 @@ def journey_table(
     memories = {**(against.before.evidence.memories if against is not None else {}), **trace.evidence.memories}
     rows = []
     for memory_id in shown:
-        found = in_lists.get(memory_id)  # a baseline that was gathered on its own may know others
+        found = in_lists.get(memory_id)  # a baseline gathered separately may have other memories
         hits = {hit.list: hit.rank for hit in found.lists if hit.kept} if found is not None else {}
         path = dict(trace.path(memory_id))
         lost = loss(trace, memory_id, k)

@@ -1,4 +1,4 @@
-"""Judge, beside the ranking: what a second model says of each result, its bands, and the human grades where there are any."""
+"""Judge: scores of a second model for each result, their bands, and human grades; the ranking does not change."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 YES, NO = "#0072B2", "#D55E00"
 LABEL = 14
-"""Height of a label in pixels; neighbouring limits are named on two lines, what lies beyond the axis above them."""
+"""Height of a label in pixels; labels of neighbouring limits alternate between two lines, off-axis limits are above them."""
 REACH = 1.0
-"""A limit further from the scores than this share of their span is named at the edge instead of drawn to scale."""
+"""A limit further from the scores than this share of their range is labelled at the edge instead of drawn to scale."""
 
 
 def draw(context: InspectContext) -> None:
-    """The judgments of the present results, fetched when this is opened; the ranking stays as it is."""
+    """Draw the judgments of the current results, requested when the view is opened; the ranking does not change."""
     trace = context.trace
     if JUDGE.is_off(trace.config):
-        st.info("The judge is off. Choose one in the sidebar under Judge; auto takes the best that is there.")
+        st.info("The judge is off. Choose one in the sidebar under Judge; auto uses the best one available.")
         return
     if not trace.results:
         st.caption("There are no results to judge.")
@@ -48,11 +48,11 @@ def draw(context: InspectContext) -> None:
     frame = judge_table(judged, context.grades, context.against)
     st.caption(
         _summary(judged, frame),
-        help="A model judges each result against the query, beside the ranking and without changing it. Its logit is any "
-        "number, the higher the more relevant. It reads what the reranker reads, unless Judge text says otherwise: then both texts are "
-        "in the table. The scale is the model's own, and so are the threshold above which a result is "
-        "relevant and the bands (highly relevant, relevant, weak, irrelevant), unless they are set under Judge in the sidebar, "
-        "which is instant. Packaged: workbench/minilm-judge ships with the workbench and judges where no other cross-encoder is.",
+        help="A model judges each result against the query without changing the ranking. Its logit is any "
+        "number; higher is more relevant. It reads the same text as the reranker, unless Judge text is set: then both texts are "
+        "in the table. Scale, relevance threshold and bands (highly relevant, relevant, weak, irrelevant) "
+        "are the model's, unless they are set under Judge in the sidebar, "
+        "which is instant. Packaged: workbench/minilm-judge is bundled and is used if no other cross-encoder is available.",
     )
     if stage.warnings:
         st.html(notes_html([f"⚠ {warning}" for warning in stage.warnings]))
@@ -61,7 +61,7 @@ def draw(context: InspectContext) -> None:
     _draw_table(frame, context.followed)
 
 
-_ALT = "Raw score of each result, in the order of the ranking, with the threshold and the limits of the bands; the table below has them."
+_ALT = "Dot chart: raw score of each result by rank, with the threshold and the band limits; the table below has the numbers."
 
 
 def _summary(trace: Trace, frame: pd.DataFrame) -> str:
@@ -76,9 +76,9 @@ def _summary(trace: Trace, frame: pd.DataFrame) -> str:
 
 
 def judge_table(trace: Trace, grades: Mapping[str, int], against: RankComparison | None = None) -> pd.DataFrame:
-    """A result a row: rank, memory, what the judge said, and the human grade; the problem's column only if there is one.
+    """One row per result: rank, memory, the judge's score, and the human grade; a column for problems only if there are any.
 
-    `against` is the pinned baseline, when there is one: each rank then has its delta.
+    With `against`, the pinned baseline, ranks include their differences.
     """
     import pandas as pd
 
@@ -107,7 +107,7 @@ def judge_table(trace: Trace, grades: Mapping[str, int], against: RankComparison
 
 
 def differing_texts(trace: Trace) -> dict[str, dict[str, str]]:
-    """What judge and reranker were given to read, by column and memory id; empty where both read the same of every result."""
+    """The texts read by judge and reranker, by column and memory id; empty if they are the same for all results."""
     model = trace.stage(JUDGE).fields.model
     if RERANK.is_off(trace.config) or model is None:
         return {}
@@ -134,27 +134,25 @@ def _draw_table(frame: pd.DataFrame, followed: str | None) -> None:
             "rank": number("rank", width=50, help="Rank in the results; the judge does not change it"),
             COLUMN: text(COLUMN, width=96, help=HELP),
             "memory": text("memory", width=92),
-            "logit (raw)": number("logit (raw)", format="%.4f", width=86, help="What the judge said, on its own scale"),
-            "sigmoid": number(
-                "sigmoid", format="%.4f", width=72, help="1 / (1 + e^−raw): means something for a logit only"
-            ),
-            "band": text("band", width=112, help="By three limits: the judge's own, or those under Judge bands"),
+            "logit (raw)": number("logit (raw)", format="%.4f", width=86, help="The judge’s score, on its own scale"),
+            "sigmoid": number("sigmoid", format="%.4f", width=72, help="1 / (1 + e^−raw): meaningful only for a logit"),
+            "band": text("band", width=112, help="By three limits: the judge’s defaults, or those under Judge bands"),
             "relevant": text(
-                "relevant", width=70, help="Raw score above the threshold: the judge's own, or Judge threshold"
+                "relevant", width=70, help="Raw score above the threshold: the judge’s default, or Judge threshold"
             ),
             "human grade": number(
                 "human grade", width=92, help="0 not relevant, 1 related, 2 helps, 3 answers it; empty: not graded"
             ),
-            "problem": text("problem", width=180, help="Why the judge gave no score"),
-            "judge read": text("judge read", width="large", help="The text the judge was given"),
-            "reranker read": text("reranker read", width="large", help="The text the reranker was given"),
+            "problem": text("problem", width=180, help="Why there is no score"),
+            "judge read": text("judge read", width="large", help="Text given to the judge"),
+            "reranker read": text("reranker read", width="large", help="Text given to the reranker"),
             "content": text("content", width="large"),
         },
     )
 
 
 def scores_figure(trace: Trace) -> Figure:
-    """A dot a result in the order of the ranking: filled when relevant, an open diamond when not; limits are lines."""
+    """One dot per result by rank: filled if relevant, an open diamond if not; limits are lines."""
     import plotly.graph_objects as go
 
     judgments = trace.stage(JUDGE).by_id
@@ -209,7 +207,7 @@ def scores_figure(trace: Trace) -> Figure:
 
 
 def _draw_limits(figure: Figure, trace: Trace, scores: list[float]) -> tuple[float, float]:
-    """Draw what is near the scores to scale, name the rest at the edge where it lies; the range of the axis."""
+    """Draw limits near the scores to scale, and label others at the edge; return the axis range."""
     scale = trace.stage(JUDGE).fields.scale or MS_MARCO
     threshold, bands = scale.threshold, scale.bands
     names = ("highly relevant", "relevant", "weak")

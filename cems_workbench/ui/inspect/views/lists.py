@@ -1,4 +1,4 @@
-"""Lists: every list that was gathered, with raw and normalised scores."""
+"""Lists: all gathered lists, with raw and normalised scores."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 INNER = {
-    "meaning #": "The rank of that chunk by meaning, inside the hybrid list; empty: past what counts there",
-    "words #": "The rank of that chunk by ts_rank, inside the hybrid list; empty: past what counts there",
+    "meaning #": "Rank of the chunk by meaning within the hybrid list; empty: beyond its depth",
+    "words #": "Rank of the chunk by ts_rank within the hybrid list; empty: beyond its depth",
 }
-"""Of a hybrid list: the ranks that its scores are made of."""
+"""The ranks from which a hybrid list's scores are computed."""
 WHOLE = [source.name for source in LIST_SOURCES if not source.relevance]
-"""Lists whose raw scores are whole numbers: seconds, and counts."""
+"""Lists with integer raw scores: seconds, and counts."""
 DATED = "recency"
-"""The list whose raw scores are moments, in seconds since 1970; they are shown as days."""
+"""The list whose raw scores are timestamps in Unix seconds, shown as dates."""
 
 
 def draw(context: InspectContext) -> None:
-    """A table a list, and the warnings."""
+    """Draw one table per list, and the warnings."""
     trace = context.trace
     stage = trace.stage(LISTS)
     if stage.warnings:
@@ -48,7 +48,7 @@ def draw(context: InspectContext) -> None:
         )
     entries = [entry for entry in stage.fields.lists if entry.gathered]
     if not entries:
-        st.caption("No list has a hit.")
+        st.caption("No list has hits.")
         return
     off = [entry for entry in entries if not entry.active and not stage.fields.inside(entry)]
     on = [entry for entry in entries if entry not in off]
@@ -63,7 +63,7 @@ def draw(context: InspectContext) -> None:
 
 
 def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
-    """The lists side by side, each with how many of its hits count."""
+    """Draw the lists side by side, each with its number of hits used."""
     trace = context.trace
     fields = trace.stage(LISTS).fields
     columns = st.columns(len(entries))  # the stylesheet wraps them
@@ -76,7 +76,7 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
 
 
 def use_words(fields: ListsFields, entry: ListUse) -> str:
-    """How many hits of a list count, or which hybrid list is made of a list that is none of its own."""
+    """The number of a list's hits used, or the hybrid list that it is part of."""
     hybrid = fields.inside(entry)
     if hybrid:
         return f"{entry.gathered} hits · inside {hybrid}"
@@ -85,7 +85,7 @@ def use_words(fields: ListsFields, entry: ListUse) -> str:
 
 def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
     number, source = st.column_config.NumberColumn, name.partition(":")[0]
-    dated = st.column_config.TextColumn("created", width=92, help="The day the memory was created (UTC)")
+    dated = st.column_config.TextColumn("created", width=92, help="Date of creation (UTC)")
     follow_table(
         list_table(trace, name),
         followed,
@@ -95,19 +95,19 @@ def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
             "#": number("#", width=40),
             "memory": st.column_config.TextColumn("memory", width=84),
             "chunk": st.column_config.TextColumn(
-                "chunk", width=62, help="By which of its chunks the list found it; empty: as a whole"
+                "chunk", width=62, help="Chunk by which it was found; empty: the whole memory"
             ),
             "chunk #": number(
                 "chunk #",
                 width=66,
-                help="The place of that chunk among the chunks of the list; memories take their best",
+                help="Rank of that chunk among the chunks of the list; a memory takes its best chunk",
             ),
             **{name: number(name, width=74, help=meaning) for name, meaning in INNER.items()},
             "raw": dated
             if source == DATED
             else number("raw", format="%.0f" if source in WHOLE else "%.4f", width=84, help=RAW.get(source)),
             "normalised": number(
-                "normalised", format="%.4f", width=84, help="What threshold and fusion work with; empty: cut or off"
+                "normalised", format="%.4f", width=84, help="Score used by threshold and fusion; empty: cut or off"
             ),
             "content": st.column_config.TextColumn("content", width="medium"),
         },
@@ -115,7 +115,7 @@ def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
 
 
 def list_table(trace: Trace, name: str) -> pd.DataFrame:
-    """Every hit of one gathered list with its raw (a date where it is one) and normalised score; cut hits have no normalised one."""
+    """All hits of a gathered list with raw score (or date) and normalised score; cut hits have no normalised score."""
     import pandas as pd
 
     hits = [(hit.rank, row.memory_id, hit) for row in trace.stage(LISTS).rows for hit in row.lists if hit.list == name]
@@ -148,12 +148,12 @@ def list_table(trace: Trace, name: str) -> pd.DataFrame:
 
 
 def _raw(name: str, raw: float) -> float | str:
-    """A raw score as it is shown; of the recency list the day."""
+    """A raw score for display; for the recency list, the date."""
     return datetime.fromtimestamp(raw, UTC).date().isoformat() if name.partition(":")[0] == DATED else raw
 
 
 def _text(trace: Trace, memory_id: str, seq: int | None) -> str:
-    """How the chunk that was found begins, or the memory."""
+    """First words of the matching chunk, or of the memory."""
     own = trace.evidence.chunks.get(memory_id, ())
     found = next((chunk.text for chunk in own if chunk.seq == seq), None)
     return excerpt(trace.evidence.memories[memory_id].content if found is None else found)

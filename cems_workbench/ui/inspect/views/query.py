@@ -1,6 +1,6 @@
-"""Query: the signals in its words, the route, how it was understood, its variants, and the strong-signal probe before expansion.
+"""Query: signals in its words, route, analysis, variants, and the strong-signal probe before expansion.
 
-How it was understood: typos that were corrected, whether it is conversational and why, and what the LLM was asked.
+Analysis: corrected typos, whether it is conversational and why, and the use of the LLM.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from cems_workbench.ui.inspect.variants import draw_switches
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.templates import render
 
-NO_LLM = "No LLM was asked: none is set (CEMS_WORKBENCH_LLM_MODEL)."
-SCALES = {"raw": "as it is", "max": "divided by the maximum", "saturating": "s / (1 + s)"}
+NO_LLM = "No LLM was used: none is set (CEMS_WORKBENCH_LLM_MODEL)."
+SCALES = {"raw": "unscaled", "max": "divided by the maximum", "saturating": "s / (1 + s)"}
 
 
 def draw(context: InspectContext) -> None:
-    """Signals and route, how it was understood, variants with a switch each, and the probe."""
+    """Draw signals and route, analysis, variants with switches, and the probe."""
     trace = context.trace
     fields = trace.stage(QUERY).fields
     st.html(signals_html(fields.query, fields.matches))
@@ -37,7 +37,7 @@ def draw(context: InspectContext) -> None:
         route, reason = fields.route
         st.caption(
             f"Routed to **{route}**: {reason}.",
-            help="vector searches the vector list alone; hybrid adds the lexical list. Set under Query → Search mode.",
+            help="vector searches only the vector list; hybrid adds the lexical list. Set under Query → Search mode.",
         )
     _draw_understanding(trace)
     draw_switches(context)
@@ -49,7 +49,7 @@ def draw(context: InspectContext) -> None:
 
 
 def signals_html(query: str, matches: Sequence[Signal]) -> Markup:
-    """The query with every matched signal marked, and below it what each detector found."""
+    """The query with all matched signals marked, and the matches per detector."""
     signals: dict[str, list[str]] = {}
     for match in matches:
         cut = " (inside a word)" if match.cuts_word else ""
@@ -59,7 +59,7 @@ def signals_html(query: str, matches: Sequence[Signal]) -> Markup:
 
 
 def spans_html(query: str, matches: Sequence[Signal]) -> Markup:
-    """The query with every matched signal marked; the mark's title names the detector."""
+    """The query with all matched signals marked; the tooltip of a mark names the detector."""
     edges = sorted({0, len(query), *(m.start for m in matches), *(m.end for m in matches)})
     spans = []
     for start, end in itertools.pairwise(edges):
@@ -69,7 +69,7 @@ def spans_html(query: str, matches: Sequence[Signal]) -> Markup:
 
 
 def _draw_understanding(trace: Trace) -> None:
-    """Corrections, the verdict on the query, and the LLM; evidence of elsewhere may know none of these."""
+    """Draw corrections, the conversational verdict, and the use of the LLM; imported evidence may lack these."""
     notes = trace.evidence.notes
     understood = notes.get("query", {})
     if understood.get("corrections"):
@@ -79,19 +79,19 @@ def _draw_understanding(trace: Trace) -> None:
     if "llm" in notes:
         st.caption(
             llm_line(notes["llm"]),
-            help="The model of the settings can say the intent, expand the query and check corrections. Its replies are kept: a "
-            "cached one asks nobody.",
+            help="The model from the settings can detect the intent, expand the query and check corrections. Its replies are cached, and "
+            "cached replies need no request.",
         )
 
 
 def corrections_html(corrections: Sequence[Mapping[str, Any]], searched: str) -> Markup:
-    """Each typo with what it became, how alike the two are, and where the correction is from."""
+    """Each typo with its correction, their similarity, and the origin of the correction."""
     return render("inspect/corrections.html", corrections=corrections, searched=searched)
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature of the query that makes it conversational: what is found and needed, whether that is met, and in which words."""
+    """A feature of conversational queries: value, condition, whether it is met, and the words it was found in."""
 
     name: str
     meaning: str
@@ -102,7 +102,7 @@ class Feature:
 
 
 def conversational_html(features: Mapping[str, Any], trace: Trace) -> Markup:
-    """The verdict, each feature with the words it was found in and its limit, and what follows from it."""
+    """The verdict, each feature with its words and limit, and the consequence."""
     config = trace.config.query.conversational
     met = limits_met(features["domain_signal"], features["stopword_ratio"], features["has_code"], config)
     count = features["words"]
@@ -118,7 +118,7 @@ def conversational_html(features: Mapping[str, Any], trace: Trace) -> Markup:
         ),
         Feature(
             "stopword ratio",
-            "Share of the words that say little by themselves",
+            "Share of stop words",
             f"{len(features['stopwords'])} of {count} = {features['stopword_ratio']:.3f}",
             f"> {config.min_stopword_ratio:g}",
             stopwords,
@@ -142,7 +142,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _consequence(verdict: bool, trace: Trace, config: Conversational) -> str:
-    """What the pipeline does about it."""
+    """The consequence for the pipeline."""
     skipped = [
         name
         for name, skips in (
@@ -152,25 +152,25 @@ def _consequence(verdict: bool, trace: Trace, config: Conversational) -> str:
         if skips
     ]
     if not config.enabled:
-        return "the detection is off, so nothing follows"
+        return "detection is off, so it has no effect"
     if not skipped:
-        return "the detection is on, but neither the lexical list nor expansion is set to be skipped"
+        return "detection is on, but neither the lexical list nor expansion is set to be skipped"
     what = " and ".join(skipped)
     be = "are" if len(skipped) > 1 else "is"
     return f"so {what} {be} skipped" if verdict else f"so {what} {be} not skipped"
 
 
 def llm_line(llm: Mapping[str, Any] | None) -> str:
-    """Which model was asked, and how often its replies were cached."""
+    """The model used, its number of requests, and of cached replies."""
     if llm is None:
         return NO_LLM
     calls, cached = llm["calls"], llm["cached"]
-    return f"LLM {plain(str(llm['model']))}: asked {calls} time{'s' if calls != 1 else ''}, {cached} from the cache."
+    return f"LLM {plain(str(llm['model']))}: {calls} request{'s' if calls != 1 else ''}, {cached} from the cache."
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A row of the probe: the score of the lexical search, as it is compared, what it needs to be and whether it is."""
+    """A row of the probe: raw and scaled score of the lexical search, the condition and whether it is met."""
 
     name: str
     raw: str
@@ -180,7 +180,7 @@ class Condition:
 
 
 def probe_html(probe: StrongSignal) -> Markup:
-    """The strong-signal probe: raw and scaled scores, both conditions with their distance, and the verdict."""
+    """The strong-signal probe: raw and scaled scores, both conditions with the gap to them, and the verdict."""
     if not probe.enabled:
         verdict = "Switched off"
     elif probe.fires:

@@ -1,6 +1,6 @@
-"""Rank flow: how the first memories, the judged and the followed one came through every list and stage; a click follows one.
+"""Rank flow: a bump chart of the top, judged and followed memories over lists and stages; a click follows one.
 
-It is a bump chart: a column per list and stage, a line per memory, a cross where one was lost.
+One column per list and stage, one line per memory, a cross where a memory was lost.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 STEPS = 14
-"""Points of a curve from one column to the next: enough to look smooth, and each can be hovered and clicked."""
+"""Points of a curve between two columns: enough to look smooth; all can be hovered and clicked."""
 MOST_POINTS = 0.8
-"""Share of the points that is to be drawn to scale."""
+"""Minimum share of the points drawn to scale."""
 FADE = 0.38
-"""Columns before the one that dropped it, a memory's line ends: on the way there, clear of who took its place."""
+"""Distance, in columns, at which a dropped memory's line ends before the column that dropped it, to avoid overlap."""
 TAIL = 0.4
-"""Height of everything below the ranks drawn to scale, as a share of those."""
+"""Height of the compressed ranks, as a share of those drawn to scale."""
 LABEL = 16
-"""Characters of a column's name."""
+"""Maximum characters of a column's name."""
 LISTS_APART = 0.35
 GRID, RULE = "rgba(128,128,128,0.14)", "rgba(128,128,128,0.55)"
 Stop = tuple[float, float]
-"""Where a column and a height are."""
+"""x and y of a point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How the lines of one judgment look: its name and sign in the legend, colour, symbol of Plotly, width and size."""
+    """Style of the lines of one judgment: name and sign in the legend, colour, Plotly symbol, width and size."""
 
     name: str
     colour: str
@@ -69,23 +69,23 @@ STYLES = (
     ("#E69F00", "diamond", "◆", 2.4, 10),
     ("#D55E00", "triangle-down-open", "▽", 2.0, 9),
 )
-"""From the best grade or band to the worst; the symbols are told apart without any colour."""
+"""From the best grade or band to the worst; symbols differ without colour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Height of a rank: to scale down to `depth`, ever closer together below, as far as `last`."""
+    """Vertical position of a rank: linear down to `depth`, compressed below, up to `last`."""
 
     depth: int
     last: int
 
     @property
     def rows(self) -> float:
-        """Height of the whole in ranks drawn to scale."""
+        """Total height, in ranks drawn to scale."""
         return self.depth + (self._tail if self.last > self.depth else 0.0)
 
     def height(self, rank: int) -> float:
-        """Where a rank is drawn, in ranks from the top; rises with the rank."""
+        """Position of a rank, in ranks from the top; increases with the rank."""
         if rank <= self.depth:
             return float(rank)
         return self.depth + self._tail * math.log(rank / self.depth) / math.log(self.last / self.depth)
@@ -96,7 +96,7 @@ class Scale:
 
     @property
     def ticks(self) -> list[int]:
-        """Ranks that are named: 1 and the round ones, and below the scale those with room between them."""
+        """Labelled ranks: 1 and round numbers, and compressed ranks with enough space between them."""
         step = 1 if self.depth <= 12 else 5
         named = [1, *range(step, self.depth + 1, step)] if step > 1 else list(range(1, self.depth + 1))
         for rank in (8, 10, 15, 20, 30, 50, 80, 100, 150, 200, 300, 500, 1000):
@@ -106,7 +106,7 @@ class Scale:
 
 
 def scale_of(flow: RankFlow, top: int) -> Scale:
-    """To scale are the first `top`, every final rank there is room for, and up to twice `top` where most of the lines run."""
+    """The linear part covers the first `top` ranks, final ranks if there is room, and up to twice `top` for most points."""
     ranks = sorted(point.rank for line in flow.lines for point in line.points)
     ranks = sorted(
         [
@@ -129,10 +129,10 @@ def flow_figure(
     label: Callable[[FlowLine], str],
     margin: int,
 ) -> Figure:
-    """The chart; its n-th trace is the n-th of `drawn_order`.
+    """The chart; its traces are in the order of `drawn_order`.
 
-    `kinds` by memory id; who is in none is neutral. `hover` and `label` give escaped texts; `margin`
-    is the room for labels in pixels.
+    `kinds` by memory id; others are neutral. `hover` and `label` return escaped texts; `margin`
+    is the width for labels in pixels.
     """
     import plotly.graph_objects as go
 
@@ -144,7 +144,7 @@ def flow_figure(
     curves = [_curve(line, kind, flow, scale, front, hover(line)) for line, kind, front in drawn]
     threads = [_thread(line, kind, flow, scale, front) for line, kind, front in drawn]
     layout = {**_layout(flow, scale, margin), "annotations": _labels(flow, scale, label)}
-    # At once: added one by one, Plotly would check everything that is there already each time.
+    # In one call: Plotly validates all existing traces on each addition.
     return go.Figure({"data": [*curves, *threads], "layout": layout})
 
 
@@ -154,7 +154,7 @@ def drawn_order(flow: RankFlow, kinds: Mapping[str, Kind], followed: str | None)
 
 
 def column_places(flow: RankFlow) -> dict[str, float]:
-    """Where each column stands from left to right; the lists, which run side by side, apart from the stages."""
+    """x position of each column; lists, which run in parallel, are set apart from the stages."""
     places = {name: float(i) for i, name in enumerate(flow.lists)}
     start = len(flow.lists) + (LISTS_APART if flow.lists else 0.0)
     return places | {name: start + i for i, name in enumerate(flow.stages)}
@@ -162,7 +162,7 @@ def column_places(flow: RankFlow) -> dict[str, float]:
 
 @dataclass
 class _Pen:
-    """The points of one line as Plotly takes them; a marker of size 0 is a point that can be hovered all the same."""
+    """The points of one line for Plotly; markers of size 0 can still be hovered."""
 
     x: list[float | None] = field(default_factory=list)
     y: list[float | None] = field(default_factory=list)
@@ -176,7 +176,7 @@ class _Pen:
         self.sizes.append(size)
 
     def bend(self, start: Stop, end: Stop) -> None:
-        """From column to column along a curve that leaves and arrives level."""
+        """Add a curve between two columns that starts and ends horizontally."""
         for step in range(1, STEPS):
             share = step / STEPS
             rise = share * share * (3 - 2 * share)
@@ -184,7 +184,7 @@ class _Pen:
 
 
 def _stops(line: FlowLine, flow: RankFlow, scale: Scale) -> tuple[list[Stop], list[Stop]]:
-    """Where the line stands in the lists, and in the stages with the place where it was dropped."""
+    """Positions of the line in the lists, and in the stages including the point where it was dropped."""
     places = column_places(flow)
     stops = [(point.column, (places[point.column], scale.height(point.rank))) for point in line.points]
     listed = [stop for column, stop in stops if column in flow.lists]
@@ -195,7 +195,7 @@ def _stops(line: FlowLine, flow: RankFlow, scale: Scale) -> tuple[list[Stop], li
 
 
 def _lost_place(line: FlowLine, flow: RankFlow) -> int | None:
-    """Which of its places in the stages gets the cross: the one after the stage that lost it, or where that stage dropped it."""
+    """Index of the stage position with the cross: after the stage that lost it, or where that stage dropped it."""
     if line.loss is None:
         return None
     staged = [point.column for point in line.points if point.column not in flow.lists]
@@ -203,7 +203,7 @@ def _lost_place(line: FlowLine, flow: RankFlow) -> int | None:
 
 
 def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: bool, hover: str) -> dict[str, Any]:
-    """Markers alone in the lists, which run side by side; a line through the stages; a cross where it was lost."""
+    """Only markers in the lists, which run in parallel; a line through the stages; a cross where it was lost."""
     listed, staged = _stops(line, flow, scale)
     lost = _lost_place(line, flow)
     size = kind.size + (3 if followed else 0)
@@ -239,7 +239,7 @@ def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: b
 
 
 def _thread(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: bool) -> dict[str, Any]:
-    """A dotted line that ties a memory's places in the lists together and leads to the first stage."""
+    """A dotted line that connects a memory's positions in the lists with the first stage."""
     listed, staged = _stops(line, flow, scale)
     stops = [*listed, *staged[:1]]
     return {
@@ -254,7 +254,7 @@ def _thread(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: 
 
 
 def _labels(flow: RankFlow, scale: Scale, label: Callable[[FlowLine], str]) -> list[dict[str, Any]]:
-    """Who is in the results, beside its last point; below the part to scale only where there is room."""
+    """Labels of results next to their last point; for compressed ranks only if there is room."""
     at = max(column_places(flow).values(), default=0.0)
     free = -1.0
     labels = []
@@ -319,24 +319,24 @@ def _rule(**place: Any) -> dict[str, Any]:
 TOPS = (5, 10, 20, 40)
 BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
 LISTED = 6
-"""Lost memories that are named below the chart."""
+"""Maximum lost memories listed below the chart."""
 ID, PIXELS = 14, 6.6
-"""Characters of an id in a label, and the width of one."""
+"""Characters of an id in a label, and pixels per character."""
 
 _HELP = (
-    "From left to right: the lists, which run side by side, then the stages, one after the other. A line that rises won places. "
-    "Drawn is every memory that stands among the first after fusion or a later stage, with the judged and the followed ones. "
-    "Ranks further down are drawn closer together, below the dotted line. A cross is where a memory was lost: the stage after which it "
-    "never again stands within the first {k}. A line ends where a memory was dropped."
+    "From left to right: the lists, which run in parallel, then the stages in order. A rising line gained places. "
+    "Shown: all memories among the first after fusion or a later stage, and judged and followed ones. "
+    "Lower ranks, below the dotted line, are compressed. A cross marks where a memory was lost: the stage after which it "
+    "is no longer within the first {k}. A line ends where a memory was dropped."
 )
-_ALT = "The rank of each memory in every list and after every stage, best at the top; a cross marks where one was lost."
+_ALT = "Bump chart: rank of each memory in all lists and after all stages, best at the top; a cross marks where one was lost."
 
 
 def draw(context: InspectContext) -> None:
-    """The number of memories, the chart, and what became of the judged ones that were lost."""
+    """Draw the choice of how many memories, the chart, and the lost judged memories."""
     trace = context.trace
     if not lists_in_use(trace):
-        st.caption("No list that is switched on has a candidate, so there is no rank to draw.")
+        st.caption("No enabled list has candidates, so there are no ranks to draw.")
         return
     top = (
         st.segmented_control(
@@ -348,7 +348,7 @@ def draw(context: InspectContext) -> None:
             format_func=lambda count: f"Top {count}",
             label_visibility="collapsed",
             persist_state="session",
-            help="How far down a memory may stand after fusion or a later stage to be drawn.",
+            help="Show memories within this rank after fusion or a later stage.",
         )
         or 10
     )
@@ -361,7 +361,7 @@ def draw(context: InspectContext) -> None:
     label = partial(_label, names=_names(flow, trace), followed=context.followed, against=context.against)
     margin = 24 + round(PIXELS * max((len(label(line)) for line in flow.lines if line.final_rank), default=0))
     figure = flow_figure(flow, top, kinds, context.followed, partial(hover_text, trace, kinds), label, margin)
-    # A new key after each choice: a point that is still selected could not be selected again.
+    # A new key after each selection, since a selected point cannot be selected again.
     key = f"inspect:rank_flow:{context.followed}"
     order = tuple(line.memory_id for line in drawn_order(flow, kinds, context.followed))
     draw_chart(
@@ -381,7 +381,7 @@ def draw(context: InspectContext) -> None:
 
 
 def flow_rows(flow: RankFlow) -> list[dict[str, str | int | None]]:
-    """A row a line: the memory, its rank in every column, and where it was lost."""
+    """One row per line: the memory, its rank in every column, and where it was lost."""
     rows: list[dict[str, str | int | None]] = []
     for line in flow.lines:
         ranks = {point.column: point.rank for point in line.points}
@@ -393,14 +393,14 @@ def flow_rows(flow: RankFlow) -> list[dict[str, str | int | None]]:
 
 
 def follow_selected(key: str, order: tuple[str, ...]) -> None:
-    """Follow the memory whose line was clicked; `order` holds the memory of each of the chart's first traces."""
+    """Follow the memory of the clicked line; `order` lists the memories of the chart's first traces."""
     points = st.session_state[key]["selection"]["points"]
     if points and points[-1]["curve_number"] < len(order):
         state.follow(order[points[-1]["curve_number"]])
 
 
 def line_kinds(trace: Trace, grades: Mapping[str, int]) -> dict[str, Kind]:
-    """The look of each judged memory: by human grade when there are any, else by the judge's band; best first."""
+    """The style of each judged memory: by human grade if there are any, else by the judge's band; best first."""
     if grades:
         ordered = sorted(grades, key=lambda memory_id: -grades[memory_id])
         return {memory_id: _graded(grades[memory_id]) for memory_id in ordered}
@@ -422,7 +422,7 @@ def _style(place: int) -> tuple[str, str, str, float, int]:
 
 
 def legend_html(flow: RankFlow, kinds: Mapping[str, Kind]) -> Markup:
-    """The looks that are drawn, the best first, with how many lines have each; and the cross."""
+    """Legend: the styles in use, best first, with their counts; and the cross."""
     drawn = [kinds.get(line.memory_id, NEUTRAL) for line in flow.lines]
     ordered = [kind for kind in dict.fromkeys([*kinds.values(), NEUTRAL]) if kind in drawn]
     counted = [(kind, drawn.count(kind)) for kind in ordered]
@@ -431,7 +431,7 @@ def legend_html(flow: RankFlow, kinds: Mapping[str, Kind]) -> Markup:
 
 
 def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
-    """The memory, its judgment, its rank and score in every column, and where it was lost and why; escaped for Plotly."""
+    """The memory, its judgment, ranks and scores in all columns, and where it was lost and why; escaped for Plotly."""
     kind = kinds.get(line.memory_id, NEUTRAL)
     text = excerpt(trace.evidence.memories[line.memory_id].content, 70)
     about = [f"{bold(tick(line.memory_id, 40))}  {kind.name}", tick(text, 72)]
@@ -447,7 +447,7 @@ def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
 
 
 def _names(flow: RankFlow, trace: Trace) -> dict[str, str]:
-    """What each result is called beside its line: its id; the beginning of its text where cut ids are not told apart."""
+    """Label of each result: its id, or the start of its text if shortened ids are ambiguous."""
     ids = {line.memory_id: tick(line.memory_id, ID) for line in flow.lines if line.final_rank is not None}
     if len(set(ids.values())) == len(ids):
         return ids
@@ -461,16 +461,16 @@ def _label(line: FlowLine, names: Mapping[str, str], followed: str | None, again
 
 
 def _summary(flow: RankFlow, trace: Trace, top: int, judged: bool, relevant: Collection[str]) -> str:
-    """How many are drawn, what is folded away and what is left out, in plain words."""
+    """A sentence on the number of lines, folded columns and omissions."""
     said = f"{len(flow.lines)} of {len(trace.stage(LISTS).rows)} candidates: the first {top} of any stage"
     said += ", and every judged one" if judged else ""
     parts = [said]
     if flow.folded:
-        parts.append(f"nothing changes in {', '.join(flow.folded)}")
+        parts.append(f"no change in {', '.join(flow.folded)}")
     if flow.lists_left_out:
-        parts.append(f"{flow.lists_left_out} more lists are not drawn")
+        parts.append(f"{flow.lists_left_out} more lists are not shown")
     if flow.lines_left_out:
-        parts.append(f"{flow.lines_left_out} more memories are not drawn")
+        parts.append(f"{flow.lines_left_out} more memories are not shown")
     missing = [memory_id for memory_id in flow.unranked if memory_id in relevant]
     if missing:
         listed = ", ".join(plain(short_id(memory_id)) for memory_id in missing[:3])
@@ -480,7 +480,7 @@ def _summary(flow: RankFlow, trace: Trace, top: int, judged: bool, relevant: Col
 
 
 def lost_html(flow: RankFlow, kinds: Mapping[str, Kind], followed: str | None) -> Markup:
-    """Where the followed and the relevant memories were lost, the best judged first; empty when none was."""
+    """Where followed and relevant memories were lost, highest grade first; empty if none was."""
     places = {memory_id: i for i, (memory_id, kind) in enumerate(kinds.items()) if kind.symbol != STYLES[-1][1]}
     lost = [line for line in flow.lines if line.loss and (line.memory_id in places or line.memory_id == followed)]
     if not lost:

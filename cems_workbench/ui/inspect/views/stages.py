@@ -1,4 +1,4 @@
-"""Stages: lists and stages in columns, two lines a memory, so that its text has room however narrow a column is."""
+"""Stages: lists and stages as columns, two lines per memory, so that texts fit into narrow columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOVED = "Places gained ▲ or lost ▼ in this stage"
 
 @dataclass(frozen=True, slots=True)
 class StageRow:
-    """A memory in a list or stage: its rank and score there, its move in signs and words, and its text, or why it was dropped."""
+    """A memory in a list or stage: rank, score, change as sign and words, and its text, or why it was dropped."""
 
     memory_id: str
     rank: int | None
@@ -41,26 +41,26 @@ class StageRow:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The first memories of a list or stage."""
+    """The top memories of a list or stage."""
 
     name: str
     rows: Sequence[StageRow]
     whose: str = ""
-    """Of a list that the running system answered: that it did, in words."""
+    """For a list returned by a live system: a note on that."""
 
     @property
     def title(self) -> str:
-        """The name as people read it."""
+        """The display name."""
         return called(self.name)
 
     @property
     def about(self) -> str:
-        """What the list or stage is."""
+        """Description of the list or stage."""
         return about(self.name)
 
 
 def draw(context: InspectContext) -> None:
-    """The choice of lists and stages, and their columns."""
+    """Draw the choice of lists and stages, and their columns."""
     options = [*lists_in_use(context.trace), *RANKED_STAGES]
     chosen = st.pills(
         "Lists and stages",
@@ -69,7 +69,7 @@ def draw(context: InspectContext) -> None:
         format_func=lambda name: plain(called(name)),
         default=[name for name in AT_FIRST if name in options],
         key="inspect:stages",
-        help="Up to five columns stand side by side: lists with their normalised score, stages with theirs.",
+        help="Up to five columns side by side: lists with their normalised scores, stages with their scores.",
     )
     names = [name for name in options if name in (chosen or ())][:MOST_COLUMNS]
     if not names:
@@ -81,9 +81,9 @@ def draw(context: InspectContext) -> None:
 def side_by_side_html(
     trace: Trace, names: Sequence[str], top: int, followed: str | None = None, against: RankComparison | None = None
 ) -> Markup:
-    """A column per list or stage with its first `top` memories. The `followed` memory is marked, and stands last when it is further down.
+    """One column per list or stage with its first `top` memories. The `followed` memory is marked, and added last if it ranks lower.
 
-    A rank's move is that within the stage; or, with a pinned baseline, that `against` the same list or stage of its replay.
+    Rank changes are those of the stage or, with a pinned baseline (`against`), relative to the same list or stage of its replay.
     """
     columns = []
     for name in names:
@@ -95,7 +95,7 @@ def side_by_side_html(
 
 
 Ranked = tuple[str, int | None, int | None, float | None, str | None]
-"""A memory's id, its rank, that before the stage, its score, and why it was dropped."""
+"""Memory id, rank, rank before the stage, score, and reason for being dropped."""
 
 
 def _in_stage(trace: Trace, name: str) -> list[Ranked]:

@@ -1,4 +1,4 @@
-"""Threshold: the cut on the lists before fusion; which cuts were tried, what each found, and what it left of every list."""
+"""Threshold: the score cut on the lists before fusion; thresholds tried, their memories, and the hits left in each list."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ LINE = "#D55E00"
 
 
 def draw(context: InspectContext) -> None:
-    """The cuts that were tried, and every list before and after the cut."""
+    """Draw the thresholds tried, and all lists before and after the cut."""
     trace = context.trace
     stage = trace.stage(THRESHOLD)
     search = stage.fields.search
     if search is None:
         st.info(
-            "No threshold is set: every hit of a list passes. Choose fixed or adaptive in the sidebar under Threshold; adaptive "
-            "lowers the cut until enough memories are found."
+            "No threshold is set: all hits pass. Choose fixed or adaptive in the sidebar under Threshold; adaptive "
+            "lowers the threshold until enough memories are found."
         )
         return
     if stage.warnings:
@@ -43,8 +43,8 @@ def draw(context: InspectContext) -> None:
     if stage.fields.mode == "adaptive":
         st.caption(
             adaptive_line(search),
-            help="Thresholds fall from max by step to min. The search stops at the first with at least int(limit × target "
-            "ratio) distinct memories over the lists it applies to; when none has that many, the first that had the most.",
+            help="Thresholds decrease from max by step to min. The search stops at the first with at least int(limit × target "
+            "ratio) distinct memories over its lists; if none has that many, it takes the first with the most.",
         )
         draw_chart(
             tried_figure(search),
@@ -57,8 +57,8 @@ def draw(context: InspectContext) -> None:
         )
     else:
         st.caption(
-            f"One fixed cut at {search.final:g}: {search.unique} distinct memories reach it.",
-            help="Hits whose normalised list score is below it are cut, before fusion. 0.0 means 0.0.",
+            f"Fixed threshold {search.final:g}: {search.unique} distinct memories reach it.",
+            help="Hits with a lower normalised list score are cut before fusion. 0.0 cuts only negative scores.",
         )
     _draw_cuts(cuts_table(trace))
     answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
@@ -66,18 +66,18 @@ def draw(context: InspectContext) -> None:
         st.caption(plain(answered))
 
 
-_ALT = "Distinct memories at each threshold that was tried, the target, and the threshold that was chosen."
+_ALT = "Bar chart: distinct memories at each threshold tried, with the target and the chosen threshold."
 
 
 def adaptive_line(search: ThresholdSearch) -> str:
-    """What was chosen after how many tries, in one line of Markdown."""
+    """The chosen threshold and the number of tries, in one line of Markdown."""
     target, tries = search.target, len(search.visited)
-    wanted = "every memory is wanted: no result limit" if target is None else f"{target} wanted"
+    wanted = "target: all memories, no result limit" if target is None else f"target {target}"
     return f"Chosen: **{search.final:g}** with {search.unique} distinct memories ({wanted}), after {tries} tried."
 
 
 def tried_figure(search: ThresholdSearch) -> Figure:
-    """A bar per threshold visited, in the order of the visits; the chosen one solid and named, the target a dashed line."""
+    """One bar per threshold in the order tried; the chosen one solid and labelled, the target a dashed line."""
     import plotly.graph_objects as go
 
     visited, counts, target = search.visited, search.counts, search.target
@@ -101,7 +101,7 @@ def tried_figure(search: ThresholdSearch) -> Figure:
     top = max([*counts, target or 0, 1])
     if target is not None:
         figure.add_hline(y=target, line={"color": LINE, "width": 2, "dash": "dash"})
-        side = "left" if len(visited) > 1 else "right"  # away from the chosen bar, which stands higher and comes last
+        side = "left" if len(visited) > 1 else "right"  # away from the chosen bar, which is the last and highest
         figure.add_annotation(
             text=f"target {target}",
             x=0 if side == "left" else 1,
@@ -140,7 +140,7 @@ def tried_figure(search: ThresholdSearch) -> Figure:
 
 
 def cuts_table(trace: Trace) -> pd.DataFrame:
-    """A list a row: hits before and after the cut, the lowest score kept and the highest that was cut."""
+    """One row per list: hits before and after the cut, the lowest score kept and the highest score cut."""
     import pandas as pd
 
     hits: dict[str, list[tuple[float, bool]]] = {}
@@ -158,7 +158,7 @@ def cuts_table(trace: Trace) -> pd.DataFrame:
         rows.append(
             {
                 "list": name,
-                "cut applies": "✓ yes" if applies else "– passes whole",
+                "cut applies": "✓ yes" if applies else "– not cut",
                 "hits": len(kept) + len(cut),
                 "kept": len(kept),
                 "cut": len(cut),
@@ -172,7 +172,7 @@ def cuts_table(trace: Trace) -> pd.DataFrame:
 
 def _draw_cuts(frame: pd.DataFrame) -> None:
     if frame.empty:
-        st.caption("No list has a hit to cut.")
+        st.caption("No list has hits to cut.")
         return
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     sources = " ".join(dict.fromkeys(about(name) for name in frame["list"]))
@@ -182,12 +182,12 @@ def _draw_cuts(frame: pd.DataFrame) -> None:
         key="inspect:threshold_cuts",
         columns={
             "list": text("list", width=110, help=sources),
-            "cut applies": text("cut applies", width=120, help="Threshold → Applies to; the other lists pass whole"),
+            "cut applies": text("cut applies", width=120, help="Threshold → Applies to; other lists are not cut"),
             "hits": number("hits", width=64, help="Hits of the list within its depth"),
             "kept": number("kept", width=64, help="Hits at or above the threshold"),
             "cut": number("cut", width=64, help="Hits below the threshold"),
-            "lowest kept": number("lowest kept", format="%.4f", width=96, help="Lowest normalised score that stays"),
-            "highest cut": number("highest cut", format="%.4f", width=96, help="Highest normalised score that was cut"),
+            "lowest kept": number("lowest kept", format="%.4f", width=96, help="Lowest normalised score kept"),
+            "highest cut": number("highest cut", format="%.4f", width=96, help="Highest normalised score cut"),
         },
     )
 

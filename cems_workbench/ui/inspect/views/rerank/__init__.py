@@ -1,4 +1,4 @@
-"""Rerank: a model's second opinion, how healthy its scores are, what each side gave to the blend, and what met token by token."""
+"""Rerank: health of the reranker's scores, the blend with retrieval scores, and token alignment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cems_workbench.ui.inspect.views.rerank.health import draw_health
 
 
 def draw(context: InspectContext) -> None:
-    """The counts, then health, blend and tokens; or why nothing was reranked."""
+    """Draw counts, health, blend and tokens; or why nothing was reranked."""
     trace = context.trace
     if RERANK.is_off(trace.config):
         st.info("Reranking is off. Choose a reranker in the sidebar under Rerank; late interaction needs no server.")
@@ -26,7 +26,7 @@ def draw(context: InspectContext) -> None:
     st.caption(
         f"{health.scored} of the first {health.head} candidates scored, {health.failed} failed, "
         f"{health.not_scored} never scored{spread}.",
-        help="score = weight × retrieval + (1 − weight) × unit, or the unit score alone with “replace”.",
+        help="score = weight × retrieval + (1 − weight) × unit, or only the unit score with “replace”.",
     )
     draw_health(context)
     draw_blend(context)

@@ -1,4 +1,4 @@
-"""Token by token: what late interaction saw in one candidate, and in a second beside it."""
+"""Token by token: late-interaction alignment of one candidate, and of a second for comparison."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import short_id
 
 HELP = (
-    "Late interaction compares token by token: each token of the query takes the token of the text that is nearest in meaning "
+    "Late interaction compares token by token: each query token is matched with the most similar token of the text "
     "(highest cosine). Rare tokens count more (idf). score = sum of idf × cosine / sum of idf."
 )
 
 
 def draw_alignment(context: InspectContext) -> None:
-    """The tokens of one candidate, and of a second beside it; without late interaction, why there are none."""
+    """Draw the tokens of one candidate, and of a second one; without late interaction, why there are none."""
     trace = context.trace
     st.markdown("## Token by token", help=HELP)
     key = model_key(trace.config.rerank)
@@ -34,7 +34,7 @@ def draw_alignment(context: InspectContext) -> None:
     if not ranked:
         label = trace.evidence.notes.get("rerankers", {}).get(key) or key
         st.caption(
-            f"{plain(str(label))} gave no tokens. Only late interaction says which words met: choose it under Rerank → "
+            f"{plain(str(label))} has no token alignment. Only late interaction has one: choose it under Rerank → "
             "Backend in the sidebar."
         )
         return
@@ -46,7 +46,7 @@ def draw_alignment(context: InspectContext) -> None:
 
 
 def defaults(ranked: Sequence[str], followed: str | None) -> tuple[str, str | None]:
-    """The candidates shown at first: the followed one beside the best, or the best two."""
+    """The initial candidates: the followed one and the best, or the best two."""
     if followed in ranked and followed != ranked[0]:
         return ranked[0], followed
     return ranked[0], ranked[1] if len(ranked) > 1 else None
@@ -69,7 +69,7 @@ def _draw_candidate(
         format_func=named.__getitem__,
         key=f"inspect:alignment:{place}:{default}",
         label_visibility="collapsed",
-        placeholder="Set another candidate beside it",
+        placeholder="Compare with another candidate",
     )
     if chosen is None:
         return

@@ -1,4 +1,4 @@
-"""The reranker's blend: what each side contributed to the score of each candidate, and what the model read."""
+"""The reranker's blend: contributions of retrieval and reranker to each score, and the text the model read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def draw_blend(context: InspectContext) -> None:
-    """A candidate a row: what each side gave it."""
+    """Draw one row per candidate: the contribution of each side."""
     frame = rerank_table(context.trace, context.against)
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     follow_table(
@@ -38,7 +38,7 @@ def draw_blend(context: InspectContext) -> None:
                 max_value=1,
                 width=112,
                 color="#0072B2",
-                help="What the next stage gets: from retrieval + from reranker",
+                help="Score passed to the next stage: from retrieval + from reranker",
             ),
             "from retrieval": number("from retrieval", format="%.4f", width=100, help="weight × retrieval"),
             "from reranker": number("from reranker", format="%.4f", width=100, help="(1 − weight) × unit"),
@@ -47,15 +47,15 @@ def draw_blend(context: InspectContext) -> None:
             ),
             "retrieval": number("retrieval", format="%.4f", width=76, help="Retrieval score at this rank"),
             "unit": number("unit", format="%.4f", width=70, help="Raw scaled to 0–1 and clamped"),
-            "raw": number("raw", format="%.4f", width=70, help="What the model said"),
+            "raw": number("raw", format="%.4f", width=70, help="The model’s score"),
             "outcome": text("outcome", width=92, help="scored, failed (flagged), not scored, or in the tail"),
-            "text read": text("text read", width="large", help="The exact text the model was given"),
+            "text read": text("text read", width="large", help="Exact text given to the model"),
         },
     )
 
 
 def rerank_table(trace: Trace, against: RankComparison | None = None) -> pd.DataFrame:
-    """The reranker's blend: what each side contributed to the score, what the model read, and the delta to a baseline."""
+    """One row per candidate: contributions of both sides, the text read, and the rank difference from a baseline."""
     import pandas as pd
 
     config = trace.config.rerank

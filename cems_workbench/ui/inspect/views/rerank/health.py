@@ -1,4 +1,4 @@
-"""Health of the reranker: which model ran, what failed and why, and which side of the blend really decides."""
+"""Health of the reranker: the model that ran, failures and causes, and the effective weight of each side of the blend."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.templates import render
 
 MEANING = {
-    "scored": "Candidates of the rerank head that have a score of the model",
-    "failed": "Candidates the model gave no score; flagged, never cached",
-    "timeouts": "Of the failed: no answer within the timeout",
-    "not a number": "Of the failed: the answer does not parse as a number",
-    "not finite": "Of the failed: the number is infinite or NaN",
-    "out of range": "Raw scores outside the range that raw → unit expects; they are clamped",
-    "from the cache": "Share of the scores that came from the cache",
-    "p50 / p95": "Median and 95th percentile of the time an answered pair took, retries included; only servers are timed",
+    "scored": "Candidates within the rerank depth that the model scored",
+    "failed": "Candidates without a score; flagged, never cached",
+    "timeouts": "Failed: no answer within the timeout",
+    "not a number": "Failed: the answer is not a number",
+    "not finite": "Failed: the number is infinite or NaN",
+    "out of range": "Raw scores outside the range of raw → unit; they are clamped",
+    "from the cache": "Share of scores from the cache",
+    "p50 / p95": "Median and 95th percentile of the time per pair, retries included; only servers are timed",
 }
 
 
 def draw_health(context: InspectContext) -> None:
-    """The panel above the blend: model, counts, doubts, effective weight, and the flagged candidates."""
+    """Draw model, counts, warnings, effective weights, and flagged candidates."""
     trace = context.trace
     stage, config = trace.stage(RERANK), trace.config.rerank
     scores = trace.evidence.model_scores.get(model_key(config), {})
@@ -58,20 +58,20 @@ def draw_health(context: InspectContext) -> None:
     st.html(notes_html(doubts(trace, counted)))
     if config.combine == "position_bands":
         weights = effective_weights(stage.rows, config.bands)
-        if weights:  # there are none while no candidate is scored: after a cancel, or without an answer from a server
+        if weights:  # none without scores: after a cancel, or without an answer from the server
             st.html(weights_html(weights, overtaking(stage.rows, config)))
     else:
-        st.caption("Combine is replace: the reranker alone decides, so there is no weight to compare.")
+        st.caption("Combine is replace: only the reranker decides, so there are no weights to compare.")
     flagged = [row for row in stage.rows if row.outcome == "failed"]
     if flagged:
         _draw_flagged(flagged, context.request, context.resources)
 
 
 def model_html(trace: Trace) -> Markup:
-    """Which model ran; what it takes the place of, when it is not the one that was asked for."""
+    """The model that ran; and, for a fallback, the model it replaces."""
     notes, health = trace.evidence.notes, trace.stage(RERANK).fields.health
     key = model_key(trace.config.rerank)
-    ran = "Model that ran" if health is not None and health.scored else "Model that was asked, without a score"
+    ran = "Model that ran" if health is not None and health.scored else "Model called, without a score"
     label = notes.get("rerankers", {}).get(key) or notes.get("models", {}).get("reranker") or key
     lines = notes.get("warnings", {}).get("rerank", ())
     instead = next((str(line) for line in lines if str(line).endswith(f"{label} takes its place")), None)
@@ -79,7 +79,7 @@ def model_html(trace: Trace) -> Markup:
 
 
 def numbers_html(health: Health, counted: ScoreAccount) -> Markup:
-    """Eight numbers in a strip, each with what it means as its title."""
+    """A strip of eight numbers with tooltips."""
     latency = "not timed" if counted.seconds is None else " / ".join(_seconds(value) for value in counted.seconds)
     cells = {
         "scored": f"{health.scored} of {health.head}",
@@ -99,30 +99,30 @@ def _seconds(value: float) -> str:
 
 
 def doubts(trace: Trace, counted: ScoreAccount) -> list[str]:
-    """One line per thing to know about these scores beyond the numbers."""
+    """Warnings and notes on these scores, one line each."""
     stage = trace.stage(RERANK)
     health, spread = stage.fields.health, unit_spread(stage.rows)
     lines = []
     if counted.causes:
         lines.append("Failed by cause: " + ", ".join(f"{cause} {count}" for cause, count in counted.causes.items()))
     if counted.outcomes:
-        lines.append("How the scores came about: " + ", ".join(f"{k} {n}" for k, n in counted.outcomes.items()))
+        lines.append("Origin of the scores: " + ", ".join(f"{k} {n}" for k, n in counted.outcomes.items()))
     if health is not None and health.all_equal:
-        lines.append("⚠ All raw scores are equal: the reranker does not distinguish the candidates.")
+        lines.append("⚠ All raw scores are equal: the reranker does not discriminate between candidates.")
     elif spread == 0:
-        lines.append("⚠ All unit scores are equal, though the raw ones are not: raw → unit flattens them.")
+        lines.append("⚠ All unit scores are equal, but the raw ones are not: raw → unit flattens them.")
     elif is_compressed(spread):
         lines.append(f"⚠ Compressed: the unit scores span only {spread:.3f} of 0–1.")
     elif spread is not None:
         lines.append(f"The unit scores span {spread:.3f} of 0–1.")
     if counted.truncated:
-        lines.append(f"⚠ {counted.truncated} texts were longer than the model reads.")
+        lines.append(f"⚠ {counted.truncated} texts exceeded the model’s input length.")
     return lines
 
 
 @dataclass(frozen=True, slots=True)
 class WeightRow:
-    """A band as it is drawn; `share` is retrieval's part of the effect in percent, None when nothing is known of it."""
+    """The texts of a band; `share` is retrieval's effective part in percent, None if unknown."""
 
     ranks: str
     candidates: int
@@ -132,7 +132,7 @@ class WeightRow:
 
 
 def weights_html(weights: Sequence[BandWeight], example: Overtaking | None) -> Markup:
-    """Per band the share that the config names and the share that has an effect, with a warning where they disagree."""
+    """Nominal and effective share per band, with a warning if they disagree."""
     rows = [_weight_row(weight) for weight in weights]
     return render("inspect/weights.html", rows=rows, warnings=weight_warnings(weights, example))
 
@@ -145,16 +145,16 @@ def _weight_row(weight: BandWeight) -> WeightRow:
 
 
 def weight_warnings(weights: Sequence[BandWeight], example: Overtaking | None) -> list[str]:
-    """In plain words: which bands do the opposite of what they say, and a candidate that shows it."""
+    """Warnings on bands whose effect is the opposite of the config, with an example candidate."""
     lines = []
     for weight in weights:
         if weight.inverted and weight.effective is not None:
-            named, does = ("retrieval", "the reranker") if weight.nominal > 0.5 else ("the reranker", "retrieval")
-            said, real = max(weight.nominal, 1 - weight.nominal), min(weight.effective, 1 - weight.effective)
+            intended, actual = ("retrieval", "the reranker") if weight.nominal > 0.5 else ("the reranker", "retrieval")
+            nominal, real = max(weight.nominal, 1 - weight.nominal), min(weight.effective, 1 - weight.effective)
             ranks = f"Ranks {weight.first}–{weight.last}" if weight.last else f"Ranks from {weight.first} on"
             lines.append(
-                f"⚠ {ranks}: the band gives {named} {said:.0%}, but it decides only {real:.1%} of the order; {does} "
-                "decides the rest. The band's intent is inverted."
+                f"⚠ {ranks}: the band gives {intended} {nominal:.0%}, but its effective share is only {real:.1%}; {actual} "
+                "has the rest. The effect is the opposite of the setting."
             )
     if example is not None:
         lines.append(example_line(example))
@@ -162,15 +162,15 @@ def weight_warnings(weights: Sequence[BandWeight], example: Overtaking | None) -
 
 
 def example_line(example: Overtaking) -> str:
-    """The candidate that overtook rank 1, in numbers."""
+    """The numbers of a candidate that overtook rank 1."""
     if example.unit < example.first_unit:
-        liked = "although the reranker liked it less"
+        reason = "although the reranker scored it lower"
     elif example.unit == example.first_unit:
-        liked = "although the reranker liked it no more"
+        reason = "although the reranker scored it equally"
     else:
-        liked = "by the reranker alone"
+        reason = "because of the reranker alone"
     return (
-        f"⚠ Rank {example.rank} overtook rank 1, {liked} (unit {example.unit:.3f} against {example.first_unit:.3f}): "
+        f"⚠ Rank {example.rank} overtook rank 1, {reason} (unit {example.unit:.3f} vs. {example.first_unit:.3f}): "
         f"{example.weight:.2f} × {example.retrieval:.4f} + {1 - example.weight:.2f} × {example.unit:.3f} = {example.score:.4f} "
         f"beats {example.first_weight:.2f} × {example.first_retrieval:.4f} + {1 - example.first_weight:.2f} × "
         f"{example.first_unit:.3f} = {example.first_score:.4f}, which can be at most {example.first_at_most:.4f}."
@@ -178,10 +178,10 @@ def example_line(example: Overtaking) -> str:
 
 
 def _draw_flagged(flagged: Sequence[RerankRow], request: Request, resources: Resources) -> None:
-    # The button stands left: at the right the toolbar of the table below would cover it.
+    # The button is on the left: on the right the toolbar of the table below would cover it.
     button_box, text_box = st.columns([2, 5], vertical_alignment="center")
     text_box.caption(
-        f"{len(flagged)} flagged: failed, and given the neutral score or dropped.",
+        f"{len(flagged)} flagged: failed, and given a neutral score or dropped.",
         help="Rerank → On error sets what happens to them. Failures are never cached.",
     )
     button_box.button(
@@ -191,7 +191,7 @@ def _draw_flagged(flagged: Sequence[RerankRow], request: Request, resources: Res
         width="stretch",
         on_click=fetch_evidence.retry_failures,
         args=(request, resources),
-        help="Clears this model’s failures for this query and asks it again.",
+        help="Clears this model’s failures for this query and calls it again.",
     )
     draw_table(
         [{"before": row.rank_in, "memory": row.memory_id, "error": row.error} for row in flagged],
@@ -200,6 +200,6 @@ def _draw_flagged(flagged: Sequence[RerankRow], request: Request, resources: Res
         columns={
             "before": st.column_config.NumberColumn("before", width=58, help="Rank before reranking"),
             "memory": st.column_config.TextColumn("memory", width=120),
-            "error": st.column_config.TextColumn("error", width="large", help="What the model or its server said"),
+            "error": st.column_config.TextColumn("error", width="large", help="Error of the model or its server"),
         },
     )

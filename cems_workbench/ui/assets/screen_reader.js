@@ -1,24 +1,24 @@
-/* Reads aloud what is new: what a page announces, and how far long work is. Streamlit replaces an element whose text changes, and a
-region that comes with its text is not read; so one region stays in the window, and texts are copied into it. Progress moves many times
-a second: it is read when it begins and then every few seconds. */
+/* Announces changes to screen readers: page announcements and job progress. Streamlit replaces an element when its text changes, and
+screen readers ignore a live region that is inserted with its text; so one permanent region receives copies of the texts. Progress
+changes many times a second: it is announced when it starts and then every few seconds. */
 (() => {
-  if (window.wbHeard) return;
-  window.wbHeard = true;
+  if (window.wbScreenReader) return;
+  window.wbScreenReader = true;
   const SETTLED = 300, PROGRESS = 8000;
   const region = document.createElement('div');
-  region.className = 'wb-heard wb-live';
+  region.className = 'wb-sr-only wb-live';
   region.setAttribute('role', 'status');
   region.setAttribute('aria-live', 'polite');
   document.body.append(region);
   const texts = selector => [...document.querySelectorAll(selector)].map(at => at.textContent.trim()).filter(Boolean).join(' ');
-  let announced = '', progress = '', told = -PROGRESS, waiting = 0;
+  let announced = '', progress = '', announcedAt = -PROGRESS, waiting = 0;
   function look() {
     waiting = 0;
     const news = texts('.wb-announced'), work = texts('[data-testid="stProgress"]');
     if (news !== announced) { announced = news; if (news) region.textContent = news; }
-    else if (work !== progress && performance.now() - told >= PROGRESS) {
+    else if (work !== progress && performance.now() - announcedAt >= PROGRESS) {
       progress = work;
-      if (work) { told = performance.now(); region.textContent = work; }
+      if (work) { announcedAt = performance.now(); region.textContent = work; }
     }
   }
   new MutationObserver(changes => {
