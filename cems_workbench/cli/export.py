@@ -118,9 +118,7 @@ def print_ranking(ranking: ExportedRanking, err: bool = False) -> None:
     for line in ranking.incomplete:
         say(f"warning: {line}", err=True)
     if ranking.lacking:
-        say(
-            "its figure is of what is there; Tune, Take it away gathers what it lacks and measures it on that", err=True
-        )
+        say("its figure is of what is there; Tune → Export gathers what it lacks and measures it on that", err=True)
 
 
 def _card(config: Path, card: Path | None) -> EvidenceCard | None:

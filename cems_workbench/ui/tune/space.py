@@ -212,7 +212,9 @@ def _range(whole: Axis, box: DeltaGenerator) -> Axis:
     low, high, step = numbers
     axis = parse_axis(f"{whole.path}={low!r}:{high!r}:{step!r}")
     if _kind(whole.path) == "deepen" and high > whole.high:
-        raise InputError(f"{whole.path}: the evidence was gathered up to {whole.high:g}, the maximum that can be searched")
+        raise InputError(
+            f"{whole.path}: the evidence was gathered up to {whole.high:g}, the maximum that can be searched"
+        )
     return axis
 
 

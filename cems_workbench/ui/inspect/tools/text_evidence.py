@@ -398,7 +398,11 @@ def _reading_line(
     given = given_chunks(context.trace.evidence, context.trace.config).get(memory.id)
     part += f", from the {chunk_words(context.trace.evidence, memory.id, given.seq)}" if given is not None else ""
     asked = config.prepend_question and memory.id in context.trace.evidence.questions
-    cut += " It was also scored with the preceding question; the higher score counts." if asked and not question_shown else ""
+    cut += (
+        " It was also scored with the preceding question; the higher score counts."
+        if asked and not question_shown
+        else ""
+    )
     passages = int((score.detail or {}).get("passages", 1)) - asked
     if passages > 1:
         return f"The reranker read {passages} passages of at most {config.chunk_chars:,} characters; the best of them is {part}.{cut}"
