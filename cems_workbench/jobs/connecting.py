@@ -32,7 +32,7 @@ from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_s
 from cems_workbench.sources.source import Batch, RowProblem, Source, SourceError, SourceInfo
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
-from cems_workbench.store.sources import SourceRecord, TakenRows
+from cems_workbench.store.sources import ImportRows, SourceRecord
 
 Item = TypeVar("Item")
 
@@ -155,7 +155,7 @@ def connect(
     try:
         for there in wanted:
             resources.know_address(there.address)
-            found.append(_taken(resources, settings, there, progress, embedder, rows_per_second))
+            found.append(_import_source(resources, settings, there, progress, embedder, rows_per_second))
     finally:
         follow_embedder(resources, settings, before)
     try:
@@ -183,7 +183,7 @@ def follow_embedder(resources: Resources, settings: Settings, before: str) -> No
         resources.use_embedder(factory.embedder(now))
 
 
-def _taken(
+def _import_source(
     resources: Resources,
     settings: Settings,
     there: SourceSpec,
@@ -203,7 +203,7 @@ def _taken(
     progress("comparing vectors", 0, 0)
     try:
         made_by = loaded or factory.embedder(settings.model_copy(update={"embedder": setting}))
-        return report, settle_embedder(store, record, made_by, setting, stated=stated is not None)
+        return report, identify_embedder(store, record, made_by, setting, stated=stated is not None)
     except ModelError as error:
         return report, f"the embedder was not compared: {error}"
 
@@ -253,7 +253,7 @@ def take_snapshot(
         return wanted
 
     try:
-        with gc_tuning.paused(), store.sources.taking(), source.snapshot() as snapshot:
+        with gc_tuning.paused(), store.sources.bulk_writes(), source.snapshot() as snapshot:
             progress("taking memories", 0, snapshot.total)
 
             def pause(seconds: float) -> None:
@@ -261,8 +261,8 @@ def take_snapshot(
                 time.sleep(min(seconds, CANCEL_POLL_S))
 
             batches = snapshot.batches(changed)
-            given = paced(batches, rows_per_second, pause) if rows_per_second else batches
-            for batch, rows in prepared(given) if rows_per_second else prefetched(prepared(given)):
+            given = rate_limited(batches, rows_per_second, pause) if rows_per_second else batches
+            for batch, rows in to_rows(given) if rows_per_second else prefetched(to_rows(given)):
                 _count(tally, batch.seen, batch.problems)
                 counts = store.sources.put(source_id, rows)
                 tally.read += len(batch.taken)
@@ -274,7 +274,7 @@ def take_snapshot(
                 progress("taking memories", tally.same + tally.read, snapshot.total)
             deleted = store.sources.remove_absent(source_id, tally.seen)
             progress("taking relations", 0, 0)
-            edges, edges_deleted = store.sources.relate(source_id, snapshot.relations())
+            edges, edges_deleted = store.sources.put_relations(source_id, snapshot.relations())
     except SourceError as error:
         if not tally.read:
             raise
@@ -316,14 +316,14 @@ def prefetched(items: Iterator[Item]) -> Iterator[Item]:
             yield item
 
 
-def prepared(batches: Iterator[Batch]) -> Iterator[tuple[Batch, TakenRows]]:
+def to_rows(batches: Iterator[Batch]) -> Iterator[tuple[Batch, ImportRows]]:
     """Batches with their memories as rows of the store."""
     with _closed(batches):
         for batch in batches:
-            yield batch, TakenRows.of(batch.taken)
+            yield batch, ImportRows.of(batch.taken)
 
 
-def paced(
+def rate_limited(
     batches: Iterator[Batch],
     rows_per_second: float,
     pause: Callable[[float], None],
@@ -351,7 +351,7 @@ def _count(tally: _Tally, seen: Sequence[str], problems: Sequence[RowProblem]) -
     tally.more_problems += max(0, len(problems) - room)
 
 
-def settle_embedder(store: Store, record: SourceRecord, embedder: QueryEmbedder, setting: str, stated: bool) -> str:
+def identify_embedder(store: Store, record: SourceRecord, embedder: QueryEmbedder, setting: str, stated: bool) -> str:
     """Note the embedder of a source where it is known: as stated, or because it makes the same vectors. Returns a line about it.
 
     `setting` is what names it in the settings. One that was stated is believed when its dimension fits, and the line says how well it

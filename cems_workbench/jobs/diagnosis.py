@@ -476,13 +476,13 @@ def _source(found: SourceStatus, now: datetime) -> Check:
         advice.append(
             "start it, or check address, password and rights; only lists.answered_by=source and connect ask it"
         )
-    if not record.complete or found.behind:
+    if not record.complete or found.difference:
         advice.append(f"connect {record.address}, which takes what changed")
     if record.dimension is not None and record.model_id is None:
         advice.append(f"name its embedder: connect {record.address} --embedder MODEL")
     elif found.other_embedder:
         advice.append(f"set CEMS_WORKBENCH_EMBEDDER to {record.embedder}")
-    elif found.doubtful:
+    elif found.contradicted:
         advice.append(f"if it is another model, name it: connect {record.address} --embedder MODEL")
     reached = found.problem if found.probe is None else f"{found.probe.engine} answers"
     finding = f"{reached}; {found.rows}; snapshot {snapshot_line(record, now)}; {found.embedder}"
@@ -505,7 +505,7 @@ def _embedder_match(settings: Settings, store: Store) -> list[Check]:
     try:
         store.indexes.check(embeds.model_id, None)
         proven = _server(settings) is None and not settings.embedding_same_as
-        if proven or store.sources.inhabited():
+        if proven or store.sources.with_memories():
             return []
         found = run_in_thread(lambda: _matched(store, embeds)).result(MATCH_TIMEOUT_S)
     except (EmbedderMismatchError, StoreError) as refusal:

@@ -17,7 +17,7 @@ def match_store(store: Store, embedder: Embedder) -> EmbedderMatch:
 
     Compares nothing where these are behind the memories. Raises ModelError.
     """
-    for record in store.sources.inhabited():
+    for record in store.sources.with_memories():
         if record.dimension is not None:
             return match_embedder(store, record.id, embedder)
     if not all(state.fresh for state in store.indexes.states(embedder.model_id)):

@@ -43,7 +43,7 @@ def open_filled(settings: Settings) -> Resources:
 
 def for_store(settings: Settings, store: Store) -> Settings:
     """The settings with the embedder that made the vectors of the store's source, where none was chosen otherwise."""
-    made_by = [source.embedder for source in store.sources.inhabited() if source.embedder]
+    made_by = [source.embedder for source in store.sources.with_memories() if source.embedder]
     if not made_by or "embedder" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"embedder": made_by[0]})

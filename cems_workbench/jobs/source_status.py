@@ -54,7 +54,7 @@ class SourceStatus:
     unmatched: str
 
     @property
-    def behind(self) -> int:
+    def difference(self) -> int:
         """How many memories there are more there than are known here; negative where there are fewer. 0 while it is not reached."""
         return 0 if self.probe is None else self.probe.memories - self.record.memories - self.record.deleted
 
@@ -85,7 +85,7 @@ class SourceStatus:
         )
 
     @property
-    def doubtful(self) -> bool:
+    def contradicted(self) -> bool:
         """Whether the embedder was asked, and does not make these vectors."""
         return self.match is not None and self.match.asked > 0 and not self.match.same
 

@@ -139,7 +139,7 @@ class Resources:
             version = self.store.content_version
             if self._engine is None or self._engine[0] != version:
                 self._leave_engine()
-                records = self.store.sources.inhabited()
+                records = self.store.sources.with_memories()
                 address = self._addresses.get(records[0].address) if records else None
                 found = Engine(self.store, records[0], self.breaker, address) if records else None
                 self._engine = version, found

@@ -42,7 +42,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "number": ("chunk_index", "chunk_seq", "seq", "chunk_number", "chunk_id"),
 }
 """Names by field, likelier ones first; `document` and `number` are those of a chunk."""
-BESIDE = tuple(field for field in NAMES if field not in ("content", "document", "number"))
+OPTIONAL_FIELDS = tuple(field for field in NAMES if field not in ("content", "document", "number"))
 """All fields but id and content."""
 SCOPES: Mapping[str, str] = {**CEMS_SCOPES, "public": "shared", "private": "personal", "user": "personal"}
 """Scope by the words other systems use."""

@@ -92,7 +92,9 @@ def memory_of(memory_id: str, content: str, payload: Payload, names: Names) -> t
 
     Raises FieldError if the id or the content cannot be stored.
     """
-    found = {field: path for field in memory_fields.BESIDE if (path := names.found(payload, field)) is not None}
+    found = {
+        field: path for field in memory_fields.OPTIONAL_FIELDS if (path := names.found(payload, field)) is not None
+    }
     return memory_fields.memory_of(
         fields.identifier({"id": memory_id}, "id"),
         fields.required_text({"content": content}, "content"),

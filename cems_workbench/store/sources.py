@@ -71,7 +71,7 @@ class SourceRecord:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TakenRows:
+class ImportRows:
     """Memories of a source as rows of the tables they are put into, made without the store: a thread can do it beside the writing."""
 
     ids: list[str]
@@ -84,7 +84,7 @@ class TakenRows:
     markers: pa.Table
 
     @classmethod
-    def of(cls, given: Sequence[TakenMemory]) -> TakenRows:
+    def of(cls, given: Sequence[TakenMemory]) -> ImportRows:
         """Chunks are numbered from 0 in the order of the source's numbers; a memory without any is marked, so that nothing cuts it."""
         import pyarrow as pa
 
@@ -171,7 +171,7 @@ class Sources:
             rows = cursor.execute(f"SELECT {_COLUMNS} FROM sources ORDER BY id").fetchall()
         return [_record(row, counted.get(row[0], (0, 0))) for row in rows]
 
-    def inhabited(self) -> list[SourceRecord]:
+    def with_memories(self) -> list[SourceRecord]:
         """The sources that memories of the store come from, as `read` gives them."""
         return [record for record in self.read() if record.memories]
 
@@ -217,7 +217,7 @@ class Sources:
             return int(row[0][0])
 
     @contextmanager
-    def taking(self) -> Iterator[None]:
+    def bulk_writes(self) -> Iterator[None]:
         """While it is open many memories are put quickly, and the store keeps little of them in memory. Raises StoreError."""
         with self._database.reading() as cursor:
             needed = _needed(cursor)
@@ -268,7 +268,7 @@ class Sources:
         known = set(same)
         return [each for each in ids if each not in known]
 
-    def put(self, source_id: int, rows: TakenRows) -> RowCounts:
+    def put(self, source_id: int, rows: ImportRows) -> RowCounts:
         """Write memories of a source as they are there, in one transaction; they replace what stands under their ids."""
         import duckdb
 
@@ -282,7 +282,7 @@ class Sources:
             with self._database.whole_memory():
                 return self._put(source_id, rows)
 
-    def _put(self, source_id: int, rows: TakenRows) -> RowCounts:
+    def _put(self, source_id: int, rows: ImportRows) -> RowCounts:
         with self._database.transaction() as cursor:
             with staged(cursor, "staged_ids", rows.markers):
                 there = set(_ids(cursor.execute("SELECT id FROM staged_ids SEMI JOIN memories USING (id)").fetchall()))
@@ -337,7 +337,7 @@ class Sources:
             self._hidden.update(deleted)
         return len(deleted)
 
-    def relate(self, source_id: int, edges: Iterable[Sequence[Relation]]) -> tuple[RowCounts, int]:
+    def put_relations(self, source_id: int, edges: Iterable[Sequence[Relation]]) -> tuple[RowCounts, int]:
         """Put the edges between memories of a source in place of those that were taken of it; returns counts and how many left."""
         added = updated = total = 0
         seen: list[pa.Table] = []

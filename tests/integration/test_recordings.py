@@ -22,7 +22,7 @@ from postgres_server import LoadedChunk, Server, load, relate, uuid_of
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import PipelineConfig, import_config, preset, with_values
 from cems_workbench.formats import read_path
-from cems_workbench.jobs.connecting import settle_embedder, take_snapshot
+from cems_workbench.jobs.connecting import identify_embedder, take_snapshot
 from cems_workbench.jobs.factory import servers
 from cems_workbench.models.chunking import cems_pieces
 from cems_workbench.models.local_embedder import local_embedder
@@ -112,7 +112,7 @@ def test_the_order_is_the_recorded_one(
             with closing(open_source(address)) as source:
                 take_snapshot(resources.store, source, datetime.now(UTC))
             (record,) = resources.store.sources.read()
-            said = settle_embedder(resources.store, record, embedder, Settings().embedder, stated=False)
+            said = identify_embedder(resources.store, record, embedder, Settings().embedder, stated=False)
             assert "20 of 20 stored vectors reproduced" in said
             names = {str(uuid_of(key)): key for part in read_path(place) for key in (m.id for m in part.memories)}
             gathered: dict[str, Evidence] = {}

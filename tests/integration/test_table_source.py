@@ -290,7 +290,7 @@ def test_a_server_that_falls_silent_is_given_up(
 
     from cems_workbench.sources.postgres import connection
 
-    monkeypatch.setattr(connection, "SILENCE_S", 0.2)
+    monkeypatch.setattr(connection, "UNRESPONSIVE_S", 0.2)
     mem0(database)
     source = opened(timeout=0.3)
     with pytest.raises(SourceError, match="the connection was lost on the way"), source.snapshot() as snapshot:

@@ -18,7 +18,7 @@ _UNITS = {
     "ivfflat.probes": "lists of the index that are looked into",
     "ivfflat.iterative_scan": "whether a scan goes on until the filter leaves enough rows",
 }
-_TRIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+_CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "hnsw": {
         "hnsw.ef_search": ("100", "200", "400", "1000"),
         "hnsw.iterative_scan": ("relaxed_order", "strict_order"),
@@ -151,7 +151,7 @@ def vector_index(reader: Reader, oid: int, column: str) -> VectorIndex | None:
 def settings(reader: Reader, index: VectorIndex | None) -> tuple[Setting, ...]:
     """The settings that bear on an index, with values worth trying; none without an index."""
     found = []
-    for name, tries in _TRIES.get(index.method if index else "", {}).items():
+    for name, tries in _CHOICES.get(index.method if index else "", {}).items():
         (value,) = reader.row("SELECT current_setting(%(name)s, true)", {"name": name})
         if value is not None:
             found.append(Setting(name, value, _UNITS[name], tuple(each for each in tries if each != value)))

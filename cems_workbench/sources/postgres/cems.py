@@ -22,14 +22,14 @@ from cems_workbench.sources.postgres import catalog
 from cems_workbench.sources.postgres.connection import Database, Reader
 from cems_workbench.sources.postgres.snapshot import (
     Page,
-    as_text,
     batches,
     block_ranges,
-    moment,
-    of_another_length,
-    said,
+    non_blank,
+    python_time,
+    to_utc,
+    vector_literal,
     vectors,
-    within_years,
+    wrong_dimension,
 )
 from cems_workbench.sources.source import (
     NO_TRIAL,
@@ -53,10 +53,13 @@ if TYPE_CHECKING:
 TABLES = ("memory_documents", "memory_chunks")
 RELATION_WEIGHT = 0.3
 """CEMS's of an edge without a similarity."""
-PORTION = 5_000
+RELATIONS_PER_READ = 5_000
 """Edges that are read at once."""
-NEEDED = {"memory_documents": ("id", "content"), "memory_chunks": ("document_id", "seq", "content", "embedding")}
-DOCUMENT = (
+REQUIRED_COLUMNS = {
+    "memory_documents": ("id", "content"),
+    "memory_chunks": ("document_id", "seq", "content", "embedding"),
+}
+DOCUMENT_COLUMNS = (
     "title",
     "category",
     "source_ref",
@@ -71,7 +74,7 @@ DOCUMENT = (
     "noise_count",
 )
 """Columns that make a memory, as `cems_memory` takes them."""
-_PARTS = (
+_CHUNK_STATISTICS = (
     "SELECT p.document_id, count(*) AS chunks, sum(p.change)::text AS changes, sum(p.size) AS bytes, count(p.has) AS vectors "
     "FROM (SELECT c.document_id, c.xmin::text::bigint AS change, octet_length(c.content) AS size, "
     "CASE WHEN c.embedding IS NOT NULL THEN 1 END AS has FROM memory_chunks c "
@@ -82,7 +85,7 @@ _PARTS = (
 The inner query keeps the vectors out of the sort (OFFSET 0 has it done first).
 """
 _TIMES = ("created_at", "updated_at", "last_shown_at")
-_WITHOUT: Mapping[str, str] = {
+_CONSEQUENCES: Mapping[str, str] = {
     "user_id": "memories have no owner, and no user can be chosen",
     "team_id": "what a team shares is seen by its owner only",
     "scope": "every memory is personal",
@@ -97,7 +100,7 @@ _WITHOUT: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class _Schema:
     """The tables as they are, and what of them is visible."""
 
     documents: catalog.Table
@@ -157,7 +160,7 @@ class CemsSource:
         """Counts, columns and index of what is visible. Raises SourceError."""
         from psycopg import sql
 
-        with self._database.reading() as reader:
+        with self._database.transaction() as reader:
             engine = catalog.engine(reader, self._database)
             shape = self._shape(reader)
             clause, values = shape.visible()
@@ -191,9 +194,9 @@ class CemsSource:
     @contextmanager
     def snapshot(self) -> Iterator[CemsSnapshot]:
         """What is visible, as of now, on a connection of its own. Raises SourceError."""
-        own = self._database.another()
+        own = self._database.new_connection()
         try:
-            with own.reading() as reader:
+            with own.transaction() as reader:
                 shape = self._shape(reader)
                 yield CemsSnapshot(reader, shape, self._dimension(reader, shape))
         finally:
@@ -201,33 +204,33 @@ class CemsSource:
 
     def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
         """CEMS's nearest chunks and its best by ts_rank, of one moment. Raises SourceError, InputError for a setting unknown."""
-        with self._database.reading() as reader:
+        with self._database.transaction() as reader:
             catalog.engine(reader, self._database)
             shape = self._shape(reader)
             dimension = self._dimension(reader, shape)
             catalog.prepare(reader, query, trial, dimension, self.address)
             lists = []
             if (asked := query.depths.get("ts_rank")) and shape.full_text:
-                lists.append(_by_words(reader, shape, query, asked))
+                lists.append(_full_text_list(reader, shape, query, asked))
             if asked := query.depths.get("vector"):
                 if trial.exact:  # After the other list, whose plan may want its indexes.
                     catalog.scan_exactly(reader)
-                lists.insert(0, _nearest(reader, shape, query, asked))
+                lists.insert(0, _vector_list(reader, shape, query, asked))
             return tuple(lists)
 
     def close(self) -> None:
         """Let go of the connection."""
         self._database.close()
 
-    def _shape(self, reader: Reader) -> _Shape:
+    def _shape(self, reader: Reader) -> _Schema:
         documents, chunks = (catalog.table(reader, name) for name in TABLES)
         if documents is None or chunks is None:
             raise SourceError(f"{self.address}: no longer has the tables {' and '.join(TABLES)}")
         for table in (documents, chunks):
-            lacking = [name for name in NEEDED[table.name] if name not in table.columns]
+            lacking = [name for name in REQUIRED_COLUMNS[table.name] if name not in table.columns]
             if lacking:
                 raise SourceError(f"{self.address}: {table} lacks {', '.join(lacking)}; without it CEMS cannot be read")
-            closed = [name for name in NEEDED[table.name] if not table.columns[name].readable]
+            closed = [name for name in REQUIRED_COLUMNS[table.name] if not table.columns[name].readable]
             if closed:
                 raise SourceError(
                     f"{self.address}: {reader.role} may not read {table}; what gives the right: GRANT SELECT ON {table} TO {reader.role}"
@@ -235,17 +238,17 @@ class CemsSource:
         relations = catalog.table(reader, "memory_relations")
         if relations and not all(column.readable for column in relations.columns.values()):
             relations = None
-        shape = _Shape(documents, chunks, relations, self._user, self._team)
+        shape = _Schema(documents, chunks, relations, self._user, self._team)
         if self._user and not shape.has("user_id"):
             raise InputError(f"{self.address}: memory_documents has no user_id, so user= chooses nothing")
         if self._user is None and shape.has("user_id") and len(users := _users(reader, 2)) == 1:
-            return _Shape(documents, chunks, relations, users[0][0], None)
+            return _Schema(documents, chunks, relations, users[0][0], None)
         return shape
 
-    def _dimension(self, reader: Reader, shape: _Shape) -> int | None:
+    def _dimension(self, reader: Reader, shape: _Schema) -> int | None:
         return catalog.dimension(reader, shape.chunks, shape.vector)
 
-    def _notes(self, reader: Reader, shape: _Shape) -> list[str]:
+    def _notes(self, reader: Reader, shape: _Schema) -> list[str]:
         notes = []
         if not self._user and shape.has("user_id"):
             users = _users(reader, 6)
@@ -255,7 +258,7 @@ class CemsSource:
                     f"memories of several users are taken, and searches go over all of them, as no user of CEMS searches; "
                     f"?user=ID at the end of the address chooses one: {named}"
                 )
-        kept = {"id", "content", "team_id", "deleted_at", *DOCUMENT}
+        kept = {"id", "content", "team_id", "deleted_at", *DOCUMENT_COLUMNS}
         left = [
             name for name in shape.documents.columns if name not in kept | {"source", "content_hash", "content_bytes"}
         ]
@@ -282,16 +285,16 @@ def _users(reader: Reader, most: int) -> list[Row]:
     )
 
 
-def _missing(shape: _Shape) -> tuple[str, ...]:
+def _missing(shape: _Schema) -> tuple[str, ...]:
     said = [
         f"memory_documents has no {name}: {follows}"
         if name not in shape.documents.columns
         else f"{name} of memory_documents may not be read: {follows}"
-        for name, follows in _WITHOUT.items()
+        for name, follows in _CONSEQUENCES.items()
         if name != "content_tsv" and not shape.has(name)
     ]
     if not shape.full_text:
-        said.append(f"memory_chunks has no content_tsv: {_WITHOUT['content_tsv']}")
+        said.append(f"memory_chunks has no content_tsv: {_CONSEQUENCES['content_tsv']}")
     if shape.relations is None:
         said.append("there is no memory_relations that may be read: no memory is related to another")
     return tuple(said)
@@ -300,14 +303,14 @@ def _missing(shape: _Shape) -> tuple[str, ...]:
 class CemsSnapshot:
     """The documents that are visible, with their chunks, in the order in which they lie: it decides between equal edges."""
 
-    def __init__(self, reader: Reader, shape: _Shape, dimension: int | None) -> None:
+    def __init__(self, reader: Reader, shape: _Schema, dimension: int | None) -> None:
         from psycopg import sql
 
         self._reader, self._shape, self._dimension = reader, shape, dimension
         self._clause, self._values = shape.visible()
-        self._columns = [name for name in DOCUMENT if shape.has(name)]
+        self._columns = [name for name in DOCUMENT_COLUMNS if shape.has(name)]
         # Another set of columns makes other memories of the same rows.
-        self._prefix = format(sum(1 << DOCUMENT.index(name) for name in self._columns), "x")
+        self._prefix = format(sum(1 << DOCUMENT_COLUMNS.index(name) for name in self._columns), "x")
         count = sql.SQL("SELECT count(*) FROM memory_documents d WHERE {}").format(self._clause)
         self._total: int = reader.row(count, self._values)[0]
 
@@ -334,7 +337,7 @@ class CemsSnapshot:
             "SELECT r.source_id::text, r.target_id::text, {}, {}::float8 FROM memory_relations r "
             "WHERE r.source_id IN ({}) AND r.target_id IN ({}) ORDER BY r.ctid"
         ).format(kind, weight, ends, ends)
-        for rows in self._reader.portions(query, self._values, PORTION):
+        for rows in self._reader.pages(query, self._values, RELATIONS_PER_READ):
             yield [
                 Relation(
                     source, target, kind or "similar", RELATION_WEIGHT if weight is None else min(max(weight, 0.0), 1.0)
@@ -350,7 +353,7 @@ class CemsSnapshot:
         query = sql.SQL(
             "SELECT d.id::text, d.xmin::text, octet_length(d.content), s.* FROM memory_documents d LEFT JOIN ({}) s "
             "ON s.document_id = d.id WHERE {} ORDER BY d.ctid"
-        ).format(sql.SQL(_PARTS).format(within), within)
+        ).format(sql.SQL(_CHUNK_STATISTICS).format(within), within)
         for place in block_ranges(self._reader, self._shape.documents.oid):
             yield self._page(self._reader.rows(query, {**self._values, **place}))
 
@@ -376,7 +379,7 @@ class CemsSnapshot:
         wanted = {"ids": _array(ids)}
         query = sql.SQL("SELECT d.id::text, d.content{} FROM memory_documents d WHERE d.id = ANY(%(ids)s::uuid[])")
         named = sql.SQL("").join(
-            sql.SQL(", ") + (_selected(name) if name in self._columns else sql.SQL("NULL")) for name in DOCUMENT
+            sql.SQL(", ") + (_selected(name) if name in self._columns else sql.SQL("NULL")) for name in DOCUMENT_COLUMNS
         )
         rows = {row[0]: row for row in self._reader.rows(query.format(named), wanted)}
         chunks, problems = self._chunks(wanted)
@@ -393,7 +396,7 @@ class CemsSnapshot:
             except FieldError as error:
                 problems.append(RowProblem(id, error.field, error.reason))
                 continue
-            taken.append(TakenMemory(memory, marker, _placed(content, found)))
+            taken.append(TakenMemory(memory, marker, _with_offsets(content, found)))
         return taken, problems
 
     def _chunks(self, wanted: Mapping[str, Any]) -> tuple[dict[str, list[tuple[int, str, Any]]], list[RowProblem]]:
@@ -411,7 +414,7 @@ class CemsSnapshot:
             if vector is None:
                 problems.append(RowProblem(id, f"chunk {seq}", "has no vector"))
             elif len(vector) != self._dimension:
-                problems.append(RowProblem(id, f"chunk {seq}", of_another_length(vector, self._dimension)))
+                problems.append(RowProblem(id, f"chunk {seq}", wrong_dimension(vector, self._dimension)))
                 vector = None
             chunks[id].append((seq, text, vector))
         for several in chunks.values():
@@ -430,7 +433,7 @@ def _selected(name: str) -> sql.Composed:
 
     column = sql.Identifier("d", name)
     if name in _TIMES:
-        return within_years(column)
+        return python_time(column)
     return sql.SQL("{}::text").format(column) if name in ("user_id", "scope") else sql.Composed([column])
 
 
@@ -442,22 +445,22 @@ def _memory(id: str, content: str, *row: Any) -> Memory:
     return cems_memory(
         id,
         content,
-        said(title),
-        said(category),
-        said(source_ref),
+        non_blank(title),
+        non_blank(category),
+        non_blank(source_ref),
         user_id,
         tuple(tag for tag in tags if tag is not None) if tags else (),
         fields.choice({"scope": scope}, "scope", CEMS_SCOPES, "personal"),
-        moment(created_at),
-        moment(updated_at),
-        moment(last_shown_at),
+        to_utc(created_at),
+        to_utc(updated_at),
+        to_utc(last_shown_at),
         max(0, shown or 0),
         max(0, relevant or 0),
         max(0, noise or 0),
     )
 
 
-def _placed(content: str, chunks: Sequence[tuple[int, str, Any]]) -> tuple[TakenChunk, ...]:
+def _with_offsets(content: str, chunks: Sequence[tuple[int, str, Any]]) -> tuple[TakenChunk, ...]:
     made = []
     start: int | None = 0
     for seq, text, vector in chunks:
@@ -466,7 +469,7 @@ def _placed(content: str, chunks: Sequence[tuple[int, str, Any]]) -> tuple[Taken
     return tuple(made)
 
 
-def _nearest(reader: Reader, shape: _Shape, query: EngineQuery, asked: int) -> EngineList:
+def _vector_list(reader: Reader, shape: _Schema, query: EngineQuery, asked: int) -> EngineList:
     """The vector half of CEMS's search; its window is kept, because it bears on the plan and on the order of equals."""
     from psycopg import sql
 
@@ -478,10 +481,10 @@ def _nearest(reader: Reader, shape: _Shape, query: EngineQuery, asked: int) -> E
         "FROM memory_chunks c JOIN memory_documents d ON c.document_id = d.id WHERE {clause} "
         "ORDER BY c.embedding <=> %(vector)s::{kind} LIMIT %(asked)s"
     ).format(kind=kind, clause=clause)
-    return _listed("vector", reader, statement, {"vector": as_text(query.vector), "asked": asked, **values})
+    return _ranked_list("vector", reader, statement, {"vector": vector_literal(query.vector), "asked": asked, **values})
 
 
-def _by_words(reader: Reader, shape: _Shape, query: EngineQuery, asked: int) -> EngineList:
+def _full_text_list(reader: Reader, shape: _Schema, query: EngineQuery, asked: int) -> EngineList:
     """The full-text half: chunks with any of the query's lexemes."""
     from psycopg import sql
 
@@ -495,10 +498,10 @@ def _by_words(reader: Reader, shape: _Shape, query: EngineQuery, asked: int) -> 
         "WHERE {clause} AND c.content_tsv @@ oq.q ORDER BY ts_rank(c.content_tsv, oq.q) DESC LIMIT %(asked)s"
     ).format(clause=clause)
     # A NUL character is in no text of PostgreSQL.
-    return _listed("ts_rank", reader, statement, {"text": query.text.replace("\0", " "), "asked": asked, **values})
+    return _ranked_list("ts_rank", reader, statement, {"text": query.text.replace("\0", " "), "asked": asked, **values})
 
 
-def _listed(name: Any, reader: Reader, statement: sql.Composed, values: Mapping[str, Any]) -> EngineList:
+def _ranked_list(name: Any, reader: Reader, statement: sql.Composed, values: Mapping[str, Any]) -> EngineList:
     """Ranked as the statement ranks: by the number of the window."""
     started = time.perf_counter()
     rows = sorted(reader.rows(statement, values), key=lambda row: row[3])

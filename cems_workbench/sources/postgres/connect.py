@@ -21,11 +21,11 @@ def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: f
     """
     database = Database(address, timeout)
     try:
-        with database.reading() as reader:
+        with database.transaction() as reader:
             catalog.engine(reader, database)
             source = _source(reader, database, mapping)
         if isinstance(source, TableSource):
-            with database.reading() as reader:
+            with database.transaction() as reader:
                 source.layout(reader)
     except BaseException:
         database.close()

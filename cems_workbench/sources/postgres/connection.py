@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     Query: TypeAlias = LiteralString | sql.SQL | sql.Composed
     Row = tuple[Any, ...]
 
-CONNECT_S = 10
+CONNECT_TIMEOUT_S = 10
 """Seconds to wait for a connection."""
-SILENCE_S = 15
+UNRESPONSIVE_S = 15
 """Seconds past the statement timeout after which a server that does not answer is given up."""
 OWN_OPTIONS = ("user", "team", "table")
 """Options of an address that are ours; the others are libpq's."""
@@ -76,7 +76,7 @@ class Reader:
         """The first row."""
         return self.rows(query, parameters)[0]
 
-    def portions(self, query: Query, parameters: Mapping[str, Any] | None, size: int) -> Iterator[list[Row]]:
+    def pages(self, query: Query, parameters: Mapping[str, Any] | None, size: int) -> Iterator[list[Row]]:
         """All rows of a SELECT, `size` at a time as they come; nothing else can be read in the meantime."""
         with self._connection.cursor(binary=True) as cursor:
             rows = cursor.stream(query, parameters, size=size)
@@ -97,7 +97,7 @@ class Reader:
 
     def _watched(self) -> AbstractContextManager[None]:
         """Cut the connection when the server says nothing long after its own time limit: a process that hangs ends nothing itself."""
-        return close_socket_after(self._connection.fileno(), self._seconds + SILENCE_S)
+        return close_socket_after(self._connection.fileno(), self._seconds + UNRESPONSIVE_S)
 
 
 class Database:
@@ -115,18 +115,18 @@ class Database:
         self._connection: psycopg.Connection[Row] | None = None
         self._lock = threading.RLock()
 
-    def another(self) -> Database:
+    def new_connection(self) -> Database:
         """The same place with a connection of its own."""
         return Database(self.address, self.timeout)
 
     @contextmanager
-    def reading(self) -> Iterator[Reader]:
+    def transaction(self) -> Iterator[Reader]:
         """A transaction of one moment. Raises SourceError, also for what goes wrong in the block."""
         import psycopg
 
         with self._lock:
             try:
-                connection = self._begun()
+                connection = self._begin_transaction()
                 try:
                     yield Reader(connection, self.timeout)
                 finally:
@@ -139,7 +139,7 @@ class Database:
         """What psycopg says, as a line that names the source and what to do."""
         lost = self._connection is not None and self._connection.closed
         return SourceError(
-            f"{self.address.plain}: {self.address.hidden(_told(error, self.address, self.timeout, lost))}"
+            f"{self.address.plain}: {self.address.hidden(_error_line(error, self.address, self.timeout, lost))}"
         )
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class Database:
                 self._connection.close()
                 self._connection = None
 
-    def _begun(self) -> psycopg.Connection[Row]:
+    def _begin_transaction(self) -> psycopg.Connection[Row]:
         import psycopg
 
         kept = self._connection
@@ -160,7 +160,7 @@ class Database:
                 pass  # It was lost while nothing was read.
             kept.close()
         self._connection = None
-        self._connection = self._connected()
+        self._connection = self._connect()
         return self._begin(self._connection)
 
     def _begin(self, connection: psycopg.Connection[Row]) -> psycopg.Connection[Row]:
@@ -168,7 +168,7 @@ class Database:
         Reader(connection, self.timeout).set("statement_timeout", str(max(1, math.ceil(self.timeout * 1000))))
         return connection
 
-    def _connected(self) -> psycopg.Connection[Row]:
+    def _connect(self) -> psycopg.Connection[Row]:
         """A new connection. A pooler that takes no options is connected to without: each transaction is READ ONLY anyway."""
         import psycopg
 
@@ -195,41 +195,41 @@ class Database:
         return given | {
             "application_name": "cems-workbench",
             "client_encoding": "utf8",
-            "connect_timeout": CONNECT_S,
+            "connect_timeout": CONNECT_TIMEOUT_S,
             "keepalives_idle": 15,
             "keepalives_interval": 5,
             "keepalives_count": 3,
-            "tcp_user_timeout": round((self.timeout + SILENCE_S) * 1000),
+            "tcp_user_timeout": round((self.timeout + UNRESPONSIVE_S) * 1000),
         }
 
 
-def _told(error: psycopg.Error, address: Address, timeout: float, lost: bool) -> str:
+def _error_line(error: psycopg.Error, address: Address, timeout: float, lost: bool) -> str:
     """One line of what went wrong and what to do."""
     from psycopg import errors
 
     said = (error.diag.message_primary or str(error)).strip()
     line = " ".join(said.splitlines()[0].split()) if said else type(error).__name__
     if isinstance(error, errors.InsufficientPrivilege):
-        return _without_rights(line, address.user or "the role")
+        return _missing_privilege(line, address.user or "the role")
     if isinstance(error, errors.QueryCanceled):
         return f"a statement was ended after {timeout:g} s ({line}); allow more time, or ask what the server is doing"
     if lost or isinstance(error, errors.AdminShutdown | errors.CrashShutdown | errors.IdleInTransactionSessionTimeout):
         return f"the connection was lost on the way ({_short(line)}); connect again to go on"
     if isinstance(error, errors.ConnectionTimeout) or "timeout expired" in line:
-        return f"no answer within {CONNECT_S} s from {_server(address)}"
+        return f"no answer within {CONNECT_TIMEOUT_S} s from {_server(address)}"
     if isinstance(error, errors.OperationalError):
-        return _not_connected(str(error), line, address)
+        return _connection_problem(str(error), line, address)
     return line
 
 
-def _without_rights(line: str, role: str) -> str:
+def _missing_privilege(line: str, role: str) -> str:
     denied, schema = _DENIED.search(line), _DENIED_SCHEMA.search(line)
     grant = f"GRANT SELECT ON {denied[1]} TO {role}" if denied else ""
     grant = f"GRANT USAGE ON SCHEMA {schema[1]} TO {role}" if schema else grant
     return f"{role} may not read it ({line})" + (f"; what gives the right: {grant}" if grant else "")
 
 
-def _not_connected(said: str, line: str, address: Address) -> str:
+def _connection_problem(said: str, line: str, address: Address) -> str:
     where, who = _server(address), address.user or "this user"
     if "no password supplied" in said:
         return f"{where} asks for {who}'s password; it may stand in PGPASSWORD or .pgpass"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cems_workbench.sources.memory_fields import BESIDE, NAMES
+from cems_workbench.sources.memory_fields import NAMES, OPTIONAL_FIELDS
 from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.connection import Reader
 from cems_workbench.sources.postgres.table import Layout, id_type
@@ -38,7 +38,7 @@ def layout(reader: Reader, table: Table) -> Layout:
 
     fields = {
         field: sql.SQL("COALESCE({})").format(sql.SQL(", ").join(key(name) for name in NAMES[field]))
-        for field in BESIDE
+        for field in OPTIONAL_FIELDS
     }
     return Layout(
         "mem0",

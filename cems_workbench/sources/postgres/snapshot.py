@@ -80,28 +80,28 @@ def vectors(sent: Sequence[bytes | None], kind: str) -> list[Vector | None]:
     return [None if value is None else next(rows) for value in sent]
 
 
-def as_text(vector: Vector) -> str:
+def vector_literal(vector: Vector) -> str:
     """A vector as pgvector reads it, to the last bit."""
     return "[" + ",".join(f"{value:.9g}" for value in vector.tolist()) + "]"
 
 
-def within_years(column: sql.Composable) -> sql.Composed:
+def python_time(column: sql.Composable) -> sql.Composed:
     """A time as an expression that is absent where Python has none for it, as for infinity."""
     from psycopg import sql
 
     return sql.SQL("CASE WHEN {0} BETWEEN '0001-01-02' AND '9999-12-30' THEN {0} END").format(column)
 
 
-def moment(value: datetime | None) -> datetime | None:
+def to_utc(value: datetime | None) -> datetime | None:
     """In UTC; one of a column without a time zone has it."""
     return None if value is None else value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def said(value: str | None) -> str | None:
+def non_blank(value: str | None) -> str | None:
     """Text, unless it is blank."""
     return None if not value or value.isspace() else value
 
 
-def of_another_length(vector: Vector, dimension: int | None) -> str:
+def wrong_dimension(vector: Vector, dimension: int | None) -> str:
     """Why a vector is left out."""
     return f"its vector has {len(vector)} numbers, most there have {dimension}; it was left out"

@@ -23,18 +23,18 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.records import Relation, TakenMemory
-from cems_workbench.sources.memory_fields import BESIDE, NAMES, SHARED_WORDS, memory_of
+from cems_workbench.sources.memory_fields import NAMES, OPTIONAL_FIELDS, SHARED_WORDS, memory_of
 from cems_workbench.sources.postgres import catalog
 from cems_workbench.sources.postgres.catalog import Column, Table
 from cems_workbench.sources.postgres.connection import Database, Reader
 from cems_workbench.sources.postgres.snapshot import (
     Page,
-    as_text,
     batches,
     block_ranges,
-    of_another_length,
+    python_time,
+    vector_literal,
     vectors,
-    within_years,
+    wrong_dimension,
 )
 from cems_workbench.sources.source import (
     NO_TRIAL,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 20_000
 """Rows of a view that are asked for at once."""
-NEEDED = ("table", "id", "text", "vector")
+REQUIRED = ("table", "id", "text", "vector")
 TEXT_TYPES = ("text", "varchar", "bpchar")
 TIME_TYPES = ("timestamptz", "timestamp", "date")
 GUESSED = ("title", "category", "project", "author", "session", "created_at", "updated_at")
@@ -98,9 +98,9 @@ class TableSource:
         """Counts, dimension, distance and index. Raises SourceError."""
         from psycopg import sql
 
-        with self._database.reading() as reader:
+        with self._database.transaction() as reader:
             engine = catalog.engine(reader, self._database)
-            layout = self._checked(reader)
+            layout = self._readable_layout(reader)
             where, values = self._condition(layout)
             count = sql.SQL("SELECT count(*), count({}) FROM {} WHERE {}")
             memories, with_vector = reader.row(count.format(_vector(layout), _from(layout), where), values)
@@ -130,10 +130,10 @@ class TableSource:
     @contextmanager
     def snapshot(self) -> Iterator[TableSnapshot]:
         """The rows as of now, on a connection of its own. Raises SourceError."""
-        own = self._database.another()
+        own = self._database.new_connection()
         try:
-            with own.reading() as reader:
-                layout = self._checked(reader)
+            with own.transaction() as reader:
+                layout = self._readable_layout(reader)
                 where, values = self._condition(layout)
                 yield TableSnapshot(reader, layout, where, values)
         finally:
@@ -144,9 +144,9 @@ class TableSource:
         from psycopg import sql
 
         asked = query.depths.get("vector")
-        with self._database.reading() as reader:
+        with self._database.transaction() as reader:
             catalog.engine(reader, self._database)
-            layout = self._checked(reader)
+            layout = self._readable_layout(reader)
             catalog.prepare(reader, query, trial, catalog.dimension(reader, layout.table, layout.vector), self.address)
             if not asked:
                 return ()
@@ -167,7 +167,7 @@ class TableSource:
                 where=where,
             )
             started = time.perf_counter()
-            rows = reader.rows(statement, {"vector": as_text(query.vector), "asked": asked, **values})
+            rows = reader.rows(statement, {"vector": vector_literal(query.vector), "asked": asked, **values})
             seconds = time.perf_counter() - started
         high = 1.0 if distance == "cosine" else 0.0
         hits = tuple(EngineHit(id, high - far) for id, far in rows if far is not None)
@@ -177,7 +177,7 @@ class TableSource:
         """Let go of the connection."""
         self._database.close()
 
-    def _checked(self, reader: Reader) -> Layout:
+    def _readable_layout(self, reader: Reader) -> Layout:
         layout = self.layout(reader)
         if not all(column.readable for column in layout.table.columns.values()):
             table = layout.table
@@ -332,7 +332,7 @@ class TableSnapshot:
             if vector is None:
                 problems.append(RowProblem(id, layout.vector.name, "has no vector"))
             elif len(vector) != self._dimension:
-                problems.append(RowProblem(id, layout.vector.name, of_another_length(vector, self._dimension)))
+                problems.append(RowProblem(id, layout.vector.name, wrong_dimension(vector, self._dimension)))
                 vector = None
             memory, unused = memory_of(id, row[1], dict(zip(layout.fields, row[3:], strict=True)))
             problems += unused
@@ -344,7 +344,7 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
     """The layout that a mapping states. Raises InputError where it does not fit the table."""
     from psycopg import sql
 
-    known = (*NEEDED, "distance", *BESIDE)
+    known = (*REQUIRED, "distance", *OPTIONAL_FIELDS)
     for name, value in mapping.items():
         if name not in known:
             like = nearest(str(name), known)
@@ -352,7 +352,7 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
             raise InputError(f"mapping: unknown field {str(name)!r}{hint}; known are {', '.join(known)}")
         if not isinstance(value, str) or not value:
             raise InputError(f"mapping: {name}: must be a name, found {value!r}")
-    if lacking := [name for name in NEEDED if name not in mapping]:
+    if lacking := [name for name in REQUIRED if name not in mapping]:
         raise InputError(
             f"mapping: {', '.join(lacking)} must be given: table, id, text and vector say what a memory is"
         )
@@ -376,7 +376,7 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
     vector = table.columns[mapping["vector"]]
     if vector.type not in catalog.VECTOR_TYPES:
         raise InputError(f"mapping: vector: {vector.name} is of type {vector.type}, not vector or halfvec")
-    given = {field: mapping[field] for field in BESIDE if field in mapping}
+    given = {field: mapping[field] for field in OPTIONAL_FIELDS if field in mapping}
     return Layout(
         "table",
         table,
@@ -461,7 +461,7 @@ def _expression(column: Column) -> sql.Composable:
 
     name = sql.Identifier(column.name)
     if column.type in TIME_TYPES:
-        return within_years(name)
+        return python_time(name)
     # Types that psycopg has no form for come as text.
     plain = (
         *TEXT_TYPES,

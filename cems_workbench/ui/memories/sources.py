@@ -298,7 +298,7 @@ def card_html(status: SourceStatus, now: datetime) -> Markup:
     answers = ("Reachable", "answers", "good") if probe is not None else ("Reachable", status.problem, "warning")
     facts = [
         answers,
-        ("Memories", status.rows.removeprefix("memories: "), "warning" if status.behind else "ok"),
+        ("Memories", status.rows.removeprefix("memories: "), "warning" if status.difference else "ok"),
         ("Snapshot", snapshot_line(record, now), "ok" if record.complete else "warning"),
         ("Vectors", status.embedder, _vectors_state(status)),
         *([] if probe is None else _drawn(probe.engine_facts)),
@@ -308,7 +308,7 @@ def card_html(status: SourceStatus, now: datetime) -> Markup:
 
 
 def _vectors_state(status: SourceStatus) -> str:
-    if status.other_embedder or status.doubtful:
+    if status.other_embedder or status.contradicted:
         return "warning"
     return "good" if status.match is not None and status.match.same else "ok"
 

@@ -20,9 +20,9 @@ from cems_workbench.jobs import connecting, factory
 from cems_workbench.jobs.connecting import (
     connect,
     forget,
-    paced,
+    identify_embedder,
+    rate_limited,
     read_mapping,
-    settle_embedder,
     source_specs,
     take_snapshot,
 )
@@ -86,7 +86,7 @@ def test_no_more_rows_are_read_a_second_than_was_said(reading: float, seconds: f
     """5, 3 and 2 memories of 2 chunks at 4 a second: the second batch is asked for after 2.5 s, the third after 4, the end is at 5 s."""
     clock = Waiting(reading)
     begun, asked, rows = clock.now, [], 0
-    for batch in paced(clock.read([5, 3, 2]), 4, clock.pause, clock):
+    for batch in rate_limited(clock.read([5, 3, 2]), 4, clock.pause, clock):
         asked.append(clock.now - begun - reading)
         assert rows <= 4 * asked[-1] + 1e-9  # when it was asked for, what came before had had its time
         rows += 2 * len(batch.taken)
@@ -104,7 +104,7 @@ def test_a_snapshot_keeps_to_its_rate_and_can_be_cancelled_while_it_waits(
         clock.pause(seconds)
 
     monkeypatch.setattr(connecting, "time", SimpleNamespace(perf_counter=time.perf_counter, sleep=sleep))
-    monkeypatch.setattr(connecting, "paced", partial(paced, clock=clock))
+    monkeypatch.setattr(connecting, "paced", partial(rate_limited, clock=clock))
     source = Planted({name: taken(name) for name in "abcde"})  # two a batch
     take_snapshot(store, source, NOW, rows_per_second=2)
     assert sum(slept) == pytest.approx(2.5) and max(slept) <= connecting.CANCEL_POLL_S
@@ -208,12 +208,12 @@ def test_an_embedder_is_known_by_making_the_same_vectors(store: Store) -> None:
     (record,) = store.sources.read()
     match = match_embedder(store, report.source_id, Counting())
     assert match.same and str(match).startswith("3 of 3 stored vectors reproduced, lowest cosine 1.0000")
-    assert "3 of 3" in settle_embedder(store, record, Counting(), "counting", stated=False)
+    assert "3 of 3" in identify_embedder(store, record, Counting(), "counting", stated=False)
     assert store.sources.read()[0].model_id == "counting"
     source.memories = {"a": TakenMemory(Memory("a", "short"), "9", (), vector(0, 0, 1))}
     take_snapshot(store, source, NOW)
     (record,) = store.sources.read()
-    assert "is not the embedder" in settle_embedder(store, record, Counting(), "counting", stated=False)
+    assert "is not the embedder" in identify_embedder(store, record, Counting(), "counting", stated=False)
 
 
 States = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 4), max_size=6)

@@ -10,13 +10,13 @@ from decimal import Decimal
 import pytest
 
 from cems_workbench.records import Memory
-from cems_workbench.sources.memory_fields import BESIDE, SCOPES, SHARED_WORDS, memory_of
+from cems_workbench.sources.memory_fields import OPTIONAL_FIELDS, SCOPES, SHARED_WORDS, memory_of
 
 MORNING = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
 
 
 def test_every_field_of_a_memory_has_names() -> None:
-    assert {"id", "content", *BESIDE} == {field.name for field in fields(Memory)}
+    assert {"id", "content", *OPTIONAL_FIELDS} == {field.name for field in fields(Memory)}
 
 
 @pytest.mark.parametrize(

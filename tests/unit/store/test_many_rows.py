@@ -12,7 +12,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.records import Memory, TakenMemory
 from cems_workbench.store import Store, database, duckdb_file, sources
 from cems_workbench.store.rows import staged
-from cems_workbench.store.sources import TakenRows
+from cems_workbench.store.sources import ImportRows
 from tests.small_store import empty_store, store
 
 __all__ = ["empty_store", "store"]
@@ -22,8 +22,8 @@ def begun(store: Store) -> int:
     return store.sources.begin("postgresql://h/d", {}, None, None, "", datetime(2026, 11, 1, tzinfo=UTC))
 
 
-def whole(store: Store, content: str) -> TakenRows:
-    return TakenRows.of([TakenMemory(Memory(f"m{store.memories.count()}", content), "1")])
+def whole(store: Store, content: str) -> ImportRows:
+    return ImportRows.of([TakenMemory(Memory(f"m{store.memories.count()}", content), "1")])
 
 
 def memory_limit(store: Store) -> str:
@@ -53,9 +53,9 @@ def put_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     before, source = memory_limit(store), begun(store)
     for turn in "12":
         given = [TakenMemory(Memory(f"m{i}", f"{turn} {i} {'words ' * 50_000}"), turn) for i in range(100)]
-        with store.sources.taking():
+        with store.sources.bulk_writes():
             assert memory_limit(store) != before
-            store.sources.put(source, TakenRows.of(given))
+            store.sources.put(source, ImportRows.of(given))
         assert memory_limit(store) == before
 
 
@@ -77,11 +77,11 @@ def test_what_long_texts_need_is_allowed_and_taken_back(store: Store, monkeypatc
     monkeypatch.setattr(database, "PASSING_BYTES", 16_000_000)
     before, source = memory_limit(store), begun(store)
     for turn in "12":  # the second finds them there, and all of them changed
-        with store.sources.taking():
+        with store.sources.bulk_writes():
             first = memory_limit(store)
             for start in range(0, 80, 20):
                 texts = [(f"m{i}", f"{turn} {i} {'words ' * 50_000}") for i in range(start, start + 20)]
-                store.sources.put(source, TakenRows.of([TakenMemory(Memory(i, text), turn) for i, text in texts]))
+                store.sources.put(source, ImportRows.of([TakenMemory(Memory(i, text), turn) for i, text in texts]))
             assert memory_limit(store) != first != before
         assert memory_limit(store) == before
     assert store.memories.count() == 80
@@ -91,7 +91,7 @@ def test_a_content_that_takes_its_title_on_is_another_one(store: Store) -> None:
     """Both are searched as "tea. green", so their sha is the same."""
     source = begun(store)
     for content in ("green", "tea. green"):
-        counts = store.sources.put(source, TakenRows.of([TakenMemory(Memory("m", content, title="tea"), content)]))
+        counts = store.sources.put(source, ImportRows.of([TakenMemory(Memory("m", content, title="tea"), content)]))
     assert counts.updated == 1
     assert store.memories.read(["m"])["m"].content == "tea. green"
 
@@ -103,13 +103,13 @@ def test_memory_that_does_not_do_is_one_line_and_what_was_committed_stays(
     monkeypatch.setattr(database, "MEMORY_LIMIT", "16MB")
     before, source = memory_limit(store), begun(store)
     says = r"needed more memory than it is allowed .*; what was committed by then stays"
-    with pytest.raises(StoreError, match=says), store.sources.taking():
+    with pytest.raises(StoreError, match=says), store.sources.bulk_writes():
         store.sources.put(source, whole(store, "first"))
         long = TakenMemory(Memory("long", "second", title="title " * 10_000_000), "1")
-        store.sources.put(source, TakenRows.of([long]))
+        store.sources.put(source, ImportRows.of([long]))
     assert memory_limit(store) == before
     monkeypatch.undo()
     assert store.memories.count() == 1
-    with store.sources.taking():
+    with store.sources.bulk_writes():
         store.sources.put(source, whole(store, "second"))
     assert store.memories.count() == 2
