@@ -85,6 +85,7 @@ COUNTS = {
     "A format": 1,
     "A reranker": 1,
     "A retriever": 1,
+    "A fusion method": 1,
     "A live source": 1,
     "A preset": 1,
     "A view": 1,
@@ -169,6 +170,24 @@ with closing(open_source(address)) as source, closing(Store.open(Path("store")))
     second = take_snapshot(store, source, datetime.now(UTC))
     assert (second.memories.updated, second.read, second.deleted) == (1, 1, 1)
     assert store.memories.read()["a"].content == "Run make deploy." and list(store.memories.read()) == ["a"]
+""",
+    "A fusion method": """
+from cems_workbench.config import PipelineConfig, field_spec, parse_config, dump_config, with_values
+from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
+from cems_workbench.pipeline.idle_parameters import idle_parameters
+from cems_workbench.records import Memory
+changes = {"fusion.method": "dbsf", "lists.lexical.weight": 2.0, "fusion.normalize": "none", "fusion.score_blend": 0.0, "variants.original_weight": 1.0}
+config = with_values(PipelineConfig(), changes | {"lists.lexical.normalization": "none"})
+assert parse_config(dump_config(config)) == config and "dbsf: Σ weight·score" in field_spec("fusion.method").help
+assert idle_parameters(config)["fusion.k"] == "No effect under dbsf"
+memories = {key: Memory(key, key) for key in "abc"}
+lists = (
+    RankedList("vector:0", "vector", 0, (Hit("a", 0.9), Hit("b", 0.7), Hit("c", 0.5))),
+    RankedList("lexical:0", "lexical", 0, (Hit("b", 4.0),)),
+)
+trace = replay(Evidence("q", memories, variants=(Variant("q"),), lists=lists), config)
+raw = {row.memory_id: row.raw for row in trace.stage("fusion").rows}
+assert all(abs(raw[key] - value) < 1e-12 for key, value in {"a": 0.5 + 1 / 6, "b": 1.5, "c": 0.5 - 1 / 6}.items()), raw
 """,
     "A preset": """
 from cems_workbench.config import preset, preset_names

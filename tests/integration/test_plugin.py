@@ -124,10 +124,11 @@ def test_a_plugin_adds_a_format_a_measure_a_reranker_and_a_retriever(shell: Shel
 
     sets = ["--preset", "cems", "--set", "lists.titles.enabled=true", "--set", "rerank.backend=shared_words"]
     sets += ["--set", "rerank.combine=replace", "--set", "rerank.raw_scale=identity", "--set", "filter.min_score=null"]
-    *imports, written, searched, gathered, evaluated, tuned, exported, doctor = shell.run(
+    *imports, written, searched, fused_by_dbsf, gathered, evaluated, tuned, exported, doctor = shell.run(
         *(["import", name] for name in ("team.notes", "more.jsonl", "queries.jsonl", "judged.qrels")),
         ["dataset", "--format", "headed-notes", "--out", "out.notes"],
         ["search", QUERY, *sets, "--json"],
+        ["search", QUERY, "--preset", "cems", "--set", "fusion.method=dbsf", "--json"],
         ["gather", "all", *sets, "--out", "all.evidence"],
         ["evaluate", "all.evidence", *sets, "--metric", "RBP", "--metric", "RBP@1", "--json"],
         ["tune", "all.evidence", "--preset", "cems", "--metric", "RBP", "--trials", "2", "--out", "tuned.yaml"],
@@ -152,6 +153,9 @@ def test_a_plugin_adds_a_format_a_measure_a_reranker_and_a_retriever(shell: Shel
     assert scores["rollback"] == pytest.approx(1.0)  # roll, a, release, back
     assert scores["lunch"] == 0.0
     assert trace["results"][0]["memory_id"] == "rollback"
+
+    stages = {stage["name"]: stage for stage in json.loads(fused_by_dbsf.out)["stages"]}
+    assert stages["fusion"]["method"] == "dbsf"
 
     assert gathered.code == 0, gathered.err
     values = json.loads(evaluated.out)["evaluations"][0]["per_query"]["q"]
