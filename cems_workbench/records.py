@@ -313,6 +313,8 @@ class ParsedInput:
     """Chunks that came with the memories, in their order."""
     answers: tuple[RecordedAnswer, ...] = ()
     """What a real system answered to the queries, by their qids."""
+    skipped: tuple[str, ...] = ()
+    """Entries of the directory that were not read, a line each with the reason; on the first input of the directory."""
 
 
 CEMS_SCOPES: Mapping[str, str] = {"personal": "personal", "shared": "shared", "team": "shared", "company": "shared"}

@@ -42,7 +42,7 @@ def config_history_command(
     The list has the latest first, with author, time and reason.
     """
     if add is not None and (number is not None or out is not None):
-        raise InputError("--add saves a config; leave out the ID and --out")
+        raise InputError("--add saves a config: give neither an ID nor --out")
     if out is not None and number is None:
         raise InputError("--out restores a config: name its ID")
     with opened_store(store) as opened:

@@ -88,6 +88,7 @@ def import_command(
     when = datetime.now(UTC)
     with progress_bar(as_json) as progress:
         inputs = formats.read_path(path, format)
+        skipped = () if path.resolve() == SAMPLE_DATA.resolve() else inputs[0].skipped
         resources = open_resources(settings_for(store))
         try:
             if chunks is not None and resources.store.chunks.choose(chunks) and resources.store.memories.count():
@@ -122,7 +123,7 @@ def import_command(
     if as_json:
         put_json(
             {
-                "inputs": [_plain(report) for report in reports],
+                "inputs": [_plain(report, () if i else skipped) for i, report in enumerate(reports)],
                 "errors": [dataclasses.asdict(error) for error in left_out],
                 "memories_in_store": total,
                 "chunks": dataclasses.asdict(cut),
@@ -142,6 +143,8 @@ def import_command(
         print_table(["input", "rows", "added", "updated", "unchanged"], rows)
         for one in {one.name: one for report in reports for one in report.query_sets}.values():
             say(f"query set {one.name}, version {one.version}: {one.size} queries, grades {one.scale}")
+        for line in skipped:
+            say(f"note: not imported from {path.name or path}: {line}")
         for note in dict.fromkeys(f"{Path(report.source).name}: {note}" for report in reports for note in report.notes):
             say(f"note: {note}")
         for note in refreshed.notes if refreshed else ():
@@ -168,12 +171,18 @@ def import_command(
         raise typer.Exit(2)
 
 
-def _plain(report: Any) -> dict[str, Any]:
+def _plain(report: Any, skipped: tuple[str, ...]) -> dict[str, Any]:
     counts = {kind: dataclasses.asdict(getattr(report, kind)) for kind in KINDS}
     sets = [
         {"name": one.name, "version": one.version, "size": one.size, "digest": one.digest} for one in report.query_sets
     ]
-    return {"source": report.source, "format": report.format, **counts, "notes": list(report.notes), "query_sets": sets}
+    return {
+        "source": report.source,
+        "format": report.format,
+        **counts,
+        "notes": [*skipped, *report.notes],
+        "query_sets": sets,
+    }
 
 
 def _scale(text: str | None) -> GradeScale | None:

@@ -135,6 +135,21 @@ def test_an_empty_input_is_one_line_and_makes_no_store(command: Command, tmp_pat
     assert not (tmp_path / "s").exists()
 
 
+def test_entries_that_are_not_imported_are_named_with_their_folder(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "talks"
+    (folder / "more").mkdir(parents=True)
+    (folder / "README.md").write_text("words only")
+    (folder / "queries.jsonl").write_text('{"qid": "q1", "query": "where?"}\n')
+    printed = command("import", "talks", "--store", "s").out
+    assert "note: not imported from talks: README.md: the format is not recognised\n" in printed
+    assert "note: not imported from talks: more: is a directory\n" in printed
+    assert len(json.loads(command("import", "talks", "--store", "s", "--json").out)["inputs"][0]["notes"]) == 2
+    monkeypatch.setattr("cems_workbench.cli.import_.SAMPLE_DATA", folder)
+    assert "not imported" not in command("import", "talks", "--store", "s").out, "the bundled sample is known to us"
+
+
 def test_an_empty_store_is_one_line(command: Command, tmp_path: Path) -> None:
     from cems_workbench.store import Store
 

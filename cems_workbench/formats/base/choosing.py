@@ -27,19 +27,25 @@ def detect(path: Path) -> str:
     """
     path = Path(path)
     sample = take_sample(path)
+    name = _recognised(path, sample)
+    if name is None:
+        known = ", ".join(sorted(FORMATS))
+        raise InputError(f"{path}: the format is not recognised{_first_object(sample)}; pass one of {known}")
+    return name
+
+
+def _recognised(path: Path, sample: Sample) -> str | None:
     for form in sorted(FORMATS.values(), key=lambda form: form.breadth):
         with FORMATS.guarded(form.name, InputError):
             if form.sniff(sample):
                 return form.name
     name, suffix = path.stem.lower(), path.suffix.lower()
     named = [form for form in FORMATS.values() if name.startswith(form.name.split("-")[0]) and suffix in form.suffixes]
-    if len(named) == 1:
-        return named[0].name
-    raise InputError(f"{path}: the format is not recognised{_begins(sample)}; pass one of {', '.join(sorted(FORMATS))}")
+    return named[0].name if len(named) == 1 else None
 
 
-def _begins(sample: Sample) -> str:
-    """What a file that no format knows begins with, as far as it is said to hold JSON; else nothing."""
+def _first_object(sample: Sample) -> str:
+    """The fields of the first object of a JSON file in no known format, or why there is none; empty for other files."""
     if sample.rows:
         return f": its first object has {one_line(', '.join(list(sample.rows[0])[:FIELDS_NAMED])) or 'no field'}"
     if sample.path.suffix.lower() not in LINES_OF_JSON or not sample.lines:
@@ -71,7 +77,7 @@ def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> 
     """Read a file, or every file of a directory in a known format, memories before what refers to them.
 
     A folder that is one data set in a known form (BEIR) is read as one, be it `path` itself or in it; no other
-    directory is descended into. What is skipped is named, with the reason, in the notes of the first input.
+    directory is descended into. `skipped` of the first input names what was not read, with the reason.
     Raises InputError when there is nothing to read.
     """
     path = Path(path)
@@ -80,11 +86,11 @@ def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> 
     _check_name(path.absolute())
     wanted = None if format == "auto" else _named(format)
     parsed: list[ParsedInput] = []
-    notes: list[str] = []
+    skipped: list[str] = []
     errors: list[RowError] = []
-    for place, form in _sources(path, notes, errors):
+    for place, form in _sources(path, skipped, errors):
         if wanted not in (None, form):
-            notes.append(f"skipped {place.name}: it is {form.name}")
+            skipped.append(f"{place.name}: its format is {form.name}")
             continue
         try:
             parsed.append(_read(form, place, progress))
@@ -97,7 +103,7 @@ def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> 
     if not parsed:
         raise InputError(f"{path} has no file to read; known formats are {', '.join(sorted(FORMATS))}")
     parsed.sort(key=_order)
-    first = replace(parsed[0], notes=(*notes, *parsed[0].notes), errors=(*errors, *parsed[0].errors))
+    first = replace(parsed[0], skipped=tuple(skipped), errors=(*errors, *parsed[0].errors))
     return [first, *parsed[1:]]
 
 
@@ -113,10 +119,10 @@ def _order(parsed: ParsedInput) -> int:
     return max(first, FORMATS[parsed.format].order)
 
 
-def _sources(directory: Path, notes: list[str], errors: list[RowError]) -> Iterator[tuple[Path, Format]]:
-    """What a directory holds to be read, by name; hidden entries are left out and what is not known is noted.
+def _sources(directory: Path, skipped: list[str], errors: list[RowError]) -> Iterator[tuple[Path, Format]]:
+    """The entries of a directory in a known format, by name; others go to `skipped`, hidden ones are ignored.
 
-    What is no regular file, is too large or has a name that is no text is an error of its own.
+    An entry that is not a regular file, is too large or has a name that is not UTF-8 is an error.
     """
     whole = _as_folder(directory)
     if whole is not None:
@@ -136,12 +142,18 @@ def _sources(directory: Path, notes: list[str], errors: list[RowError]) -> Itera
             if inner is not None:
                 yield entry, inner[0]
             else:
-                notes.append(f"skipped {entry.name}: it is a directory")
+                skipped.append(f"{entry.name}: is a directory")
             continue
         try:
-            yield entry, FORMATS[detect(entry)]
+            sample = take_sample(entry)
+            name = _recognised(entry, sample)
         except InputError as error:
-            notes.append(f"skipped {entry.name}: {_without_path(error, entry)}")
+            skipped.append(f"{entry.name}: {_without_path(error, entry)}")
+            continue
+        if name is None:
+            skipped.append(f"{entry.name}: the format is not recognised{_first_object(sample)}")
+        else:
+            yield entry, FORMATS[name]
 
 
 def _entries(directory: Path) -> list[Path]:

@@ -41,7 +41,7 @@ def test_what_is_no_regular_file_costs_itself_alone(tmp_path: Path, monkeypatch:
         "huge.jsonl: has 3,000 MB; at most 500 MB are read; split it",
         "caf?.jsonl: its name is not UTF-8; rename it",
     }
-    assert any("cut.json" in note and "is not JSON" in note for note in parsed[0].notes)
+    assert any("cut.json" in line and "is not JSON" in line for line in parsed[0].skipped)
 
 
 @pytest.mark.parametrize(

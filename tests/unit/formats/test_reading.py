@@ -85,10 +85,10 @@ def test_a_directory_is_read_in_an_order_in_which_references_resolve(write, tmp_
     (tmp_path / "more").mkdir()
     parsed = read_path(tmp_path)
     assert [one.format for one in parsed] == ["memories-jsonl", "relations-jsonl", "queries-jsonl", "qrels"]
-    notes = " | ".join(parsed[0].notes)
+    notes = " | ".join(parsed[0].skipped)
     assert "README.md: the format is not recognised" in notes
-    assert "skipped empty.jsonl: is empty" in notes
-    assert "skipped more: it is a directory" in notes
+    assert "empty.jsonl: is empty" in notes
+    assert "more: is a directory" in notes
     assert ".hidden" not in notes
 
 
@@ -97,7 +97,7 @@ def test_a_format_picks_its_files_out_of_a_directory(write, tmp_path):
     write("q.jsonl", QUERY)
     (parsed,) = read_path(tmp_path, "queries-jsonl")
     assert parsed.format == "queries-jsonl"
-    assert parsed.notes == ("skipped m.jsonl: it is memories-jsonl",)
+    assert parsed.skipped == ("m.jsonl: its format is memories-jsonl",)
 
 
 def test_a_directory_without_a_file_to_read_is_an_input_error(tmp_path, write):
