@@ -1,7 +1,7 @@
-"""The evidence of the judged queries, gathered in a thread of its own, so that a tool that measures on them finds it there.
+"""Background gather of the judged queries' evidence, so that a tool that measures on them need not wait.
 
-It goes into an `EvidenceMemory`, a query at a time, and the reranker's scores into the store's cache. So what was gathered before a
-stop, or by an earlier process, is gone on with. While a page is at work for somebody, it stands still (`giving_way`).
+Evidence goes into an `EvidenceMemory`, a query at a time, and reranker scores into the store's cache, so that a stopped gather resumes. The
+thread pauses while a page works (`background_priority`).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from cems_workbench.records import Query
 
 THREAD_NAME = "judged-queries"
 LOCAL_RERANKERS = ("none", "cross_encoder", "late_interaction")
-"""Rerankers that run in this process: they cost nobody anything, so that nobody has to be asked."""
+"""Rerankers that run in this process: they cost nothing, so that no consent is needed."""
 
 
 def may_start_unasked(config: PipelineConfig) -> bool:
-    """May this gather begin without being asked for? Not where it asks a running system, a server or a language model."""
+    """May this gather start without a request? Not if it calls a running system, a server or a language model."""
     own = RERANK.is_off(config) or config.rerank.backend in LOCAL_RERANKERS
     return own and searches_locally(config)
 
 
 def searches_locally(config: PipelineConfig) -> bool:
-    """Are the lists of a query found without asking a running system or a language model?"""
+    """Are the lists of a query searched without a running system or a language model?"""
     return config.lists.answered_by == "workbench" and config.expansion.backend != "llm"
 
 
 @dataclass(eq=False)
 class BackgroundEvidence:
-    """A gather at work, or over; `done` and `total` count queries, `problem` says why it ended early, `key` what it gathers."""
+    """A running or finished gather; `done` and `total` count queries, `problem` is why it ended early, `key` identifies its evidence."""
 
     memory: EvidenceMemory
     queries: Sequence[Query]
@@ -52,7 +52,7 @@ class BackgroundEvidence:
     _thread: threading.Thread | None = None
 
     def start(self) -> BackgroundEvidence:
-        """Begin, or go on with what is at hand."""
+        """Start, or resume."""
         self.total = len(self.queries)
         self.key = self.memory.key(self.config, self.resources)
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
@@ -61,15 +61,15 @@ class BackgroundEvidence:
 
     @property
     def over(self) -> bool:
-        """Has it ended, whatever way?"""
+        """Has it ended: finished, stopped or failed?"""
         return self._thread is not None and not self._thread.is_alive()
 
     def stop(self) -> None:
-        """End it after what it reads at the moment."""
+        """Stop it after the present batch."""
         self._stop.set()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Until it has ended, or for so long."""
+        """Wait until it has ended, or for so many seconds."""
         if self._thread is not None:
             self._thread.join(seconds)
 
@@ -80,7 +80,7 @@ class BackgroundEvidence:
             self.stopped = True
         except WorkbenchError as error:
             self.problem = str(error)
-        except Exception as error:  # a thread has nobody above it who could show this
+        except Exception as error:  # nothing above a thread could show it
             self.problem = f"{type(error).__name__}: {error}"
 
     def _watch(self, label: str, done: int, total: int) -> None:

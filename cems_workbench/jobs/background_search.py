@@ -1,4 +1,4 @@
-"""A tuning search in a thread of its own, so that whoever ordered it stays alive: a page that looks at it every moment.
+"""Background search: a tuning search in a thread, which a page polls.
 
 `progress` and `best` may be read while it runs, and `result` when it is over. Stopping ends it at the next config.
 """
@@ -21,7 +21,7 @@ THREAD_NAME = "tune"
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """Which part is at work, and how far it is."""
+    """The part of a search that runs, and its progress."""
 
     part: str = MAIN_SEARCH
     done: int = 0
@@ -30,16 +30,16 @@ class SearchProgress:
 
 @dataclass(eq=False)
 class BackgroundSearch:
-    """A search at work, or over."""
+    """A running or finished search."""
 
     planned: PlannedSearch
     dask: str = ""
-    """Address of a Dask scheduler whose workers score; empty: this process does."""
+    """Address of a Dask scheduler whose workers score; empty for this process."""
     progress: SearchProgress = field(default_factory=SearchProgress)
     best: list[float] = field(default_factory=list)
-    """The best first objective after each config of the search over all open queries; the baseline's is first."""
+    """The best first objective after each config of the search over all open queries; the first is the baseline's."""
     tried: int = 0
-    """Configs scored so far, those of the folds included."""
+    """Configs scored so far, including those of the folds."""
     result: SearchResult | None = None
     problem: str = ""
     started: float = field(default_factory=time.monotonic)
@@ -47,27 +47,27 @@ class BackgroundSearch:
     _thread: threading.Thread | None = None
 
     def start(self) -> BackgroundSearch:
-        """Begin, or go on with what is known of it."""
+        """Start, or resume from the kept scores."""
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
         self._thread.start()
         return self
 
     @property
     def over(self) -> bool:
-        """Has it ended, whatever way?"""
+        """Has it ended: finished, stopped or failed?"""
         return self._thread is not None and not self._thread.is_alive()
 
     @property
     def stopping(self) -> bool:
-        """Was it told to stop?"""
+        """Has a stop been requested?"""
         return self._stop.is_set()
 
     def stop(self) -> None:
-        """End it after the config at hand; what was tried stays."""
+        """Stop it after the present config; the trials so far are kept."""
         self._stop.set()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Until it has ended, or for so long."""
+        """Wait until it has ended, or for so many seconds."""
         if self._thread is not None:
             self._thread.join(seconds)
 
@@ -81,7 +81,7 @@ class BackgroundSearch:
             self.problem = "Stopped before the baseline was scored."
         except ClusterError as error:
             self.problem = str(error)
-        except Exception as error:  # a thread has nobody above it who could show this
+        except Exception as error:  # nothing above a thread could show it
             self.problem = f"The search ended with an error: {type(error).__name__}: {error}"
         if self.result is not None and self.result.not_kept:
             self.problem = self.problem or f"The scores could not be kept: {self.result.not_kept}"

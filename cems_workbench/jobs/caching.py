@@ -1,4 +1,4 @@
-"""What a run has made before, kept by whoever runs it: a page for all its sessions or one, a command as long as it lasts, or nobody."""
+"""Caches that a caller hands to a job: a page has one for all sessions or for one, a command has one while it runs, or none."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ Made = TypeVar("Made")
 
 
 class Cache(Protocol):
-    """Gives what was made for a key, or makes it. What `make` raises passes through and is not kept."""
+    """Returns the value of a key, made on the first call. What `make` raises passes through and is not cached."""
 
     def __call__(self, key: Hashable, make: Callable[[], Made], /) -> Made:
-        """What `make` returned the first time that it was asked for under this key."""
+        """The value that `make` returned on the first call with this key."""
 
 
 def uncached(key: Hashable, make: Callable[[], Made], /) -> Made:
-    """Make it anew each time."""
+    """No cache: make the value on every call."""
     return make()
 
 
 class RecentCache:
-    """The last `size` values, by key; the one that was made first goes first."""
+    """The last `size` values by key, evicted in the order in which they were made."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._made: dict[Hashable, Any] = {}
 
     def __call__(self, key: Hashable, make: Callable[[], Made], /) -> Made:
-        """The value of a key, made when it is not there."""
+        """The value of a key, made if it is absent."""
         if key not in self._made:
             value = make()
             while len(self._made) >= self._size:

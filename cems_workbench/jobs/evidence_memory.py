@@ -1,7 +1,7 @@
-"""Evidence of judged queries in memory, for views that measure a few of them again and again: query picker, why, sensitivity.
+"""Evidence memory: evidence of judged queries for tools that measure on them repeatedly: query picker, why, sensitivity.
 
-It is taken from the shelf where a query set was gathered before, and else gathered a query at a time, without the judge's scores. Lists
-of a running system are never taken from the shelf: it is asked by this process, and asked again when `forget` was called.
+Evidence comes from the files of query sets that were gathered before; otherwise it is gathered a query at a time, without the judge's
+scores. Lists of a running system never come from a file: this process asks the system, and asks again after `forget`.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ Grades = Mapping[str, Mapping[str, int]]
 
 
 def judged_queries(resources: Resources) -> tuple[list[Query], Grades]:
-    """The queries that people judged or said to have no answer, by qid, and the grades they agreed on, by qid and memory id."""
+    """The queries that people judged or marked as having no answer, by qid, and their agreed grades by qid and memory id."""
     judgments = resources.store.judgments.read(kind="human")
     queries = as_judged(resources.store.queries.read(), agreed_answerable(judgments))
     return measurable(queries, judgments), agreed_grades(judgments)
 
 
 class EvidenceMemory:
-    """Evidence of single queries in memory, by what it was gathered with, the last few; shared by all sessions of a process.
+    """The last few sets of evidence of single queries, by gather parameters; shared by all sessions of a process.
 
-    It holds lists and the reranker's scores, and the judge's only where a threshold on them decides. A query is kept as soon as it is
-    there, so that a gather that was broken off goes on after it; not when it was searched for while the indexes were behind.
+    Evidence has lists and reranker scores, and judge scores only if a threshold on them decides. A query is kept as soon as it is
+    gathered, so that an interrupted gather resumes after it, but not if it was searched while the indexes were behind.
     """
 
     def __init__(self, sets: int = SETS_IN_MEMORY) -> None:
@@ -56,23 +56,23 @@ class EvidenceMemory:
 
     @staticmethod
     def key(config: PipelineConfig, resources: Resources) -> MemoryKey:
-        """What the evidence of a query depends on: store, content version, gather parameters, dictionary, and whether the judge decides."""
+        """All that evidence depends on: store, content version, gather parameters, dictionary, and whether the judge decides."""
         decides = config.abstain.judge is not None
         parameters = repr((sorted(gather_parameters(config).items()), dictionary_entries(config, resources), decides))
         return str(resources.store.path), resources.store.content_version, parameters
 
     def has(self, queries: Sequence[Query], config: PipelineConfig, resources: Resources) -> bool:
-        """Is the evidence of every query at hand?"""
+        """Is the evidence of every query in memory?"""
         gathered = self._gathered.get(self.key(config, resources), {})
         return all(query in gathered for query in queries)
 
     def get(
         self, queries: Sequence[Query], config: PipelineConfig, resources: Resources, progress: Progress = silent
     ) -> list[Evidence]:
-        """The evidence of every query in their order; what is not at hand is taken from the shelf, or gathered.
+        """The evidence of every query in their order: from memory, from a file, or gathered.
 
-        `progress` counts queries, and is called after each batch that a reranker reads too. Whatever it raises passes through, and what
-        was gathered by then is kept. Raises as `gather` does, and SourceError where a running system is to be asked and cannot be.
+        `progress` counts queries, and is also called after each batch of a reranker. Whatever it raises passes through, and finished
+        queries are kept. Raises as `gather` does, and SourceError if a running system is unavailable.
         """
         gathered = self._slot(self.key(config, resources))
         if config.lists.answered_by == "workbench" and not all(query in gathered for query in queries):
@@ -82,7 +82,7 @@ class EvidenceMemory:
             done = len(queries) - len(missing) + i
 
             def reading(label: str, *_: int, done: int = done) -> None:
-                if label == RERANKING:  # whatever else a reranker reports, it reports with the reranker locked
+                if label == RERANKING:  # a reranker reports anything else while it is locked
                     progress("gathering the query set", done, len(queries))
 
             progress("gathering the query set", done, len(queries))
@@ -96,7 +96,7 @@ class EvidenceMemory:
         return [found.get(query) or gathered[query] for query in queries]
 
     def forget(self, config: PipelineConfig, resources: Resources) -> None:
-        """Gather the evidence of this config anew when it is asked for."""
+        """Drop the evidence of this config, so that it is gathered again."""
         self._gathered.pop(self.key(config, resources), None)
 
     def _slot(self, key: MemoryKey) -> dict[Query, Evidence]:
@@ -110,7 +110,7 @@ class EvidenceMemory:
 def _take_from_shelf(
     gathered: dict[Query, Evidence], queries: Sequence[Query], config: PipelineConfig, resources: Resources
 ) -> None:
-    """Add those of the queries whose evidence was gathered with a set of the store; a file that is damaged is as none."""
+    """Add evidence from the files of the store's query sets; a damaged file is ignored."""
     store = resources.store
     judgments = store.judgments.read()
     for known in store.query_sets.latest():
@@ -130,7 +130,7 @@ def _take_from_shelf(
 
 
 def judged_set(config: PipelineConfig, resources: Resources, progress: Progress = silent) -> LabelledSet:
-    """The store's judged queries as `why` measures changes on them. Raises as `EvidenceMemory.get` does."""
+    """The store's judged queries with evidence and grades, for `why`. Raises as `EvidenceMemory.get` does."""
     queries, grades = judged_queries(resources)
     found = EvidenceMemory().get(queries, config, resources, progress)
     evidences = {query.qid: evidence for query, evidence in zip(queries, found, strict=True)}

@@ -1,14 +1,14 @@
-"""Gathering run: the evidence of a query set, found where it was gathered before, or gathered a query at a time.
+"""Evidence of query sets: read from a file if it was gathered before, otherwise gathered a query at a time, with resume.
 
-A `QuerySelection` says which queries are asked. The evidence of a selection under a config stands in a file on the shelf, the folder
-`evidence` beside the store, whose name is a digest of all that gathering depends on: store and content version, embedder, gather
-parameters, queries. So configs that ask for the same share it, and so do pages and command line: `read_evidence` gives the complete
-evidence, of the selection or of a wider one of the same set; `gather_evidence` gathers it, or goes on with a gather that was broken
-off; `pending_gathers` and `seconds_left` say what is missing and about how long that takes.
+A `QuerySelection` names the queries. The evidence of a selection under a config is a file in the folder `evidence` of the store. Its name
+is a digest of all that gathering depends on: store and content version, embedder, gather parameters, queries. So configs with the same
+gather parameters share it, and so do pages and commands: `read_evidence` returns the complete evidence, of the selection or of a wider
+one of the same set; `gather_evidence` gathers it, or resumes an interrupted gather; `pending_gathers` and `seconds_left` describe what is
+missing.
 
-`gather_query_set` gathers into a file of any name. Each query is in the file as soon as it is there, so that what was finished before a
-cancel or a kill stays, and a later gather goes on after it. Queries are embedded some dozens at a time. A query that cannot be searched
-is left out and reported; a score that fails is flagged in the evidence, as in a single search.
+`gather_query_set` gathers into a file of any name. Each query is written as soon as it is finished, so that a later gather resumes after a
+cancel or a kill. A query that cannot be searched is left out and reported; a score that fails is flagged in the evidence, as in a
+single search.
 
 If a running system answers the lists (`lists.answered_by: source`), its answers may have changed by now. A command therefore asks
 again (`ensure_evidence`); a page shows the gathered answers with their date, and `discard_evidence` is its "Ask again". A system that
@@ -63,18 +63,18 @@ from cems_workbench.sources.source import SourceError
 
 PROGRESS_LABEL = "gathering queries"
 QUERIES_PER_THREAD = 2
-"""Queries that wait for each task that a cluster does at once, so that no worker waits for the next."""
+"""Queries in the queue for each thread of a cluster, so that no worker is idle."""
 EMBED_BATCH_SIZE = 64
-"""Queries embedded at a time. Alone each costs a call of the model; with all cores busy a call takes as long as sixty texts."""
+"""Queries embedded at a time: with all cores busy, a call of the model for one text takes as long as for sixty."""
 EVIDENCE_FOLDER, SUFFIX = "evidence", ".evidence"
 MAX_NAME_CHARS = 40
 ALL_QUERIES = "all"
-"""Every query of the store, where no set is called so."""
+"""The name for every query of the store, unless a set has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySelection:
-    """The queries that are asked: those of a set, or some of them, each within its own project or not."""
+    """The queries of a set, or some of them, each restricted to its own project or not."""
 
     query_set: str
     queries: tuple[Query, ...]
@@ -83,7 +83,7 @@ class QuerySelection:
 
 @dataclass(frozen=True, slots=True)
 class GatherReport:
-    """What a gather did: queries found finished, gathered now and left out, and the file's content hash."""
+    """Result of a gather: queries finished before, gathered now and left out, and the file's content hash."""
 
     path: Path
     finished_before: int
@@ -95,7 +95,7 @@ class GatherReport:
 
 @dataclass(frozen=True, slots=True)
 class PendingGather:
-    """A config whose evidence has to be gathered: how many of the queries are there already, and the seconds they took."""
+    """A config whose evidence must be gathered: the number of finished queries, and the seconds they took."""
 
     name: str
     config: PipelineConfig
@@ -105,7 +105,7 @@ class PendingGather:
 
     @property
     def pace(self) -> float | None:
-        """Seconds a query took so far; None before the first."""
+        """Mean seconds per finished query; None before the first."""
         return self.seconds / self.finished if self.finished else None
 
 
@@ -118,15 +118,15 @@ def judged_selection(
 
 
 def measurable(queries: Iterable[Query], judgments: Iterable[Judgment]) -> list[Query]:
-    """Those of the queries that have a judgment, or of which it was said that nothing answers them."""
+    """The queries with a judgment, and those that are marked as having no answer."""
     judged = {judgment.qid for judgment in judgments}
     return [query for query in queries if query.qid in judged or query.answerable is False]
 
 
 def queries_named(name: str, resources: Resources, judged: bool) -> tuple[Sequence[Query], Sequence[Judgment]]:
-    """The queries that a name means, a set of the store, `all`, or a file, and the judgments on them; `judged`: only those with one.
+    """The queries of a set of the store, of `all`, or of a file, with their judgments; with `judged` only the `measurable` ones.
 
-    A set of the store goes before a file of that name. Raises InputError when there are no queries.
+    A set of the store takes precedence over a file of that name. Raises InputError if there are no queries.
     """
     names = {known.name for known in resources.store.query_sets.latest()}
     queries: Sequence[Query]
@@ -162,14 +162,14 @@ def sample_queries(queries: Sequence[Query], limit: int | None, seed: int) -> li
 
 
 def request_for(query: Query, moment: datetime, project_only: bool = False) -> Request:
-    """What is asked for a query of a set: its project alone where it has one and that is wanted; `moment` where it has no as_of."""
+    """The request of a query of a set: within its project if `project_only` and it has one; at `moment` if it has no as_of."""
     return Request(query.query, query.project, query.as_of or moment, project_only and query.project is not None)
 
 
 def header_for(
     config: PipelineConfig, resources: Resources, *, query_set: str = "", project_only: bool = False
 ) -> Header:
-    """What a gather with these would write at the head of its file."""
+    """The header of an evidence file that is gathered now."""
     store = resources.store
     embedder = resources.embedder.model_id
     now = datetime.now(UTC).isoformat()
@@ -196,11 +196,10 @@ def gather_query_set(
     project_only: bool = False,
     progress: Progress = silent,
 ) -> GatherReport:
-    """Gather the evidence of every query into the file at `path`, which is made, or gone on with when it is there.
+    """Gather the evidence of every query into the file at `path`, which is created, or resumed if it exists.
 
-    Raises InputError when the file is of another store, set or config, naming what differs, and SourceError when the running system whose
-    lists the config wants cannot be asked. A `Cancelled` from `progress` passes
-    through; what was finished by then is in the file.
+    Raises InputError if the file belongs to another store, set or config, naming the difference, and SourceError if the running system that
+    the config takes its lists from is unavailable. A `Cancelled` from `progress` passes through; finished queries stay in the file.
     """
     started = time.monotonic()
     resources.refresh()
@@ -236,12 +235,12 @@ def gather_query_set(
 
 
 GatherCall = Callable[[], tuple[Evidence, float]]
-"""Gives the evidence of a query and the seconds it took; raises InputError where it cannot be searched."""
+"""Returns the evidence of a query and the seconds it took; raises InputError if the query cannot be searched."""
 
 
 @dataclass
 class _QueryGather:
-    """The queries of a set as they are asked: in their order, embedded some dozens at a time."""
+    """Gathers the queries of a set in their order; queries are embedded in batches."""
 
     queries: Sequence[Query]
     config: PipelineConfig
@@ -249,22 +248,22 @@ class _QueryGather:
     moment: datetime
     project_only: bool
     embedded: int = 0
-    """Queries before this one are embedded, or were finished."""
+    """Index of the first query that is not embedded yet."""
     over: bool = False
-    """Nobody waits for what is still scored."""
+    """Is the gather over, so that pending scores are not needed?"""
 
     def one_by_one(self, missing: Sequence[tuple[int, Query]]) -> Generator[tuple[int, Query, GatherCall], None, None]:
-        """Each query, gathered when it is asked for."""
+        """Yield each query with a call that gathers it."""
         for i, query in missing:
             yield i, query, partial(self._gathered, i, query)
 
     def in_parallel(
         self, missing: Sequence[tuple[int, Query]], cluster: Cluster
     ) -> Generator[tuple[int, Query, GatherCall], None, None]:
-        """Each query in the same order, while those after it are scored by the cluster.
+        """Yield each query in the same order, while the cluster scores the next ones.
 
-        Lists are searched one query after the other, as ever. Two queries of one text are not scored at once: the second finds the
-        scores of the first in the cache, as on one machine.
+        Lists are searched sequentially. Two queries with the same text are not scored at the same time: the second finds the scores of
+        the first in the cache, as on one machine.
         """
         waiting: deque[tuple[int, Query, Future[tuple[Evidence, float]]]] = deque()
         pool = ThreadPoolExecutor(most := QUERIES_PER_THREAD * cluster.threads, thread_name_prefix="gather")
@@ -285,7 +284,7 @@ class _QueryGather:
                 yield at, first, scored.result
         finally:
             self.over = True
-            pool.shutdown(cancel_futures=True)  # the batches under way are waited for: they are in the cache then
+            pool.shutdown(cancel_futures=True)  # waits for running batches, so that they are in the cache
             self.resources.elsewhere = None
 
     def _gathered(self, i: int, query: Query) -> tuple[Evidence, float]:
@@ -297,7 +296,7 @@ class _QueryGather:
         return gather_lists(request, self.config, self.resources), time.monotonic() - begun
 
     def _request(self, i: int, query: Query) -> Request:
-        """What is asked; its query, and those after it, are embedded."""
+        """The request of a query. Embeds the query and those after it."""
         if i >= self.embedded:
             self.embedded = i - i % EMBED_BATCH_SIZE + EMBED_BATCH_SIZE
             embed_ahead(self.queries[i : self.embedded], self.resources)
@@ -314,7 +313,7 @@ class _QueryGather:
 
 
 def require_answered(evidence: Evidence, config: PipelineConfig) -> None:
-    """Raises SourceError where the config wants the lists of a running system and the evidence has the store's, with the reason."""
+    """Raises SourceError, with the reason, if the config wants the lists of a running system and the evidence has the store's."""
     if config.lists.answered_by == "source" and "engine" not in evidence.notes:
         said = evidence.notes.get("warnings", {}).get("lists", ())
         why = next((line for line in said if "the store's own" in line), "no running system was asked")
@@ -322,32 +321,31 @@ def require_answered(evidence: Evidence, config: PipelineConfig) -> None:
 
 
 def embed_ahead(queries: Sequence[Query], resources: Resources) -> None:
-    """Variants and corrected queries are embedded when they are searched; those as typed are known before."""
+    """Embed queries as typed. Variants and corrected queries are embedded when they are searched."""
     embed_queries([query.query for query in queries], resources)
 
 
 def embed_queries(texts: Sequence[str], resources: Resources) -> None:
-    """Embed queries as they were typed, all at once, where the embedder remembers them."""
+    """Embed queries as typed in one batch, if the embedder caches queries."""
     if isinstance(resources.embedder, RememberedQueries):
         resources.embedder.remember([text.strip() for text in texts])
 
 
 def set_relevant_from(query_set: str, grade: int, resources: Resources) -> None:
-    """Count this grade of a set and higher ones as relevant from now on: in the store, and in the evidence that stands beside it.
+    """Set the lowest relevant grade of a query set, in the store and in its evidence files.
 
-    Raises InputError off the set's scale, StoreError without such a set.
+    Raises InputError for a grade off the set's scale, StoreError for an unknown set.
     """
     resources.store.query_sets.set_relevant_from(query_set, grade)
     for path in sorted(_shelf(resources).glob(f"*{SUFFIX}")):
-        with suppress(
-            InputError
-        ):  # it is open elsewhere, or damaged; who reads it through the store has the store's grade
+        # An open or damaged file keeps its grade; a read through the store uses the store's.
+        with suppress(InputError):
             if read_header(path).query_set == query_set:
                 replace_relevant_from(path, grade)
 
 
 def evidence_path(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> Path:
-    """Where the evidence of a config is, or would be; the name says what it is of, the digest what it was gathered with."""
+    """The path of a config's evidence, whether it exists or not: the name of the set, and the digest of all that gathering depends on."""
     return _shelf(resources) / _file_name(selection, _digest(config, selection, resources))
 
 
@@ -361,7 +359,7 @@ def _file_name(selection: QuerySelection, digest: str) -> str:
 
 
 def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> str:
-    """Of all that gathering depends on; how the set is called is no part of it."""
+    """Digest of all that gathering depends on, without the name of the set."""
     store = resources.store
     parts: tuple[object, ...] = (
         store.identity,
@@ -379,29 +377,29 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
 
 
 def dictionary_entries(config: PipelineConfig, resources: Resources) -> Sequence[tuple[str, str]] | None:
-    """The words that expansion looks up, which make other variants when one is added; None where it does not."""
+    """The dictionary that expansion uses: a new entry changes variants. None if the config does not use it."""
     return (
         sorted(read_dictionary(resources.dictionary_path).items()) if config.expansion.backend == "dictionary" else None
     )
 
 
 def store_mismatch(header: Header, resources: Resources) -> str | None:
-    """Why a file is not evidence of the open store as it is now; None when it is."""
+    """Why a file is not evidence of the open store in its present state; None if it is."""
     here = header_for(header.config, resources, query_set=header.query_set, project_only=header.project_only)
     return mismatch(header, here)
 
 
 class _Incomplete(Exception):
-    """A gather was broken off; no cache keeps that."""
+    """The gather was interrupted; never cached."""
 
 
 def read_evidence(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
 ) -> EvidenceSet | None:
-    """The complete evidence of a config, None while there is none. Raises InputError for a file that is damaged.
+    """The complete evidence of a config; None if there is none. Raises InputError for a damaged file.
 
-    Where only a wider selection of the same set was gathered, it is that one's, with the asked queries alone. `cache` keeps what was
-    read as long as its file is unchanged.
+    If only a wider selection of the same set was gathered, it is restricted to the queries. `cache` keeps the evidence as long as its file
+    is unchanged.
     """
     evidence = read_exact_evidence(config, selection, resources, cache)
     if evidence is not None:
@@ -416,7 +414,7 @@ def read_evidence(
 def read_exact_evidence(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
 ) -> EvidenceSet | None:
-    """The complete evidence of just these queries; that of a set of another name with the same queries is as good."""
+    """The complete evidence of exactly these queries, under this set's name or another's."""
     here = header_for(config, resources, query_set=selection.query_set, project_only=selection.project_only)
     digest = _digest(config, selection, resources)
     own = _file_name(selection, digest)
@@ -434,7 +432,7 @@ def read_exact_evidence(
 
 
 def _wider_selections(selection: QuerySelection, resources: Resources) -> Iterator[QuerySelection]:
-    """What else may have been gathered of the same set that holds every query of the selection: the judged ones, and all of it."""
+    """Wider selections of the same set that contain every query of this one: the judged queries, and the whole set."""
     store = resources.store
     if selection.query_set not in {known.name for known in store.query_sets.latest()}:
         return
@@ -446,7 +444,7 @@ def _wider_selections(selection: QuerySelection, resources: Resources) -> Iterat
 
 
 def restricted(evidence: EvidenceSet, queries: Sequence[Query]) -> EvidenceSet:
-    """The evidence of some of its queries; the time is their share of all, since a file does not say it of each."""
+    """The evidence of some of its queries. Its time is their share of the total, because a file has no time per query."""
     evidences = {query.qid: evidence.evidences[query.qid] for query in queries if query.qid in evidence.evidences}
     share = len(evidences) / len(evidence.evidences) if evidence.evidences else 0.0
     return replace(evidence, queries=tuple(queries), evidences=evidences, seconds=evidence.seconds * share)
@@ -459,7 +457,7 @@ def gather_evidence(
     resources: Resources,
     progress: Progress = silent,
 ) -> GatherReport:
-    """Gather the evidence of a config into its file, or go on with it.
+    """Gather the evidence of a config into its file, or resume it.
 
     Raises as `gather_query_set` does, and InputError while another thread of this process gathers the same.
     """
@@ -490,9 +488,9 @@ def ensure_evidence(
     cache: Cache = uncached,
     since: datetime | None = None,
 ) -> EvidenceSet:
-    """The evidence of a config: that which is there, else gathered first. Raises as `gather_evidence` does.
+    """The evidence of a config, gathered first if there is none. Raises as `gather_evidence` does.
 
-    Lists of a running system are asked for anew, unless they were answered after `since`; None is now.
+    Lists of a running system are gathered again unless they were answered after `since`; None is now.
     """
     since = since or datetime.now(UTC)
     evidence = read_evidence(config, selection, resources, cache)
@@ -510,7 +508,7 @@ def ensure_evidence(
 
 
 def discard_evidence(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> None:
-    """Delete what `read_evidence` would give, so that it is gathered anew. Raises InputError while another thread gathers it."""
+    """Delete the evidence that `read_evidence` would return. Raises InputError while another thread gathers it."""
     for one in (selection, *_wider_selections(selection, resources)):
         for path in _shelf(resources).glob(f"*-{_digest(config, one, resources)}{SUFFIX}"):
             with exclusive(path):
@@ -523,7 +521,7 @@ _changing = threading.Lock()
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Nobody else of this process writes to an evidence file meanwhile: two windows would gather the same queries. Raises InputError."""
+    """Exclusive write access to an evidence file within this process. Raises InputError if another window has it."""
     with _changing:
         if path in _under_way:
             raise InputError("another window gathers or scores just this; wait until it is done, or cancel it there")
@@ -538,7 +536,7 @@ def exclusive(path: Path) -> Iterator[None]:
 def pending_gathers(
     configs: Sequence[tuple[str, PipelineConfig]], selection: QuerySelection, resources: Resources
 ) -> list[PendingGather]:
-    """How far the gather of each of these named configs had come when it was broken off."""
+    """The progress of the interrupted gathers of these named configs."""
     pending = []
     for name, config in configs:
         finished, seconds = _progress_of(evidence_path(config, selection, resources))
@@ -549,15 +547,15 @@ def pending_gathers(
 def _progress_of(path: Path) -> tuple[int, float]:
     try:
         return read_progress(path) if path.is_file() else (0, 0.0)
-    except InputError:  # it is being gathered right now, or is damaged, which a gather says
+    except InputError:  # being gathered now, or damaged, which a gather reports
         return 0, 0.0
 
 
 def seconds_left(pending: Sequence[PendingGather], paces: Sequence[tuple[PipelineConfig, float]] = ()) -> float | None:
-    """About how many seconds the pending gathers take together; None while that would be a guess.
+    """Estimated seconds of the pending gathers together; None without a basis.
 
-    A gather that has begun goes on at its own pace. One that has not goes at the slowest of `paces`, seconds a query by config, among
-    those with the same reranker, judge and expansion, which are what takes long.
+    A gather that has started continues at its own pace. Another has the slowest of `paces`, seconds per query by config, among the configs
+    with the same reranker, judge and expansion, which take most of the time.
     """
     left = 0.0
     for gather_begun in pending:

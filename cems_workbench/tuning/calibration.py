@@ -1,14 +1,14 @@
-"""From a raw score to the probability that there is an answer, fitted on judged queries, and back to the threshold of a probability.
+"""Calibration: from a raw score to the probability of an answer, fitted on judged queries, and back to the threshold of a probability.
 
     logistic   P(answer | s) = 1 / (1 + exp(-(a z + b))), z the standardised score, L2 penalty 1 (Platt 1999)
-    isotonic   the rising step-wise line nearest to the outcomes (Zadrozny & Elkan 2002), clipped past both ends
+    isotonic   isotonic regression (Zadrozny & Elkan 2002), clipped past both ends
 
-Whatever is said of a fit is said of queries it was not fitted on: each fold of groups gets its probabilities from the others.
+Every figure is cross-validated: each fold of groups gets its probabilities from a fit on the other folds.
 
     Brier score   mean of (p - y)^2; ECE  mean over 10 bins of equal width, weighted by queries, of |share with an answer - mean p|
 
-The threshold of a probability is the least raw score whose probability reaches it; there is none where a higher score is no surer, or
-where no score is sure enough. Refused and wrongly refused are counted with the threshold of the other folds.
+The threshold of a probability is the lowest raw score whose probability reaches it; there is none if higher scores are not more probable,
+or if no score is probable enough. Refused and wrongly refused are counted with the threshold of the other folds.
 
 Source: Guo et al., On calibration of modern neural networks, 2017 (ECE); Brown, Cai & DasGupta 2001 (Wilson's interval of a share).
 """
@@ -31,7 +31,7 @@ Method = Literal["logistic", "isotonic"]
 METHODS: tuple[Method, ...] = get_args(Method)
 BINS = 10
 MIN_QUERIES = 5
-"""Queries of each kind that a fit takes at least."""
+"""Minimum number of queries with an answer, and of queries without."""
 Z95 = 1.959963984540054
 
 
@@ -42,7 +42,7 @@ class Curve(Protocol):
         """(n) the probability of an answer at raw scores."""
 
     def threshold(self, probability: float) -> float | None:
-        """The least raw score whose probability reaches this; None where there is none, -inf where every score does."""
+        """The lowest raw score whose probability reaches this; None if no score does, -inf if every score does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Logistic:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Isotonic:
-    """Probabilities at ascending scores, straight lines between them, level past both ends."""
+    """Probabilities at ascending scores, interpolated linearly, constant past both ends."""
 
     scores: Floats
     probabilities: Floats
@@ -120,10 +120,10 @@ class Bin:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """How well the probabilities of one signal fit, on queries they were not fitted on, and the threshold of the one that is wanted.
+    """The cross-validated calibration of one signal, and the threshold of the requested probability.
 
-    `refused` is the share of the queries without an answer below the threshold, `wrongly` that of those with one; None where there is no
-    threshold in some fold. `missing` queries have no value of the signal.
+    `refused` is the share of queries without an answer below the threshold, `wrongly` the share of queries with one; None if some fold has
+    no threshold. `missing` counts the queries without a value of the signal.
     """
 
     signal: str
@@ -135,7 +135,7 @@ class Calibration:
     auroc: float
     brier: float
     base_brier: float
-    """Of the share of answerable queries as the probability of each: what knowing nothing gets."""
+    """Brier score of the base rate: the share of answerable queries as the probability of each."""
     ece: float
     bins: tuple[Bin, ...]
     probability: float
@@ -146,7 +146,7 @@ class Calibration:
 
     @property
     def setting(self) -> str | None:
-        """The threshold as a line of a config; None where there is none."""
+        """The threshold as a config assignment; None if there is none."""
         if self.threshold is None or not math.isfinite(self.threshold):
             return None
         return f"abstain.{self.signal}={self.threshold:.6g}"
@@ -169,7 +169,7 @@ def calibrate(
 ) -> Calibration:
     """Calibrate one signal of Q queries, cross-validated by their groups (Q); 0 < probability < 1.
 
-    Raises InputError where there is too little to fit on.
+    Raises InputError for too few queries.
     """
     judged, values = table.answerable | table.unanswerable, table.values[signal]
     rows = np.flatnonzero(judged & ~np.isnan(values))
@@ -215,7 +215,7 @@ def calibrate(
 
 
 def reliability(predicted: Floats, answers: Bools, bins: int = BINS) -> tuple[Bin, ...]:
-    """The reliability diagram: bins of equal width that hold a query. A probability on a border is in the bin above it, 1 in the last."""
+    """The reliability diagram: non-empty bins of equal width. A probability on a border is in the bin above it, 1 in the last."""
     place = np.minimum((predicted * bins).astype(int), bins - 1)
     found = []
     for i in range(bins):

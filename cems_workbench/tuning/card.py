@@ -1,4 +1,4 @@
-"""The evidence card of a tuned config: what it was tuned and measured on, how often the sealed queries were looked at, and with what."""
+"""Evidence card of a tuned config: the evidence and queries it was tuned and measured on, the looks at the hold-out, and versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES = ("numpy", "optuna")
 
 
 def corpus_hash(store_id: str, content_version: int) -> str:
-    """How a card names the memories that a config was measured on."""
+    """Identifier on a card of the memories that a config was measured on."""
     return f"{store_id}/{content_version}"
 
 
@@ -33,11 +33,10 @@ def evidence_card(
     unlabelled: Sequence[str] = (),
     by_judgments: Sequence[tuple[str, Gain]] = (),
 ) -> EvidenceCard:
-    """What the config was tuned and measured on: the header of the evidence, and the hash of it with its judgments.
+    """The card of a proposal, from the header of the evidence and the hash of evidence and judgments.
 
-    `date` is an ISO date, `grouping` what was never split, `relevance` the grade and the denominator in words, `lacking` the lines of what
-    the evidence does not hold. `unlabelled` are the lines of a config that no judgment chose, `by_judgments` what it gains by judgments all
-    the same.
+    `date` is an ISO date, `grouping` what was never split, `relevance` describes grade and denominator, `lacking` what the evidence does
+    not hold. `unlabelled` are the lines for a config that was tuned without judgments, `by_judgments` its gains by judgments.
     """
     objective = str(tuned.plan.goal.objectives[0])
     measure = objective + (AGAINST_RERANKER if unlabelled else "")

@@ -1,8 +1,8 @@
-"""Splitting queries by group: a conversation, session or project is never on both sides, or the split would flatter.
+"""Splits of queries by group: a conversation, session or project is never on both sides, or the estimate would be biased.
 
-Folds are of nearly equal numbers of queries: groups go, the largest first, to the fold that has the fewest queries. The hold-out
-takes whole groups, drawn with a seed, until it has its share. A group is a conversation, which is a project, a session or a type; a
-query without one is a group of its own.
+Folds have nearly equal numbers of queries: groups go, the largest first, to the fold with the fewest queries. The hold-out takes whole
+groups, drawn with a seed, until it has its share. A group is a conversation (a project), a session or a type; a query without one is
+a group of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cems_workbench.pipeline.table import Ints
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows of the queries one may look at, in folds, and of those that are sealed."""
+    """Rows of the open queries, in folds, and of the sealed queries."""
 
     folds: tuple[Ints, ...]
     holdout: Ints
@@ -36,7 +36,7 @@ class Split:
 
 
 def split(groups: Sequence[str], folds: int = 5, holdout: float = 0.2, seed: int = 0) -> Split:
-    """Split queries by their groups into a hold-out of about that share and into folds. Raises InputError.
+    """Split queries by their groups into a hold-out of about that share and into folds. Raises InputError for too few groups.
 
     With fewer groups than folds there are as many folds as groups.
     """
@@ -50,7 +50,7 @@ def split(groups: Sequence[str], folds: int = 5, holdout: float = 0.2, seed: int
             "group by something finer"
         )
     parts: list[list[Ints]] = [[] for _ in range(min(folds, len(rest)))]
-    order = np.random.default_rng(seed).permutation(len(rest))  # among equally large groups chance decides
+    order = np.random.default_rng(seed).permutation(len(rest))  # equally large groups in random order
     for i in sorted(order.tolist(), key=lambda i: -len(by_group[rest[i]])):
         smallest = min(range(len(parts)), key=lambda part: sum(map(len, parts[part])))
         parts[smallest].append(by_group[rest[i]])
@@ -60,7 +60,7 @@ def split(groups: Sequence[str], folds: int = 5, holdout: float = 0.2, seed: int
 
 
 def _drawn(by_group: dict[str, Ints], share: float, seed: int) -> set[str]:
-    """Groups in the order of a draw, each taken as long as it brings the hold-out nearer to its share."""
+    """Groups in random order, each taken if it brings the hold-out nearer to its share."""
     total = sum(map(len, by_group.values()))
     taken: set[str] = set()
     held = 0
@@ -81,9 +81,9 @@ GROUP_WORDS: Mapping[GroupBy, str] = {
     "type": "type of question",
     "query": "each query alone",
 }
-"""What a grouping is called where people read it: on the page, and on evidence cards."""
+"""Display names of the groupings, on the page and on evidence cards."""
 MIN_GROUPS = 4
-"""Groups from which on a grouping can be split into hold-out and folds."""
+"""Minimum number of groups to split into hold-out and folds."""
 
 
 def groups_of(batch: LabelledBatch, by: GroupBy) -> list[str]:
@@ -96,7 +96,7 @@ def groups_of(batch: LabelledBatch, by: GroupBy) -> list[str]:
 
 
 def natural_grouping(batch: LabelledBatch) -> GroupBy:
-    """Project where there are enough of them, else session, else each query alone."""
+    """Project if there are enough of them, else session, else each query alone."""
     for by in ("project", "session"):
         if len(set(groups_of(batch, by))) >= MIN_GROUPS and any(
             _READERS[by](batch, q) for q in range(len(batch.queries))

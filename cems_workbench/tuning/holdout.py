@@ -1,15 +1,14 @@
-"""The sealed hold-out: queries that no search sees, scored only when asked, and every look is counted.
+"""Sealed hold-out: queries that no search sees, scored only on request, with a count of the looks.
 
-A hold-out that is looked at again and again becomes a training set. Looks are counted with the query set, for each query: a hold-out has
-been looked at as often as the most looked at of its queries. So the count goes on when the evidence is gathered again, when the set
-grows, and when another seed seals some of the same queries.
+Repeated looks turn a hold-out into a training set. Looks are counted per query and query set: the count of a hold-out is that of its most
+looked-at query. So it survives another gather, a grown set, and another seed that seals some of the same queries.
 
-There is one count, in two places. A look is counted in the store that the evidence is of, where that can be opened, and else in a file
-beside the evidence, which goes where the evidence goes. The file holds a copy of the store's counts besides its own:
+A look is counted in the store of the evidence if that can be opened, otherwise in a file beside the evidence, which travels with it. The
+file also holds a copy of the store's counts:
 
-    looks at a query = those of the file + those of the store, as the store says or else as the file last heard
+    looks at a query = looks in the file + looks in the store, or in the file's copy if the store is not open
 
-So neither the page nor a command that runs while the app holds the store is blind to the looks of the other.
+So page and command see each other's looks, even while the app holds the store.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ Counts = dict[str, dict[str, int]]
 class Gain:
     """Proposal against baseline on the same queries: means, the difference with its interval, and p (two-sided).
 
-    Everything is as the measure gives it; `direction` is -1 where less of it is better. `p_greater` is the one-sided p of "the proposal is
-    better": half of the two-sided, or 1 less that where it is worse.
+    Values have the measure's sign; `direction` is -1 if lower is better. `p_greater` is the one-sided p of "the proposal is better": half
+    of the two-sided p, or 1 minus that if the proposal is worse.
     """
 
     queries: int
@@ -51,7 +50,7 @@ class Gain:
 
     @property
     def improvement(self) -> float:
-        """The difference, positive where the proposal is better."""
+        """The difference, positive if the proposal is better."""
         return self.direction * self.difference
 
     @property
@@ -66,9 +65,9 @@ class Gain:
 
 
 def gain(baseline: Floats, tuned: Floats, seed: int = 0, direction: int = 1) -> Gain:
-    """Compare (Q) scores of two configs on the same queries, which are larger where better: `direction` times the measure.
+    """Compare (Q) scores of two configs on the same queries; scores are `direction` times the measure, so that larger is better.
 
-    Queries with NaN, which the measure is not of, are left out.
+    Queries with NaN, for which the measure is not defined, are left out.
     """
     defined = ~(np.isnan(baseline) | np.isnan(tuned))
     baseline, tuned = (direction * scores[defined] for scores in (baseline, tuned))
@@ -82,24 +81,24 @@ class Looks(Protocol):
     """Counts the looks at a hold-out: `HoldoutLooks`, or a `LooksFile` alone."""
 
     def look(self, query_set: str, qids: Sequence[str]) -> int:
-        """Count a look at these queries and give the number of it; it is kept before anything can be shown."""
+        """Count a look at these queries and return the new count; it is written before anything can be shown."""
 
 
 class StoreLooks(Protocol):
     """The counts of an open store, `Store.holdouts`."""
 
     def by_query(self, query_set: str, qids: Sequence[str]) -> Mapping[str, int]:
-        """Looks at each of these queries that was looked at."""
+        """Number of looks at each of these queries; queries without a look are absent."""
 
     def lookers(self, query_set: str) -> Mapping[str, int]:
-        """Who looked at sealed queries of the set, and how often."""
+        """Looks at sealed queries of the set by person."""
 
     def look(self, query_set: str, qids: Sequence[str], who: str = "") -> int:
-        """Count a look at these queries by somebody; it is committed before anything can be shown."""
+        """Count a look at these queries by a person; it is committed before anything can be shown."""
 
 
 class LooksFile:
-    """The counts in a JSON file, of looks counted in it and, by the store's id, of those heard of; in memory alone without a path."""
+    """Counts in a JSON file: the file's own, and copies of the counts of stores by store id. Without a path they are in memory only."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Raises InputError for a file that is not one."""
@@ -110,28 +109,28 @@ class LooksFile:
             self._own, self._heard = _read(path)
 
     def by_query(self, query_set: str, qids: Sequence[str], without_store: str = "") -> dict[str, int]:
-        """Looks at each of these queries: its own, and those heard of every store but one."""
+        """Looks at each of these queries: the file's own, and the copies of all stores but one."""
         counted = [self._own, *(counts for store, counts in self._heard.items() if store != without_store)]
         return {qid: sum(counts.get(query_set, {}).get(qid, 0) for counts in counted) for qid in qids}
 
     def heard(self, store: str, query_set: str, qids: Sequence[str]) -> dict[str, int]:
-        """Looks at each of these queries in a store, as last heard."""
+        """Looks at each of these queries in the copy of a store's counts."""
         known = self._heard.get(store, {}).get(query_set, {})
         return {qid: known.get(qid, 0) for qid in qids}
 
     def count(self, query_set: str, qids: Sequence[str]) -> int:
-        """Looks at these queries so far: those of the most looked at."""
+        """Looks so far: those of the most looked-at query."""
         return max(self.by_query(query_set, qids).values(), default=0)
 
     def look(self, query_set: str, qids: Sequence[str]) -> int:
-        """Count a look, and give the number of it. It is written before anything is shown. Raises InputError."""
+        """Count a look, and return the new count. It is written before anything is shown. Raises InputError."""
         known = self._own.setdefault(query_set, {})
         known.update({qid: known.get(qid, 0) + 1 for qid in qids})
         self._write()
         return self.count(query_set, qids)
 
     def hear(self, store: str, query_set: str, counts: Mapping[str, int]) -> None:
-        """Take over what a store has counted. Raises InputError."""
+        """Copy the counts of a store. Raises InputError."""
         self._heard.setdefault(store, {}).setdefault(query_set, {}).update(counts)
         self._write()
 
@@ -143,18 +142,18 @@ class LooksFile:
 
 
 class HoldoutLooks:
-    """How often the sealed queries of a query set were scored, whoever scored them: the store's count and that of the file."""
+    """Looks at the sealed queries of a query set: the store's counts and the file's."""
 
     def __init__(self, file: LooksFile, store: StoreLooks | None = None, store_id: str = "", who: str = "") -> None:
-        """`store` is that of the evidence, where it is open; `store_id` is its id, and unused without it. `who` looks, where known."""
+        """`store` holds the counts of the evidence's store if that is open, `store_id` is its id, `who` the person who looks."""
         self._file, self._store, self._store_id, self._who = file, store, store_id, who
 
     def lookers(self, query_set: str) -> Mapping[str, int]:
-        """Who looked at sealed queries of the set in the store, and how often."""
+        """Looks at sealed queries of the set in the store by person."""
         return {} if self._store is None else self._store.lookers(query_set)
 
     def count(self, query_set: str, qids: Sequence[str]) -> int:
-        """Looks at these queries so far: those of the most looked at. The file hears of looks that are new to it."""
+        """Looks so far: those of the most looked-at query. The file's copy of the store's counts is refreshed."""
         if self._store is None:
             return self._file.count(query_set, qids)
         counts = self._file.by_query(query_set, qids, self._store_id)
@@ -166,7 +165,7 @@ class HoldoutLooks:
         return max((counts[qid] + present.get(qid, 0) for qid in qids), default=0)
 
     def look(self, query_set: str, qids: Sequence[str]) -> int:
-        """Count a look at these queries, and give the number of it. It is kept before anything is shown. Raises InputError."""
+        """Count a look, and return the new count. It is written before anything is shown. Raises InputError."""
         if self._store is None:
             self._file.look(query_set, qids)
         else:
@@ -175,7 +174,7 @@ class HoldoutLooks:
 
 
 def looks_path(evidence: Path, query_set: str) -> Path:
-    """The file of looks beside an evidence file. It is named after the query set, so that other evidence of it shares the count."""
+    """The look file beside an evidence file. It is named after the query set, so that all evidence of the set shares the count."""
     name = re.sub(r"[^\w.-]+", "-", query_set).strip("-.")[:80]
     return evidence.with_name(f"{name or evidence.name}.looks.json")
 

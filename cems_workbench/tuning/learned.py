@@ -1,14 +1,15 @@
-"""What a search learned: which parameters matter, and how the objective answers to one or two of them around the proposal.
+"""Parameter importance of a search, and response curves of one or two parameters around the proposal.
 
 Importance is the share of the variance of the objective over the space that a parameter explains alone:
 
     importance = var over its values v of mean(y | v)  /  var(y)
 
-On a complete grid that is exact, the main effects of an analysis of variance. Elsewhere a random forest is fitted to the trials and
-the variance of what it predicts is decomposed in the same way (functional ANOVA, 64 trees, seeded). What the shares leave of 1 is due
-to parameters acting together. A trial that was given up counts with its estimate.
+On a complete grid it is exact: the main effects of an analysis of variance. Otherwise a random forest is fitted to the trials, and the
+variance of its predictions is decomposed in the same way (functional ANOVA, 64 trees, seeded). The shares add up to 1 less the
+interactions of parameters. A pruned trial counts with its estimate.
 
-Responses are no model: every value is replayed on all open queries, and what the search has scored is free. The sealed are not touched.
+Responses are measured, not modelled: every value is replayed on all open queries; values that the search has scored cost nothing. Sealed
+queries are not scored.
 
 Source: Fisher 1925; Hutter, Hoos & Leyton-Brown, An efficient approach for assessing hyperparameter importance, 2014; Optuna.
 """
@@ -30,7 +31,7 @@ from cems_workbench.tuning.space import Axis, SearchSpace, Values
 from cems_workbench.tuning.tune import Tuned
 
 MIN_FOREST_TRIALS = 8
-"""Trials from which on a forest is fitted."""
+"""Minimum number of trials for a forest."""
 CURVE_POINTS, SURFACE_POINTS = 25, 12
 """Values of a parameter that are replayed for a curve, and for each side of a surface."""
 
@@ -41,20 +42,20 @@ class Importance:
 
     shares: tuple[tuple[str, float], ...]
     together: float
-    """What is left of 1: parameters acting together."""
+    """The rest of 1: interactions of parameters."""
     exact: bool
-    """A whole grid was decomposed; else a forest fitted to the trials."""
+    """Is it of a complete grid? Otherwise of a forest fitted to the trials."""
     trials: int
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The objective at V values of one parameter, everything else as in the proposal. NaN where a constraint is broken."""
+    """The objective at V values of one parameter, everything else as in the proposal. NaN if a constraint is violated."""
 
     path: str
     values: tuple[Any, ...]
     own: int
-    """The place of the proposal's value."""
+    """Index of the proposal's value."""
     mean: Floats
     """(V) over the open queries."""
     error: Floats
@@ -67,7 +68,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """The objective at A × B values of two parameters, everything else as in the proposal. NaN where a constraint is broken."""
+    """The objective at A × B values of two parameters, everything else as in the proposal. NaN if a constraint is violated."""
 
     paths: tuple[str, str]
     values: tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -79,7 +80,7 @@ class Surface:
 
 
 def importance(space: SearchSpace, searched: Search, objective: int = 0, seed: int = 0) -> Importance | None:
-    """How much each parameter matters to an objective. None when the trials are too few or all reached the same."""
+    """The importance of each parameter for an objective. None for too few trials, or if all have the same objective."""
     trials = [trial for trial in searched.trials if _on_axes(space, trial)]
     reached = np.array([trial.reached[objective] for trial in trials])
     if len(trials) < 2 or not np.ptp(reached) > 0:
@@ -94,7 +95,7 @@ def importance(space: SearchSpace, searched: Search, objective: int = 0, seed: i
 
 
 def main_effects(grid: Floats) -> Floats:
-    """(N) the share of the variance of a whole grid of N parameters that each explains alone."""
+    """(N) the share of the variance of a complete grid of N parameters that each explains alone."""
     total = grid.var()
     axes = range(grid.ndim)
     return np.array([grid.mean(axis=tuple(a for a in axes if a != i)).var() / total for i in axes])
@@ -146,7 +147,7 @@ def response_surface(
 
 
 def axis_of(space: SearchSpace, path: str) -> tuple[int, Axis]:
-    """The place and the axis of a searched parameter. Raises InputError."""
+    """The index and the axis of a searched parameter. Raises InputError."""
     for at, axis in enumerate(space.axes):
         if axis.path == path:
             return at, axis
@@ -154,7 +155,7 @@ def axis_of(space: SearchSpace, path: str) -> tuple[int, Axis]:
 
 
 def values_around(axis: Axis, own: Any, most: int) -> tuple[Any, ...]:
-    """Up to `most` values of an axis spread over its range, and the proposal's own among them, in order; null is last."""
+    """Up to `most` values of an axis over its range, the proposal's own among them, in order; null is last."""
     values = axis.grid(most)
     if own not in values:
         values.append(own)
@@ -185,7 +186,7 @@ def mean_and_error(scores: Floats | None) -> tuple[float, float]:
 
 
 def _on_axes(space: SearchSpace, trial: Trial) -> bool:
-    """The baseline alone may have a value that is none of a parameter's choices, or null where the others have a number."""
+    """Are all values on the axes? The baseline alone may have a value that is no choice, or null instead of a number."""
     return all(
         value in axis.choices if axis.choices else value is not None
         for axis, value in zip(space.axes, trial.values, strict=True)
@@ -197,7 +198,7 @@ def _places(space: SearchSpace, values: Values) -> list[int]:
 
 
 def _whole_grid(places: Sequence[Sequence[int]] | Any, reached: Floats) -> Floats | None:
-    """The objective as an array with an axis per parameter; None unless every combination of the values met was tried.
+    """The objective as an array with an axis per parameter; None unless every combination of the tried values was tried.
 
     The first trial is the baseline, which may lie beside the grid and is then left out.
     """

@@ -1,10 +1,10 @@
-"""What a search optimises, and what it must not lose.
+"""Goal of a search: objectives to maximise, and guards that must hold.
 
-The first objective decides; further ones make a Pareto front. A guard is a measure on some queries that may not get worse than the
-baseline by more than its tolerance, or than a bound. Scores are larger where they are better: a measure of harm is negated, and a query
-that a measure is not of, such as one without an answer and nDCG, has NaN and no part in its mean. The cost is how many
-candidates of a query the reranker reads, as replay counts them: what earlier stages drop is not sent, and a query that is not reranked
-costs nothing.
+The first objective decides; further ones make a Pareto front. A guard is a measure on some queries that must not fall below the baseline by
+more than its tolerance, or below a bound. Scores are larger if better: a measure of harm is negated. A query that a measure is not defined
+for, such as one without an answer and nDCG, has NaN and is left out of the mean. The cost is the number of candidates of a query
+that the reranker reads, as replay counts them: candidates that earlier stages drop are not sent, and a query that is not reranked costs
+nothing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from cems_workbench.evaluation.statistics import means
 from cems_workbench.pipeline.table import Bools, Floats
 
 RERANKED = "reranked"
-"""How the cost is written among the objectives; `candidates` says the same, and a minus before either is allowed."""
+"""Name of the cost among the objectives; `candidates` is a synonym, and a minus before either is allowed."""
 _COST = re.compile(r"-?(reranked|candidates)")
 _GUARD = re.compile(
     r"(?:(?P<type>[^:]+):)?(?P<measure>[^:\s<>]+?)(?:\s*-\s*(?P<tolerance>[0-9.]+)|\s*(?P<side>[<>]=)\s*(?P<bound>[0-9.]+))?"
 )
 GUARD_TOLERANCE = 1e-12
-"""A guard that is missed by less holds."""
+"""A guard that is missed by less than this holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class RerankedCost:
 
 
 Scored = Measure | RerankedCost
-"""What is scored per query."""
+"""A score per query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A measure, on the queries of one type or on all, whose mean stays at the baseline's, but for a tolerance, or within a bound.
+    """A measure, on the queries of one type or on all, whose mean must stay within a tolerance of the baseline's, or within a bound.
 
-    `bound` is the worst mean that is allowed, as the measure gives it.
+    `bound` is the worst allowed mean, with the measure's sign.
     """
 
     measure: Measure
@@ -74,12 +74,12 @@ class Goal:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The objectives in the order of what a trial reached."""
+        """The names of the objectives, in the order of `reached`."""
         return tuple(map(str, self._wanted))
 
     @property
     def measures(self) -> tuple[Scored, ...]:
-        """Everything that has to be scored, the objectives first, each once."""
+        """All scores that objectives and guards need, the objectives first, each once."""
         return tuple(dict.fromkeys([*self._wanted, *(guard.measure for guard in self.guards)]))
 
     @property
@@ -88,12 +88,12 @@ class Goal:
 
     @property
     def of_no_answer(self) -> bool:
-        """Is a measure among them that queries without an answer alone have?"""
+        """Is one of the measures defined for queries without an answer only?"""
         return any(MEASURES[each.family].needs_no_answer for each in self.measures if isinstance(each, Measure))
 
     @property
     def directions(self) -> Floats:
-        """(objectives) 1 where more is better, -1 where less is."""
+        """(objectives) 1 if higher is better, -1 if lower is better."""
         return np.array([each.direction for each in self._wanted], dtype=np.float64)
 
     def reached(self, values: Floats) -> Floats:
@@ -101,11 +101,11 @@ class Goal:
         return means(values[:, : len(self._wanted)])
 
     def as_measured(self, reached: Floats) -> Floats:
-        """(…, objectives) what was reached as the measures give it, the cost as a count."""
+        """(…, objectives) the objectives with the measures' signs, the cost as a count."""
         return reached * self.directions + 0.0  # not -0
 
     def shortfalls(self, values: Floats, baseline: Floats, types: Sequence[str | None]) -> Floats:
-        """(G) by how much (Q, M) scores miss each guard, the baseline's being those of the same queries; 0 where it holds."""
+        """(G) by how much (Q, M) scores miss each guard, relative to the baseline's scores on the same queries; 0 if it holds."""
         return np.array([self._shortfall(guard, values, baseline, types) for guard in self.guards])
 
     def _shortfall(self, guard: Guard, values: Floats, baseline: Floats, types: Sequence[str | None]) -> float:
@@ -120,7 +120,7 @@ class Goal:
 
 
 def parse_goal(objectives: Sequence[str], guards: Sequence[str] = (), grade: int = 1) -> Goal:
-    """A goal of written objectives, such as `nDCG@10` and `reranked`, and of written guards; `grade` is the lowest relevant one.
+    """Parse objectives, such as `nDCG@10` and `reranked`, and guards; `grade` is the lowest relevant grade.
 
     Raises InputError.
     """
@@ -158,7 +158,7 @@ def parse_guard(text: str, grade: int = 1) -> Guard:
 
 
 def _per_query(text: str, grade: int, option: str) -> Measure:
-    """A measure that a search can score part of the queries by. Raises InputError."""
+    """Parse a measure that is defined per query, as pruning needs. Raises InputError."""
     measure = parse_measure(text, grade)
     if MEASURES[measure.family].resampled is not None:
         raise InputError(

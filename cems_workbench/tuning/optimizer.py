@@ -1,18 +1,16 @@
-"""Trying configs: grid up to three parameters, beyond that TPE and then the neighbours of the best; seeded, cancellable.
+"""Optimizer: a grid for up to three parameters, otherwise TPE and then the neighbours of the best; seeded and cancellable.
 
-proposals   come from a grid, Optuna's TPE, or the neighbours of the best. Each is a generator that yields values to try and is sent what
-            they reached, so that the same reached values give the same proposals. The order of trials depends on nothing but space,
-            seed and scores: a search that was cancelled and is run again, with the scores it already knows, is the search that was
-            not cancelled.
-giving up   a config that is clearly worse on the first part of the queries is given up: when the mean of `config - best so far` over the
-            queries of that part lies more than `PRUNE_ERRORS` standard errors below 0. Not where several objectives are wanted, nor on a
-            grid, whose trials serve every fold. A config that breaks a constraint is not scored.
-front       the Pareto front: what no other beats in one objective without losing in another.
-choosing    a search tries many configs, and the best of many is partly luck. Among those that a paired t-test (one-sided, over the same
-            queries) cannot tell from the best, the one that changes least is proposed: it is as good as far as anybody knows, and
-            easier to trust.
+proposals   a grid, Optuna's TPE, or the neighbours of the best. Each is a generator that yields values and is sent their objectives. The
+            order of trials depends only on space, seed and scores, so a cancelled search that is resumed with its known scores equals
+            an uninterrupted one.
+pruning     a config is pruned after the first part of the queries if the mean of `config - best so far` there is more than
+            `PRUNE_ERRORS` standard errors below 0. No pruning with several objectives, nor on a grid, whose trials serve every fold. A
+            config that violates a constraint is not scored.
+front       the Pareto front of the usable trials.
+choice      the best of many configs is partly luck. Among the configs that a paired one-sided t-test cannot distinguish from the best, the
+            one nearest to the baseline is proposed.
 
-    t = mean(d) / (sd(d) / sqrt(Q)),   d = best - other per query;   not told apart when t < t(1 - alpha; Q - 1)
+    t = mean(d) / (sd(d) / sqrt(Q)),   d = best - other per query;   a tie if t < t(1 - alpha; Q - 1)
 """
 
 from __future__ import annotations
@@ -34,69 +32,69 @@ from cems_workbench.tuning.space import SearchSpace, Values
 class Trial:
     """A config of the space with its scores.
 
-    `reached` are its objectives. A config that was given up after some of the queries has scores of those alone, and an estimate
-    of what it would have reached: the best so far plus the mean difference on what was scored.
+    `reached` are its objectives. A pruned trial has scores of the first part of the queries only, and estimated objectives: those of the
+    best so far plus the mean difference on that part.
     """
 
     values: Values
     config: PipelineConfig
     scores: Floats
-    """(Q, M) or fewer rows where it was given up."""
+    """(Q, M), fewer rows if the trial was pruned."""
     reached: Floats
     pruned: bool = False
     broken: tuple[Guard, ...] = ()
     phase: str = "search"
     missed: float = 0.0
-    """By how much it misses the guards that it breaks, together."""
+    """Sum of its shortfalls over the guards that it breaks."""
 
     @property
     def usable(self) -> bool:
-        """Scored on every query, and breaking no guard."""
+        """Is it scored on every query, and does it hold every guard?"""
         return not self.pruned and not self.broken
 
 
 @dataclass(frozen=True)
 class Search:
-    """What a search found. The first trial is the baseline itself."""
+    """The trials of a search. The first is the baseline itself."""
 
     trials: Sequence[Trial]
     cancelled: bool = False
     front: Sequence[int] = field(default_factory=tuple)
-    """Which usable trials no other dominates."""
+    """Indices of the usable trials on the Pareto front."""
 
     @property
     def baseline(self) -> Trial:
-        """The trial that everything is compared with."""
+        """The baseline's trial."""
         return self.trials[0]
 
     @property
     def best(self) -> Trial:
-        """The usable trial with the highest first objective, the earliest of equals; the baseline where none is usable."""
+        """The usable trial with the highest first objective, the earliest of ties; the baseline if none is usable."""
         usable = [trial for trial in self.trials if trial.usable]
         return max(usable, key=lambda trial: float(trial.reached[0])) if usable else self.baseline
 
 
 Watch = Callable[[int, int, Trial], None]
-"""Called as `watch(done, total, best so far)` after each trial; may raise `Cancelled`, and what was tried by then stays."""
+"""Called as `watch(done, total, best so far)` after each trial; may raise `Cancelled`, which keeps the trials so far."""
 
 
 def unwatched(done: int, total: int, best: Trial) -> None:
-    """Nobody watches."""
+    """The watch that does nothing."""
 
 
 Proposals = Generator[Values, Floats, None]
 STARTUP_TRIALS = 24
-"""Trials drawn at random before TPE has something to learn from."""
+"""Random trials before TPE models them."""
 
 
 def by_grid(space: SearchSpace, trials: int) -> Proposals:
     """Every combination of a grid with at most about `trials` points."""
-    for values in space.grid(trials):  # noqa: UP028 - what is reached is sent in, which a plain iterator refuses
+    for values in space.grid(trials):  # noqa: UP028 - objectives are sent in, which a plain iterator refuses
         yield values
 
 
 def by_tpe(space: SearchSpace, trials: int, objectives: int, seed: int) -> Proposals:
-    """Optuna's tree-structured Parzen estimator, multivariate, seeded; told of the baseline first.
+    """Optuna's tree-structured Parzen estimator, multivariate, seeded; the baseline is its first trial.
 
     Source: Bergstra et al. 2011; Optuna, TPESampler.
     """
@@ -153,7 +151,7 @@ def by_neighbours(space: SearchSpace, start: Values, reached: Floats, trials: in
 
 
 def pareto_front(values: Floats) -> Bools:
-    """(T) which of T rows of (T, M) values, larger is better, no other row dominates. Equal rows are all on the front."""
+    """(T) which rows of (T, M) values are dominated by no other row; larger is better. Equal rows are all on the front."""
     front = np.ones(len(values), dtype=bool)
     for row in range(len(values)):
         at_least = (values >= values[row]).all(axis=1)
@@ -164,14 +162,14 @@ def pareto_front(values: Floats) -> Bools:
 
 PRUNE_ERRORS = 3.5
 REFINE_SHARE = 0.25
-"""Share of the trials that refine the best."""
+"""Share of the trials that go to the neighbours of the best."""
 INFEASIBLE_SCORE = -1e9
-"""What a config that breaks a constraint reaches."""
+"""Objective of a config that violates a constraint."""
 
 
 @dataclass
 class _SearchState:
-    """A search while it runs."""
+    """The state of a running search."""
 
     space: SearchSpace
     score: Score
@@ -184,10 +182,10 @@ class _SearchState:
     trials: list[Trial]
     known: dict[Values, Trial]
     best: Trial | None = None
-    """The best so far as `Search.best` says it, kept as trials come in; None before the first."""
+    """`Search.best` of the trials so far; None before the first."""
 
     def add(self, trial: Trial) -> Trial:
-        """Keep a trial; the best so far, of which it may be the newest."""
+        """Add a trial, and return the best so far."""
         self.known[trial.values] = trial
         self.trials.append(trial)
         best = self.best or trial
@@ -209,7 +207,7 @@ def optimize(
 ) -> Search:
     """Search the space on the queries at `rows`. `types` are the query types of those rows, for the guards.
 
-    At most `trials` configs are tried beside the baseline, each once. Cancelling keeps what was tried.
+    At most `trials` configs are tried besides the baseline, each once. Cancelling keeps the trials so far.
     """
     parts = [part for part in (rows[np.isin(rows, part)] for part in score.parts) if len(part)]
     state = _SearchState(
@@ -242,7 +240,7 @@ def optimize(
 
 
 def announce_grid(space: SearchSpace, score: Score, rows: Ints, trials: int) -> None:
-    """Say which configs of a grid will be asked for, where the scorer wants to know."""
+    """Tell a scorer that can prefetch which configs of the grid it will be asked for."""
     tell = getattr(score, "prefetch", None)
     if tell is not None:
         tell([config for config in map(space.config, space.grid(trials)) if space.keeps(config)], rows)
@@ -259,7 +257,7 @@ def _follow(state: _SearchState, proposals: Proposals, phase: str) -> None:
 
 
 def _try_values(state: _SearchState, values: Values, phase: str) -> Floats:
-    """What these values reach; a config that was tried is not tried again."""
+    """The objectives of these values; a config is tried once."""
     if values not in state.known:
         config = state.space.config(values)
         if state.trials and not state.space.keeps(config):
@@ -267,7 +265,7 @@ def _try_values(state: _SearchState, values: Values, phase: str) -> Floats:
         best = state.add(_scored_trial(state, values, phase))
         state.watch(len(state.trials), state.total, best)
     trial = state.known[values]
-    # A broken guard is worse than the baseline, the more so the further it is missed: that leads to where it holds.
+    # A broken guard ranks below the baseline, by how far it is missed: that leads the search to where it holds.
     return (
         trial.reached if not trial.broken else np.minimum(trial.reached, state.trials[0].reached) - 0.01 - trial.missed
     )
@@ -293,7 +291,7 @@ def _scored_trial(state: _SearchState, values: Values, phase: str) -> Trial:
 
 
 def with_guards(trial: Trial, goal: Goal, baseline: Floats, types: Sequence[str | None]) -> Trial:
-    """A trial with the guards that its scores break against the baseline's."""
+    """The trial with the guards that its scores break, relative to the baseline's scores."""
     missed = goal.shortfalls(trial.scores, baseline, types)
     broken = tuple(guard for guard, by in zip(goal.guards, missed.tolist(), strict=True) if by)
     return replace(trial, broken=broken, missed=float(missed.sum()))
@@ -304,13 +302,13 @@ def _objectives(goal: Goal) -> int:
 
 
 def _types_as_scored(types: Sequence[str | None] | None, rows: Ints, parts: Sequence[Ints]) -> list[str | None]:
-    """The types in the order in which the rows are scored."""
+    """The query types in the order in which the rows are scored."""
     given = dict(zip(rows.tolist(), types, strict=True)) if types is not None else {}
     return [given.get(row) for part in parts for row in part.tolist()]
 
 
 def _in_row_order(state: _SearchState, rows: Ints) -> list[Trial]:
-    """The trials with their scores in the order of `rows`; those of a trial that was given up stay as they are."""
+    """The trials with their scores in the order of `rows`; those of a pruned trial are unchanged."""
     place = {row: i for i, row in enumerate(state.rows.tolist())}
     order = np.array([place[row] for row in rows.tolist()])
     return [trial if trial.pruned else replace(trial, scores=trial.scores[order]) for trial in state.trials]
@@ -328,9 +326,9 @@ ALPHA = 0.05
 
 
 def simplest_of_best(scores: Sequence[Floats], distances: Sequence[float], alpha: float = ALPHA) -> int:
-    """Index of the proposed config. `scores` are (Q) per config; ties go to the nearer, then the better, then the first.
+    """Index of the config to propose, from (Q) scores per config: of the ties with the best the nearest, then the best, then the first.
 
-    Queries that the measure is not of have NaN under every config, and no part.
+    Queries that the measure is not defined for have NaN under every config, and are left out.
     """
     defined = ~np.isnan(scores[0])
     if not defined.any():
@@ -343,7 +341,7 @@ def simplest_of_best(scores: Sequence[Floats], distances: Sequence[float], alpha
 
 
 def statistical_ties(best: Floats, others: Sequence[Floats], alpha: float = ALPHA) -> Bools:
-    """Which of the others the best is not significantly better than, on the same queries (Q)."""
+    """Which of the others tie with the best: it is not significantly better on the same queries (Q)."""
     from scipy.special import stdtrit
 
     if len(best) < 2:

@@ -1,8 +1,8 @@
-"""`score(config, queries) -> (queries, measures)`: what a search asks, over a labelled batch, each answer computed once.
+"""Scorer: `score(config, queries) -> (queries, measures)` over a labelled batch, each score computed once.
 
-The queries are dealt into parts at random (seeded), so that the first part already speaks for the whole and a search can give up on
-a config after it. Parts are scored one after the other: two threads took half as much processor time again and were no sooner done,
-since the arrays of a part are small and the threads wait for the interpreter.
+The queries are split into parts at random (seeded), so that the first part is representative and a search can prune a config after it.
+Parts are scored sequentially: with two threads the wall time was the same and the processor time half as much again, because the
+arrays of a part are small and the threads wait for the interpreter.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ PART_QUERIES = 512
 
 
 class Score(Protocol):
-    """What a search needs to know of the queries."""
+    """Scores configs on queries, for a search."""
 
     @property
     def parts(self) -> Sequence[Ints]:
         """The rows of all queries, in the parts in which they are scored."""
 
     def __call__(self, config: PipelineConfig, queries: Ints) -> Floats:
-        """(len(queries), M) the measures of each of these rows under a config, larger is better; NaN where one is not of the query."""
+        """(len(queries), M) the measures of these rows under a config, larger is better; NaN if a measure is not defined for a query."""
 
 
 def config_key(config: PipelineConfig) -> PipelineConfig:
-    """What two configs that rank alike share: everything but the name."""
+    """The config without its name: configs that rank alike have the same key."""
     return config if config.name == "trial" else config.model_copy(update={"name": "trial"})
 
 
 class PartScorer(Protocol):
-    """Scores parts of the queries somewhere; several threads may ask at once."""
+    """Scores parts of the queries elsewhere; may be called from several threads at once."""
 
     def __call__(self, config: PipelineConfig, parts: Sequence[int]) -> list[Floats]:
         """(Qp, M) the scores of each of these parts, in order."""
 
     def prefetch(self, config: PipelineConfig, parts: Sequence[int]) -> None:
-        """These will be asked for at once: begin with them."""
+        """Start scoring these parts, which will be asked for soon."""
 
 
 def part_scores(batch: LabelledBatch, config: PipelineConfig, measures: Sequence[Scored]) -> Floats:
-    """(Q, M) scores of the queries of a part under a config; the one place where a trial is scored, here or on a worker."""
+    """(Q, M) scores of the queries of a part under a config; every trial is scored here, in this process or on a worker."""
     rankings = batch.rankings(config)
     return np.stack([_values(measure, rankings) for measure in measures], axis=1)
 
 
 class BatchScorer:
-    """Scores of some queries of a labelled batch, each part of each config at most once."""
+    """Scores configs on the queries of a labelled batch, each part of each config at most once."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class BatchScorer:
         part: int = PART_QUERIES,
         ranks_as: Callable[[PipelineConfig], PipelineConfig] = lambda config: config,
     ) -> None:
-        """Some measure must be defined for every query; `measurable` says which those are.
+        """Every query must have a measure that is defined for it (see `measurable`).
 
-        `ranks_as` gives of a config the one whose ranking is measured for it.
+        `ranks_as` maps a config to the one whose ranking is measured.
         """
         self.measures = tuple(measures)
         self._ranks_as = ranks_as
         self.evaluations = 0
-        """Parts that were scored, not those that were known."""
+        """Number of parts scored, without those that were known."""
         rows = np.random.default_rng(seed).permutation(len(batch.queries))
         count = max(1, round(len(rows) / part))
         self.parts = [np.sort(piece) for piece in np.array_split(rows, count)]
@@ -83,7 +83,7 @@ class BatchScorer:
         for number, piece in enumerate(self.parts):
             self._part[piece], self._place[piece] = number, np.arange(len(piece))
         self.elsewhere: PartScorer | None = None
-        """What scores parts in place of this process, as long as it is set; then several searches may ask at once."""
+        """Scores parts instead of this process while it is set; then several searches may call at once."""
         self._known: dict[tuple[PipelineConfig, int], Floats] = {}
         self._recalled: KnownScores = {}
 
@@ -106,7 +106,7 @@ class BatchScorer:
         return out
 
     def _not_recalled(self, key: PipelineConfig, missing: Sequence[int]) -> Sequence[int]:
-        """Those of the missing parts that no earlier job has scored; the scores of the others are known then."""
+        """The missing parts that no earlier job has scored; the others become known."""
         if not self._recalled:
             return missing
         name = config_digest(key)
@@ -114,9 +114,9 @@ class BatchScorer:
         return [number for number in missing if (key, number) not in self._known]
 
     def seconds(self, config: PipelineConfig) -> float:
-        """About how long this process takes to score one config on all queries; it is measured on a part."""
+        """Estimated time of this process to score one config on all queries, measured on one part."""
         key = config_key(self._ranks_as(config))
-        part_scores(self._batches[0], key, self.measures)  # what is made once for all configs does not count
+        part_scores(self._batches[0], key, self.measures)  # warm up: what all configs share does not count
         started = time.perf_counter()
         part_scores(self._batches[0], key, self.measures)
         return (time.perf_counter() - started) * len(self._batches)
@@ -127,7 +127,7 @@ class BatchScorer:
         return self._batches
 
     def prefetch(self, configs: Sequence[PipelineConfig], queries: Ints) -> None:
-        """These configs will be scored on these rows: what scores elsewhere may begin with all of them."""
+        """Let the part scorer start with these configs, which will be scored on these rows."""
         if self.elsewhere is None:
             return
         wanted = np.unique(self._part[queries]).tolist()
@@ -138,7 +138,7 @@ class BatchScorer:
                 self.elsewhere.prefetch(key, fresh)
 
     def recall(self, known: KnownScores) -> None:
-        """Take scores of an earlier run of the same search as known; those of another shape are left out."""
+        """Reuse the scores of an earlier job of the same search; those of another shape are left out."""
         self._recalled = {
             (name, number): values
             for (name, number), values in known.items()
@@ -146,7 +146,7 @@ class BatchScorer:
         }
 
     def known(self) -> KnownScores:
-        """Every score there is, for a later run."""
+        """All scores so far, for a later job."""
         known = dict(self._known)  # another thread may add to it meanwhile
         return self._recalled | {(config_digest(key), number): values for (key, number), values in known.items()}
 
@@ -158,8 +158,8 @@ def _values(measure: Scored, rankings: Rankings) -> Floats:
 
 
 def measurable(batch: LabelledBatch, measures: Sequence[Scored]) -> LabelledBatch:
-    """The batch without the queries that say nothing: those without any relevant memory, but for those that are known to have no answer
-    where a measure is of such queries."""
+    """The batch without queries that no measure is defined for: those without a relevant memory, except those known to have no answer
+    if a measure covers them."""
     scored = [measure for measure in measures if isinstance(measure, Measure)]
     kinds = {MEASURES[measure.family].needs_no_answer for measure in scored}
     least = max((measure.grade for measure in scored), default=1)

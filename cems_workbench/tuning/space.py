@@ -1,8 +1,7 @@
-"""One parameter of a search space: its values, read from the config's own metadata and narrowed where the user says so.
+"""Search space: axes with the values of each parameter, constraints between them, and the fixed rest.
 
-The search space: axes, the constraints that every config in it keeps, and the rest, which is fixed.
-
-Values are in range by construction, so that a trial's config is a copy with values replaced, not validated anew.
+The values of an axis come from the parameter's own metadata, or from a range or list that the user types. They are valid by construction,
+so that a trial's config is a copy with values replaced, without a second validation.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ DEFAULT_STEPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A parameter and the values it may take: `choices`, or low, low + step, ... up to high."""
+    """A parameter and its values to search: `choices`, or low, low + step, ... up to high."""
 
     path: str
     choices: tuple[Any, ...] = ()
@@ -38,7 +37,7 @@ class Axis:
 
     @property
     def size(self) -> int:
-        """How many values it has."""
+        """Number of values."""
         return len(self.choices) if self.choices else int((self.high - self.low) / self.step + 1e-9) + 1
 
     def value(self, place: int) -> Any:
@@ -56,29 +55,29 @@ class Axis:
         return min(max(nearest_place, 0), self.size - 1)
 
     def grid(self, most: int) -> list[Any]:
-        """All values, or `most` of them spread evenly from first to last."""
+        """All values, or `most` of them, spread evenly from first to last."""
         if self.choices or self.size <= most:
             return [self.value(place) for place in range(self.size)]
         places = sorted({round(i * (self.size - 1) / (most - 1)) for i in range(most)}) if most > 1 else [0]
         return [self.value(place) for place in places]
 
     def distance(self, value: Any, other: Any) -> float:
-        """0 to 1: the share of the range between two values; 1 between two choices; null is as far as can be."""
+        """0 to 1: the share of the range between two values; 1 between two choices, and between null and a number."""
         if self.choices or value is None or other is None:
             return float(value != other)
         return abs(float(value) - float(other)) / ((self.high - self.low) or 1.0)
 
 
 def searchable() -> tuple[FieldSpec, ...]:
-    """The parameters a search can try on gathered evidence: those that replay needs no new evidence for."""
+    """The parameters that a search can vary on gathered evidence: those that replay needs no new evidence for."""
     return tuple(spec for spec in field_specs() if spec.cost != "gather" and (_is_numeric(spec) or _is_choice(spec)))
 
 
 def axis_for(path: str, gathered: PipelineConfig | None = None) -> Axis:
     """The axis of a parameter over its slider's range. Raises InputError when it cannot be searched.
 
-    `gathered` is the config the evidence was gathered with: a depth is never searched beyond what is there. The bands of the
-    reranker are `rerank.bands.0`, `.1`, ...: the retrieval share of each.
+    `gathered` is the config of the evidence: a depth is not searched beyond the gathered one. The bands of the reranker are
+    `rerank.bands.0`, `.1`, ...: the retrieval share of each.
     """
     if path.startswith(f"{BANDS_PATH}.") and path.removeprefix(f"{BANDS_PATH}.").isdigit():
         spec = next(spec for spec in specs(Band) if spec.path == "retrieval")
@@ -140,7 +139,7 @@ def _narrowed(axis: Axis, values: str, text: str) -> Axis:
 
 
 def axis_bounds(path: str) -> tuple[float, float]:
-    """The range a parameter is allowed."""
+    """The allowed range of a parameter."""
     if path.startswith(f"{BANDS_PATH}."):
         return 0.0, 1.0
     spec = next(spec for spec in searchable() if spec.path == path)
@@ -184,12 +183,11 @@ Values = tuple[Any, ...]
 """One value per axis, in the order of the axes."""
 
 MAX_GRID_AXES = 3
-MAX_GRID_CONFIGS = 20_000
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """What a config has to keep, and in words."""
+    """A condition on configs, with its description."""
 
     words: str
     holds: Callable[[PipelineConfig], bool]
@@ -214,12 +212,12 @@ CONSTRAINTS: dict[str, Constraint] = {
         ),
     ),
 }
-"""By the beginning of the paths they are about; those that the space touches hold in it."""
+"""By the prefix of the paths that they constrain; a space has those that its axes touch."""
 
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """Every combination of the axes' values that keeps the constraints, on top of `baseline`."""
+    """Every combination of the axes' values that satisfies the constraints, on top of `baseline`."""
 
     baseline: PipelineConfig
     axes: tuple[Axis, ...]
@@ -241,7 +239,7 @@ class SearchSpace:
 
     @property
     def size(self) -> int:
-        """How many combinations there are, those that break a constraint included."""
+        """Number of combinations, including those that violate a constraint."""
         total = 1
         for axis in self.axes:
             total *= axis.size
@@ -249,7 +247,7 @@ class SearchSpace:
 
     @property
     def is_grid(self) -> bool:
-        """Few enough parameters to try every combination of a grid."""
+        """Are there few enough parameters to try every combination of a grid?"""
         return len(self.axes) <= MAX_GRID_AXES
 
     def config(self, values: Values) -> PipelineConfig:
@@ -257,11 +255,11 @@ class SearchSpace:
         return replaced(self.baseline, {axis.path: value for axis, value in zip(self.axes, values, strict=True)})
 
     def keeps(self, config: PipelineConfig) -> bool:
-        """Does a config keep every constraint?"""
+        """Does a config satisfy every constraint?"""
         return all(rule.holds(config) for rule in self.constraints)
 
     def grid(self, most: int) -> Iterator[Values]:
-        """A grid of at most about `most` combinations, each axis with as many values as fit, first to last."""
+        """A grid of at most about `most` combinations, with as many values per axis as fit."""
         each = [axis.size for axis in self.axes]
         while _product(each) > most and max(each) > 1:
             each[each.index(max(each))] -= 1
@@ -272,7 +270,7 @@ class SearchSpace:
         return tuple(_read_space(config, axis.path) for axis in self.axes)
 
     def distance(self, values: Values) -> float:
-        """How far from the baseline: the sum over the axes of the share of the range between the two values."""
+        """Distance from the baseline: the sum of `Axis.distance` over the axes."""
         own = self.values_of(self.baseline)
         return sum(axis.distance(a, b) for axis, a, b in zip(self.axes, own, values, strict=True))
 
@@ -283,7 +281,7 @@ class SearchSpace:
 
 
 def replaced(config: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
-    """A copy with values at dotted paths replaced, which are not validated: they are known to be allowed."""
+    """A copy with values at dotted paths replaced, without validation: the caller knows that they are allowed."""
     for path, value in changes.items():
         config = cast(PipelineConfig, _with(config, path.split("."), value))
     return config

@@ -1,6 +1,6 @@
-"""How far each value of the proposal can move, alone, before the objective falls by more than chance would explain.
+"""Stability: how far each value of the proposal can move, alone, before the objective falls by more than one standard error.
 
-A value stays within one standard error when, over the same queries,
+A value is within one standard error if, over the same queries,
 
     mean(d) >= -sd(d) / sqrt(Q),    d = score there - score of the proposal
 
@@ -38,16 +38,16 @@ class Region:
     """The lowest value of a number's region; None for a choice, and for a proposal that is null."""
     high: Any = None
     at_low_edge: bool = False
-    """The region reaches the lowest value that was searched."""
+    """Does the region reach the lowest searched value?"""
     at_high_edge: bool = False
     choices: tuple[Any, ...] = ()
-    """The choices that stay within, the proposal's own among them; empty for a number."""
+    """The choices within one standard error, the proposal's own among them; empty for a number."""
 
 
 def stability(tuned: Tuned, score: Score, objective: int = 0, progress: Progress = silent) -> list[Region]:
-    """The region of every searched parameter, in their order; what the curves have replayed is free.
+    """The region of every searched parameter, in their order; values that the curves have replayed cost nothing.
 
-    `progress` hears of each parameter, and may raise Cancelled.
+    `progress` is called for each parameter, and may raise Cancelled.
     """
     axes = tuned.plan.space.axes
     regions = []
@@ -86,7 +86,7 @@ def within_one_error(difference: Floats) -> bool:
 
 
 def _furthest(axis: Axis, outwards: Sequence[Any], inside: Callable[[Any], bool]) -> Any:
-    """The last value inside on the way from the proposal, which is the first of `outwards`, to the end of the range."""
+    """The last value inside, walking from the proposal, the first of `outwards`, to the end of the range."""
     last = outwards[0]
     for value in outwards[1:]:
         if not inside(value):
@@ -96,7 +96,7 @@ def _furthest(axis: Axis, outwards: Sequence[Any], inside: Callable[[Any], bool]
 
 
 def _narrowed(axis: Axis, last: Any, first: Any, inside: Callable[[Any], bool]) -> Any:
-    """Between a value inside and one outside: the value of the axis next to the border."""
+    """The outermost value inside, by bisection between a value inside and one outside."""
     low, high = min(last, first), max(last, first)
     between = [value for value in map(axis.value, range(axis.size)) if low < value < high]
     if first < last:

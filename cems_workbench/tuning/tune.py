@@ -1,9 +1,9 @@
-"""From a search space to a proposal one can believe: search, cross-validation by group, and a sealed hold-out.
+"""Tuning protocol: one search, nested cross-validation by group, and a sealed hold-out.
 
-The proposal is chosen by `search.chosen` among the configs of one search over all open queries. What it is worth is estimated by doing the
-same on all folds but one and scoring what is chosen there on the fold left out. On a grid the configs are the same for every fold, so
-that costs nothing; where configs are searched for, each fold has a search of its own that never scores the fold (nested), since a
-search that saw a query has learned from it. The hold-out is scored only by `open_holdout`.
+`optimizer.simplest_of_best` chooses the proposal among the configs of one search over all open queries. Its gain is estimated by choosing
+on all folds but one and scoring the choice on the fold that was left out. On a grid the configs are the same for every fold, so that
+costs nothing. Otherwise each fold has its own search that never scores the fold (nested), because a search learns from the queries it
+scores. Only `open_holdout` scores the hold-out.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from cems_workbench.tuning.scorer import Score
 from cems_workbench.tuning.space import BANDS_PATH, SearchSpace
 
 WatchFactory = Callable[[str], Watch]
-"""Gives the watch of each of the searches by its name: `search`, `fold 1`, ..."""
+"""Makes the watch of a search from its name: `search`, `fold 1`, ..."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is searched, for what, on which queries, and how long."""
+    """A search to run: space, goal, queries, number of trials and seed."""
 
     space: SearchSpace
     goal: Goal
@@ -42,33 +42,33 @@ class Plan:
     trials: int = 200
     seed: int = 0
     name_suffix: str = "tuned"
-    """What is added to the baseline's name for the proposal's."""
+    """The proposal is named after the baseline, with this suffix."""
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """A search with its proposal and what it is worth."""
+    """A search with its proposal and the gain of that."""
 
     plan: Plan
     search: Search
     proposal: Trial
     train: float
-    """Mean first objective of what the folds chose, on the queries they chose it with."""
+    """Mean first objective of the folds' choices, on the queries that they were chosen on."""
     validation: Gain | None
-    """What the folds chose, on the queries they did not see, against the baseline; None when cancelled before."""
+    """Gain of the folds' choices over the baseline, on the queries that they did not see; None after an early cancel."""
     holdout: Gain | None = None
     looks: int = 0
     choices: tuple[PipelineConfig, ...] = ()
-    """What each fold was scored with: the choice made without it."""
+    """For each fold the config that was chosen without it."""
 
     @property
     def kept(self) -> bool:
-        """Is the baseline the proposal, because nothing that was tried is surely better?"""
+        """Is the baseline the proposal, because no trial is certainly better?"""
         return self.proposal is self.search.baseline
 
     @property
     def config(self) -> PipelineConfig:
-        """The proposal as a config, validated, named after its baseline; where that is kept, the baseline itself."""
+        """The proposal as a validated config, named after its baseline; the baseline itself if that is kept."""
         space = self.plan.space
         if self.kept:
             return space.baseline
@@ -80,8 +80,8 @@ def tune(
 ) -> Tuned:
     """Search, choose and cross-validate. Cancelling keeps what was tried; a cancel before the last fold leaves no validation.
 
-    With `at_once` the searches of the folds run in threads beside the search over all queries, for a scorer on other machines. No search
-    depends on another, so the result is the same.
+    With `in_parallel` all searches run in threads at the same time, for a scorer on other machines. No search depends on another, so the
+    result is the same.
     """
     with _Searches(plan, score, watch_for, in_parallel) as searches:
         searched = searches.for_fold(None)
@@ -165,7 +165,7 @@ def _name(fold: int | None) -> str:
 
 
 def open_holdout(tuned: Tuned, score: Score, looks: Looks, query_set: str, qids: Sequence[str]) -> Tuned:
-    """Score proposal and baseline on the sealed queries, whose ids are `qids`. Every call is a look, and is counted."""
+    """Score proposal and baseline on the sealed queries, whose ids are `qids`. Every call counts as a look."""
     sealed = tuned.plan.split.holdout
     count = looks.look(query_set, qids)
     base, best = (score(trial.config, sealed)[:, 0] for trial in (tuned.search.baseline, tuned.proposal))
@@ -175,9 +175,9 @@ def open_holdout(tuned: Tuned, score: Score, looks: Looks, query_set: str, qids:
 
 
 def choose(space: SearchSpace, searched: Search) -> Trial:
-    """The proposal of a search: nearest to the baseline among the usable trials that its best cannot be told from."""
+    """The proposal of a search: the usable trial nearest to the baseline among those that tie with the best."""
     usable = [trial for trial in searched.trials if trial.usable]
-    if not usable:  # nothing holds the guards, the baseline neither
+    if not usable:  # no trial holds the guards, the baseline neither
         return searched.baseline
     distances = [space.distance(trial.values) for trial in usable]
     return usable[simplest_of_best([trial.scores[:, 0] for trial in usable], distances)]
@@ -198,7 +198,7 @@ def proposed(space: SearchSpace, trial: Trial, name: str) -> PipelineConfig:
 def _cross_validated(
     plan: Plan, score: Score, searched: Search, searches: _Searches
 ) -> tuple[float, Gain, tuple[PipelineConfig, ...]]:
-    """Mean of the choices on what they were made with, their gain on what they were not, and the choices."""
+    """Mean score of the choices on their training queries, their gain on the left-out queries, and the choices."""
     open_rows = plan.split.open
     base, tuned, train, choices = np.empty(len(open_rows)), np.empty(len(open_rows)), [], []
     for fold, held in enumerate(plan.split.folds):
@@ -219,7 +219,7 @@ def _cross_validated(
 
 
 def _restricted(plan: Plan, searched: Search, seen: Bools) -> Search:
-    """The trials as they look on some of the queries alone; a guard holds or not on those."""
+    """The trials restricted to some of the queries, with the guards checked on those."""
     types = [
         kind for kind, inside in zip([plan.types[row] for row in plan.split.open.tolist()], seen, strict=True) if inside
     ]

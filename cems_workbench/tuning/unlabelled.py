@@ -1,20 +1,21 @@
-"""Weights without judgments: the order of a reranker stands in for them, and each list is measured by how well it agrees with that.
+"""Tuning without judgments: pseudo-judgments from the order of a reranker, and the agreement of each list with that order.
 
-grades     of the candidates of a query that the reranker read, the one it scores highest has grade 3, the next 2, the next 1, the others 0
+grades     of the candidates of a query that the reranker read, the one with the highest score has grade 3, the next 2, the next 1, the
+           others 0
 
                grade(c) = max(0, 3 - #{c' : score(c') > score(c)})
 
-           so that equal scores have equal grades, and nothing hangs on the scale of a model. A query of which it read no more than
-           three, or to all of which it gave the same score, says nothing and is left out.
-ranking    what is measured is the ranking as it was fused. With the reranker every config would be measured by a model's agreement with
-           itself, and of age, project or duplicates its order says nothing; for the same reason only the parameters of the lists, the
-           variants and the fusion can be chosen so.
-agreement  nDCG of a list alone by these grades, with its bootstrap interval over queries. Two further figures are shown and choose
-           nothing: what a list shares with the others, and the lead of its first score. On three query sets with judgments the lead
+           so that equal scores have equal grades, and the scale of a model does not matter. A query is left out if the reranker read three
+           candidates or fewer, or gave all of them the same score.
+ranking    the fused ranking is measured. With the reranker every config would be measured by a model's agreement with itself, and its order
+           says nothing about age, project or duplicates; for the same reason only the parameters of lists, variants and fusion can be
+           tuned so.
+agreement  nDCG of a list alone by these grades, with its bootstrap interval over queries. Two further figures are shown but not used:
+           the overlap of a list with the others, and the lead of its first score. On three query sets with judgments the lead
            did not say which of two lists is the better one (benchmarks/RESULTS/unlabelled.md).
 
-The grades are those of a model: they carry its mistakes, and what no list brought before it has none. So what is found is never called
-tuned, and where there are judgments it is measured by them.
+The grades contain the mistakes of a model, and a memory that no list returned has none. So a result is never called tuned, and is
+compared with judgments if there are any.
 
 Source: relevance judgments without people, Soboroff, Nicholas & Cahan, Ranking retrieval systems without relevance judgments, 2001;
 a reranker as teacher of a first stage, Hofstätter et al., Improving efficient neural ranking models with cross-architecture knowledge
@@ -42,21 +43,21 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.tuning.space import Axis, replaced
 
 TOP_GRADE = 3
-"""How many of the reranker's order have a grade; also the highest grade."""
+"""The highest grade, and the number of ranks of the reranker's order with a grade above 0."""
 AGAINST_RERANKER = " against the reranker’s order"
-"""What is said after a measure whose grades are a reranker's."""
+"""Suffix of a measure whose grades are a reranker's."""
 EMBEDDER_RERANKER = "late_interaction"
-"""The reranker that reads with the store's embedder, as the vector list does, and so agrees with it: it does not stand in."""
+"""The reranker that reads with the store's embedder. It agrees with the vector list, so its order is no reference."""
 TUNABLE_SECTIONS = ("lists.", "variants.", "fusion.")
-"""The parameters that the order of a reranker can say something of, by the beginning of their paths."""
+"""Path prefixes of the parameters that can be tuned on the order of a reranker."""
 COMPARED_HITS = 10
-"""Of how many hits of a list it is said what the others share with them, and what the reranker read."""
+"""First hits of a list whose overlap with the other lists, and with what the reranker read, is measured."""
 
 
 def reference_reranker(config: PipelineConfig, evidences: Iterable[Evidence]) -> str | None:
-    """The reranker whose order stands in for judgments, by its key in `model_scores`; None where the evidence has no scores for it.
+    """The reranker whose order replaces judgments, by its key in `model_scores`; None if the evidence has no scores for it.
 
-    The config's own, where it has one; else the one that scored the most. Never the one that reads with the embedder of the vector list.
+    The config's own if it has one, else the one with the most scores. Never the one that reads with the embedder of the vector list.
     """
     scored = Counter[str]()
     for evidence in evidences:
@@ -73,12 +74,12 @@ def reference_reranker(config: PipelineConfig, evidences: Iterable[Evidence]) ->
 
 
 def has_reference_reranker(config: PipelineConfig) -> bool:
-    """Has the config a reranker whose order may stand in for judgments?"""
+    """Has the config a reranker whose order may replace judgments?"""
     return not RERANK.is_off(config) and config.rerank.backend != EMBEDDER_RERANKER
 
 
 def reranker_grades(evidences: Mapping[str, Evidence], reranker: str) -> Grades:
-    """By qid and memory id the grades that the reranker's order gives; queries that it says nothing of are absent."""
+    """The grades of the reranker's order by qid and memory id; queries without usable scores are absent."""
     grades: Grades = {}
     for qid, evidence in evidences.items():
         read = evidence.model_scores.get(reranker, {})
@@ -91,7 +92,7 @@ def reranker_grades(evidences: Mapping[str, Evidence], reranker: str) -> Grades:
 
 
 def before_reranker(config: PipelineConfig) -> PipelineConfig:
-    """The config as far as its fusion: what would be filtered, reranked, adjusted or cut after it stands as it was fused."""
+    """The config up to its fusion: every later stage is switched off."""
     later = STAGES[STAGES.index(FUSION) + 1 :]
     return replaced(
         config, {path: value for stage in later for switch in stage.switches for path, value in switch.off.items()}
@@ -99,7 +100,7 @@ def before_reranker(config: PipelineConfig) -> PipelineConfig:
 
 
 def require_tunable_unlabelled(axes: Sequence[Axis]) -> None:
-    """Raises InputError for a parameter that cannot be chosen without judgments."""
+    """Raises InputError for a parameter that cannot be tuned without judgments."""
     for axis in axes:
         if not axis.path.startswith(TUNABLE_SECTIONS):
             why = (
@@ -113,30 +114,30 @@ def require_tunable_unlabelled(axes: Sequence[Axis]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ListTrust:
-    """What is known of a list without judgments; NaN where there is nothing to say it of."""
+    """Figures of a list that need no judgments; NaN if no query has a value."""
 
     source: Source
     queries: int
-    """In how many of the queries it found anything."""
+    """Number of queries with a hit."""
     agreement: float
-    """Mean of the measure of the list alone against the reranker's order, with its 95 % interval."""
+    """Mean of the measure of the list alone, by the reranker's grades, with its 95 % interval."""
     low: float
     high: float
     read: float
     """Share of its first hits that the reranker read."""
     shared: float
-    """Share of its first hits that some other list has among its first, too."""
+    """Share of its first hits that are among the first of another list."""
     lead: float
     """Mean over queries of (first score - second) / (first score - tenth): 1 where the first stands out, 0 where it does not."""
 
 
 def candidate_lists(config: PipelineConfig) -> list[Source]:
-    """The lists of a config that bring candidates."""
+    """The enabled lists of a config that add candidates."""
     return [one.name for one in LIST_SOURCES if one.finds and config.get(f"lists.{one.name}.enabled")]
 
 
 def with_one_list(config: PipelineConfig, source: Source) -> PipelineConfig:
-    """The config as far as its fusion, with one list."""
+    """The config up to its fusion, with one list enabled."""
     only = {f"lists.{name}.enabled": name == source for name in SOURCES}
     return replaced(before_reranker(config), only | {f"lists.{source}.weight": 1.0})
 
@@ -144,7 +145,7 @@ def with_one_list(config: PipelineConfig, source: Source) -> PipelineConfig:
 def list_trust(
     batch: LabelledBatch, config: PipelineConfig, reranker: str, measure: Measure, seed: int = 0
 ) -> list[ListTrust]:
-    """What is known of each list that brings candidates under a config; `batch` has the grades of `reranker_grades`."""
+    """The figures of each list that adds candidates under a config; `batch` has the grades of `reranker_grades`."""
     sources = candidate_lists(config)
     rankings = {source: batch.rankings(with_one_list(config, source)) for source in sources}
     firsts = {source: [ids[:COMPARED_HITS] for ids in batch.result_ids(found)] for source, found in rankings.items()}
@@ -176,7 +177,7 @@ def _read(evidence: Evidence, reranker: str) -> set[str]:
 
 
 def _share(first: Sequence[Sequence[str]], among: Sequence[set[str]]) -> float:
-    """Mean over the queries that have any of the share of the first hits that are among some."""
+    """Mean share of the first hits that are in the other set, over the queries with a hit."""
     shares = [sum(key in there for key in ids) / len(ids) for ids, there in zip(first, among, strict=True) if ids]
     return float(np.mean(shares)) if shares else float("nan")
 

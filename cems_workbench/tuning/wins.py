@@ -1,4 +1,4 @@
-"""Wins and losses: what the proposal changes on each query against the baseline. The sealed queries stay sealed."""
+"""Wins and losses: the change from baseline to proposal on each open query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cems_workbench.tuning.scorer import Score
 from cems_workbench.tuning.tune import Tuned
 
 SCORE_TOLERANCE = 1e-9
-"""Differences below this are arithmetic."""
+"""Smaller differences are rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class QueryChange:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many queries were won and lost, and the mean difference over all of them."""
+    """Number of queries won, lost and unchanged, and the mean difference over all of them."""
 
     won: int
     lost: int
@@ -46,7 +46,7 @@ class Tally:
 
 
 def wins_and_losses(tuned: Tuned, score: Score, batch: LabelledBatch, objective: int = 0) -> list[QueryChange]:
-    """Every open query, the greatest gain first, the greatest loss last; equal ones by qid. `batch` is what `score` scores."""
+    """Every open query, the greatest gain first, ties by qid. `batch` holds the queries that `score` scores."""
     rows = tuned.plan.split.open
     base, best = (score(trial.config, rows)[:, objective] for trial in (tuned.search.baseline, tuned.proposal))
     changes = []
@@ -57,7 +57,7 @@ def wins_and_losses(tuned: Tuned, score: Score, batch: LabelledBatch, objective:
 
 
 def tally(changes: Sequence[QueryChange]) -> Tally:
-    """Count them; the mean difference of none is 0."""
+    """Count the changes; without any the mean difference is 0."""
     outcomes = [change.outcome for change in changes]
     mean = sum(change.difference for change in changes) / len(changes) if changes else 0.0
     return Tally(outcomes.count("won"), outcomes.count("lost"), outcomes.count("same"), mean)
