@@ -20,18 +20,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import yaml
 
 from benchmarks.report import DATA, PLAIN, SAMPLE, Dataset, query_set, quiet
 from cems_workbench import formats
 from cems_workbench.config import (
+    DEFAULT,
     EvidenceCard,
     Measured,
     PipelineConfig,
     card_path,
     difference,
-    dump_config,
+    nested,
     preset,
     read_card,
     with_values,
@@ -221,9 +224,18 @@ def report(result: Result, card: EvidenceCard, measures: Sequence[Measure]) -> s
     return "".join(parts)
 
 
-def preset_text(yaml: str) -> str:
-    """The preset's file: what it is, and the config."""
-    return PRESET_HEAD + yaml
+def preset_text(config: PipelineConfig) -> str:
+    """The preset's file: its head, and what differs from the default preset."""
+    differs: dict[str, Any] = {"version": config.version, "extends": DEFAULT, "name": config.name}
+    for path, _, _ in difference(preset(DEFAULT).config, config):
+        *sections, key = path.split(".")
+        target, values = differs, nested(config)
+        for section in sections:
+            target, values = target.setdefault(section, {}), values[section]
+        target[key] = values[key]
+    return PRESET_HEAD + yaml.safe_dump(
+        differs, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+    )
 
 
 def _against(result: Result, measures: Sequence[Measure]) -> str:
@@ -397,7 +409,7 @@ def main() -> int:
         shipped = with_values(
             result.tuned.config, {"name": "workbench", "judge.backend": "auto", "rerank.model": MODEL_ID}
         )
-        PRESET.write_text(preset_text(dump_config(shipped)), encoding="utf-8")
+        PRESET.write_text(preset_text(shipped), encoding="utf-8")
         card_path(PRESET).write_text(card.to_json(), encoding="utf-8")
         REPORT.write_text(text, encoding="utf-8")
     print(text)

@@ -1,6 +1,12 @@
-"""The shipped presets: YAML files that state every key, headed by a comment with their source and known mistakes.
+"""The shipped presets: YAML files with a comment at the head that names their source and known mistakes.
 
-One that was tuned has its evidence card beside it: `NAME.card.json`.
+`cems` states every key. The others say which preset they extend and what differs:
+
+    extends: cems
+    name: brief
+    assembly: {limit: 3}
+
+A preset that was tuned has its evidence card next to it: `NAME.card.json`.
 """
 
 from __future__ import annotations
@@ -10,19 +16,18 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from cems_workbench.builtin import REFERENCE, preset_names
+from cems_workbench.builtin import REFERENCE
 from cems_workbench.config.evidence_card import EvidenceCard, read_card
 from cems_workbench.config.forms.yaml_form import parse_config
 from cems_workbench.config.model import PipelineConfig
-from cems_workbench.errors import InputError, nearest
-from cems_workbench.renamed import PRESETS
+from cems_workbench.config.preset_files import known_preset, preset_folder
 
 DEFAULT = REFERENCE
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A shipped config and the comment at the head of its file."""
+    """A shipped config, and the comment at the head of its file."""
 
     name: str
     config: PipelineConfig
@@ -39,22 +44,15 @@ class Preset:
 @cache
 def preset(name: str) -> Preset:
     """Load a preset by name. Raises InputError naming the known ones and the nearest."""
-    known = preset_names()
-    name = PRESETS.get(name, name)
-    if name not in known:
-        close = nearest(name, known)
-        hint = f"; did you mean {close}?" if close else ""
-        raise InputError(f"preset {name}: unknown{hint} Known presets: {', '.join(known)}")
-    folder = resources.files("cems_workbench.config") / "presets"
-    text = (folder / f"{name}.yaml").read_text(encoding="utf-8")
-    card = folder / f"{name}.card.json"
+    name = known_preset(name, "preset")
+    text = (preset_folder() / f"{name}.yaml").read_text(encoding="utf-8")
     notes = [line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#")]
     config = parse_config(text, source=f"presets/{name}.yaml")
-    return Preset(name, config, "\n".join(notes), _card(card))
+    return Preset(name, config, "\n".join(notes), _card(preset_folder() / f"{name}.card.json"))
 
 
-def _card(beside: Traversable) -> EvidenceCard | None:
-    if not beside.is_file():
+def _card(path: Traversable) -> EvidenceCard | None:
+    if not path.is_file():
         return None
-    with resources.as_file(beside) as path:
-        return read_card(path)
+    with resources.as_file(path) as file:
+        return read_card(file)

@@ -15,9 +15,10 @@ from docs.reference_pages.markdown import code, notice, table_cell
 HEAD = f"""\
 # Presets
 
-A preset is a config file that states every parameter. The head of the file says where its numbers come from and which mistakes of its
-source it keeps, so that they can be seen. `search "…" --preset NAME` searches with one, `export NAME --format yaml` prints it, and
-`doctor --preset NAME` says whether its models are available.
+A preset is a config file. The head of the file says where its numbers come from and which mistakes of its source it keeps, so that they
+can be seen. `cems` states every parameter; the others `extend` it, or another preset, and state what differs. `search "…" --preset NAME`
+searches with one, `export NAME --format yaml` prints it with every parameter, and `doctor --preset NAME` says whether its models are
+available.
 
 {notice("cems_workbench/config/presets")}
 """

@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 
 from cems_workbench.config.fields import Section, bounds_text, specs
 from cems_workbench.config.model import VERSION, PipelineConfig, attribute_name, field_spec, field_specs
+from cems_workbench.config.preset_files import EXTENDS, extended
 from cems_workbench.config.renamed import ORIGINAL_VERSION, original_values, present_assignment, present_values
 from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest, one_line, short
@@ -62,10 +63,15 @@ def parse_config(text: str, source: str = "config") -> PipelineConfig:
 
 
 def config_from(values: Any, source: str = "config") -> PipelineConfig:
-    """Validate a nested mapping into a config. Missing keys take the default; unknown keys are an InputError."""
+    """Validate nested values into a config. Raises InputError.
+
+    A missing key takes the value of the preset that `extends` names, or the default; an unknown key is an error.
+    """
     if not isinstance(values, Mapping):
         raise InputError(f"{source}: expected a mapping of sections, found {type(values).__name__}")
     values = present_values(values)
+    if EXTENDS in values:
+        values = extended(values, source)
     if values.get("version") == ORIGINAL_VERSION:
         values["version"] = VERSION
     problems = list(islice(_unknown(PipelineConfig, values, ""), FAULTS + 1))

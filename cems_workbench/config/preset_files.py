@@ -1,0 +1,59 @@
+"""Preset files: where they are, and the values of a config that extends one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from cems_workbench.builtin import preset_names
+from cems_workbench.config.renamed import present_values
+from cems_workbench.errors import InputError, nearest, one_line
+from cems_workbench.platform.parsing import yaml_values
+from cems_workbench.renamed import PRESETS
+
+EXTENDS = "extends"
+"""The key of a config file that names the preset it starts from."""
+WHOLE = ("adjust.time_decay.tiers",)
+"""Mappings that are one value: a config has those of its parent, or its own."""
+
+
+def extended(values: Mapping[str, Any], source: str, children: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The values of a config that `extends` a preset, over those of that preset; without the key `extends`.
+
+    `children` are the presets that were read on the way here. Raises InputError for an unknown preset and for a cycle.
+    """
+    name = known_preset(str(values[EXTENDS]), f"{source}: {EXTENDS}")
+    if name in children:
+        raise InputError(f"{source}: {EXTENDS}: {' → '.join((*children, name))}: these presets extend each other")
+    parent = f"presets/{name}.yaml"
+    above = present_values(yaml_values((preset_folder() / f"{name}.yaml").read_text(encoding="utf-8"), parent))
+    if EXTENDS in above:
+        above = extended(above, parent, (*children, name))
+    return _over(above, {key: value for key, value in values.items() if key != EXTENDS})
+
+
+def _over(above: Mapping[str, Any], values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    merged = dict(above)
+    for key, value in values.items():
+        inner, path = merged.get(key), f"{prefix}{key}"
+        both = isinstance(value, Mapping) and isinstance(inner, Mapping) and path not in WHOLE
+        merged[key] = _over(inner, value, f"{path}.") if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def preset_folder() -> Traversable:
+    """The folder of the shipped presets."""
+    return resources.files("cems_workbench.config") / "presets"
+
+
+def known_preset(name: str, where: str) -> str:
+    """The present name of a preset. Raises InputError, which `where` and the name open, with the known ones and the nearest."""
+    known = preset_names()
+    name = PRESETS.get(name, name)
+    if name not in known:
+        close = nearest(name, known)
+        hint = f"; did you mean {close}?" if close else ""
+        raise InputError(f"{where} {one_line(name, 80)}: unknown{hint} Known presets: {', '.join(known)}")
+    return name
