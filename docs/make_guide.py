@@ -1,9 +1,9 @@
-"""The pictures of docs/start/guide.md, taken from the app itself on the sample store.
+"""The pictures of docs/start/guide.md and README.md, taken from the app on the sample store.
 
     python -m docs.make_guide [--folder docs/start/guide] [--store STORE]
 
-Needs Chromium, as the browser tests do. The walk is on a copy of STORE, which holds the sample set, or on a new import; what was gathered
-there before, such as by `python -m benchmarks.sample_figures`, need not be gathered again.
+Needs Chromium, as the browser tests do. It runs on a copy of STORE, which holds the sample set, or on a new import. Evidence in STORE
+is reused.
 """
 
 from __future__ import annotations
@@ -13,22 +13,25 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Literal
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from cems_workbench import formats
 from cems_workbench.builtin import FIRST
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.settings import Settings
 from tests.browser.conftest import serving
-from tests.browser.pages import Window
+from tests.browser.pages import Inspect, Window
 from tests.browser.whole_way import walk
+from tests.sample import MOVING
 
 ROOT = Path(__file__).resolve().parents[1]
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 def main() -> None:
-    """Walk through the app and keep a picture of each station."""
+    """Walk through the app and take a picture at each station."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "start" / "guide")
     parser.add_argument("--store", type=Path)
@@ -54,10 +57,22 @@ def main() -> None:
             page = browser.new_page(
                 viewport={"width": 1280, "height": 900}, color_scheme="light", accept_downloads=True
             )
+            _overview(browser, url, folder)
             walk(Window(page, url), Path(name) / "tuned.yaml", shoot, trials=120)
         browser.close()
     for picture in sorted(folder.glob("*.png")):
         print(picture)
+
+
+def _overview(browser: Browser, url: str, folder: Path) -> None:
+    """README's picture: Inspect with a failing query, in light and dark."""
+    for scheme in SCHEMES:
+        page = browser.new_page(viewport={"width": 1440, "height": 960}, color_scheme=scheme)
+        Inspect.open(Window(page, url)).search(MOVING)
+        page.mouse.move(0, 0)
+        page.wait_for_timeout(1000)  # charts fade in
+        page.screenshot(path=folder / f"inspect-{scheme}.png")
+        page.close()
 
 
 def _import(store: Path) -> None:
