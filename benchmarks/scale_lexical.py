@@ -262,7 +262,7 @@ def changes(store: Store, n: int, figures: Figures, asked: Sequence[str]) -> Non
         parsed = ParsedInput("new", "bench", memories=tuple(new))
         timed("1,000 new", partial(store.add, parsed), spelled(count), [each.id for each in new])
     figures.found_s = {name: max(times) for name, times in taken.items()}
-    figures.segments = len(segments_of(store.indexes._lexical_found().manifest))
+    figures.segments = len(segments_of(store.indexes._lexical_state().manifest))
     figures.after_ms = searched(index, asked, ANY)
 
 
@@ -275,8 +275,8 @@ def refreshed(store: Store) -> LexicalIndex:
     """The store's lexical index as of now, without its vectors, which are measured elsewhere."""
     indexes = store.indexes
     indexes._refresh_lexical(store.content_version, silent)
-    found = indexes._lexical_found().manifest
-    return LexicalIndex.open(indexes._lexical_home.path, segments_of(found), store.memories.hidden)
+    found = indexes._lexical_state().manifest
+    return LexicalIndex.open(indexes._lexical_directory.path, segments_of(found), store.memories.hidden)
 
 
 def lines(found: Figures) -> Iterator[str]:

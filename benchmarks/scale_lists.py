@@ -108,8 +108,8 @@ class Engines:
         began = time.perf_counter()
         made, ids = encode(texts), [f"new{place}" for place in range(len(texts))]
         labels = [{"project": "new", "scope": "shared"}] * len(texts)
-        for start in range(0, len(texts), chroma.PORTION):
-            some = slice(start, start + chroma.PORTION)
+        for start in range(0, len(texts), chroma.BATCH_SIZE):
+            some = slice(start, start + chroma.BATCH_SIZE)
             self.chroma.add(ids=ids[some], embeddings=made[some], metadatas=labels[some])
         found = self.chroma.query(query_embeddings=made[:1], n_results=1, include=[])
         seconds = time.perf_counter() - began
@@ -219,13 +219,13 @@ def changes(store: Store, embedder: PreparedVectors, engines: Engines) -> Change
         one = new[7]
         until_found("1,000 new", lambda parsed=parsed: store.add(parsed), one.content, one.id)  # type: ignore[misc]
         began = time.perf_counter()
-        store.indexes.move(least=1)
+        store.indexes.flush(threshold=1)
         moved.append(time.perf_counter() - began)
         until_found("delete", lambda key=one.id: store.memories.delete(key), one.content, one.id, there=False)  # type: ignore[misc]
         for other in new:
             if other is not one:
                 store.memories.delete(other.id)
         store.indexes.refresh(embedder)
-        store.indexes.move(least=1)
+        store.indexes.flush(threshold=1)
         alone.append(engines.take([indexed_text(other) for other in new], by_itself))
     return Changes({name: max(times) for name, times in taken.items()}, max(moved), max(alone))

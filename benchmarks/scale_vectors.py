@@ -152,8 +152,8 @@ def chroma_alone(n: int, rows: Float32, place: Path) -> tuple[Any, float]:
     """These vectors in a collection of Chroma with our graph, with id, project and scope each; and seconds of the processor for it."""
     collection = chroma.create_collection(chroma.connect(place, None), ALONE, "none")
     seconds = 0.0
-    for start in range(0, n, chroma.PORTION):
-        end = min(start + chroma.PORTION, n)
+    for start in range(0, n, chroma.BATCH_SIZE):
+        end = min(start + chroma.BATCH_SIZE, n)
         given = list(memories(end - start, start))
         labels: Any = [{"project": one.project or "", "scope": one.scope} for one in given]
         started = time.process_time()

@@ -20,7 +20,7 @@ from cems_workbench.pipeline.live_engine import Engine, LiveList
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.sources.source import NO_TRIAL, ListName, Setting, SourceInfo, Trial
-from cems_workbench.store.search.hits import by_memory
+from cems_workbench.store.search.hits import best_per_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def compare_engine(
     What is not in the exact one does not: the engine knows nothing of the query's filter on projects.
     """
     passing = set(exact.ids)
-    answer = [hit for hit in by_memory(live.hits) if hit[0] in passing]
+    answer = [hit for hit in best_per_memory(live.hits) if hit[0] in passing]
     found = compare(exact, answer, kept)
     return EngineComparison(found.near, found.deep, found.off, live, changed)
 
@@ -108,7 +108,7 @@ def check_engine(
     if "vector" in depths:
         exact["vector"] = exact_ranking(vector, vectors.ids(where), embeddings_of(vectors), progress)
     if "ts_rank" in depths:
-        best = dict(by_memory(resources.full_text(progress).ranking(text, where)))
+        best = dict(best_per_memory(resources.full_text(progress).ranking(text, where)))
         exact["ts_rank"] = ExactRanking(tuple(best), np.array(list(best.values())))
     hybrid = config.lists.hybrid
     keeps = list_depths(config)

@@ -44,10 +44,10 @@ from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory, Relation, indexed_text
 from cems_workbench.store import Filter
-from cems_workbench.store.search.hits import ChunkHits, first_memories
+from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
 from cems_workbench.store.search.postgres import postgres_text
 from cems_workbench.store.search.postgres.postgres_text import TsQueryError
-from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS, direction
+from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS, mean_direction
 
 UNDATED = datetime.min.replace(tzinfo=UTC)
 
@@ -85,7 +85,7 @@ def scratch_evidence(
     embeddings = resources.indexes.vectors.embeddings(sorted(memories))
     chunks = resources.store.chunks.read(memories)
     if edited.id in embeddings or (edited.id in memories and scratch.rewritten):
-        embeddings[edited.id] = direction(list(scratch.vectors.values()))
+        embeddings[edited.id] = mean_direction(list(scratch.vectors.values()))
     if edited.id in memories and scratch.rewritten:
         chunks.pop(edited.id, None)
         chunks |= {edited.id: scratch.would_be[0]} if scratch.would_be[0] else {}
@@ -248,7 +248,7 @@ class _Scratch:
     def _placed(self, hits: ChunkHits, own: Mapping[int | None, float], depth: int) -> ChunkHits:
         rest = [hit for hit in hits if hit[0] != self.edited.id]
         rest += [(self.edited.id, score, chunk) for chunk, score in own.items()]
-        return first_memories(sorted(rest, key=lambda hit: (-hit[1], hit[0], hit[2] or 0)), depth)
+        return truncate_to_memories(sorted(rest, key=lambda hit: (-hit[1], hit[0], hit[2] or 0)), depth)
 
 
 def _accessed(memory: Memory) -> datetime:

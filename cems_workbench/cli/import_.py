@@ -104,9 +104,9 @@ def import_command(
             try:
                 if vectors is not None:
                     given, wrong = read_vectors(vectors, brought, resources.embedder.dimension)
-                    given = given.only(brought)
+                    given = given.restrict_to(brought)
                 refreshed = resources.refresh(progress, given)
-                resources.store.indexes.move(progress)
+                resources.store.indexes.flush(progress)
             except EmbedderMismatchError as refusal:
                 problem = f"not embedded: {refusal}"
             except InputError as refusal:
@@ -129,7 +129,7 @@ def import_command(
                 "chunks": dataclasses.asdict(cut),
                 "language": dataclasses.asdict(spoken),
                 "embedded": refreshed.embedded if refreshed else 0,
-                "vectors_taken": given.taken if given else 0,
+                "vectors_taken": given.used if given else 0,
                 "problem": problem or None,
             }
         )
@@ -163,7 +163,7 @@ def import_command(
             texts = f", {refreshed.embedded} {'texts ' if cut.chunks else ''}embedded now"
         else:  # they were known, came with vectors, or an app that has the store open was quicker
             texts = ", nothing left to embed"
-        taken = f", {given.taken} of {len(given)} given vectors taken" if given is not None else ""
+        taken = f", {given.used} of {len(given)} given vectors taken" if given is not None else ""
         say(f"{total} memories in the store{texts}{taken}")
     if problem:
         say(f"error: {problem}", err=True)

@@ -13,7 +13,7 @@ def reindex_command(store: StoreOption = None, as_json: JsonOption = False) -> N
     """
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         report = resources.embed_anew(progress)
-        resources.store.indexes.move(progress)
+        resources.store.indexes.flush(progress)
         told = resources.store.notices
         embedder, total = resources.embedder.model_id, resources.store.memories.count()
     embedded = report.embedded if report else 0

@@ -23,7 +23,7 @@ from cems_workbench.store import memories as memories_table
 from cems_workbench.store.duckdb_file import Columns
 from cems_workbench.store.duckdb_file import columns as columns_there
 from cems_workbench.store.rows import to_aware, to_naive
-from cems_workbench.store.search.entries import WHOLE
+from cems_workbench.store.search.entries import WHOLE_MEMORY
 
 if TYPE_CHECKING:
     import duckdb
@@ -287,8 +287,8 @@ def write_evidence(
     for position, ranked in enumerate(evidence.lists):
         members = [number[hit.memory_id] for hit in ranked.hits]
         values = [hit.score for hit in ranked.hits]
-        chunks = [WHOLE if hit.chunk is None else hit.chunk for hit in ranked.hits]
-        found = chunks if any(chunk != WHOLE for chunk in chunks) else None
+        chunks = [WHOLE_MEMORY if hit.chunk is None else hit.chunk for hit in ranked.hits]
+        found = chunks if any(chunk != WHOLE_MEMORY for chunk in chunks) else None
         cursor.execute(
             "INSERT INTO lists VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [qid, position, ranked.name, ranked.source, ranked.variant, members, values, found],
@@ -629,7 +629,7 @@ def _read_lists(table: Any, ids: Any) -> dict[str, list[RankedList]]:
     if "chunks" in table.column_names and table["chunks"].null_count < len(table):
         for i, numbers in enumerate(table["chunks"].to_pylist()):
             for place, number in enumerate(numbers or (), start=int(starts[i])):
-                hits[place] = Hit(hits[place].memory_id, hits[place].score, None if number == WHOLE else number)
+                hits[place] = Hit(hits[place].memory_id, hits[place].score, None if number == WHOLE_MEMORY else number)
     found: dict[str, list[RankedList]] = {}
     heads = zip(*(table[name].to_pylist() for name in ("qid", "name", "source", "variant")), strict=True)
     for i, (qid, name, source, variant) in enumerate(heads):

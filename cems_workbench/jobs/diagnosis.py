@@ -444,11 +444,11 @@ def _store(settings: Settings, store: Store, answers: Callable[[], Answers], dee
     full_text = store.indexes.full_text_state(deep)
     for state in [
         *store.indexes.states(_embedder_id(settings, answers), deep),
-        *([full_text] if full_text.fresh or full_text.damage else []),
+        *([full_text] if full_text.fresh or full_text.damaged else []),
     ]:
-        note = f"damaged: {state.note}" if state.damage else state.note or f"content version {state.version}"
+        note = f"damaged: {state.note}" if state.damaged else state.note or f"content version {state.version}"
         status: Status = "ok" if state.fresh else "warning"
-        advice = "" if state.fresh else "it is rebuilt at the next search" + ", or by doctor --repair" * state.damage
+        advice = "" if state.fresh else "it is rebuilt at the next search" + ", or by doctor --repair" * state.damaged
         checks.append(Check(f"index {state.name}", status, f"{state.rows} rows, {note}", advice))
     checks += [] if away else _embedder_match(settings, store)
     return checks + source_checks(asked(), datetime.now(UTC))

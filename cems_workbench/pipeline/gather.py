@@ -41,7 +41,7 @@ from cems_workbench.records import ENGLISH, Chunk, Memory, Relation
 from cems_workbench.sources.address import redact_address
 from cems_workbench.sources.source import ListName, SourceError, SourceInfo
 from cems_workbench.store import Filter
-from cems_workbench.store.search.hits import ChunkHits, first_memories
+from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
 from cems_workbench.store.search.postgres.postgres_text import TsQueryError
 
 Live = Mapping[tuple[int, str], ChunkHits]
@@ -301,10 +301,10 @@ def _search(
         lexical = resources.indexes.lexical.search_chunks(variant.text, depths["lexical"], where) if hybrid else []
         vector = resources.embedder.encode_query(variant.text)
         if (i, "vector") in live:
-            hits = first_memories(live[i, "vector"], depths["vector"])
+            hits = truncate_to_memories(live[i, "vector"], depths["vector"])
         elif config.lists.candidate_set.mode == "recent_access":
             pool = resources.cosines(vector, _pool(lexical, config, resources, where))
-            hits = first_memories(pool, depths["vector"])
+            hits = truncate_to_memories(pool, depths["vector"])
         else:
             hits = resources.indexes.vectors.search_chunks(vector, depths["vector"], where)
         lists.append(RankedList(f"vector:{i}", "vector", i, _hits(hits)))

@@ -25,7 +25,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
 from cems_workbench.sources.address import Address
 from cems_workbench.store import Indexes, RefreshReport, Store
-from cems_workbench.store.precomputed_embeddings import GivenVectors
+from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
@@ -104,7 +104,7 @@ class Resources:
     @property
     def behind(self) -> str:
         """Why searches do not know the latest changes, one line; empty where they do."""
-        return self.store.indexes.behind
+        return self.store.indexes.stale_reason
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -122,13 +122,13 @@ class Resources:
     def _as_before(self) -> bool:
         """Search with what was built before another process began to build; False where nothing was."""
         states = self.store.indexes.states(self.embedder.model_id)
-        if any(state.version is None or state.damage for state in states):
+        if any(state.version is None or state.damaged for state in states):
             return False
         late = states[0].content_version - min(state.version or 0 for state in states)
         changes = "the latest change is" if late == 1 else f"the latest {late} changes are"
         self._indexes = (-1, self.store.indexes.open(self.embedder))
         self._tried = time.monotonic()
-        self.store.indexes.behind = (
+        self.store.indexes.stale_reason = (
             f"{self.store.indexes.builder()} is bringing the indexes up to date: {changes} not found yet"
         )
         return True
@@ -171,7 +171,7 @@ class Resources:
         self.refresh(progress)
         return self.store.indexes.full_text(self.embedder.dimension, progress)
 
-    def refresh(self, progress: Progress = silent, given: GivenVectors | None = None) -> RefreshReport | None:
+    def refresh(self, progress: Progress = silent, given: PrecomputedVectors | None = None) -> RefreshReport | None:
         """Bring the indexes to the store's content; None when they were up to date and open. Waits while another process does it.
 
         `given` are vectors of memories that were made beforehand, by the same embedder. InputError for one that is not.
@@ -184,10 +184,12 @@ class Resources:
             except StoreLockedError:
                 progress(f"waiting for {self.store.indexes.builder()}", 0, 1)
 
-    def _refresh(self, progress: Progress, patience: float, given: GivenVectors | None = None) -> RefreshReport | None:
+    def _refresh(
+        self, progress: Progress, patience: float, given: PrecomputedVectors | None = None
+    ) -> RefreshReport | None:
         with self._lock:
             version = self.store.content_version
-            if self._indexes is not None and self._indexes[0] == version and not self.store.indexes.touched():
+            if self._indexes is not None and self._indexes[0] == version and not self.store.indexes.files_changed():
                 return None
             self.check_embedder()
             report = None
@@ -195,7 +197,7 @@ class Resources:
                 report = self.store.indexes.refresh(self.embedder, progress, patience, given)
                 version = report.content_version  # cutting chunks for another embedder is a change
             self._indexes = (version, self.store.indexes.open(self.embedder))
-            self.store.indexes.behind = ""
+            self.store.indexes.stale_reason = ""
             return report
 
     def check_embedder(self) -> None:
@@ -224,7 +226,7 @@ class Resources:
         with self._lock:
             self._indexes = None
             self.store.indexes.states(self.embedder.model_id, deep=True)
-            if self.store.indexes.full_text_state(deep=True).damage:
+            if self.store.indexes.full_text_state(deep=True).damaged:
                 self.store.indexes.full_text(self.embedder.dimension, progress)
             return self.refresh(progress)
 

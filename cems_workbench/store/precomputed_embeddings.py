@@ -19,109 +19,111 @@ from cems_workbench.errors import InputError, one_line
 from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.records import RowError
 
-ID, VECTOR = "id", "vector"
-PARQUET, NPY = ".parquet", ".npy"
-ALIKE = 0.9
+ID_COLUMN, VECTOR_COLUMN = "id", "vector"
+PARQUET_SUFFIX, NPY_SUFFIX = ".parquet", ".npy"
+MIN_COSINE = 0.9
 """The least cosine between a given vector and that which the embedder makes of the text: rounding, or a title left out, stay above."""
-FIRST, THEN = 8, 1
+FIRST_SAMPLE, LATER_SAMPLE = 8, 1
 """Vectors that are tried of the first step, and of every later one."""
 
 
-class GivenVectors:
+class PrecomputedVectors:
     """Vectors by memory id; `rows` is (N, dimension), float32, of length 1 each."""
 
     def __init__(self, source: str, ids: Sequence[str], rows: Float32) -> None:
         self.source = source
         self._rows = rows
-        self._at = {memory_id: row for row, memory_id in enumerate(ids)}
-        self.taken = 0
+        self._row_of = {memory_id: row for row, memory_id in enumerate(ids)}
+        self.used = 0
         """How many were written to the index in place of embedding a text."""
 
     def __len__(self) -> int:
-        return len(self._at)
+        return len(self._row_of)
 
     def __contains__(self, memory_id: str) -> bool:
-        return memory_id in self._at
+        return memory_id in self._row_of
 
-    def only(self, ids: Sequence[str]) -> GivenVectors:
+    def restrict_to(self, ids: Sequence[str]) -> PrecomputedVectors:
         """Those of these memories."""
-        there = [memory_id for memory_id in dict.fromkeys(ids) if memory_id in self._at]
-        if len(there) == len(self._at):
+        there = [memory_id for memory_id in dict.fromkeys(ids) if memory_id in self._row_of]
+        if len(there) == len(self._row_of):
             return self
-        return GivenVectors(self.source, there, self._rows[[self._at[memory_id] for memory_id in there]])
+        return PrecomputedVectors(self.source, there, self._rows[[self._row_of[memory_id] for memory_id in there]])
 
     def take(self, ids: Sequence[str], texts: Sequence[str], embedder: Embedder) -> Float32:
         """The vectors of these memories, (len(ids), dimension), tried on some. Raises InputError for one that is not of its text."""
-        rows = self._rows[[self._at[memory_id] for memory_id in ids]]
-        some = np.unique(np.linspace(0, len(ids) - 1, min(len(ids), THEN if self.taken else FIRST)).astype(int))
-        made = embedder.encode([texts[i] for i in some])
-        for i, vector in zip(some.tolist(), made, strict=True):
+        rows = self._rows[[self._row_of[memory_id] for memory_id in ids]]
+        sample = np.unique(
+            np.linspace(0, len(ids) - 1, min(len(ids), LATER_SAMPLE if self.used else FIRST_SAMPLE)).astype(int)
+        )
+        encoded = embedder.encode([texts[i] for i in sample])
+        for i, vector in zip(sample.tolist(), encoded, strict=True):
             cosine = float(rows[i] @ vector)
-            if cosine < ALIKE:
+            if cosine < MIN_COSINE:
                 raise InputError(
                     f"{self.source}: the vector of {one_line(ids[i], 80)} is not what {embedder.model_id} makes of that memory: their "
-                    f"cosine is {cosine:.2f}, at least {ALIKE} is asked"
+                    f"cosine is {cosine:.2f}, at least {MIN_COSINE} is asked"
                 )
-        self.taken += len(ids)
+        self.used += len(ids)
         return rows
 
 
 def require_file(path: Path) -> None:
     """Raises InputError where there is no such file, or it has neither suffix."""
-    if path.suffix not in (PARQUET, NPY):
-        raise InputError(f"--vectors {path}: its name ends neither in {PARQUET} nor in {NPY}")
+    if path.suffix not in (PARQUET_SUFFIX, NPY_SUFFIX):
+        raise InputError(f"--vectors {path}: its name ends neither in {PARQUET_SUFFIX} nor in {NPY_SUFFIX}")
     if not path.is_file():
         raise InputError(f"--vectors {path}: there is no such file")
 
 
-def read_vectors(path: Path, memory_ids: Sequence[str], dimension: int) -> tuple[GivenVectors, list[RowError]]:
+def read_vectors(path: Path, memory_ids: Sequence[str], dimension: int) -> tuple[PrecomputedVectors, list[RowError]]:
     """The vectors of a file for these memories, which an `.npy` has in this order, and its rows that are none.
 
     Raises InputError for a file that cannot be read, has other columns, or another number of rows or length of vectors.
     """
     require_file(path)
-    if path.suffix == NPY:
-        ids, rows = _of_npy(path, memory_ids, dimension)
+    if path.suffix == NPY_SUFFIX:
+        ids, rows = _read_npy(path, memory_ids, dimension)
         numbers: Sequence[int] = range(1, len(ids) + 1)
         errors: list[RowError] = []
     else:
-        ids, rows, numbers, errors = _of_parquet(path, dimension)
+        ids, rows, numbers, errors = _read_parquet(path, dimension)
     lengths = np.linalg.norm(rows, axis=1)
     usable = np.isfinite(lengths) & (lengths > 0)
     for row in np.flatnonzero(~usable).tolist():
         reason = "it is all zeros" if lengths[row] == 0 else "a value is not finite"
-        errors.append(RowError(path.name, numbers[row], reason, VECTOR))
+        errors.append(RowError(path.name, numbers[row], reason, VECTOR_COLUMN))
     seen: set[str] = set()
     for row, memory_id in enumerate(ids):
         if usable[row] and memory_id in seen:
             usable[row] = False
-            errors.append(RowError(path.name, numbers[row], f"a second vector of {one_line(memory_id, 80)}", ID))
+            errors.append(RowError(path.name, numbers[row], f"a second vector of {one_line(memory_id, 80)}", ID_COLUMN))
         seen.add(memory_id)
     if not usable.all():
         ids, rows, lengths = [ids[row] for row in np.flatnonzero(usable)], rows[usable], lengths[usable]
     rows = rows / lengths[:, None]
-    return GivenVectors(path.name, ids, rows), sorted(errors, key=lambda error: error.row)
+    return PrecomputedVectors(path.name, ids, rows), sorted(errors, key=lambda error: error.row)
 
 
-def _of_npy(path: Path, memory_ids: Sequence[str], dimension: int) -> tuple[list[str], Float32]:
+def _read_npy(path: Path, memory_ids: Sequence[str], dimension: int) -> tuple[list[str], Float32]:
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"--vectors {path}: it is no .npy file of numbers ({one_line(str(error), 120)})") from None
-    if not isinstance(found, np.ndarray) or found.ndim != 2 or found.dtype.kind != "f":
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f":
         raise InputError(f"--vectors {path}: a table of floating point numbers is asked, one row a memory")
-    if found.shape[1] != dimension:
+    if array.shape[1] != dimension:
         raise InputError(
-            f"--vectors {path}: its vectors have {found.shape[1]} values; those of the embedder have {dimension}"
+            f"--vectors {path}: its vectors have {array.shape[1]} values; those of the embedder have {dimension}"
         )
-    if len(found) != len(memory_ids):
+    if len(array) != len(memory_ids):
         raise InputError(
-            f"--vectors {path}: it has {len(found):,} rows for {len(memory_ids):,} memories; in Parquet, with ids, some may be lacking"
+            f"--vectors {path}: it has {len(array):,} rows for {len(memory_ids):,} memories; in Parquet, with ids, some may be lacking"
         )
-    return list(memory_ids), np.ascontiguousarray(found, np.float32)
+    return list(memory_ids), np.ascontiguousarray(array, np.float32)
 
 
-def _of_parquet(path: Path, dimension: int) -> tuple[list[str], Float32, Sequence[int], list[RowError]]:
+def _read_parquet(path: Path, dimension: int) -> tuple[list[str], Float32, Sequence[int], list[RowError]]:
     """Ids, rows and their numbers in the file, and the rows left out."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -132,35 +134,40 @@ def _of_parquet(path: Path, dimension: int) -> tuple[list[str], Float32, Sequenc
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"--vectors {path}: it cannot be read as Parquet ({one_line(str(error), 120)})") from None
     schema = file.schema_arrow
-    for name in (ID, VECTOR):
+    for name in (ID_COLUMN, VECTOR_COLUMN):
         if name not in schema.names:
             raise InputError(f"--vectors {path}: it has no column {name!r}; it has {', '.join(schema.names) or 'none'}")
-    kind = schema.field(VECTOR).type
+    kind = schema.field(VECTOR_COLUMN).type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)) or not (
         pa.types.is_floating(kind.value_type)
     ):
-        raise InputError(f"--vectors {path}: column {VECTOR!r} is {kind}, not a list of floating point numbers")
+        raise InputError(f"--vectors {path}: column {VECTOR_COLUMN!r} is {kind}, not a list of floating point numbers")
     ids: list[str] = []
     parts: list[Float32] = []
     numbers: list[int] = []
     errors: list[RowError] = []
     start = 1
     try:
-        for batch in file.iter_batches(columns=[ID, VECTOR]):
-            names = batch.column(ID).cast(pa.string())
-            vectors = batch.column(VECTOR).cast(pa.list_(pa.float32()))
+        for batch in file.iter_batches(columns=[ID_COLUMN, VECTOR_COLUMN]):
+            names = batch.column(ID_COLUMN).cast(pa.string())
+            vectors = batch.column(VECTOR_COLUMN).cast(pa.list_(pa.float32()))
             lengths = pc.fill_null(pc.list_value_length(vectors), 0)
-            good = pc.and_(pc.equal(lengths, dimension), pc.is_valid(names))
-            for row in np.flatnonzero(~np.asarray(good)).tolist():
+            valid = pc.and_(pc.equal(lengths, dimension), pc.is_valid(names))
+            for row in np.flatnonzero(~np.asarray(valid)).tolist():
                 missing = names[row].as_py() is None
-                said = f"it has {lengths[row].as_py()} values; those of the embedder have {dimension}"
+                problem = f"it has {lengths[row].as_py()} values; those of the embedder have {dimension}"
                 errors.append(
-                    RowError(path.name, start + row, "is missing" if missing else said, ID if missing else VECTOR)
+                    RowError(
+                        path.name,
+                        start + row,
+                        "is missing" if missing else problem,
+                        ID_COLUMN if missing else VECTOR_COLUMN,
+                    )
                 )
-            ids += names.filter(good).to_pylist()
-            flat = pc.list_flatten(vectors.filter(good))
+            ids += names.filter(valid).to_pylist()
+            flat = pc.list_flatten(vectors.filter(valid))
             parts.append(flat.to_numpy(zero_copy_only=False).reshape(-1, dimension).astype(np.float32, copy=False))
-            numbers += (np.flatnonzero(np.asarray(good)) + start).tolist()
+            numbers += (np.flatnonzero(np.asarray(valid)) + start).tolist()
             start += len(batch)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"--vectors {path}: it cannot be read as Parquet ({one_line(str(error), 120)})") from None

@@ -22,7 +22,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.store.database import FILE_NAME, Database, read_commits
 from cems_workbench.store.duckdb_file import open_file, stranger
 from cems_workbench.store.meta import COMMITS, SCHEMA
-from cems_workbench.store.subprocess_worker import run_apart
+from cems_workbench.store.subprocess_worker import run_in_subprocess
 
 if TYPE_CHECKING:
     import duckdb
@@ -101,9 +101,9 @@ def _readable_copy(source: Path, place: Path) -> tuple[Path, dict[str, int], str
         shutil.copy(source / FILE_NAME, copy / FILE_NAME)
         if with_log:
             shutil.copy(log, copy / log.name)
-        ended = run_apart(__name__, "tables", str(copy / FILE_NAME), seconds=SECONDS)
+        ended = run_in_subprocess(__name__, "tables", str(copy / FILE_NAME), seconds=SECONDS)
         if not ended.problem:
-            return copy / FILE_NAME, json.loads(ended.printed), problem
+            return copy / FILE_NAME, json.loads(ended.stdout), problem
         problem = ended.problem
     raise StoreError(f"no row of {source / FILE_NAME} can be read: {problem}")
 
@@ -114,9 +114,9 @@ def _read_table(copy: Path, table: str, rows: int, folder: Path) -> tuple[list[P
     read = lost = 0
     problem = ""
     while waiting:
-        ended = run_apart(__name__, "rows", str(copy), table, str(folder), json.dumps(waiting), seconds=SECONDS)
+        ended = run_in_subprocess(__name__, "rows", str(copy), table, str(folder), json.dumps(waiting), seconds=SECONDS)
         said: dict[tuple[int, int], int | None] = {}
-        for line in ended.printed.splitlines():
+        for line in ended.stdout.splitlines():
             with suppress(ValueError, TypeError):
                 start, end, count, why = json.loads(line)
                 said[start, end] = count

@@ -25,7 +25,7 @@ from cems_workbench.store.chunks import given_tables, put_given
 from cems_workbench.store.database import Database
 from cems_workbench.store.meta import bump_content_version, next_version
 from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
-from cems_workbench.store.search.entries import WHOLE, Place, from_row
+from cems_workbench.store.search.entries import WHOLE_MEMORY, EntryId, entry_id
 
 if TYPE_CHECKING:
     import duckdb
@@ -376,11 +376,11 @@ class Sources:
         with self._database.reading() as cursor:
             rows = cursor.execute(
                 "SELECT memory_id, source_seq, seq FROM source_vectors WHERE seq <> ? AND memory_id IN (SELECT unnest(?))",
-                [WHOLE, list(ids)],
+                [WHOLE_MEMORY, list(ids)],
             ).fetchall()
         return {(memory_id, source_seq): seq for memory_id, source_seq, seq in rows}
 
-    def sample_texts(self, source_id: int, most: int) -> list[tuple[Place, str, NDArray[np.float32]]]:
+    def sample_texts(self, source_id: int, most: int) -> list[tuple[EntryId, str, NDArray[np.float32]]]:
         """`most` texts of a source with the vectors that came with them, spread over its memories; long ones only where others lack."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
@@ -390,7 +390,7 @@ class Sources:
                 "ORDER BY length(coalesce(c.content, m.content)) > 1000, hash(v.memory_id), v.seq LIMIT ?",
                 [source_id, most],
             ).fetchall()
-        return [(from_row(memory_id, seq), text, as_vector(blob)) for memory_id, seq, text, _, blob in rows]
+        return [(entry_id(memory_id, seq), text, as_vector(blob)) for memory_id, seq, text, _, blob in rows]
 
 
 def as_vector(blob: bytes) -> NDArray[np.float32]:
@@ -399,8 +399,8 @@ def as_vector(blob: bytes) -> NDArray[np.float32]:
 
 
 def given_vectors(
-    cursor: duckdb.DuckDBPyConnection, texts: Mapping[Place, str]
-) -> tuple[dict[Place, NDArray[np.float32]], set[Place]]:
+    cursor: duckdb.DuckDBPyConnection, texts: Mapping[EntryId, str]
+) -> tuple[dict[EntryId, NDArray[np.float32]], set[EntryId]]:
     """Of these entries, each with the sha of its text: the vectors that came with them, and which are to have none.
 
     A vector counts while it was made of the text as it is now. An entry of a source's memory that came without one has none there
@@ -418,7 +418,7 @@ def given_vectors(
         "SELECT memory_id, seq, text_sha, vector FROM source_vectors WHERE rowid IN (SELECT unnest(?))",
         [_ids(places.fetchall())],
     ).fetchall()
-    made_of = {from_row(memory_id, seq): (sha, blob) for memory_id, seq, sha, blob in rows}
+    made_of = {entry_id(memory_id, seq): (sha, blob) for memory_id, seq, sha, blob in rows}
     found = {place: as_vector(made_of[place][1]) for place, sha in texts.items() if made_of.get(place, ("",))[0] == sha}
     known = set(_ids(ours))
     return found, {place for place in texts if place[0] in known and place not in made_of}
@@ -474,7 +474,7 @@ def _vectors(
 ) -> Iterator[tuple[str, int, int | None, str, NDArray[np.float32]]]:
     for each in given:
         if each.vector is not None and not each.chunks:
-            yield each.memory.id, WHOLE, None, sha(indexed_text(each.memory)), each.vector
+            yield each.memory.id, WHOLE_MEMORY, None, sha(indexed_text(each.memory)), each.vector
         for i, chunk in enumerate(_ordered(each)):
             if chunk.vector is not None:
                 yield each.memory.id, i, chunk.seq, sha(chunk.text), chunk.vector

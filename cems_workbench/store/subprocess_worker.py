@@ -13,14 +13,14 @@ ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SubprocessResult:
     """How a process ended: what it printed, and why it did not end well; empty when it did."""
 
-    printed: str
+    stdout: str
     problem: str = ""
 
 
-def run_apart(module: str, *arguments: str, seconds: float) -> Ended:
+def run_in_subprocess(module: str, *arguments: str, seconds: float) -> SubprocessResult:
     """Run a module of this package with arguments, for at most `seconds`."""
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
     try:
@@ -33,13 +33,15 @@ def run_apart(module: str, *arguments: str, seconds: float) -> Ended:
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as late:
-        return Ended((late.stdout or b"").decode("utf-8", "replace"), f"it takes longer than {seconds:g} s")
+        return SubprocessResult((late.stdout or b"").decode("utf-8", "replace"), f"it takes longer than {seconds:g} s")
     except OSError as error:
-        return Ended("", f"no process can be started: {error.strerror}")
+        return SubprocessResult("", f"no process can be started: {error.strerror}")
     printed = ended.stdout.decode("utf-8", "replace")
     if ended.returncode == 0:
-        return Ended(printed)
+        return SubprocessResult(printed)
     if ended.returncode < 0:
-        return Ended(printed, f"the library that reads it crashes ({signal.Signals(-ended.returncode).name})")
+        return SubprocessResult(
+            printed, f"the library that reads it crashes ({signal.Signals(-ended.returncode).name})"
+        )
     lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
-    return Ended(printed, lines[-1] if lines else f"exit code {ended.returncode}")
+    return SubprocessResult(printed, lines[-1] if lines else f"exit code {ended.returncode}")

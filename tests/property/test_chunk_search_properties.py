@@ -6,7 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.store.search.hits import by_memory, down_to, first_memories, starts_of, visible_hits
+from cems_workbench.store.search.hits import (
+    best_per_memory,
+    group_starts,
+    search_visible,
+    top_memories,
+    truncate_to_memories,
+)
 
 SCORES = st.integers(-2, 4).map(float)
 """Few values, so that ties are many."""
@@ -23,23 +29,23 @@ def rows_of(corpus: list[list[float]]) -> tuple[list[str], list[int], np.ndarray
 def test_search_equals_brute_force_over_chunks(corpus: list[list[float]], k: int, above: float) -> None:
     ids, chunks, scores = rows_of(corpus)
     ranked = sorted((-score, ids[i], chunks[i]) for i, score in enumerate(scores.tolist()) if score > above)
-    expected = first_memories([(name, -score, chunk) for score, name, chunk in ranked], k) if k else []
-    found = down_to(scores, starts_of(ids), k, above)
+    expected = truncate_to_memories([(name, -score, chunk) for score, name, chunk in ranked], k) if k else []
+    found = top_memories(scores, group_starts(ids), k, above)
     assert [(ids[i], float(scores[i]), chunks[i]) for i in found.tolist()] == expected
     best: dict[str, float] = {}
     for score, name, _ in ranked:
         best.setdefault(name, -score)
-    assert by_memory(expected) == sorted(best.items(), key=lambda hit: (-hit[1], hit[0]))[:k]
+    assert best_per_memory(expected) == sorted(best.items(), key=lambda hit: (-hit[1], hit[0]))[:k]
 
 
 @given(CORPORA, st.integers(1, 12), st.sets(st.integers(0, 8)))
 def test_hidden_memories_leave_room_for_the_next(corpus: list[list[float]], k: int, gone: set[int]) -> None:
     ids, chunks, scores = rows_of(corpus)
     hidden = {f"m{number}" for number in gone}
-    starts = starts_of(ids)
+    starts = group_starts(ids)
 
     def search(depth: int) -> list[tuple[str, float, int | None]]:
-        return [(ids[i], float(scores[i]), chunks[i]) for i in down_to(scores, starts, depth).tolist()]
+        return [(ids[i], float(scores[i]), chunks[i]) for i in top_memories(scores, starts, depth).tolist()]
 
     everything = [hit for hit in search(len(corpus) + 1) if hit[0] not in hidden]
-    assert visible_hits(search, k, hidden) == first_memories(everything, k)
+    assert search_visible(search, k, hidden) == truncate_to_memories(everything, k)

@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
     from cems_workbench.store.database import Database
 
-Place = tuple[str, int | None]
+EntryId = tuple[str, int | None]
 """A memory's id, and the number of its chunk; None for the whole memory."""
 
-SEPARATOR = "\x1f"
-WHOLE = -1
+KEY_SEPARATOR = "\x1f"
+WHOLE_MEMORY = -1
 """The number that stands in a table for None."""
-PORTION = 10_000
+BATCH_SIZE = 10_000
 
-_LIVE = """
+_LIVE_ENTRIES = """
     SELECT m.id AS memory_id, -1 AS seq, m.text_sha, m.project, m.scope, length(m.content) + coalesce(length(m.title), 0) AS size
     FROM memories AS m WHERE m.deleted_at IS NULL {of} AND m.id NOT IN (SELECT memory_id FROM chunks AS m WHERE TRUE {chunk_of})
     UNION ALL
     SELECT c.memory_id, c.seq, c.text_sha, m.project, m.scope, length(c.content) AS size
     FROM chunks AS c JOIN memories AS m ON m.id = c.memory_id WHERE m.deleted_at IS NULL {of}
 """
-LIVE = _LIVE.format(of="", chunk_of="")
+LIVE_ENTRIES = _LIVE_ENTRIES.format(of="", chunk_of="")
 """The entries there should be, as a query."""
 AMONG = "IN (SELECT unnest($among))"
-LIVE_AMONG = _LIVE.format(of=f"AND m.id {AMONG}", chunk_of=f"AND m.memory_id {AMONG}")
+LIVE_ENTRIES_AMONG = _LIVE_ENTRIES.format(of=f"AND m.id {AMONG}", chunk_of=f"AND m.memory_id {AMONG}")
 """The same of the memories whose ids are the parameter `among`; a condition on LIVE would be looked at after all are joined."""
 
 
@@ -47,7 +47,7 @@ LIVE_AMONG = _LIVE.format(of=f"AND m.id {AMONG}", chunk_of=f"AND m.memory_id {AM
 class Entry:
     """An entry with the text it is found by, and what filters ask of it."""
 
-    place: Place
+    id: EntryId
     text: str
     text_sha: str
     project: str | None
@@ -56,7 +56,7 @@ class Entry:
     @property
     def key(self) -> str:
         """Its name in the vector index."""
-        return key(self.place)
+        return key_of(self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,52 +70,52 @@ class Document:
     chunks: tuple[tuple[int, str], ...] = ()
 
 
-def key(place: Place) -> str:
+def key_of(entry_id: EntryId) -> str:
     """The one name of an entry."""
-    memory_id, seq = place
+    memory_id, seq = entry_id
     if seq is not None:
-        return f"{memory_id}{SEPARATOR}{seq}"
-    return memory_id + SEPARATOR if SEPARATOR in memory_id else memory_id
+        return f"{memory_id}{KEY_SEPARATOR}{seq}"
+    return memory_id + KEY_SEPARATOR if KEY_SEPARATOR in memory_id else memory_id
 
 
-def place_of(name: str) -> Place:
+def parse_key(name: str) -> EntryId:
     """The entry of a key."""
-    memory_id, found, seq = name.rpartition(SEPARATOR)
-    if not found:
+    memory_id, separator, seq = name.rpartition(KEY_SEPARATOR)
+    if not separator:
         return name, None
     return memory_id, int(seq) if seq else None
 
 
-def in_order(place: Place) -> tuple[str, int]:
+def sort_key(entry_id: EntryId) -> tuple[str, int]:
     """By which entries are sorted: the memory's id, then the chunk's number."""
-    return place[0], WHOLE if place[1] is None else place[1]
+    return entry_id[0], WHOLE_MEMORY if entry_id[1] is None else entry_id[1]
 
 
-def from_row(memory_id: str, seq: int) -> Place:
+def entry_id(memory_id: str, seq: int) -> EntryId:
     """The entry of a row of a table."""
-    return memory_id, None if seq == WHOLE else seq
+    return memory_id, None if seq == WHOLE_MEMORY else seq
 
 
-def read(cursor: duckdb.DuckDBPyConnection, places: Sequence[Place]) -> list[Entry]:
+def read(cursor: duckdb.DuckDBPyConnection, entry_ids: Sequence[EntryId]) -> list[Entry]:
     """The entries of live memories at these places, in their order; absent where there is none any more."""
-    ids = list(dict.fromkeys(memory_id for memory_id, _ in places))
+    ids = list(dict.fromkeys(memory_id for memory_id, _ in entry_ids))
     rows = rows_of(cursor, "id, content, title, project, scope, text_sha", ids)
-    found: dict[Place, Entry] = {}
+    entries: dict[EntryId, Entry] = {}
     memories: dict[str, tuple[Memory, str | None, str]] = {}
     for memory_id, content, title, project, scope, sha in rows:
         memory = Memory(memory_id, content, title)
         memories[memory_id] = memory, project, scope
-        found[memory_id, None] = Entry((memory_id, None), indexed_text(memory), sha, project, scope)
+        entries[memory_id, None] = Entry((memory_id, None), indexed_text(memory), sha, project, scope)
     chunks = cursor.execute(
         "SELECT memory_id, seq, content, titled, text_sha FROM chunks WHERE memory_id IN (SELECT unnest(?))", [ids]
     ).fetchall()
     for memory_id, seq, content, titled, sha in chunks:
         if memory_id in memories:
             memory, project, scope = memories[memory_id]
-            found[memory_id, seq] = Entry(
+            entries[memory_id, seq] = Entry(
                 (memory_id, seq), searched(memory.title, content, titled), sha, project, scope
             )
-    return [found[place] for place in places if place in found]
+    return [entries[place] for place in entry_ids if place in entries]
 
 
 class ContentChangedError(Exception):
@@ -146,19 +146,19 @@ def documents_of(
 
     `ids` are in `order`. Raises ContentChangedError when a memory was changed after `version` before the last was read.
     """
-    for start in range(0, len(ids), PORTION):
+    for start in range(0, len(ids), BATCH_SIZE):
         with database.reading() as cursor:
             if version is not None and content_version(cursor) != version:
                 raise ContentChangedError
-            portion = ids[start : start + PORTION]
-            places = cursor.execute("SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [portion]).fetchall()
+            batch = ids[start : start + BATCH_SIZE]
+            rowids = cursor.execute("SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [batch]).fetchall()
             rows = cursor.execute(
                 "SELECT m.id, m.content, m.title, m.project, m.scope, c.seqs, c.texts, c.titled FROM memories AS m LEFT JOIN ("
                 "SELECT memory_id, list(seq ORDER BY seq) AS seqs, list(content ORDER BY seq) AS texts, bool_or(titled) AS titled "
                 "FROM chunks WHERE memory_id IN (SELECT unnest($portion)) GROUP BY memory_id"
                 ") AS c ON c.memory_id = m.id WHERE m.rowid IN (SELECT unnest($places)) AND m.deleted_at IS NULL "
                 f"ORDER BY m.{order}",
-                {"portion": portion, "places": [place for (place,) in places]},
+                {"portion": batch, "places": [rowid for (rowid,) in rowids]},
             ).fetchall()
         for memory_id, content, title, project, scope, seqs, texts, titled in rows:
             memory = Memory(memory_id, content, title)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.store.filter import Filter
 
-CACHED = 16
+MAX_CACHED_MASKS = 16
 
 
 class FilterMasks:
@@ -18,20 +18,20 @@ class FilterMasks:
     def __init__(self, filters: NDArray[np.int32], labels: Mapping[str, Sequence[str | None]]) -> None:
         """`filters`, shape (rows, 2), has project and scope of each row as places in the labels of `projects` and `scopes`."""
         self._filters, self._labels = filters, labels
-        self._known: dict[Filter, NDArray[np.bool_]] = {}
+        self._cache: dict[Filter, NDArray[np.bool_]] = {}
 
-    def of(self, where: Filter) -> NDArray[np.bool_] | None:
+    def mask(self, where: Filter) -> NDArray[np.bool_] | None:
         """Which rows pass, shape (rows,); None when all do."""
         if where.trivial:
             return None
-        mask = self._known.get(where)
+        mask = self._cache.get(where)
         if mask is None:
-            if len(self._known) >= CACHED:
-                self._known.clear()
-            mask = self._known[where] = self._computed(where)
+            if len(self._cache) >= MAX_CACHED_MASKS:
+                self._cache.clear()
+            mask = self._cache[where] = self._compute(where)
         return mask
 
-    def _computed(self, where: Filter) -> NDArray[np.bool_]:
+    def _compute(self, where: Filter) -> NDArray[np.bool_]:
         mask = np.ones(len(self._filters), bool)
         wanted = [("projects", where.required_project), ("scopes", where.required_scope)]
         for column, (name, value) in enumerate(wanted):

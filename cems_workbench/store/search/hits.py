@@ -28,7 +28,7 @@ def top_k(scores: NDArray[np.float32], k: int, above: float = -np.inf) -> NDArra
     return candidates[order]
 
 
-def down_to(
+def top_memories(
     scores: NDArray[np.float32], starts: NDArray[np.intp] | None, k: int, above: float = -np.inf
 ) -> NDArray[np.intp]:
     """Positions of the highest scores greater than `above`, best first, down to the one that brings the k-th memory.
@@ -46,13 +46,13 @@ def down_to(
     return order if len(first) < k else order[: np.sort(first)[k - 1] + 1]
 
 
-def starts_of(ids: Sequence[str]) -> NDArray[np.intp] | None:
+def group_starts(ids: Sequence[str]) -> NDArray[np.intp] | None:
     """Where each memory's rows begin, of rows in the order of their ids; None when each has one."""
     starts = [i for i, memory_id in enumerate(ids) if not i or memory_id != ids[i - 1]]
     return None if len(starts) == len(ids) else np.array(starts, np.intp)
 
 
-def first_memories(hits: ChunkHits, k: int) -> ChunkHits:
+def truncate_to_memories(hits: ChunkHits, k: int) -> ChunkHits:
     """The hits down to the one that brings the k-th memory; all when there are fewer memories."""
     seen: set[str] = set()
     for position, (memory_id, _, _) in enumerate(hits):
@@ -62,7 +62,7 @@ def first_memories(hits: ChunkHits, k: int) -> ChunkHits:
     return hits
 
 
-def by_memory(hits: ChunkHits) -> Hits:
+def best_per_memory(hits: ChunkHits) -> Hits:
     """Each memory once, by its best hit."""
     best: dict[str, float] = {}
     for memory_id, score, _ in hits:
@@ -70,10 +70,10 @@ def by_memory(hits: ChunkHits) -> Hits:
     return list(best.items())
 
 
-def visible_hits(search: Callable[[int], ChunkHits], k: int, hidden: Set[str]) -> ChunkHits:
+def search_visible(search: Callable[[int], ChunkHits], k: int, hidden: Set[str]) -> ChunkHits:
     """The hits of the first k memories of `search(depth)` that are not hidden; searches a second time only when some were."""
     hits = search(k)
     if hidden.isdisjoint(memory_id for memory_id, _, _ in hits):
         return hits
     hits = search(k + len(hidden))
-    return first_memories([hit for hit in hits if hit[0] not in hidden], k)
+    return truncate_to_memories([hit for hit in hits if hit[0] not in hidden], k)

@@ -37,46 +37,52 @@ from cems_workbench.store.meta import (
     read_meta,
     write_meta,
 )
-from cems_workbench.store.precomputed_embeddings import GivenVectors
+from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 from cems_workbench.store.search import (
     entries,
 )
-from cems_workbench.store.search.directory.index_directory import Found, IndexHome, Manifest, discard, read_manifest
-from cems_workbench.store.search.directory.segment_directory import SegmentHome, segments_of
-from cems_workbench.store.search.entries import Place, key
+from cems_workbench.store.search.directory.index_directory import (
+    DirectoryState,
+    IndexDirectory,
+    Manifest,
+    discard,
+    read_manifest,
+)
+from cems_workbench.store.search.directory.segment_directory import SegmentDirectory, segments_of
+from cems_workbench.store.search.entries import EntryId, key_of
 from cems_workbench.store.search.lexical import lexical_refresh, tokenizer
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.vocabulary import CurrentVocabulary, Vocabulary
 from cems_workbench.store.search.postgres import postgres_text, ts_rank_refresh
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 from cems_workbench.store.search.vectors import chroma, embedded, quantized_refresh, write_buffer
-from cems_workbench.store.search.vectors.chroma_directory import ChromaHome
-from cems_workbench.store.search.vectors.quantized_vectors import VectorCodes
-from cems_workbench.store.search.vectors.vector_cache import KeptVectors
-from cems_workbench.store.search.vectors.vector_check import VectorProof, prove
+from cems_workbench.store.search.vectors.chroma_directory import ChromaDirectory
+from cems_workbench.store.search.vectors.quantized_vectors import QuantizedVectors
+from cems_workbench.store.search.vectors.vector_cache import VectorCache
+from cems_workbench.store.search.vectors.vector_check import VectorCheck, verify
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS, VectorIndex
-from cems_workbench.store.search.vectors.vector_refresh import agree, refresh_vectors
-from cems_workbench.store.search.vectors.write_buffer import LEAST_MOVED, WaitingCollection
+from cems_workbench.store.search.vectors.vector_refresh import counts_match, refresh_vectors
+from cems_workbench.store.search.vectors.write_buffer import FLUSH_THRESHOLD, BufferedCollection
 
 if TYPE_CHECKING:
     import duckdb
     from chromadb.api.models.Collection import Collection
 
 log = logging.getLogger(__name__)
-Mark = tuple[str | None, str | None]
+IndexMark = tuple[str | None, str | None]
 """The directory of the lexical index, and what is written down of the vectors."""
-_KEY = "vectors:"
-MOVING = "moving vectors into the graph"
-CODES = "their copy in 8 bits, which filters read"
-TRIES = 3
+_META_PREFIX = "vectors:"
+FLUSH_LABEL = "moving vectors into the graph"
+QUANTIZED_COPY = "their copy in 8 bits, which filters read"
+MAX_BUILD_ATTEMPTS = 3
 """How often an index is begun while others change the content, before they have to wait for it."""
-RETRY_SECONDS = 5.0
+SERVER_RETRY_S = 5.0
 """How long a server that did not answer is not asked again what it has."""
-MOVING_SECONDS = 1.0
+FLUSH_SLICE_S = 1.0
 """For so long changes are moved into Chroma's graph in one turn at its files, after which other processes read the graph anew."""
-BEFORE_MOVING = 2.0
+FLUSH_DELAY_S = 2.0
 """Seconds after a refresh in which those who waited for it have the processor."""
-OLLAMA, REVISION = "ollama:", "@"
+OLLAMA_PREFIX, REVISION_SEPARATOR = "ollama:", "@"
 """Ids of models on Ollama end with a revision, which grows stale when the model is pulled anew."""
 
 
@@ -110,7 +116,7 @@ class IndexState:
     fresh: bool
     rows: int
     note: str = ""
-    damage: bool = False
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,63 +142,66 @@ class DerivedIndexes:
     """Vectors and lexical index of one store."""
 
     def __init__(self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: Set[str]) -> None:
-        self._vector_home = ChromaHome(path / "chroma", chroma_url)
-        self._lexical_home = SegmentHome(path / "lexical", tokenizer.VERSION)
-        self._full_text_home = IndexHome(path / "ts_rank", postgres_text.VERSION)
-        self._codes_path = path / "codes"
-        self._codes_homes: dict[str, SegmentHome] = {}
+        self._chroma = ChromaDirectory(path / "chroma", chroma_url)
+        self._lexical_directory = SegmentDirectory(path / "lexical", tokenizer.VERSION)
+        self._full_text_directory = IndexDirectory(path / "ts_rank", postgres_text.VERSION)
+        self._quantized_path = path / "codes"
+        self._quantized_directories: dict[str, SegmentDirectory] = {}
         self._database = database
         self._store_id = store_id
         self._hidden = hidden
-        self._refreshing = threading.Lock()
-        self._building = SharedLock(path / ".indexes.lock", f"the work on the indexes of {path}", _nothing, _nothing)
-        self._opened: dict[str, tuple[Mark, Indexes]] = {}
-        self._kept: dict[str, KeptVectors] = {}
-        self._vocabulary = CurrentVocabulary(self._lexical_words, database)
+        self._refresh_lock = threading.Lock()
+        self._build_lock = SharedLock(path / ".indexes.lock", f"the work on the indexes of {path}", _noop, _noop)
+        self._opened: dict[str, tuple[IndexMark, Indexes]] = {}
+        self._vector_caches: dict[str, VectorCache] = {}
+        self._vocabulary = CurrentVocabulary(self._lexical_manifest, database)
         self._full_text: tuple[int, TsRankIndex] | None = None
-        self._proving = threading.RLock()
-        self._proofs: dict[str, VectorProof] = {}
-        self._asked: dict[str, float] = {}
+        self._check_lock = threading.RLock()
+        self._checks: dict[str, VectorCheck] = {}
+        self._checked_at: dict[str, float] = {}
         """When it was last looked at the vectors of an embedder."""
-        self._mover: threading.Thread | None = None
-        self._ending = threading.Event()
-        self.behind = ""
+        self._flusher: threading.Thread | None = None
+        self._closing = threading.Event()
+        self.stale_reason = ""
         """Why searches do not know the latest changes, one line: another process is bringing the indexes up to date. Else empty."""
         self.notices: list[str] = []
         """What was damaged and has been built anew since the store was opened, a line each."""
 
     def close(self) -> None:
         """Release Chroma's files. What waits for the graph goes on waiting."""
-        self._ending.set()
-        if self._mover is not None:
-            self._mover.join()
-        self._vector_home.close()
-        self._building.close()
+        self._closing.set()
+        if self._flusher is not None:
+            self._flusher.join()
+        self._chroma.close()
+        self._build_lock.close()
 
     @contextmanager
-    def _alone(self, patience: float | None = None, *, wait: bool = True) -> Iterator[None]:
+    def _exclusive(self, timeout_s: float | None = None, *, wait: bool = True) -> Iterator[None]:
         """While the block runs, nobody else builds; raises StoreLockedError where another process does, and goes on.
 
         Also where another thread of this process does, unless it is to `wait` for that.
         """
-        if not self._refreshing.acquire(blocking=wait):
+        if not self._refresh_lock.acquire(blocking=wait):
             raise StoreLockedError(f"{self.builder()} is bringing the indexes up to date")
         try:
-            with self._building.acquire(patience):
+            with self._build_lock.acquire(timeout_s):
                 yield
         finally:
-            self._refreshing.release()
+            self._refresh_lock.release()
 
     def builder(self) -> Holder:
         """Who builds the indexes, or did so last."""
-        return self._building.holder()
+        return self._build_lock.holder()
 
-    def touched(self) -> bool:
+    def files_changed(self) -> bool:
         """Whether files of the indexes were changed or removed since they were proven; a look at sizes and times."""
         return (
-            self._vector_home.gone()
-            or self._lexical_home.signature() != self._lexical_home.proven_signature()
-            or any(home.proven_signature() not in (None, home.signature()) for home in self._codes_homes.values())
+            self._chroma.replaced()
+            or self._lexical_directory.signature() != self._lexical_directory.verified_signature()
+            or any(
+                home.verified_signature() not in (None, home.signature())
+                for home in self._quantized_directories.values()
+            )
         )
 
     def open(self, embedder: Embedder) -> Indexes:
@@ -212,57 +221,57 @@ class DerivedIndexes:
                     raise
         return replace(known[1], states=tuple(states))
 
-    def _mark(self, embedder: Embedder) -> Mark:
+    def _mark(self, embedder: Embedder) -> IndexMark:
         """What tells that the indexes were built anew, also by another process."""
-        manifest = read_manifest(self._lexical_home.path)
+        manifest = read_manifest(self._lexical_directory.path)
         with self._database.reading() as cursor:
-            return manifest.directory if manifest else None, read_meta(cursor, _KEY + embedder.model_id)
+            return manifest.directory if manifest else None, read_meta(cursor, _META_PREFIX + embedder.model_id)
 
     def _open(self, embedder: Embedder) -> Indexes:
         with self._database.reading() as cursor:
             words = language.language(cursor)
-        segments = segments_of(self._lexical_found(words).manifest)
-        lexical = LexicalIndex.open(self._lexical_home.path, segments, self._hidden, words)
+        segments = segments_of(self._lexical_state(words).manifest)
+        lexical = LexicalIndex.open(self._lexical_directory.path, segments, self._hidden, words)
         collection = self._find(embedder.model_id)
         key = "" if collection is None else str(collection.id)
-        codes = None if collection is None else self._open_codes(embedder.model_id, key)
+        quantized = None if collection is None else self._open_quantized(embedder.model_id, key)
         with self._database.reading() as cursor:
-            chunked = embedded.chunks_of(cursor, key) if codes is None else {}
-        kept = self._kept.setdefault(embedder.model_id, KeptVectors())
+            chunked = embedded.chunks_of(cursor, key) if quantized is None else {}
+        cache = self._vector_caches.setdefault(embedder.model_id, VectorCache())
         vectors = VectorIndex(
             collection,
             lambda where: self._passing(key, where),
-            partial(kept.read, self._database),
+            partial(cache.read, self._database),
             chunked,
             self._hidden,
-            codes,
+            quantized,
         )
         return Indexes(vectors, lexical)
 
-    def _open_codes(self, embedder_id: str, collection_id: str) -> VectorCodes | None:
+    def _open_quantized(self, embedder_id: str, collection_id: str) -> QuantizedVectors | None:
         """The codes of the vectors in that collection; None where these are few, or there are none of these very vectors."""
         with self._database.reading() as cursor:
             recorded = _recorded(cursor).get(embedder_id, {})
-        manifest = self._codes_found(embedder_id, collection_id).manifest
+        manifest = self._quantized_state(embedder_id, collection_id).manifest
         if manifest is None or recorded.get("version") != manifest.content_version:
             return None
-        return quantized_refresh.open_codes(self._codes_home(embedder_id).path, segments_of(manifest))
+        return quantized_refresh.open_vectors(self._quantized_directory(embedder_id).path, segments_of(manifest))
 
-    def _codes_home(self, embedder_id: str) -> SegmentHome:
+    def _quantized_directory(self, embedder_id: str) -> SegmentDirectory:
         """Where the codes of an embedder's vectors are."""
         name = self._collection_name(embedder_id).rpartition("-")[2]
-        return self._codes_homes.setdefault(
-            embedder_id, SegmentHome(self._codes_path / name, quantized_refresh.VERSION)
+        return self._quantized_directories.setdefault(
+            embedder_id, SegmentDirectory(self._quantized_path / name, quantized_refresh.VERSION)
         )
 
-    def _codes_found(self, embedder_id: str, collection_id: str) -> Found:
+    def _quantized_state(self, embedder_id: str, collection_id: str) -> DirectoryState:
         """What is there of them; nothing, and no damage, where the vectors are few."""
         with self._database.reading() as cursor:
             if embedded.count(cursor, collection_id) <= EXACT_ROWS:
-                return Found(None)
-            kind, known = quantized_refresh.kind(collection_id), partial(earlier_identity, cursor)
-            home = self._codes_home(embedder_id)
-            return home.found_of(content_version(cursor), content_identity(cursor), kind, known)
+                return DirectoryState(None)
+            kind, known = quantized_refresh.manifest_version(collection_id), partial(earlier_identity, cursor)
+            directory = self._quantized_directory(embedder_id)
+            return directory.refreshable_state(content_version(cursor), content_identity(cursor), kind, known)
 
     def full_text(self, dimension: int, progress: Progress = silent) -> TsRankIndex:
         """The index by PostgreSQL's ts_rank over the chunks as the last refresh cut them, built when it is asked for after a change.
@@ -270,25 +279,30 @@ class DerivedIndexes:
         Its rows lie as a server's would that was given the memories in the order of import, with embeddings of `dimension` numbers:
         that decides how equal ranks are ordered. Raises what `progress` raises.
         """
-        with self._alone():
+        with self._exclusive():
             version = self._content_version()
             if self._full_text is None or self._full_text[0] != version:
-                found = self._found(self._full_text_home)
-                manifest = found.manifest
+                state = self._state(self._full_text_directory)
+                manifest = state.manifest
                 if manifest is None or manifest.content_version != version:
-                    manifest = self._built(lambda content: self._build_full_text(content, dimension, progress))
+                    manifest = self._build_consistent(
+                        lambda content: self._build_full_text(content, dimension, progress)
+                    )
                     version = manifest.content_version
-                    if found.damage:
-                        self._say(f"the full-text index was damaged ({found.problem}) and was built anew")
-                self._full_text = version, TsRankIndex(self._full_text_home.path / manifest.directory, self._hidden)
+                    if state.damage:
+                        self._notice(f"the full-text index was damaged ({state.problem}) and was built anew")
+                self._full_text = (
+                    version,
+                    TsRankIndex(self._full_text_directory.path / manifest.directory, self._hidden),
+                )
             return self._full_text[1]
 
     def refresh(
         self,
         embedder: Embedder,
         progress: Progress = silent,
-        patience: float | None = None,
-        given: GivenVectors | None = None,
+        timeout_s: float | None = None,
+        precomputed: PrecomputedVectors | None = None,
     ) -> RefreshReport:
         """Bring both to the content as it is now; durable in steps, so that a cancelled refresh is continued by the next.
 
@@ -296,9 +310,9 @@ class DerivedIndexes:
         of its text. Raises what `progress` raises, StoreError when vectors that came with memories were made by another embedder, and
         StoreLockedError when another process is at it for more than `patience` seconds.
         """
-        with self._alone(patience):
-            report = self._bring_up_to_date(embedder, progress, given)
-        self._move_later()
+        with self._exclusive(timeout_s):
+            report = self._refresh(embedder, progress, precomputed)
+        self._flush_later()
         return report
 
     def check(self, embedder_id: str, dimension: int | None) -> None:
@@ -313,16 +327,18 @@ class DerivedIndexes:
             recorded = _recorded(cursor)
             known = {name: value for name, value in recorded.items() if embedded.count(cursor, value["collection"])}
         if embedder_id in recorded:
-            length = self._length(embedder_id, recorded[embedder_id]) if embedder_id in known else None
-            if None not in (length, dimension) and length != dimension:
-                raise other_dimension(embedder_id, length or 0, embedder_id, dimension or 0)
+            dimension_then = (
+                self._recorded_dimension(embedder_id, recorded[embedder_id]) if embedder_id in known else None
+            )
+            if None not in (dimension_then, dimension) and dimension_then != dimension:
+                raise other_dimension(embedder_id, dimension_then or 0, embedder_id, dimension or 0)
             return
-        revisions = {name.partition(REVISION)[0] for name in known if name.startswith(OLLAMA)}
-        if known and embedder_id.partition(REVISION)[0] not in revisions:
+        revisions = {name.partition(REVISION_SEPARATOR)[0] for name in known if name.startswith(OLLAMA_PREFIX)}
+        if known and embedder_id.partition(REVISION_SEPARATOR)[0] not in revisions:
             latest = max(known, key=lambda name: (known[name]["version"] or 0, name))
-            raise other_model(latest, self._length(latest, known[latest]), embedder_id)
+            raise other_model(latest, self._recorded_dimension(latest, known[latest]), embedder_id)
 
-    def _length(self, embedder_id: str, recorded: dict[str, Any]) -> int | None:
+    def _recorded_dimension(self, embedder_id: str, recorded: dict[str, Any]) -> int | None:
         """How many values a vector of that embedder has; a store of an earlier version did not write it down, and the vectors say it."""
         if "dimension" not in recorded:
             collection = self._find(embedder_id)
@@ -334,72 +350,72 @@ class DerivedIndexes:
 
         Indexes opened before may fail from then on; ask for them again afterwards.
         """
-        with self._alone():
+        with self._exclusive():
             self._opened = {}
             self._full_text = None
-            discard(self._full_text_home.path)
-            discard(self._lexical_home.path)
+            discard(self._full_text_directory.path)
+            discard(self._lexical_directory.path)
             self._discard_vectors(embedder)
-            discard(self._codes_home(embedder.model_id).path)
-            return self._bring_up_to_date(embedder, progress)
+            discard(self._quantized_directory(embedder.model_id).path)
+            return self._refresh(embedder, progress)
 
-    def _bring_up_to_date(
-        self, embedder: Embedder, progress: Progress, given: GivenVectors | None = None
+    def _refresh(
+        self, embedder: Embedder, progress: Progress, precomputed: PrecomputedVectors | None = None
     ) -> RefreshReport:
         started = time.perf_counter()
         with self._database.reading() as cursor:
             sources.check_embedder(cursor, embedder.model_id)
         try:
-            said = chunks.bring_up_to_date(self._database, embedder, progress)
+            messages = chunks.bring_up_to_date(self._database, embedder, progress)
             with self._database.reading() as cursor:
                 version = chunks.cut_until(cursor)  # what is changed now will be cut, and indexed, by the next refresh
             rebuilt = self._refresh_lexical(version, progress)
-            counts, notes = self._refresh_vectors(embedder, version, progress, given)
+            counts, notes = self._refresh_vectors(embedder, version, progress, precomputed)
         finally:
             self._opened = {}
         for note in (*(rebuilt or ()), *notes):
-            self._say(note)
+            self._notice(note)
         return RefreshReport(
-            version, *counts, rebuilt is not None, time.perf_counter() - started, (*said, *(rebuilt or ()), *notes)
+            version, *counts, rebuilt is not None, time.perf_counter() - started, (*messages, *(rebuilt or ()), *notes)
         )
 
     def _discard_vectors(self, embedder: Embedder) -> None:
         """Forget the embedder's vectors, then drop them: a crash in between leaves a collection that is cleaned later."""
         name = self._collection_name(embedder.model_id)
         with self._database.transaction() as cursor:
-            recorded = read_meta(cursor, _KEY + embedder.model_id)
+            recorded = read_meta(cursor, _META_PREFIX + embedder.model_id)
             if recorded is not None:
-                embedded.forget_all(cursor, json.loads(recorded)["collection"])
-                write_buffer.forget_all(cursor, json.loads(recorded)["collection"])
-                delete_meta(cursor, _KEY + embedder.model_id)
+                embedded.remove_collection(cursor, json.loads(recorded)["collection"])
+                write_buffer.clear(cursor, json.loads(recorded)["collection"])
+                delete_meta(cursor, _META_PREFIX + embedder.model_id)
         try:
-            self._vector_home.drop(name)
+            self._chroma.drop(name)
         except StoreError as error:
-            if self._vector_home.url:
+            if self._chroma.url:
                 raise
-            self._vector_home.discard(str(error))
-        self._vector_home.damage = ""  # everything was to be built anew anyhow
-        self._proofs.clear()
+            self._chroma.discard(str(error))
+        self._chroma.discard_reason = ""  # everything was to be built anew anyhow
+        self._checks.clear()
 
     def states(self, embedder_id: str | None = None, deep: bool = False) -> list[IndexState]:
         """The lexical index and the vectors of one embedder (of all known ones when None), looked at before they are used.
 
         Each is looked at once, and again when it was touched; `deep` looks again at every file and every vector.
         """
-        with self._proving:
-            if self._vector_home.gone():
-                self._vector_home.close()
-                self._opened, self._proofs = {}, {}
+        with self._check_lock:
+            if self._chroma.replaced():
+                self._chroma.close()
+                self._opened, self._checks = {}, {}
             if deep:
-                for home in (self._lexical_home, *self._codes_homes.values()):
-                    home.forget()
-                self._proofs = {}
+                for directory in (self._lexical_directory, *self._quantized_directories.values()):
+                    directory.invalidate()
+                self._checks = {}
             with self._database.reading() as cursor:
                 version = content_version(cursor)
                 recorded = _recorded(cursor)
             wanted = list(recorded) if embedder_id is None else [embedder_id]
-            proofs = {name: self._proof(name, recorded.get(name), deep) for name in wanted}
-            codes = {name: self._codes_problem(name, recorded.get(name)) for name in wanted}
+            checks = {name: self._check(name, recorded.get(name), deep) for name in wanted}
+            quantized = {name: self._quantized_problem(name, recorded.get(name)) for name in wanted}
             with self._database.reading() as cursor:
                 vectors = [
                     _vector_state(
@@ -407,76 +423,80 @@ class DerivedIndexes:
                         recorded.get(name),
                         version,
                         embedded.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
-                        proofs[name],
-                        codes[name],
+                        checks[name],
+                        quantized[name],
                         write_buffer.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
                     )
                     for name in wanted
                 ]
-            return [_state("lexical", self._lexical_found(), version), *vectors]
+            return [_index_state("lexical", self._lexical_state(), version), *vectors]
 
     def full_text_state(self, deep: bool = False) -> IndexState:
         """As `states`, of the index by PostgreSQL's ts_rank, which is built only when it is asked for."""
         if deep:
-            self._full_text_home.forget()
-        return _state("full text", self._found(self._full_text_home), self._content_version())
+            self._full_text_directory.invalidate()
+        return _index_state("full text", self._state(self._full_text_directory), self._content_version())
 
-    def _codes_problem(self, embedder_id: str, recorded: dict[str, Any] | None) -> Found:
+    def _quantized_problem(self, embedder_id: str, recorded: dict[str, Any] | None) -> DirectoryState:
         """Why the next refresh has to make codes of vectors that are as they should be, in `problem`; empty where it has not."""
         if recorded is None or recorded["version"] is None:
-            return Found(None)
-        found = self._codes_found(embedder_id, recorded["collection"])
+            return DirectoryState(None)
+        state = self._quantized_state(embedder_id, recorded["collection"])
         with self._database.reading() as cursor:
             few = embedded.count(cursor, recorded["collection"]) <= EXACT_ROWS
-        if few or (found.manifest is not None and found.manifest.content_version == recorded["version"]):
-            return Found(None)
-        return Found(None, found.problem or "not built", found.damage)
+        if few or (state.manifest is not None and state.manifest.content_version == recorded["version"]):
+            return DirectoryState(None)
+        return DirectoryState(None, state.problem or "not built", state.damage)
 
-    def _proof(self, embedder_id: str, recorded: dict[str, Any] | None, deep: bool) -> VectorProof:
+    def _check(self, embedder_id: str, recorded: dict[str, Any] | None, deep: bool) -> VectorCheck:
         """What is wrong with the vectors of an embedder; looked at once, and again after a refresh that failed.
 
         A server that did not answer is asked again, but not every time: who waits for it waits long.
         """
         if recorded is None:
-            return VectorProof()
-        known = self._proofs.get(embedder_id)
-        waited = time.monotonic() - self._asked.get(embedder_id, 0.0)
-        if known is None or (known.unreadable and self._vector_home.url and waited > RETRY_SECONDS):
-            known = self._proofs[embedder_id] = self._proven(embedder_id, recorded["collection"], deep)
-            self._asked[embedder_id] = time.monotonic()
+            return VectorCheck()
+        known = self._checks.get(embedder_id)
+        since_check_s = time.monotonic() - self._checked_at.get(embedder_id, 0.0)
+        if known is None or (known.unreadable and self._chroma.url and since_check_s > SERVER_RETRY_S):
+            known = self._checks[embedder_id] = self._verify_vectors(embedder_id, recorded["collection"], deep)
+            self._checked_at[embedder_id] = time.monotonic()
         return known
 
-    def _proven(self, embedder_id: str, collection_id: str, deep: bool) -> VectorProof:
-        home = self._vector_home
+    def _verify_vectors(self, embedder_id: str, collection_id: str, deep: bool) -> VectorCheck:
+        directory = self._chroma
         try:
             collection = self._find(embedder_id)
         except StoreError as error:
-            return VectorProof(str(error), unreadable=True)
+            return VectorCheck(str(error), unreadable=True)
         if collection is None or str(collection.id) != collection_id:
             with self._database.reading() as cursor:
                 if not embedded.count(cursor, collection_id):
-                    return VectorProof()  # nothing was in it yet
-            return VectorProof(f"they are gone ({home.damage})" if home.damage else "they are gone")
+                    return VectorCheck()  # nothing was in it yet
+            return VectorCheck(
+                f"they are gone ({directory.discard_reason})" if directory.discard_reason else "they are gone"
+            )
         with self._database.reading() as cursor:
-            few = embedded.count(cursor, collection_id) <= EXACT_ROWS and not home.url
-        return prove(self._database, collection, deep or few or not (home.sealed or home.url))
+            few = embedded.count(cursor, collection_id) <= EXACT_ROWS and not directory.url
+        return verify(self._database, collection, deep or few or not (directory.verified or directory.url))
 
-    def _found(self, home: IndexHome) -> Found:
+    def _state(self, directory: IndexDirectory) -> DirectoryState:
         with self._database.reading() as cursor:
-            return home.found(content_version(cursor), content_identity(cursor))
+            return directory.state(content_version(cursor), content_identity(cursor))
 
-    def _lexical_found(self, words: str | None = None) -> Found:
+    def _lexical_state(self, lexical_language: str | None = None) -> DirectoryState:
         """What is there of the lexical index in this language, the store's where none is given."""
         with self._database.reading() as cursor:
-            wanted = tokenizer.version(words or language.language(cursor))
+            wanted = tokenizer.version(lexical_language or language.language(cursor))
             known = partial(earlier_identity, cursor)
-            return self._lexical_home.found_of(content_version(cursor), content_identity(cursor), wanted, known)
+            return self._lexical_directory.refreshable_state(
+                content_version(cursor), content_identity(cursor), wanted, known
+            )
 
-    def _lexical_words(self) -> tuple[Path, Manifest | None]:
+    def _lexical_manifest(self) -> tuple[Path, Manifest | None]:
         """Where the lexical index is, and its manifest."""
-        return self._lexical_home.path, self._lexical_found().manifest
+        return self._lexical_directory.path, self._lexical_state().manifest
 
-    def _say(self, line: str) -> None:
+    def _notice(self, line: str) -> None:
         if line not in self.notices:
             self.notices.append(line)
             log.warning("%s", line)
@@ -485,11 +505,11 @@ class DerivedIndexes:
         """By memory the texts it is found by: those of its chunks by their number, or its own under None; unknown ids are absent."""
         with self._database.reading() as cursor:
             numbers = {key: [chunk.seq for chunk in own] for key, own in chunks.read(cursor, ids).items()}
-            places: list[Place] = [(key, seq) for key in dict.fromkeys(ids) for seq in numbers.get(key) or (None,)]
-            found: dict[str, dict[int | None, str]] = {}
-            for entry in entries.read(cursor, places):
-                found.setdefault(entry.place[0], {})[entry.place[1]] = entry.text
-        return found
+            entry_ids: list[EntryId] = [(key, seq) for key in dict.fromkeys(ids) for seq in numbers.get(key) or (None,)]
+            texts: dict[str, dict[int | None, str]] = {}
+            for entry in entries.read(cursor, entry_ids):
+                texts.setdefault(entry.id[0], {})[entry.id[1]] = entry.text
+        return texts
 
     def vocabulary(self) -> Vocabulary:
         """The words of the live memories with the number of memories each stands in, computed once per content version."""
@@ -497,11 +517,11 @@ class DerivedIndexes:
 
     def _refresh_lexical(self, version: int, progress: Progress) -> tuple[str, ...] | None:
         """None when it was up to date, else what there is to say of its being built."""
-        found = self._lexical_found()
-        if found.manifest is not None and found.manifest.content_version == version:
+        state = self._lexical_state()
+        if state.manifest is not None and state.manifest.content_version == version:
             return None
-        self._update_lexical(found.manifest, version, progress)
-        return (f"the lexical index was damaged ({found.problem}) and was built anew",) if found.damage else ()
+        self._update_lexical(state.manifest, version, progress)
+        return (f"the lexical index was damaged ({state.problem}) and was built anew",) if state.damage else ()
 
     def _update_lexical(self, manifest: Manifest | None, version: int, progress: Progress) -> None:
         """Read what changed since the index was brought up to date, or everything without one.
@@ -510,21 +530,23 @@ class DerivedIndexes:
         is read again by the next refresh, because it changed later than that.
         """
         with self._database.reading() as cursor:
-            identity, words = earlier_identity(cursor, version), language.language(cursor)
+            identity, lexical_language = earlier_identity(cursor, version), language.language(cursor)
             changed = [] if manifest is None else memories.changed_since(cursor, manifest.content_version)
         ids = entries.live_ids(self._database, "rowid") if manifest is None else changed
         read = entries.documents_of(self._database, ids, "rowid" if manifest is None else "id")
-        home, segments = self._lexical_home.path, segments_of(manifest)
-        lexical_refresh.update(home, segments, changed, read, len(ids), version, progress, identity or "", words)
+        directory, segments = self._lexical_directory.path, segments_of(manifest)
+        lexical_refresh.update(
+            directory, segments, changed, read, len(ids), version, progress, identity or "", lexical_language
+        )
 
     def _build_full_text(self, content: Content, dimension: int, progress: Progress) -> Manifest:
         rows = ts_rank_refresh.as_on_a_server(entries.documents(self._database, "rowid"), dimension)
-        home = self._full_text_home.path
-        return ts_rank_refresh.build(home, rows, len(rows), content.version, progress, content.identity)
+        directory = self._full_text_directory.path
+        return ts_rank_refresh.build(directory, rows, len(rows), content.version, progress, content.identity)
 
-    def _built(self, build: Callable[[Content], Manifest]) -> Manifest:
+    def _build_consistent(self, build: Callable[[Content], Manifest]) -> Manifest:
         """What `build` makes of the content: again when somebody changed it meanwhile, and at last while nobody can."""
-        for _ in range(TRIES):
+        for _ in range(MAX_BUILD_ATTEMPTS):
             with suppress(entries.ContentChangedError):
                 return build(self._content())
         with self._database.writing():
@@ -536,154 +558,158 @@ class DerivedIndexes:
             return Content(version, identity, memories.count(cursor), language.language(cursor))
 
     def _refresh_vectors(
-        self, embedder: Embedder, version: int, progress: Progress, given: GivenVectors | None
+        self, embedder: Embedder, version: int, progress: Progress, precomputed: PrecomputedVectors | None
     ) -> tuple[tuple[int, int, int], list[str]]:
         """How many were embedded, relabelled and removed, and notes."""
         with self._database.reading() as cursor:
-            recorded = read_meta(cursor, _KEY + embedder.model_id)
+            recorded = read_meta(cursor, _META_PREFIX + embedder.model_id)
         known: dict[str, Any] = json.loads(recorded) if recorded else {}
-        with self._proving:
-            if self._vector_home.url:
-                self._proofs.pop(embedder.model_id, None)  # the server may be back
-            proof = self._proof(embedder.model_id, known or None, False)
-            if proof.unreadable and self._vector_home.url:
-                raise StoreError(proof.problem)
-            if proof.unreadable:
-                self._vector_home.discard(proof.problem)
-            self._proofs.pop(embedder.model_id, None)
+        with self._check_lock:
+            if self._chroma.url:
+                self._checks.pop(embedder.model_id, None)  # the server may be back
+            check = self._check(embedder.model_id, known or None, False)
+            if check.unreadable and self._chroma.url:
+                raise StoreError(check.problem)
+            if check.unreadable:
+                self._chroma.discard(check.problem)
+            self._checks.pop(embedder.model_id, None)
         collection, notes = self._collection(embedder, known.get("collection"))
         if str(collection.id) != known.get("collection"):
             with self._database.transaction() as cursor:
-                write_buffer.forget_all(cursor, known.get("collection", ""))
+                write_buffer.clear(cursor, known.get("collection", ""))
             known = {"collection": str(collection.id), "version": None}
             self._record(embedder, known)
-        elif proof.problem or (known["version"] is not None and not agree(self._database, collection)):
+        elif check.problem or (known["version"] is not None and not counts_match(self._database, collection)):
             # Said first: what is taken away now was not changed since that version, and would not be looked at.
             known = {**known, "version": None}
             self._record(embedder, known)
-            if proof.problem:
-                self._drop(collection, proof)
+            if check.problem:
+                self._remove_damaged(collection, check)
                 notes.append(
-                    f"the vectors of {embedder.model_id} were damaged ({proof.problem}); they are embedded again"
+                    f"the vectors of {embedder.model_id} were damaged ({check.problem}); they are embedded again"
                 )
-        length = known.get("dimension")
-        counts = refresh_vectors(self._database, collection, embedder, progress, known["version"], length, given)
-        length = length or chroma.dimension(collection)
-        notes += self._refresh_codes(embedder.model_id, collection, version, bool(proof.problem), progress)
-        self._record(embedder, {**known, "version": version} | ({"dimension": length} if length else {}))
-        self._proofs[embedder.model_id] = VectorProof()
+        dimension = known.get("dimension")
+        counts = refresh_vectors(
+            self._database, collection, embedder, progress, known["version"], dimension, precomputed
+        )
+        dimension = dimension or chroma.dimension(collection)
+        notes += self._refresh_quantized(embedder.model_id, collection, version, bool(check.problem), progress)
+        self._record(embedder, {**known, "version": version} | ({"dimension": dimension} if dimension else {}))
+        self._checks[embedder.model_id] = VectorCheck()
         return counts, notes
 
-    def _refresh_codes(
-        self, embedder_id: str, collection: Collection, version: int, anew: bool, progress: Progress
+    def _refresh_quantized(
+        self, embedder_id: str, collection: Collection, version: int, reembedded: bool, progress: Progress
     ) -> list[str]:
         """Bring the codes to the vectors, of this content version; `anew`: of vectors that were made again. Returns notes."""
-        home, name = self._codes_home(embedder_id), str(collection.id)
-        found = self._codes_found(embedder_id, name)
+        directory, name = self._quantized_directory(embedder_id), str(collection.id)
+        state = self._quantized_state(embedder_id, name)
         with self._database.reading() as cursor:
             rows, identity = embedded.count(cursor, name), earlier_identity(cursor, version) or ""
         if rows <= EXACT_ROWS:
-            discard(home.path)
+            discard(directory.path)
             return []
-        before = None if anew else found.manifest
+        before = None if reembedded else state.manifest
         if before is not None and before.content_version == version and before.rows == rows:
             return []
         for manifest in [None] if before is None else [before, None]:
             with self._database.reading() as cursor:
                 changed = None if manifest is None else memories.changed_since(cursor, manifest.content_version)
-            made = quantized_refresh.update(
-                home.path, segments_of(manifest), changed, self._database, collection, version, identity, progress
+            updated = quantized_refresh.update(
+                directory.path, segments_of(manifest), changed, self._database, collection, version, identity, progress
             )
-            if made.rows == rows:
+            if updated.rows == rows:
                 break
-        return [f"{CODES} was damaged ({found.problem}) and was made anew"] if found.damage else []
+        return [f"{QUANTIZED_COPY} was damaged ({state.problem}) and was made anew"] if state.damage else []
 
-    def _drop(self, collection: Collection, proof: VectorProof) -> None:
+    def _remove_damaged(self, collection: Collection, check: VectorCheck) -> None:
         """Take away what is not as it was written, so that it is made anew."""
-        with chroma.speaking(chroma.UNWRITTEN):
-            collection.delete(ids=[*map(key, proof.lost), *proof.strangers])
+        with chroma.store_errors(chroma.WRITE_FAILED):
+            collection.delete(ids=[*map(key_of, check.lost), *check.unknown])
         with self._database.transaction() as cursor:
-            embedded.forget(cursor, str(collection.id), proof.lost)
+            embedded.remove(cursor, str(collection.id), check.lost)
 
     def _collection(self, embedder: Embedder, known_id: str | None) -> tuple[Collection, list[str]]:
         """The embedder's collection, made when missing; a note when one that was built is gone."""
         collection = self._find(embedder.model_id)
         notes = []
         if known_id is not None and (collection is None or str(collection.id) != known_id):
-            why = f" ({self._vector_home.damage})" if self._vector_home.damage else ""
+            why = f" ({self._chroma.discard_reason})" if self._chroma.discard_reason else ""
             notes.append(f"the vectors of {embedder.model_id} were lost{why}; all memories are embedded again")
         if collection is None:
             name = self._collection_name(embedder.model_id)
-            collection = self._with_waiting(self._vector_home.create(name, embedder.model_id))
+            collection = self._buffered(self._chroma.create(name, embedder.model_id))
         return collection, notes
 
     def _find(self, embedder_id: str) -> Collection | None:
         """The collection of an embedder's vectors, with what waits for it; None where there is none. Raises StoreError."""
-        found = self._vector_home.find(self._collection_name(embedder_id))
-        return None if found is None else self._with_waiting(found)
+        collection = self._chroma.find(self._collection_name(embedder_id))
+        return None if collection is None else self._buffered(collection)
 
-    def _with_waiting(self, collection: Collection) -> Collection:
+    def _buffered(self, collection: Collection) -> Collection:
         """The collection with what waits for it; at a server, which others ask too, nothing does."""
-        if self._vector_home.url:
+        if self._chroma.url:
             return collection
-        return cast("Collection", WaitingCollection(self._database, collection))
+        return cast("Collection", BufferedCollection(self._database, collection))
 
-    def waiting(self) -> int:
+    def buffered_changes(self) -> int:
         """How many changes of vectors are not in Chroma's graph yet: searches compare each of them."""
         with self._database.reading() as cursor:
             return sum(write_buffer.count(cursor, each["collection"]) for each in _recorded(cursor).values())
 
-    def move(self, progress: Progress = silent, least: int = LEAST_MOVED) -> int:
+    def flush(self, progress: Progress = silent, threshold: int = FLUSH_THRESHOLD) -> int:
         """Put what waits into Chroma's graph, which nobody has to wait for, if it is `least` changes or more; how many.
 
         Raises what `progress` raises, and StoreError.
         """
-        done, total = 0, self.waiting()
-        while total >= least and (moved := self._move_some()):
-            done += moved
-            progress(MOVING, min(done, total), total)
+        done, total = 0, self.buffered_changes()
+        while total >= threshold and (count := self._flush_slice()):
+            done += count
+            progress(FLUSH_LABEL, min(done, total), total)
         return done
 
-    def _move_later(self) -> None:
+    def _flush_later(self) -> None:
         """Begin to move what waits, beside the rest, when there is enough."""
-        if self._ending.is_set() or (self._mover is not None and self._mover.is_alive()):
+        if self._closing.is_set() or (self._flusher is not None and self._flusher.is_alive()):
             return
-        if self.waiting() >= LEAST_MOVED:
-            self._mover = threading.Thread(target=self._go_on_moving, name="vectors into the graph", daemon=True)
-            self._mover.start()
+        if self.buffered_changes() >= FLUSH_THRESHOLD:
+            self._flusher = threading.Thread(target=self._flush_loop, name="vectors into the graph", daemon=True)
+            self._flusher.start()
 
-    def _go_on_moving(self) -> None:
-        pause, moved = BEFORE_MOVING, 1
-        while moved and not self._ending.wait(pause):
+    def _flush_loop(self) -> None:
+        pause, count = FLUSH_DELAY_S, 1
+        while count and not self._closing.wait(pause):
             began = time.monotonic()
             try:
-                moved = self._move_some(1.0, wait=False)
+                count = self._flush_slice(1.0, wait=False)
                 pause = time.monotonic() - began  # half of the time is for the others
             except StoreLockedError:
-                pause = BEFORE_MOVING
+                pause = FLUSH_DELAY_S
             except StoreError as error:
                 log.warning("what waits for the graph goes on waiting: %s", error)
                 return
 
-    def _move_some(self, patience: float | None = None, *, wait: bool = True) -> int:
+    def _flush_slice(self, timeout_s: float | None = None, *, wait: bool = True) -> int:
         """Move for `MOVING_SECONDS`, in one turn at Chroma's files; how many changes. Raises as `_alone` does."""
-        moved = 0
-        with self._alone(patience, wait=wait):
+        count = 0
+        with self._exclusive(timeout_s, wait=wait):
             with self._database.reading() as cursor:
-                known = {name: each["collection"] for name, each in _recorded(cursor).items()}
-                behind = [name for name, collection in known.items() if write_buffer.count(cursor, collection)]
-            for name in behind:
-                found = self._vector_home.find(self._collection_name(name))
-                if found is None or str(found.id) != known[name]:
+                collection_ids = {name: each["collection"] for name, each in _recorded(cursor).items()}
+                buffered = [
+                    name for name, collection in collection_ids.items() if write_buffer.count(cursor, collection)
+                ]
+            for name in buffered:
+                collection = self._chroma.find(self._collection_name(name))
+                if collection is None or str(collection.id) != collection_ids[name]:
                     continue  # lost, which the next refresh says
-                moved += write_buffer.move(self._database, found, MOVING_SECONDS, self._vector_home.use())
-        return moved
+                count += write_buffer.flush(self._database, collection, FLUSH_SLICE_S, self._chroma.client())
+        return count
 
     def _record(self, embedder: Embedder, value: dict[str, Any]) -> None:
         with self._database.transaction() as cursor:
-            write_meta(cursor, _KEY + embedder.model_id, json.dumps(value))
+            write_meta(cursor, _META_PREFIX + embedder.model_id, json.dumps(value))
 
-    def _passing(self, collection: str, where: Filter) -> frozenset[Place]:
+    def _passing(self, collection: str, where: Filter) -> frozenset[EntryId]:
         with self._database.reading() as cursor:
             return embedded.passing(cursor, collection, where)
 
@@ -694,38 +720,49 @@ class DerivedIndexes:
         return chroma.collection_name(self._store_id, embedder_id)
 
 
-def _nothing() -> None:
+def _noop() -> None:
     """Nothing has to be opened to build, and nothing closed."""
 
 
 def _recorded(cursor: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
     """By embedder id what is written down of its vectors: the collection, the content version and the length of one."""
     rows = cursor.execute(
-        "SELECT key, value FROM workbench_meta WHERE starts_with(key, ?) ORDER BY key", [_KEY]
+        "SELECT key, value FROM workbench_meta WHERE starts_with(key, ?) ORDER BY key", [_META_PREFIX]
     ).fetchall()
-    return {key.removeprefix(_KEY): json.loads(value) for key, value in rows}
+    return {key.removeprefix(_META_PREFIX): json.loads(value) for key, value in rows}
 
 
 def _vector_state(
-    name: str, recorded: dict[str, Any] | None, version: int, rows: int, proof: VectorProof, codes: Found, late: int
+    name: str,
+    recorded: dict[str, Any] | None,
+    version: int,
+    rows: int,
+    check: VectorCheck,
+    quantized: DirectoryState,
+    buffered: int,
 ) -> IndexState:
     built = recorded["version"] if recorded else None
-    fresh = built == version and not proof.problem and not codes.problem
-    note = "" if built == version else "never built" if recorded is None else _behind(built, version)
-    problem = proof.problem or (f"{CODES}: {codes.problem}" if codes.damage else "")
-    note = note or (f"{CODES}: {codes.problem}" if codes.problem else "")
-    note = note or (f"the latest {late:,} changes are searched beside the graph" if late else "")
+    fresh = built == version and not check.problem and not quantized.problem
+    note = "" if built == version else "never built" if recorded is None else _staleness(built, version)
+    problem = check.problem or (f"{QUANTIZED_COPY}: {quantized.problem}" if quantized.damage else "")
+    note = note or (f"{QUANTIZED_COPY}: {quantized.problem}" if quantized.problem else "")
+    note = note or (f"the latest {buffered:,} changes are searched beside the graph" if buffered else "")
     return IndexState(f"vectors {name}", built, version, fresh, rows, problem or note, bool(problem))
 
 
-def _state(name: str, found: Found, version: int) -> IndexState:
-    if found.manifest is None:
-        return IndexState(name, None, version, False, 0, found.problem or "never built", found.damage)
-    built = found.manifest.content_version
+def _index_state(name: str, directory: DirectoryState, version: int) -> IndexState:
+    if directory.manifest is None:
+        return IndexState(name, None, version, False, 0, directory.problem or "never built", directory.damage)
+    built = directory.manifest.content_version
     return IndexState(
-        name, built, version, built == version, found.manifest.rows, "" if built == version else _behind(built, version)
+        name,
+        built,
+        version,
+        built == version,
+        directory.manifest.rows,
+        "" if built == version else _staleness(built, version),
     )
 
 
-def _behind(built: int | None, version: int) -> str:
+def _staleness(built: int | None, version: int) -> str:
     return "half built; refresh to go on" if built is None else f"{version - built} changes behind; refresh to catch up"

@@ -442,7 +442,7 @@ def evidence_for(request: Request, store: Store) -> Evidence | None:
 
 def keep_evidence(request: Request, store: Store, evidence: Evidence) -> None:
     """Store the evidence of a request."""
-    until = time.monotonic() + TRY_AGAIN if store.indexes.behind else math.inf
+    until = time.monotonic() + TRY_AGAIN if store.indexes.stale_reason else math.inf
     _page.update(gathered=Gathered(request, str(store.path), store.content_version, evidence, until))
 
 

@@ -18,7 +18,7 @@ from cems_workbench.store import Store
 from cems_workbench.store.search import entries
 from cems_workbench.store.search.directory.index_directory import checksum, checksums
 from cems_workbench.store.search.vectors import chroma, chroma_directory
-from cems_workbench.store.search.vectors.vector_check import VectorProof, prove
+from cems_workbench.store.search.vectors.vector_check import VectorCheck, verify
 from tests.thoroughly import first_of
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -54,7 +54,7 @@ def copy_of(indexed, folder: Path) -> Path:
 def repaired(path, embedder):
     """What a store finds wrong, and what it answers and says after a refresh."""
     with Store.open(path, create=False) as store:
-        damaged = [state.name.split()[0] for state in store.indexes.states(embedder.model_id) if state.damage]
+        damaged = [state.name.split()[0] for state in store.indexes.states(embedder.model_id) if state.damaged]
         store.indexes.refresh(embedder)
         return damaged, answers(store, embedder), store.notices
 
@@ -160,7 +160,7 @@ def test_what_a_killed_process_left_of_a_segment_is_no_damage_and_goes(indexed, 
     left = indexed[0] / "lexical" / "0123456789ab.segment"
     left.write_bytes(b"half a segment")
     with Store.open(indexed[0], create=False) as store:
-        assert not any(state.damage for state in store.indexes.states(embedder.model_id))
+        assert not any(state.damaged for state in store.indexes.states(embedder.model_id))
         store.memories.delete("m01")
         store.indexes.refresh(embedder)
         assert not left.exists() and store.notices == ()
@@ -186,15 +186,17 @@ def test_a_change_reads_and_writes_only_what_changed(indexed, embedder, rows, mo
 def test_indexes_that_vanish_while_the_store_is_open_are_noticed(indexed, embedder):
     with Store.open(indexed[0]) as store:
         store.indexes.open(embedder)
-        assert not store.indexes.touched()
+        assert not store.indexes.files_changed()
         shutil.rmtree(indexed[0] / "lexical")
-        assert store.indexes.touched()
+        assert store.indexes.files_changed()
         store.indexes.refresh(embedder)
         assert answers(store, embedder) == indexed[1]
 
 
 def test_a_sealed_chroma_is_opened_without_a_look_by_another_process(indexed, embedder, monkeypatch):
-    monkeypatch.setattr(chroma_directory, "run_apart", lambda *_, **__: pytest.fail("looked at by another process"))
+    monkeypatch.setattr(
+        chroma_directory, "run_in_subprocess", lambda *_, **__: pytest.fail("looked at by another process")
+    )
     assert repaired(indexed[0], embedder) == ([], indexed[1], ())
 
 
@@ -222,7 +224,7 @@ def test_a_process_that_ends_without_closing_its_store_leaves_it_sealed(indexed)
     )
     ended = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["False"]
-    assert (path / chroma_directory.SEAL).exists()
+    assert (path / chroma_directory.CHECKSUMS_FILE).exists()
 
 
 def test_of_files_that_nobody_wrote_the_seal_is_not_reckoned_again(indexed, embedder, monkeypatch):
@@ -237,7 +239,9 @@ def test_of_files_that_nobody_wrote_the_seal_is_not_reckoned_again(indexed, embe
             if written is not None:
                 large.write_bytes(written)
         assert ("large.bin" in reckoned) == (written is not None), reckoned
-        assert json.loads((indexed[0] / chroma_directory.SEAL).read_text()) == checksums(indexed[0] / "chroma")
+        assert json.loads((indexed[0] / chroma_directory.CHECKSUMS_FILE).read_text()) == checksums(
+            indexed[0] / "chroma"
+        )
 
 
 def test_what_another_process_writes_while_the_vectors_are_proven_is_no_damage(indexed, embedder, rows, monkeypatch):
@@ -252,6 +256,6 @@ def test_what_another_process_writes_while_the_vectors_are_proven_is_no_damage(i
             return read(*arguments)
 
         monkeypatch.setattr(chroma, "read_vectors", meanwhile)
-        assert prove(store.indexes._database, collection, True) == VectorProof()
+        assert verify(store.indexes._database, collection, True) == VectorCheck()
         collection.upsert(ids=["nobody's"], embeddings=[[1.0] * 16])
-        assert prove(store.indexes._database, collection, True).strangers == ("nobody's",)
+        assert verify(store.indexes._database, collection, True).unknown == ("nobody's",)

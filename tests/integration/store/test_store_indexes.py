@@ -115,7 +115,7 @@ def test_another_embedder_gets_vectors_of_its_own(store, embedder, other_embedde
 
 
 def test_a_cancelled_refresh_keeps_its_vectors_and_the_next_goes_on(store, embedder, rows, monkeypatch):
-    monkeypatch.setattr(vector_refresh, "STEP_TEXTS", 10)
+    monkeypatch.setattr(vector_refresh, "BATCH_TEXTS", 10)
     store.add(rows([Memory(f"m{i:02}", f"text {i}") for i in range(35)]))
 
     def cancel_in_the_third_step(label: str, done: int, total: int) -> None:
@@ -201,7 +201,7 @@ def test_graph_search_agrees_with_exact_search(store, embedder, rows, monkeypatc
         with monkeypatch.context() as patch:
             patch.setattr(vector_index, "EXACT_ROWS", 0)
             graph = store.indexes.open(embedder).vectors.search(query, 50, where)
-            patch.setattr(vector_index, "DEEPER", 0.1)
+            patch.setattr(vector_index, "OVERSAMPLING", 0.1)
             filtered_by_chroma = store.indexes.open(embedder).vectors.search(query, 50, where)
         assert filtered_by_chroma == graph
         assert [name for name, _ in graph] == [name for name, _ in exact]

@@ -45,7 +45,7 @@ def exact(store, embedder, query, k, where):
 
 def agrees(store, embedder, filters=FILTERS):
     vectors = store.indexes.open(embedder).vectors
-    assert vectors._codes is not None and len(vectors) == len(vectors._codes) == store.memories.count()
+    assert vectors._quantized is not None and len(vectors) == len(vectors._quantized) == store.memories.count()
     for where in filters:
         for query in embedder.encode([f"query {i}" for i in range(5)]):
             assert vectors.search(query, 7, where) == exact(store, embedder, query, 7, where)
@@ -58,28 +58,28 @@ def passes(each, where):
 
 @pytest.mark.parametrize("taken", [0.0, 1.0], ids=("read where they lie", "copied"))
 def test_a_filtered_search_is_the_exact_one(filled, embedder, monkeypatch, taken):
-    monkeypatch.setattr(quantized_vectors, "TAKEN", taken)
+    monkeypatch.setattr(quantized_vectors, "MAX_COPY_SHARE", taken)
     agrees(filled, embedder, (*FILTERS, ANY, *FILTERS))
     assert filled.indexes.open(embedder).vectors.search(np.ones(16), 5, Filter("nobody", True)) == []
 
 
 def test_no_more_rows_are_copied_than_there_are(filled, embedder, monkeypatch):
-    monkeypatch.setattr(quantized_vectors, "TAKEN", 1.0)
-    codes = filled.indexes.open(embedder).vectors._codes
+    monkeypatch.setattr(quantized_vectors, "MAX_COPY_SHARE", 1.0)
+    codes = filled.indexes.open(embedder).vectors._quantized
     for where in (Filter(scope="shared"), Filter(scope="personal"), *FILTERS):
         codes.candidates(np.ones(16, np.float32), 5, where)
-        copied = [part.codes for parts in codes._known.values() for part in parts if part.rows is not None]
+        copied = [part.codes for parts in codes._filtered_cache.values() for part in parts if part.rows is not None]
         assert 0 < sum(map(len, copied)) <= COUNT
-        assert where in codes._known, "the one that is asked is kept"
+        assert where in codes._filtered_cache, "the one that is asked is kept"
 
 
 def test_after_edits_moves_deletions_and_new_memories_it_still_is_and_nothing_old_is_read_again(
     filled, embedder, rows, monkeypatch
 ):
     written = []
-    encoded = quantized_vectors.encoded
+    encoded = quantized_vectors.quantize
     counted = lambda vectors: (written.append(len(vectors)), encoded(vectors))[1]  # noqa: E731
-    monkeypatch.setattr(quantized_refresh, "encoded", counted)
+    monkeypatch.setattr(quantized_refresh, "quantize", counted)
     for step in range(6):
         some = filled.memories.read()[f"m{step:04}"]
         filled.memories.update(replace(some, content=f"edited {step}", project="rare"))
@@ -98,7 +98,7 @@ def test_memories_in_chunks_are_found_by_their_nearest_chunk(store, embedder, ro
     )
     store.indexes.refresh(embedder)
     vectors = store.indexes.open(embedder).vectors
-    assert vectors._codes is not None and len(vectors) > COUNT
+    assert vectors._quantized is not None and len(vectors) > COUNT
     chunk = store.chunks.read(["m0041"])["m0041"][2]
     (hit, *_) = vectors.search_chunks(embedder.encode([chunk.text])[0], 3, Filter(scope="shared"))
     assert (hit[0], hit[2]) == ("m0041", chunk.seq) and hit[1] == pytest.approx(1, abs=1e-5)
@@ -115,7 +115,7 @@ def test_a_damaged_copy_is_said_not_used_and_made_anew(filled, embedder, how):
         raw[-1000] ^= 255
         segment.write_bytes(raw)
     (state,) = [each for each in filled.indexes.states(embedder.model_id) if each.name.startswith("vectors")]
-    assert state.damage and not state.fresh and "8 bits" in state.note
+    assert state.damaged and not state.fresh and "8 bits" in state.note
     assert filled.indexes.refresh(embedder).embedded == 0
     assert any("8 bits" in line for line in filled.notices)
     agrees(filled, embedder)
@@ -127,5 +127,5 @@ def test_a_store_that_becomes_small_is_searched_without_it(filled, embedder):
         filled.memories.delete(f"m{number:04}")
     filled.indexes.refresh(embedder)
     assert not list((filled.path / "codes").rglob("*.segment"))
-    assert filled.indexes.open(embedder).vectors._codes is None
+    assert filled.indexes.open(embedder).vectors._quantized is None
     assert all(state.fresh for state in filled.indexes.states(embedder.model_id))

@@ -96,7 +96,7 @@ def test_while_it_is_away_a_line_says_so_and_nothing_is_embedded_again_after(ser
 def test_a_store_that_is_opened_while_it_is_away_is_as_it_was_when_it_is_back(
     server, opened, embedder, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(indexes, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(indexes, "SERVER_RETRY_S", 0.0)
     opened.close()
     server.stop()
     with Store.open(tmp_path / "store", chroma_url=server.url) as store:

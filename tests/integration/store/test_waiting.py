@@ -20,7 +20,7 @@ FILTERS = (ANY, Filter("p1", True), Filter(scope="shared"))
 
 @pytest.fixture(autouse=True, params=[100, 1_000], ids=["by the graph and the codes", "exactly"])
 def few_are_many(monkeypatch, request):
-    monkeypatch.setattr(write_buffer, "LEAST_ROWS", 100)
+    monkeypatch.setattr(write_buffer, "MIN_ROWS", 100)
     for module in (indexes, vector_index):
         monkeypatch.setattr(module, "EXACT_ROWS", request.param)
 
@@ -38,7 +38,7 @@ def memory(number, text=None):
 def filled(store, embedder, rows):
     store.add(rows([memory(i) for i in range(COUNT)]))
     store.indexes.refresh(embedder)
-    assert store.indexes.waiting() == 0, (
+    assert store.indexes.buffered_changes() == 0, (
         "the first vectors of a store, and more than can wait, go into the graph at once"
     )
     return store
@@ -82,14 +82,14 @@ def test_a_search_knows_what_waits_before_it_is_moved_and_after(filled, embedder
     for seed in range(3):
         change(filled, rows, seed)
         filled.indexes.refresh(embedder)
-        assert filled.indexes.waiting()
+        assert filled.indexes.buffered_changes()
         agrees(filled, embedder)
-    there = filled.indexes.waiting()
+    there = filled.indexes.buffered_changes()
     assert (
         filled.indexes.states(embedder.model_id)[-1].note == f"the latest {there} changes are searched beside the graph"
     )
-    assert filled.indexes.move(least=there + 1) == 0
-    assert filled.indexes.move(least=1) == there and filled.indexes.waiting() == 0
+    assert filled.indexes.flush(threshold=there + 1) == 0
+    assert filled.indexes.flush(threshold=1) == there and filled.indexes.buffered_changes() == 0
     assert filled.indexes.states(embedder.model_id)[-1].note == ""
     agrees(filled, embedder)
     assert filled.indexes.refresh(embedder).embedded == 0
@@ -98,10 +98,10 @@ def test_a_search_knows_what_waits_before_it_is_moved_and_after(filled, embedder
 def test_a_store_that_is_opened_again_still_has_it(filled, embedder, rows):
     change(filled, rows, 1)
     filled.indexes.refresh(embedder)
-    there = filled.indexes.waiting()
+    there = filled.indexes.buffered_changes()
     filled.close()
     with Store.open(filled.path) as again:
-        assert again.indexes.waiting() == there
+        assert again.indexes.buffered_changes() == there
         agrees(again, embedder)
         report = again.indexes.refresh(embedder)
         assert (report.embedded, report.relabelled, report.removed, report.notes) == (0, 0, 0, ())
@@ -111,46 +111,48 @@ def test_a_store_that_is_opened_again_still_has_it(filled, embedder, rows):
 def test_what_is_broken_off_is_moved_again(filled, embedder, rows, monkeypatch, where):
     change(filled, rows, 1)
     filled.indexes.refresh(embedder)
-    there = filled.indexes.waiting()
+    there = filled.indexes.buffered_changes()
 
     def broken(*_):
         raise StoreError("broken off")
 
     with monkeypatch.context() as patch:
-        patch.setattr(*((write_buffer.chroma, "read_vectors") if where == "before" else (embedded, "adopt")), broken)
+        patch.setattr(
+            *((write_buffer.chroma, "read_vectors") if where == "before" else (embedded, "record_hashes")), broken
+        )
         with pytest.raises(StoreError, match="broken off"):
-            filled.indexes.move(least=1)
-    assert filled.indexes.waiting() == there
+            filled.indexes.flush(threshold=1)
+    assert filled.indexes.buffered_changes() == there
     agrees(filled, embedder)
     change(filled, rows, 2)
     filled.indexes.refresh(embedder)
     agrees(filled, embedder)
-    filled.indexes.move(least=1)
+    filled.indexes.flush(threshold=1)
     agrees(filled, embedder)
 
 
 def test_more_than_can_wait_makes_way_for_what_comes(filled, embedder, rows, monkeypatch):
     change(filled, rows, 1)
     filled.indexes.refresh(embedder)
-    monkeypatch.setattr(write_buffer, "MOST", 8)
+    monkeypatch.setattr(write_buffer, "MAX_BUFFERED", 8)
     change(filled, rows, 2)
     filled.indexes.refresh(embedder)
-    assert filled.indexes.waiting() == 0
+    assert filled.indexes.buffered_changes() == 0
     agrees(filled, embedder)
 
 
 def test_it_is_moved_beside_the_rest_when_there_is_enough(filled, embedder, rows, monkeypatch):
-    monkeypatch.setattr(indexes, "BEFORE_MOVING", 0.0)
-    monkeypatch.setattr(write_buffer, "AT_ONCE", 2)
-    monkeypatch.setattr(indexes, "MOVING_SECONDS", 0.0)
-    monkeypatch.setattr(indexes, "LEAST_MOVED", 9)
+    monkeypatch.setattr(indexes, "FLUSH_DELAY_S", 0.0)
+    monkeypatch.setattr(write_buffer, "UPSERT_BATCH_SIZE", 2)
+    monkeypatch.setattr(indexes, "FLUSH_SLICE_S", 0.0)
+    monkeypatch.setattr(indexes, "FLUSH_THRESHOLD", 9)
     change(filled, rows, 1)
     filled.indexes.refresh(embedder)
-    assert filled.indexes.waiting() == 7 and filled.indexes._mover is None
+    assert filled.indexes.buffered_changes() == 7 and filled.indexes._flusher is None
     change(filled, rows, 2)
     filled.indexes.refresh(embedder)
-    filled.indexes._mover.join(60)
-    assert filled.indexes.waiting() == 0
+    filled.indexes._flusher.join(60)
+    assert filled.indexes.buffered_changes() == 0
     agrees(filled, embedder)
 
 
@@ -176,8 +178,8 @@ def test_nothing_waits_for_a_collection_that_is_gone(filled, embedder, rows, how
     if how == "rebuilt":
         filled.indexes.rebuild(embedder)
     else:
-        filled.indexes._vector_home.discard("for this test")
-        filled.indexes._proofs.clear()
+        filled.indexes._chroma.discard("for this test")
+        filled.indexes._checks.clear()
         assert filled.indexes.refresh(embedder).notes
     with filled._database.reading() as cursor:
         assert cursor.execute("SELECT count(*) FROM waiting_vectors").fetchall() == [(0,)]
@@ -187,12 +189,12 @@ def test_nothing_waits_for_a_collection_that_is_gone(filled, embedder, rows, how
 def test_a_vector_that_is_not_as_it_was_written_is_found_while_others_wait(filled, embedder, rows):
     change(filled, rows, 1)
     filled.indexes.refresh(embedder)
-    collection = filled.indexes._vector_home.find(filled.indexes._collection_name(embedder.model_id))
+    collection = filled.indexes._chroma.find(filled.indexes._collection_name(embedder.model_id))
     some = next(name for name in filled.memories.read() if name < "m0300")
     collection.upsert(
         ids=[some], embeddings=np.ones((1, 16), np.float32), metadatas=[{"project": "p0", "scope": "shared"}]
     )
     state = filled.indexes.states(embedder.model_id, deep=True)[-1]
-    assert state.damage and "1 of" in state.note
+    assert state.damaged and "1 of" in state.note
     assert filled.indexes.refresh(embedder).embedded == 1
     agrees(filled, embedder)

@@ -14,7 +14,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.store import ANY, Filter, Store
-from cems_workbench.store.search.entries import key, place_of
+from cems_workbench.store.search.entries import key_of, parse_key
 from cems_workbench.store.search.vectors import vector_index
 
 SHORT, LONG = "alpha beta", " ".join(f"word{i}" for i in range(20))
@@ -267,7 +267,7 @@ def test_bm25_ranks_chunks_and_says_which(store, embedder):
     "place", [("m", None), ("m", 0), ("a:1", 10), ("a\x1f1", None), ("a\x1f1", 2), ("a\x1f", None)]
 )
 def test_a_key_names_one_entry(place):
-    assert place_of(key(place)) == place
+    assert parse_key(key_of(place)) == place
 
 
 def test_keys_of_ids_that_look_like_keys_do_not_meet(store, embedder):

@@ -118,7 +118,7 @@ def test_another_language_builds_the_words_anew_and_embeds_nothing(store: Store,
     store.indexes.refresh(embedder)
     assert store.language.choose(NO_LANGUAGE)
     lexical, _ = store.indexes.states(embedder.model_id)
-    assert not lexical.fresh and lexical.note == "built by another tokenizer version" and not lexical.damage
+    assert not lexical.fresh and lexical.note == "built by another tokenizer version" and not lexical.damaged
     report = store.indexes.refresh(embedder)
     assert report.lexical_rebuilt and report.embedded == 0
     assert store.indexes.open(embedder).lexical.language == NO_LANGUAGE

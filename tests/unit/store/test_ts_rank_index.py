@@ -13,7 +13,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.progress import silent
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.search.directory.index_directory import read_manifest
-from cems_workbench.store.search.entries import WHOLE
+from cems_workbench.store.search.entries import WHOLE_MEMORY
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.postgres import ts_rank_refresh
 from cems_workbench.store.search.postgres.postgres_sort import full_order, limited_order
@@ -96,7 +96,9 @@ def test_phrases_prefixes_and_conjunctions_are_answered_from_positions(index) ->
 
 
 def test_a_memory_that_is_searched_as_one_text_is_found_without_a_chunk(tmp_path: Path) -> None:
-    index = build(tmp_path, [Chunk("whole", WHOLE, "cat", None, "shared"), Chunk("cut", 0, "cat", None, "shared")])
+    index = build(
+        tmp_path, [Chunk("whole", WHOLE_MEMORY, "cat", None, "shared"), Chunk("cut", 0, "cat", None, "shared")]
+    )
     assert [(memory_id, chunk) for memory_id, _, chunk in index.search("cat", 9)] == [("cut", 0), ("whole", None)]
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 Column = NDArray[Any]
-ALIGNED = 64
-LONGEST_HEADER = 1_000_000
+ALIGNMENT_BYTES = 64
+MAX_HEADER_BYTES = 1_000_000
 
 
 def create(path: Path, columns: Mapping[str, tuple[DTypeLike, Sequence[int]]]) -> dict[str, Column]:
@@ -26,60 +26,60 @@ def create(path: Path, columns: Mapping[str, tuple[DTypeLike, Sequence[int]]]) -
 
     Raises OSError where there is no room for it: the room is taken at once, because a full disk met later ends the process.
     """
-    kinds = {name: (np.dtype(kind), tuple(shape)) for name, (kind, shape) in columns.items()}
-    places: dict[str, int] = {}
+    specs = {name: (np.dtype(kind), tuple(shape)) for name, (kind, shape) in columns.items()}
+    offsets: dict[str, int] = {}
     header = b""
     for _ in range(8):  # the places depend on the header's length, and that on the places
-        place = _aligned(len(header))
-        before = dict(places)
-        for name, (kind, shape) in kinds.items():
-            places[name] = place
-            place = _aligned(place + kind.itemsize * int(np.prod(shape, dtype=np.int64)))
-        said = {name: [kind.str, list(shape), places[name]] for name, (kind, shape) in kinds.items()}
-        header = json.dumps(said, separators=(",", ":")).encode() + b"\n"
-        if places == before:
+        offset = _align(len(header))
+        before = dict(offsets)
+        for name, (kind, shape) in specs.items():
+            offsets[name] = offset
+            offset = _align(offset + kind.itemsize * int(np.prod(shape, dtype=np.int64)))
+        layout = {name: [kind.str, list(shape), offsets[name]] for name, (kind, shape) in specs.items()}
+        header = json.dumps(layout, separators=(",", ":")).encode() + b"\n"
+        if offsets == before:
             break
     with path.open("w+b") as file:
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, place)
+            os.posix_fallocate(file.fileno(), 0, offset)
         else:
-            file.truncate(place)
+            file.truncate(offset)
         file.write(header)
         file.flush()
-        mapped = mmap.mmap(file.fileno(), place)
-    return {name: _array(mapped, kind, shape, places[name]) for name, (kind, shape) in kinds.items()}
+        mapped = mmap.mmap(file.fileno(), offset)
+    return {name: _array(mapped, kind, shape, offsets[name]) for name, (kind, shape) in specs.items()}
 
 
 def write(path: Path, columns: Mapping[str, Column]) -> None:
     """Write these arrays. Raises OSError."""
-    made = create(path, {name: (column.dtype, column.shape) for name, column in columns.items()})
+    arrays = create(path, {name: (column.dtype, column.shape) for name, column in columns.items()})
     for name, column in columns.items():
-        made[name][...] = column
+        arrays[name][...] = column
 
 
 def read(path: Path) -> dict[str, Column]:
     """The arrays of a file, not to be written to. Raises OSError and ValueError for what is not such a file."""
     with path.open("rb") as file:
-        header = file.readline(LONGEST_HEADER)
-        said = json.loads(header)
+        header = file.readline(MAX_HEADER_BYTES)
+        layout = json.loads(header)
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    if not isinstance(said, dict):
+    if not isinstance(layout, dict):
         raise ValueError("it does not say what is in it")
     return {
-        str(name): _array(mapped, np.dtype(kind), tuple(shape), int(place))
-        for name, (kind, shape, place) in said.items()
+        str(name): _array(mapped, np.dtype(kind), tuple(shape), int(offset))
+        for name, (kind, shape, offset) in layout.items()
     }
 
 
-def _array(mapped: mmap.mmap, kind: np.dtype[Any], shape: tuple[int, ...], place: int) -> Column:
+def _array(mapped: mmap.mmap, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> Column:
     count = int(np.prod(shape, dtype=np.int64))
     if not count:
-        return np.zeros(shape, kind)
-    return np.frombuffer(mapped, kind, count, place).reshape(shape)
+        return np.zeros(shape, dtype)
+    return np.frombuffer(mapped, dtype, count, offset).reshape(shape)
 
 
-def _aligned(place: int) -> int:
-    return -(-place // ALIGNED) * ALIGNED
+def _align(offset: int) -> int:
+    return -(-offset // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 def as_bytes(text: str) -> Column:
@@ -87,11 +87,11 @@ def as_bytes(text: str) -> Column:
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def small(numbers: Column) -> Column:
+def compact(numbers: Column) -> Column:
     """These numbers, none below 0, in the smallest type that has room for them."""
-    return numbers.astype(smallest(int(numbers.max(initial=0))))
+    return numbers.astype(smallest_dtype(int(numbers.max(initial=0))))
 
 
-def smallest(most: int) -> np.dtype[Any]:
+def smallest_dtype(maximum: int) -> np.dtype[Any]:
     """The smallest type of numbers from 0 to `most`."""
-    return np.min_scalar_type(most)
+    return np.min_scalar_type(maximum)

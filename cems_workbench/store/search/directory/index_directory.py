@@ -21,8 +21,8 @@ from typing import Any
 from cems_workbench.errors import StoreError
 
 MANIFEST = "manifest.json"
-CHECK = "check"
-EARLIER = "built by an earlier version"
+CHECKSUM_KEY = "check"
+EARLIER_VERSION = "built by an earlier version"
 
 FileSignature = tuple[str, int, int, int]
 """Name, size, time of the last change in nanoseconds, inode."""
@@ -48,7 +48,7 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DirectoryState:
     """What stands in an index's home: its manifest, None where there is none to use, and why not.
 
     `damage`: that is not as it was left, which somebody should hear of.
@@ -59,82 +59,82 @@ class Found:
     damage: bool = False
 
 
-class IndexHome:
+class IndexDirectory:
     """The home of one index of a store, and the proof of what is in it."""
 
     def __init__(self, path: Path, tokenizer: str) -> None:
         """`tokenizer` is the version of what cuts texts and queries into terms, where `found` is not told another."""
         self.path = path
         self._tokenizer = tokenizer
-        self._proven: tuple[Signature, Found] | None = None
+        self._verified: tuple[Signature, DirectoryState] | None = None
 
-    def found(self, version: int, identity: str, tokenizer: str = "") -> Found:
+    def state(self, version: int, identity: str, tokenizer: str = "") -> DirectoryState:
         """What is there, for a store of this content version and identity. An index of an earlier content is none the worse for it.
 
         `tokenizer`: the version wanted now, which follows the store's language.
         """
         signature = self.signature()
-        if self._proven is None or self._proven[0] != signature:
-            self._proven = signature, self._examined()
-        found = self._proven[1]
-        if found.manifest is not None and found.manifest.tokenizer != (tokenizer or self._tokenizer):
-            return Found(None, "built by another tokenizer version")
-        if found.manifest is None or found.manifest.identity == identity:
-            return found
-        if found.manifest.identity.partition(":")[0] != identity.partition(":")[0]:
-            return Found(None, "it belongs to another store", True)
-        if found.manifest.content_version >= version:
-            return Found(None, "it was built from other content than the store has", True)
-        return found
+        if self._verified is None or self._verified[0] != signature:
+            self._verified = signature, self._verify()
+        state = self._verified[1]
+        if state.manifest is not None and state.manifest.tokenizer != (tokenizer or self._tokenizer):
+            return DirectoryState(None, "built by another tokenizer version")
+        if state.manifest is None or state.manifest.identity == identity:
+            return state
+        if state.manifest.identity.partition(":")[0] != identity.partition(":")[0]:
+            return DirectoryState(None, "it belongs to another store", True)
+        if state.manifest.content_version >= version:
+            return DirectoryState(None, "it was built from other content than the store has", True)
+        return state
 
-    def _examined(self) -> Found:
+    def _verify(self) -> DirectoryState:
         """What is there, of whatever store."""
-        manifest, found = self._manifest()
+        manifest, state = self._read_manifest()
         if manifest is None or manifest.files is None:
-            return found
-        problem = difference(self.path / manifest.directory, manifest.files)
-        return Found(None, problem, True) if problem else found
+            return state
+        problem = mismatch(self.path / manifest.directory, manifest.files)
+        return DirectoryState(None, problem, True) if problem else state
 
-    def _manifest(self) -> tuple[Manifest | None, Found]:
+    def _read_manifest(self) -> tuple[Manifest | None, DirectoryState]:
         """The manifest, and what there is if its files are as it says."""
         try:
-            left = any(self.path.iterdir())
+            has_files = any(self.path.iterdir())
         except OSError:
-            return None, Found(None)
+            return None, DirectoryState(None)
         manifest = read_manifest(self.path)
         if manifest is None:
-            lost = "is damaged" if (self.path / MANIFEST).exists() else "is missing"
-            return None, Found(None, f"its manifest {lost}", True) if left else Found(None)
-        return manifest, Found(None, EARLIER) if manifest.files is None else Found(manifest)
+            problem = "is damaged" if (self.path / MANIFEST).exists() else "is missing"
+            return None, DirectoryState(None, f"its manifest {problem}", True) if has_files else DirectoryState(None)
+        return manifest, DirectoryState(None, EARLIER_VERSION) if manifest.files is None else DirectoryState(manifest)
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Prove it anew when it is asked for next."""
-        self._proven = None
+        self._verified = None
 
     def signature(self) -> Signature:
         """What tells that a file was touched; empty without any."""
         try:
-            return signature_of(self.path)
+            return directory_signature(self.path)
         except OSError:
             return ()
 
-    def proven_signature(self) -> Signature | None:
+    def verified_signature(self) -> Signature | None:
         """The signature that the last proof was of; None before the first."""
-        return None if self._proven is None else self._proven[0]
+        return None if self._verified is None else self._verified[0]
 
 
-def signature_of(folder: Path) -> Signature:
+def directory_signature(directory: Path) -> Signature:
     """Of every file below a folder, in the order of their names. Raises OSError."""
-    found = []
-    for name, path in sorted(files_below(folder).items()):
+    files = []
+    for name, path in sorted(files_in(directory).items()):
         stat = path.stat()
-        found.append((name, stat.st_size, stat.st_mtime_ns, stat.st_ino))
-    return tuple(found)
+        files.append((name, stat.st_size, stat.st_mtime_ns, stat.st_ino))
+    return tuple(files)
 
 
-def files_below(folder: Path) -> dict[str, Path]:
+def files_in(directory: Path) -> dict[str, Path]:
     """The files below a folder by their names relative to it; none where it is not there. Raises OSError."""
-    return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
+    return {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if not path.is_dir()}
 
 
 def checksum(path: Path) -> str:
@@ -145,84 +145,84 @@ def checksum(path: Path) -> str:
         return f"{os.fstat(file.fileno()).st_size} {hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-def checksums(folder: Path) -> dict[str, str]:
+def checksums(directory: Path) -> dict[str, str]:
     """The checksum of every file below a folder. Raises OSError."""
-    return {name: checksum(path) for name, path in files_below(folder).items()}
+    return {name: checksum(path) for name, path in files_in(directory).items()}
 
 
-def difference(folder: Path, said: Mapping[str, str]) -> str:
+def mismatch(directory: Path, expected: Mapping[str, str]) -> str:
     """What of a folder is not as these checksums say, in words; empty where all is."""
     try:
-        there = files_below(folder)
-        missing = sorted(said.keys() - there.keys())
+        files = files_in(directory)
+        missing = sorted(expected.keys() - files.keys())
         if missing:
             return f"{missing[0]} is missing"
-        added = sorted(there.keys() - said.keys())
+        added = sorted(files.keys() - expected.keys())
         if added:
             return f"{added[0]} was added"
-        changed = next((name for name, expected in sorted(said.items()) if checksum(there[name]) != expected), None)
+        changed = next((name for name, value in sorted(expected.items()) if checksum(files[name]) != value), None)
     except OSError as error:
         return f"it cannot be read ({error.strerror or error})"
     return f"{changed} was changed" if changed else ""
 
 
-def read_manifest(home: Path) -> Manifest | None:
+def read_manifest(directory: Path) -> Manifest | None:
     """The manifest in `home` as it was written; None where it is not there, or not as it was written."""
     try:
-        values = json.loads((home / MANIFEST).read_text("utf-8"))
-        check = values.pop(CHECK, None)
+        values = json.loads((directory / MANIFEST).read_text("utf-8"))
+        check = values.pop(CHECKSUM_KEY, None)
         manifest = Manifest(**values)
-        if manifest.files is not None and check != _check(values):
+        if manifest.files is not None and check != _manifest_checksum(values):
             return None
         return manifest if isinstance(manifest.directory, str) else None
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def write_manifest(home: Path, manifest: Manifest) -> None:
+def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Make this the manifest in `home`, in one step. Raises OSError."""
     values = asdict(manifest)
-    draft = home / f"{MANIFEST}.new"
-    draft.write_text(json.dumps({**values, CHECK: _check(values)}), "utf-8")
-    os.replace(draft, home / MANIFEST)
+    draft = directory / f"{MANIFEST}.new"
+    draft.write_text(json.dumps({**values, CHECKSUM_KEY: _manifest_checksum(values)}), "utf-8")
+    os.replace(draft, directory / MANIFEST)
 
 
-def _check(values: Mapping[str, Any]) -> str:
+def _manifest_checksum(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def publish(
-    home: Path, content_version: int, tokenizer: str, write: Callable[[Path], int], identity: str = ""
+    directory: Path, content_version: int, tokenizer: str, write: Callable[[Path], int], identity: str = ""
 ) -> Manifest:
     """Have `write` fill a new directory (it returns the rows), make that current and remove what was there.
 
     Raises what `write` raises, and StoreError where it cannot be written; the index before stays current then.
     """
-    target = home / f"v{content_version}-{os.urandom(3).hex()}"
+    target = directory / f"v{content_version}-{os.urandom(3).hex()}"
     try:
-        if home.exists() and not home.is_dir():
-            home.unlink()
+        if directory.exists() and not directory.is_dir():
+            directory.unlink()
         target.mkdir(parents=True)
         rows = write(target)
         manifest = Manifest(target.name, content_version, tokenizer, rows, identity, checksums(target))
-        write_manifest(home, manifest)
+        write_manifest(directory, manifest)
     except OSError as error:
         shutil.rmtree(target, ignore_errors=True)
-        raise StoreError(f"the index {home} cannot be written: {error.strerror or error}") from error
+        raise StoreError(f"the index {directory} cannot be written: {error.strerror or error}") from error
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
-    for old in home.iterdir():
+    for old in directory.iterdir():
         if old.is_dir() and old != target:
             shutil.rmtree(old, ignore_errors=True)
     return manifest
 
 
-def discard(home: Path) -> None:
+def discard(directory: Path) -> None:
     """Remove the index, if there is one: its manifest first, so that no half of it is ever taken for an index."""
-    if home.is_dir():
-        (home / MANIFEST).unlink(missing_ok=True)
-        shutil.rmtree(home, ignore_errors=True)
+    if directory.is_dir():
+        (directory / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -27,7 +27,7 @@ from cems_workbench.records import ENGLISH
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.search.directory.column_file import Column
 from cems_workbench.store.search.directory.segment_directory import Segment, read_deleted
-from cems_workbench.store.search.hits import ChunkHits, Hits, by_memory, first_memories, visible_hits
+from cems_workbench.store.search.hits import ChunkHits, Hits, best_per_memory, search_visible, truncate_to_memories
 from cems_workbench.store.search.lexical.lexical_merge import LiveSegment, word_counts
 from cems_workbench.store.search.lexical.lexical_segment import opened
 from cems_workbench.store.search.lexical.tokenizer import tokenize
@@ -96,7 +96,7 @@ class LexicalIndex:
 
     def search(self, query: str, k: int, where: Filter = ANY) -> Hits:
         """(memory id, BM25 score > 0) of the k best memories for the terms of `query`, each by its best chunk; best first, ties by id."""
-        return by_memory(self.search_chunks(query, k, where))
+        return best_per_memory(self.search_chunks(query, k, where))
 
     def search_chunks(self, query: str, k: int, where: Filter = ANY) -> ChunkHits:
         """(memory id, BM25 score > 0, chunk) of the best chunks, down to the one that brings the k-th memory.
@@ -106,7 +106,7 @@ class LexicalIndex:
         terms = self._terms(query)
         if not terms or k <= 0:
             return []
-        return visible_hits(lambda depth: self._best(terms, depth, where), k, self._hidden)
+        return search_visible(lambda depth: self._best(terms, depth, where), k, self._hidden)
 
     def standing(self, query: str, memory_id: str, where: Filter = ANY) -> Standing | None:
         """Where a memory stands among all hits of `search_chunks`, without any of them being read; None where it is none of them."""
@@ -127,7 +127,7 @@ class LexicalIndex:
             if memory >= 0 and not part.is_deleted(memory):
                 texts = np.array(part.segment.texts_of(memory), np.int64)
                 scores = part.scores(terms, texts, self.mean_length)
-                mask = part.segment.masks.of(where)
+                mask = part.segment.masks.mask(where)
                 if mask is not None:
                     scores *= mask[texts]
                 best = int(np.argmax(scores))
@@ -174,7 +174,7 @@ class LexicalIndex:
         for part in self._parts:
             hits += part.best(terms, k, where, self.mean_length)
         if len(self._parts) > 1:
-            hits = first_memories(sorted(hits, key=_in_order), k)
+            hits = truncate_to_memories(sorted(hits, key=_in_order), k)
         return hits
 
 
@@ -260,7 +260,7 @@ class _Part:
             (ids[memory_of(text)], score, chunk_of(text))
             for text, score in zip(texts[order].tolist(), scores[order].tolist(), strict=True)
         ]
-        return hits if self.segment.starts is None else first_memories(hits, k)
+        return hits if self.segment.starts is None else truncate_to_memories(hits, k)
 
     def ahead(
         self, terms: Terms, where: Filter, mean: float, own: _Own, memory_id: str, hidden: Sequence[str]
@@ -322,7 +322,7 @@ class _Part:
             np.divide(tf, gains, out=gains)
             gains *= np.float32(count * idf)
             np.add.at(scores, texts, gains)
-        mask = self.segment.masks.of(where)
+        mask = self.segment.masks.mask(where)
         if mask is not None:
             scores *= mask
         scores[self._gone] = 0.0

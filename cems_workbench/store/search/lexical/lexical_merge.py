@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.store.search.directory import column_file
-from cems_workbench.store.search.directory.column_file import Column, small, smallest
-from cems_workbench.store.search.entries import WHOLE
+from cems_workbench.store.search.directory.column_file import Column, compact, smallest_dtype
+from cems_workbench.store.search.entries import WHOLE_MEMORY
 from cems_workbench.store.search.lexical import sorted_texts
 from cems_workbench.store.search.lexical.lexical_segment import LexicalSegment, assembled, spans
 from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
@@ -50,9 +50,9 @@ def merge(path: Path, parts: Sequence[LiveSegment]) -> None:
     postings = np.concatenate(([0], np.cumsum(terms.counts)))
     word_ends = np.cumsum(whole.in_order([part.word_sizes for part in parts_of]))
     columns: dict[str, Column] = whole.columns() | {
-        "postings": small(postings),
-        "word_counts": small(words.counts),
-        "memory_word_ends": small(word_ends),
+        "postings": compact(postings),
+        "word_counts": compact(words.counts),
+        "memory_word_ends": compact(word_ends),
     }
     made = column_file.create(
         path,
@@ -60,7 +60,7 @@ def merge(path: Path, parts: Sequence[LiveSegment]) -> None:
         | {
             "documents": (np.dtype(np.int32), [int(terms.counts.sum())]),
             "counts": (np.result_type(np.uint8, *kinds), [int(terms.counts.sum())]),
-            "memory_words": (smallest(len(words)), [int(words.counts.sum())]),
+            "memory_words": (smallest_dtype(len(words)), [int(words.counts.sum())]),
         },
     )
     for name, column in columns.items():
@@ -218,7 +218,7 @@ class _Whole:
             filters.append(own)
         none = [part.segment["seqs"] for part in self.parts]
         seqs = [
-            each if len(each) else np.full(part.segment.size, WHOLE)
+            each if len(each) else np.full(part.segment.size, WHOLE_MEMORY)
             for each, part in zip(none, self.parts, strict=True)
         ]
         return assembled(

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from cems_workbench.errors import StoreError
 from cems_workbench.records import ENGLISH
 from cems_workbench.store.search.directory import column_file
-from cems_workbench.store.search.directory.column_file import Column, small, smallest
-from cems_workbench.store.search.entries import WHOLE, Document
+from cems_workbench.store.search.directory.column_file import Column, compact, smallest_dtype
+from cems_workbench.store.search.entries import WHOLE_MEMORY, Document
 from cems_workbench.store.search.filter_masks import FilterMasks
 from cems_workbench.store.search.lexical import sorted_texts
 from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
@@ -103,7 +103,7 @@ class LexicalSegment:
     def chunk_of(self, text: int) -> int | None:
         """The number of the chunk that a text is; None for a whole memory."""
         seqs = self._columns["seqs"]
-        return int(seqs[text]) if len(seqs) and seqs[text] != WHOLE else None
+        return int(seqs[text]) if len(seqs) and seqs[text] != WHOLE_MEMORY else None
 
     def all_texts(self, memories: NDArray[np.int64]) -> NDArray[np.int32]:
         """The texts of these memories, ascending as they are."""
@@ -198,7 +198,7 @@ class SegmentDraft:
             tokens.extend(chain.from_iterable(map(self._numbers.__getitem__, part)))
             self._lengths.append(len(tokens) - before)
             before = len(tokens)
-        self._seqs.extend([seq for seq, _ in document.chunks] or [WHOLE])
+        self._seqs.extend([seq for seq, _ in document.chunks] or [WHOLE_MEMORY])
         words, before = self._word_tokens, len(self._word_tokens)
         words.extend(chain.from_iterable(map(self._words.__getitem__, whole)))
         self._word_sizes.append(len(words) - before)
@@ -227,7 +227,7 @@ class SegmentDraft:
         memory[order] = np.arange(len(order))
         owner = np.repeat(memory, _array(self._word_sizes))
         pairs, _ = _counted(owner, word_rank[_array(self._word_tokens)], len(words))
-        used = (pairs % max(1, len(words))).astype(smallest(len(words)))
+        used = (pairs % max(1, len(words))).astype(smallest_dtype(len(words)))
         filters = np.repeat(_array(self._filters).reshape(-1, 2)[order], sizes[order], axis=0)
         labels = json.dumps({name: list(codes) for name, codes in self._labels.items()}, ensure_ascii=False)
         return assembled(
@@ -240,12 +240,12 @@ class SegmentDraft:
             terms=sorted_texts.columns(terms),
             words=sorted_texts.columns(words),
         ) | {
-            "postings": small(np.searchsorted(keys, np.arange(len(terms) + 1) * max(1, len(texts)))),
+            "postings": compact(np.searchsorted(keys, np.arange(len(terms) + 1) * max(1, len(texts)))),
             "documents": (keys % max(1, len(texts))).astype(np.int32),
-            "counts": small(counts),
-            "word_counts": small(np.bincount(used, minlength=len(words))),
+            "counts": compact(counts),
+            "word_counts": compact(np.bincount(used, minlength=len(words))),
             "memory_words": used,
-            "memory_word_ends": small(np.searchsorted(pairs, np.arange(1, len(order) + 1) * max(1, len(words)))),
+            "memory_word_ends": compact(np.searchsorted(pairs, np.arange(1, len(order) + 1) * max(1, len(words)))),
         }
 
 
@@ -264,21 +264,21 @@ def assembled(
     words: Texts,
 ) -> dict[str, Column]:
     """The columns of a segment but for the postings and the words of memories; `sizes` is the number of texts of each memory."""
-    whole = bool((seqs == WHOLE).all())
+    whole = bool((seqs == WHOLE_MEMORY).all())
     starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
     nothing = np.zeros(0, np.int32)
     return {
         "ids": ids[0],
-        "id_ends": small(ids[1]),
+        "id_ends": compact(ids[1]),
         "starts": nothing if len(sizes) == len(lengths) else starts,
         "seqs": nothing if whole else seqs.astype(np.int32),
-        "lengths": small(lengths),
-        "filters": small(filters.reshape(-1, 2)),
+        "lengths": compact(lengths),
+        "filters": compact(filters.reshape(-1, 2)),
         "labels": column_file.as_bytes(labels),
         "terms": terms[0],
-        "term_ends": small(terms[1]),
+        "term_ends": compact(terms[1]),
         "words": words[0],
-        "word_ends": small(words[1]),
+        "word_ends": compact(words[1]),
     }
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.search.entries import WHOLE
+from cems_workbench.store.search.entries import WHOLE_MEMORY
 from cems_workbench.store.search.filter_masks import FilterMasks
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.postgres.postgres_sort import full_order, limited_order
@@ -102,7 +102,7 @@ class TsRankIndex:
         if not self.chunk_count or not asked.terms or k <= 0:
             return []
         scores, found = self._ranked(asked)
-        mask = self._masks.of(where)
+        mask = self._masks.mask(where)
         if mask is not None:
             found &= mask
         if self._hidden:
@@ -112,7 +112,7 @@ class TsRankIndex:
         best = rows[self._order(rows, scores[rows], k, ties, depth or k)]
         memories, chunks = self._columns["memories"][best].tolist(), self._columns["chunks"][best].tolist()
         hits = zip(memories, scores[best].tolist(), chunks, strict=True)
-        return [(self._ids[memory], score, None if chunk == WHOLE else chunk) for memory, score, chunk in hits]
+        return [(self._ids[memory], score, None if chunk == WHOLE_MEMORY else chunk) for memory, score, chunk in hits]
 
     def ranking(self, query: str, where: Filter = ANY) -> ChunkHits:
         """Every chunk that matches `query`, as `search` gives them in the order of a window function; none where the server refuses it."""

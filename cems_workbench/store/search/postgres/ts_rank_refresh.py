@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.progress import Progress
 from cems_workbench.store.search.directory.index_directory import Manifest, publish, write_json
-from cems_workbench.store.search.entries import WHOLE, Document
+from cems_workbench.store.search.entries import WHOLE_MEMORY, Document
 from cems_workbench.store.search.postgres import postgres_text, ts_rank_index
 from cems_workbench.store.search.postgres.postgres_heap import MOST_ROWS, HeapRow, heap_order
 
@@ -37,7 +37,7 @@ def as_on_a_server(documents: Iterable[Document], dimension: int) -> list[Chunk]
     chunks = [
         Chunk(document.id, number, text, document.project, document.scope)
         for document in documents
-        for number, text in document.chunks or ((WHOLE, document.text),)
+        for number, text in document.chunks or ((WHOLE_MEMORY, document.text),)
     ]
     if len(chunks) > MOST_ROWS:
         return chunks

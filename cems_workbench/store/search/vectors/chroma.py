@@ -30,8 +30,8 @@ HNSW: dict[str, Any] = {
     "num_threads": 1,
 }
 
-PORTION = 2_000
-UNREADABLE, UNWRITTEN = "the vectors cannot be read", "the vectors cannot be written"
+BATCH_SIZE = 2_000
+READ_FAILED, WRITE_FAILED = "the vectors cannot be read", "the vectors cannot be written"
 
 
 def load() -> None:
@@ -53,20 +53,20 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
     settings = Settings(anonymized_telemetry=False)
     try:
         if url is None:
-            with no_panic():
+            with convert_panics():
                 return chromadb.PersistentClient(str(directory), settings=settings)
-        where = urlsplit(url if "://" in url else f"http://{url}")
-        secure = where.scheme == "https"
-        port = where.port or (443 if secure else 8000)
-        return chroma_client(where.hostname or "", port, secure)
+        address = urlsplit(url if "://" in url else f"http://{url}")
+        secure = address.scheme == "https"
+        port = address.port or (443 if secure else 8000)
+        return chroma_client(address.hostname or "", port, secure)
     except Exception as error:  # Chroma raises ValueError, its own errors and its Rust core's, by version.
-        reached = "cannot be used" if isinstance(error, ResponseError) else "cannot be reached"
-        place = f"server {_shown(url)} {reached}" if url else f"index {directory} cannot be opened"
-        raise StoreError(f"Chroma {place}: {connection_reason(error) or _first_line(error)}") from error
+        problem = "cannot be used" if isinstance(error, ResponseError) else "cannot be reached"
+        target = f"server {_redacted_url(url)} {problem}" if url else f"index {directory} cannot be opened"
+        raise StoreError(f"Chroma {target}: {connection_reason(error) or _first_line(error)}") from error
 
 
 @contextmanager
-def no_panic() -> Iterator[None]:
+def convert_panics() -> Iterator[None]:
     """Whatever Chroma's Rust core panics with is an Exception inside; by itself it is none, and would pass every handler."""
     try:
         yield
@@ -77,23 +77,23 @@ def no_panic() -> Iterator[None]:
 
 
 @contextmanager
-def speaking(what: str) -> Iterator[None]:
+def store_errors(message: str) -> Iterator[None]:
     """What goes wrong while Chroma is asked inside is a StoreError that begins with `what`, and names the server that did not answer."""
     from chromadb.errors import ChromaError
     from httpx import TransportError
 
     try:
-        with no_panic():
+        with convert_panics():
             yield
     except TransportError as error:
         raise StoreError(
-            f"{what}: Chroma server {error.request.url.netloc.decode()}: {connection_reason(error)}"
+            f"{message}: Chroma server {error.request.url.netloc.decode()}: {connection_reason(error)}"
         ) from error
     except (ChromaError, ResponseError, ValueError, RuntimeError, OSError, TypeError, KeyError) as error:
-        raise StoreError(f"{what}: {_first_line(error)}") from error
+        raise StoreError(f"{message}: {_first_line(error)}") from error
 
 
-def _shown(url: str) -> str:
+def _redacted_url(url: str) -> str:
     """The URL without what stands before an @ and in its query, which may be secrets."""
     try:
         return server_name(url)
@@ -110,7 +110,7 @@ def find_collection(client: ClientAPI, name: str) -> Collection | None:
     """The collection of that name, None when it does not exist."""
     from chromadb.errors import NotFoundError
 
-    with speaking("Chroma cannot say which vectors there are"):
+    with store_errors("Chroma cannot say which vectors there are"):
         try:
             return client.get_collection(name, embedding_function=None)
         except NotFoundError:
@@ -120,7 +120,7 @@ def find_collection(client: ClientAPI, name: str) -> Collection | None:
 def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collection:
     """Create the collection, empty, with HNSW as configured above."""
     configuration: Any = {"hnsw": HNSW}
-    with speaking(UNWRITTEN):
+    with store_errors(WRITE_FAILED):
         return client.create_collection(
             name, embedding_function=None, metadata={"embedder": embedder_id}, configuration=configuration
         )
@@ -128,7 +128,7 @@ def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collect
 
 def dimension(collection: Collection) -> int | None:
     """How many values a vector of a collection has; None while it is empty."""
-    with speaking(UNREADABLE):
+    with store_errors(READ_FAILED):
         rows: Any = collection.get(limit=1, include=["embeddings"])["embeddings"]
     return len(rows[0]) if rows is not None and len(rows) else None
 
@@ -137,23 +137,23 @@ def read_vectors(collection: Collection, keys: Sequence[str] | None = None) -> I
     """(key, vector) of every entry, or of those of `keys` that there are, in portions. Raises StoreError."""
     if keys is None:
         # By their names: a portion that begins further on is sought from the first on, which takes minutes for a million.
-        with speaking(UNREADABLE):
+        with store_errors(READ_FAILED):
             keys = collection.get(include=[])["ids"]
-    for start in range(0, len(keys), PORTION):
-        with speaking(UNREADABLE):
-            answer: Any = collection.get(ids=list(keys[start : start + PORTION]), include=["embeddings"])
-            found = answer["ids"]
-            vectors = np.asarray(answer["embeddings"], np.float32)
-            if len(vectors) != len(found):
-                raise StoreError(f"{UNREADABLE}: {len(found)} ids and {len(vectors)} vectors")
-        yield from zip(found, vectors, strict=True)
+    for start in range(0, len(keys), BATCH_SIZE):
+        with store_errors(READ_FAILED):
+            response: Any = collection.get(ids=list(keys[start : start + BATCH_SIZE]), include=["embeddings"])
+            ids = response["ids"]
+            vectors = np.asarray(response["embeddings"], np.float32)
+            if len(vectors) != len(ids):
+                raise StoreError(f"{READ_FAILED}: {len(ids)} ids and {len(vectors)} vectors")
+        yield from zip(ids, vectors, strict=True)
 
 
 def drop_collection(client: ClientAPI, name: str) -> None:
     """Delete a collection with its vectors, if it exists. Raises StoreError when Chroma refuses."""
     from chromadb.errors import NotFoundError
 
-    with speaking("the vectors cannot be dropped"), suppress(NotFoundError):
+    with store_errors("the vectors cannot be dropped"), suppress(NotFoundError):
         client.delete_collection(name)
 
 

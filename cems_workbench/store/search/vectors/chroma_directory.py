@@ -23,27 +23,27 @@ from cems_workbench.platform.process_lock import Presence, SharedLock
 from cems_workbench.store.search.directory.index_directory import (
     FileSignature,
     checksum,
-    difference,
-    files_below,
-    signature_of,
+    directory_signature,
+    files_in,
+    mismatch,
 )
 from cems_workbench.store.search.vectors import chroma
-from cems_workbench.store.subprocess_worker import run_apart
+from cems_workbench.store.subprocess_worker import run_in_subprocess
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
 DATABASE = "chroma.sqlite3"
-SEAL = "chroma.seal"
-ANYBODY = "-"
+CHECKSUMS_FILE = "chroma.seal"
+DUMMY_ID = "-"
 """The id of the first entry that is asked for, whether there is one or not."""
-PROBE_SECONDS, PROBE_RATE = 300.0, 10e6
+VERIFY_TIMEOUT_S, VERIFY_BYTES_PER_S = 300.0, 10e6
 """How long reading every vector may take: so long, and for more bytes as long as they take at so many a second (46e6 were measured)."""
-_opening = threading.RLock()
+_open_lock = threading.RLock()
 
 
-class _Files:
+class _SharedFiles:
     """The database in one directory as this process sees it, for all that open it here.
 
     Chroma keeps its index in memory: a client fails once another process has written. So processes take turns, each writer leaves a number
@@ -53,257 +53,272 @@ class _Files:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.turn = SharedLock(path.with_name(".chroma.lock"), f"index {path}", self._look_around, lambda: None)
-        self.homes: list[ChromaHome] = []
+        self.lock = SharedLock(path.with_name(".chroma.lock"), f"index {path}", self._sync, lambda: None)
+        self.clients: list[ChromaDirectory] = []
         """Those that have a client."""
-        self.others = Presence(path.with_name(".chroma.open"))
-        self.broken_off = False
+        self.presence = Presence(path.with_name(".chroma.open"))
+        self.write_interrupted = False
         """Whether a process died while it wrote, and nobody has looked since."""
-        self._changes = path.with_name(".chroma.changes")
-        self._seen: int | None = None
+        self._change_file = path.with_name(".chroma.changes")
+        self._change_number: int | None = None
 
-    def _look_around(self) -> None:
+    def _sync(self) -> None:
         """At the beginning of a turn: leave what others have changed meanwhile."""
-        changes, self.broken_off = self._read()
-        if self._seen not in (None, changes):
-            for home in list(self.homes):
-                home.leave()
-        self._seen = changes
+        changes, self.write_interrupted = self._read()
+        if self._change_number not in (None, changes):
+            for directory in list(self.clients):
+                directory.release()
+        self._change_number = changes
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """While the block runs, what it writes is not finished."""
-        self._seen = (self._seen or 0) + 1
+        self._change_number = (self._change_number or 0) + 1
         self._write("writing")
         try:
             yield
         finally:
-            self._write("broken off" if self.broken_off else "")
+            self._write("broken off" if self.write_interrupted else "")
 
-    def whole(self) -> None:
+    def mark_intact(self) -> None:
         """Note that it was looked at, and is as it should be, or is gone."""
-        if self.broken_off:
-            self.broken_off = False
+        if self.write_interrupted:
+            self.write_interrupted = False
             self._write("")
 
     def _read(self) -> tuple[int, bool]:
         try:
-            number, _, state = self._changes.read_text("ascii").partition(" ")
+            number, _, state = self._change_file.read_text("ascii").partition(" ")
             return int(number), bool(state.strip())
         except (OSError, ValueError):
             return 0, False
 
     def _write(self, state: str) -> None:
         with suppress(OSError):
-            self._changes.write_text(f"{self._seen or 0} {state}", "ascii")
+            self._change_file.write_text(f"{self._change_number or 0} {state}", "ascii")
 
 
-_files: dict[Path, _Files] = {}
+_shared_files: dict[Path, _SharedFiles] = {}
 
 
-class ChromaHome:
+class ChromaDirectory:
     """Where a store's vectors are: a directory of it, or the server at `url`."""
 
     def __init__(self, path: Path, url: str | None) -> None:
         self.path = path
         self.url = url
-        self.sealed = False
+        self.verified = False
         """Whether every file was as it had been left when it was opened."""
-        self.damage = ""
+        self.discard_reason = ""
         """Why what was there was thrown away; empty when it was not."""
-        self._files = None if url else _files.setdefault(path.resolve(), _Files(path))
+        self._files = None if url else _shared_files.setdefault(path.resolve(), _SharedFiles(path))
         self._client: ClientAPI | None = None
         self._inode: int | None = None
-        self._sealed_files: dict[str, tuple[FileSignature, str]] = {}
+        self._verified_files: dict[str, tuple[FileSignature, str]] = {}
         """What each file was when it was opened sealed, with its checksum."""
 
     @contextmanager
-    def use(self, *, writing: bool = False) -> Iterator[ClientAPI]:
+    def client(self, *, writing: bool = False) -> Iterator[ClientAPI]:
         """Chroma, opened when it is first asked for, while no other process uses these files; not for long work.
 
         Raises StoreError when it cannot be opened.
         """
         if self._client is None:
             chroma.load()  # not while others wait
-        with self._turn():
-            client = self._opened_client()
+        with self._lock():
+            client = self._open_client()
             if self._files is not None and writing:
                 with self._files.writing():
                     yield client
             else:
                 yield client
 
-    def _turn(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._files is None else self._files.turn.acquire()
+    def _lock(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._files is None else self._files.lock.acquire()
 
-    def _opened_client(self) -> ClientAPI:
-        with _opening:
+    def _open_client(self) -> ClientAPI:
+        with _open_lock:
             if self._client is None:
-                self._client = chroma.connect(self.path, self.url) if self._files is None else self._opened(self._files)
+                self._client = (
+                    chroma.connect(self.path, self.url) if self._files is None else self._open_embedded(self._files)
+                )
             return self._client
 
     def find(self, name: str) -> Collection | None:
         """The collection of that name, None when it does not exist. Raises StoreError."""
-        with self.use() as client:
-            found = chroma.find_collection(client, name)
-            return None if found is None else self._shared(found, client)
+        with self.client() as client:
+            collection = chroma.find_collection(client, name)
+            return None if collection is None else self._shared(collection, client)
 
     def create(self, name: str, embedder_id: str) -> Collection:
         """A new collection of that name, of an embedder's vectors. Raises StoreError."""
-        with self.use(writing=True) as client:
+        with self.client(writing=True) as client:
             return self._shared(chroma.create_collection(client, name, embedder_id), client)
 
     def drop(self, name: str) -> None:
         """Delete a collection, if it exists. Raises StoreError."""
-        with self.use(writing=True) as client:
+        with self.client(writing=True) as client:
             chroma.drop_collection(client, name)
 
     def _shared(self, collection: Collection, client: ClientAPI) -> Collection:
         return cast("Collection", SharedCollection(self, collection, client)) if self.url is None else collection
 
-    def gone(self) -> bool:
+    def replaced(self) -> bool:
         """Whether the files of the open database were removed or replaced under it."""
         return self._inode is not None and _inode(self.path) != self._inode
 
     def close(self) -> None:
         """Release Chroma's files, and write down what they are."""
         if self._client is not None:
-            with self._turn():
-                self.leave()
-        if self._files is not None and not self._files.homes:
-            self._files.turn.close()
+            with self._lock():
+                self.release()
+        if self._files is not None and not self._files.clients:
+            self._files.lock.close()
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """As `close`, in the turn of this process, which goes on."""
-        with _opening:
+        with _open_lock:
             if self._client is None:
                 return
             client: Any = self._client  # `close` is missing from the declared interface.
             self._client = None
-            replaced = self.gone()
-            with suppress(Exception), chroma.no_panic():
+            replaced = self.replaced()
+            with suppress(Exception), chroma.convert_panics():
                 client.close()
             if self._files is not None:
                 self._inode = None
-                self._files.homes.remove(self)
-                if not self._files.homes and self._files.others.leave() and not replaced and not self._files.broken_off:
-                    self._write_seal()
+                self._files.clients.remove(self)
+                if (
+                    not self._files.clients
+                    and self._files.presence.leave()
+                    and not replaced
+                    and not self._files.write_interrupted
+                ):
+                    self._write_checksums()
 
-    def discard(self, why: str) -> None:
+    def discard(self, reason: str) -> None:
         """Delete the database with all that is in it. Raises StoreError."""
-        with self._turn(), self._files.writing() if self._files else nullcontext(), _opening:
-            self.leave()
-            self.damage = self.damage or why
+        with self._lock(), self._files.writing() if self._files else nullcontext(), _open_lock:
+            self.release()
+            self.discard_reason = self.discard_reason or reason
             _remove(self.path)
-            _remove(self._seal)
+            _remove(self._checksums_path)
             if self._files:
-                self._files.whole()
+                self._files.mark_intact()
 
     @property
-    def _seal(self) -> Path:
-        return self.path.with_name(SEAL)
+    def _checksums_path(self) -> Path:
+        return self.path.with_name(CHECKSUMS_FILE)
 
-    def _opened(self, files: _Files) -> ClientAPI:
-        alone = not files.homes and files.others.enter()
-        self.sealed = not alone and not files.broken_off
-        if not self.sealed:
-            if (self.path.exists() or self.path.is_symlink()) and (problem := self._problem()):
+    def _open_embedded(self, files: _SharedFiles) -> ClientAPI:
+        alone = not files.clients and files.presence.enter()
+        self.verified = not alone and not files.write_interrupted
+        if not self.verified:
+            if (self.path.exists() or self.path.is_symlink()) and (problem := self._verify()):
                 self.discard(problem)
-            files.whole()
+            files.mark_intact()
         try:
-            _remove(self._seal)
+            _remove(self._checksums_path)
             client = chroma.connect(self.path, None)
         except StoreError as error:
             if not alone or not self.path.exists():
                 raise
             self.discard(str(error))
             client = chroma.connect(self.path, None)
-        files.homes.append(self)
+        files.clients.append(self)
         self._inode = _inode(self.path)
         return client
 
-    def _problem(self) -> str:
+    def _verify(self) -> str:
         """Why it must not be opened; empty when it may."""
         if not self.path.is_dir():
             return "it is no directory"
         try:
-            if not files_below(self.path):
+            if not files_in(self.path):
                 return ""
-            said, as_read = json.loads(self._seal.read_text("utf-8")), signature_of(self.path)
-            self.sealed = not difference(self.path, said)
-            self._sealed_files = {one[0]: (one, said[one[0]]) for one in as_read} if self.sealed else {}
+            expected, signature = json.loads(self._checksums_path.read_text("utf-8")), directory_signature(self.path)
+            self.verified = not mismatch(self.path, expected)
+            self._verified_files = {one[0]: (one, expected[one[0]]) for one in signature} if self.verified else {}
         except (OSError, ValueError, AttributeError, TypeError, RecursionError):
-            self.sealed = False
-        if self.sealed:
+            self.verified = False
+        if self.verified:
             return ""
         size = 0
         with suppress(OSError):
-            size = sum(path.stat().st_size for path in files_below(self.path).values())
-        return run_apart(__name__, str(self.path), seconds=max(PROBE_SECONDS, size / PROBE_RATE)).problem
+            size = sum(path.stat().st_size for path in files_in(self.path).values())
+        return run_in_subprocess(
+            __name__, str(self.path), seconds=max(VERIFY_TIMEOUT_S, size / VERIFY_BYTES_PER_S)
+        ).problem
 
-    def _write_seal(self) -> None:
+    def _write_checksums(self) -> None:
         """Of files that are as they were when they were opened the checksum is known: of a million vectors they have 2.5 GB."""
-        draft = self._seal.with_suffix(".new")
+        draft = self._checksums_path.with_suffix(".new")
         with suppress(OSError):  # without it the next opening looks closer
-            now = {one[0]: one for one in signature_of(self.path)}
-            known = {name: said for name, (one, said) in self._sealed_files.items() if now.get(name) == one}
-            draft.write_text(json.dumps({name: known.get(name) or checksum(self.path / name) for name in now}), "utf-8")
-            os.replace(draft, self._seal)
+            now = {one[0]: one for one in directory_signature(self.path)}
+            unchanged = {
+                name: checksum_then
+                for name, (one, checksum_then) in self._verified_files.items()
+                if now.get(name) == one
+            }
+            draft.write_text(
+                json.dumps({name: unchanged.get(name) or checksum(self.path / name) for name in now}), "utf-8"
+            )
+            os.replace(draft, self._checksums_path)
 
 
 class SharedCollection:
     """A collection of a database that other processes open too: each call is a turn, and finds what they have written."""
 
-    def __init__(self, home: ChromaHome, collection: Collection, client: ClientAPI) -> None:
+    def __init__(self, directory: ChromaDirectory, collection: Collection, client: ClientAPI) -> None:
         self.id, self.name = collection.id, collection.name
-        self._home = home
-        self._known = collection, client
-        self._loaded: ClientAPI | None = None
+        self._directory = directory
+        self._handle = collection, client
+        self._warm_client: ClientAPI | None = None
 
     def count(self) -> int:
         """As Chroma's."""
-        with self._now() as collection:
+        with self._current() as collection:
             return collection.count()
 
     def get(self, **arguments: Any) -> Any:
         """As Chroma's."""
-        with self._now() as collection:
+        with self._current() as collection:
             return collection.get(**arguments)
 
     def query(self, **arguments: Any) -> Any:
         """As Chroma's."""
-        with self._now() as collection:
+        with self._current() as collection:
             return collection.query(**arguments)
 
     def upsert(self, **arguments: Any) -> None:
         """As Chroma's."""
-        with self._now(writing=True) as collection:
+        with self._current(writing=True) as collection:
             collection.upsert(**arguments)
 
     def update(self, **arguments: Any) -> None:
         """As Chroma's."""
-        with self._now(writing=True) as collection:
+        with self._current(writing=True) as collection:
             collection.update(**arguments)
 
     def delete(self, **arguments: Any) -> None:
         """As Chroma's."""
-        with self._now(writing=True) as collection:
+        with self._current(writing=True) as collection:
             collection.delete(**arguments)
 
     @contextmanager
-    def _now(self, *, writing: bool = False) -> Iterator[Collection]:
-        with self._home.use(writing=writing) as client:
-            collection, of = self._known
-            if of is not client:
+    def _current(self, *, writing: bool = False) -> Iterator[Collection]:
+        with self._directory.client(writing=writing) as client:
+            collection, owner = self._handle
+            if owner is not client:
                 found = chroma.find_collection(client, self.name)
                 if found is None:
-                    raise StoreError(f"{chroma.UNREADABLE}: another process has dropped them")
-                collection, self._known = found, (found, client)
-            if self._loaded is not client:
+                    raise StoreError(f"{chroma.READ_FAILED}: another process has dropped them")
+                collection, self._handle = found, (found, client)
+            if self._warm_client is not client:
                 # The first call of a client reads the graph, which takes seconds at a million. Only `get` and `query` let other threads go
                 # on meanwhile; `count`, and what writes, keep the interpreter to themselves.
-                collection.get(ids=[ANYBODY], include=[])
-                self._loaded = client
+                collection.get(ids=[DUMMY_ID], include=[])
+                self._warm_client = client
             yield collection
 
 
@@ -324,7 +339,7 @@ def _remove(path: Path) -> None:
         raise StoreError(f"{path} cannot be removed: {error.strerror}") from error
 
 
-def read_everything(path: Path) -> None:
+def read_all_vectors(path: Path) -> None:
     """Read every vector of every collection. Raises whatever is wrong with the files, or crashes."""
     client = chroma.connect(path, None)
     for listed in client.list_collections():
@@ -335,13 +350,13 @@ def read_everything(path: Path) -> None:
             if read == 1 or not read % 1_000:
                 collection.query(query_embeddings=vector[None, :], n_results=1)
         if read != collection.count():
-            raise StoreError(f"{chroma.UNREADABLE}: {read} of {collection.count()} are there")
+            raise StoreError(f"{chroma.READ_FAILED}: {read} of {collection.count()} are there")
 
 
 if __name__ == "__main__":
     try:
-        with chroma.no_panic():
-            read_everything(Path(sys.argv[1]))
+        with chroma.convert_panics():
+            read_all_vectors(Path(sys.argv[1]))
     except Exception as problem:
         print(f"{problem}".splitlines()[0] if str(problem) else type(problem).__name__, file=sys.stderr)
         sys.exit(1)

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.rows import staged
-from cems_workbench.store.search.entries import AMONG, LIVE, LIVE_AMONG, WHOLE, Entry, Place, from_row
+from cems_workbench.store.search.entries import (
+    AMONG,
+    LIVE_ENTRIES,
+    LIVE_ENTRIES_AMONG,
+    WHOLE_MEMORY,
+    Entry,
+    EntryId,
+    entry_id,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -24,9 +32,9 @@ if TYPE_CHECKING:
 class Pending:
     """Entries whose text must be embedded (longest first), whose project or scope changed, and which must leave."""
 
-    embed: list[Place]
-    relabel: list[Place]
-    remove: list[Place]
+    embed: list[EntryId]
+    relabel: list[EntryId]
+    remove: list[EntryId]
 
 
 def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[str] | None = None) -> Pending:
@@ -34,41 +42,41 @@ def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[
 
     The longest texts come first: a step then has texts of like length, which pads least in the encoder.
     """
-    given: dict[str, object] = {"collection": collection} | ({} if among is None else {"among": list(among)})
-    live, of = (LIVE, "") if among is None else (LIVE_AMONG, f"AND memory_id {AMONG}")
-    held = f"SELECT * FROM embedded WHERE collection = $collection {of}"
+    parameters: dict[str, object] = {"collection": collection} | ({} if among is None else {"among": list(among)})
+    live, of = (LIVE_ENTRIES, "") if among is None else (LIVE_ENTRIES_AMONG, f"AND memory_id {AMONG}")
+    recorded = f"SELECT * FROM embedded WHERE collection = $collection {of}"
     rows = cursor.execute(
         "SELECT CASE WHEN m.memory_id IS NULL THEN 'remove' WHEN e.text_sha IS DISTINCT FROM m.text_sha THEN 'embed' ELSE 'relabel' END, "
         "coalesce(m.memory_id, e.memory_id) AS memory_id, coalesce(m.seq, e.seq) AS seq "
-        f"FROM ({live}) AS m FULL JOIN ({held}) AS e ON e.memory_id = m.memory_id AND e.seq = m.seq "
+        f"FROM ({live}) AS m FULL JOIN ({recorded}) AS e ON e.memory_id = m.memory_id AND e.seq = m.seq "
         "WHERE m.memory_id IS NULL OR e.text_sha IS DISTINCT FROM m.text_sha OR e.project IS DISTINCT FROM m.project OR e.scope <> m.scope "
         "ORDER BY m.size DESC, memory_id, seq",
-        given,
+        parameters,
     ).fetchall()
-    found = Pending([], [], [])
+    result = Pending([], [], [])
     for action, memory_id, seq in rows:
-        getattr(found, action).append(from_row(memory_id, seq))
-    return found
+        getattr(result, action).append(entry_id(memory_id, seq))
+    return result
 
 
-def spot_checks(cursor: duckdb.DuckDBPyConnection, collection: str, most: int) -> dict[Place, int | None]:
+def sample_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, limit: int) -> dict[EntryId, int | None]:
     """As `held_hashes`, of `most` entries from all over the collection, always the same ones."""
     rows = cursor.execute(
         "SELECT memory_id, seq, vector_hash FROM embedded WHERE collection = ? ORDER BY hash(memory_id, seq), memory_id LIMIT ?",
-        [collection, most],
+        [collection, limit],
     ).fetchall()
-    return {from_row(memory_id, seq): known for memory_id, seq, known in rows}
+    return {entry_id(memory_id, seq): known for memory_id, seq, known in rows}
 
 
-def held_hashes(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[Place, int | None]:
+def recorded_hashes(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[EntryId, int | None]:
     """The entries `collection` is said to hold with what `vector_hash` gave of their vectors; None where an earlier version wrote them."""
     rows = cursor.execute(
         "SELECT memory_id, seq, vector_hash FROM embedded WHERE collection = ? ORDER BY memory_id, seq", [collection]
     ).fetchall()
-    return {from_row(memory_id, seq): known for memory_id, seq, known in rows}
+    return {entry_id(memory_id, seq): known for memory_id, seq, known in rows}
 
 
-def adopt(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Mapping[Place, int]) -> None:
+def record_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Mapping[EntryId, int]) -> None:
     """Write down the hashes of vectors that an earlier version wrote."""
     import pyarrow as pa
 
@@ -86,19 +94,19 @@ def vector_hash(vector: Float32) -> int:
     return int.from_bytes(hashlib.blake2b(vector.tobytes(), digest_size=8).digest(), "little", signed=True)
 
 
-def held_places(cursor: duckdb.DuckDBPyConnection, collection: str) -> set[Place]:
+def recorded_entries(cursor: duckdb.DuckDBPyConnection, collection: str) -> set[EntryId]:
     """The entries `collection` is said to hold."""
     rows = cursor.execute("SELECT memory_id, seq FROM embedded WHERE collection = ?", [collection]).fetchall()
-    return {from_row(*row) for row in rows}
+    return {entry_id(*row) for row in rows}
 
 
-def passing(cursor: duckdb.DuckDBPyConnection, collection: str, where: Filter) -> frozenset[Place]:
+def passing(cursor: duckdb.DuckDBPyConnection, collection: str, where: Filter) -> frozenset[EntryId]:
     """The entries in `collection` that pass a filter, by the labels they were embedded with."""
     condition, parameters = where.sql()
     rows = cursor.execute(
         f"SELECT memory_id, seq FROM embedded WHERE collection = ? AND {condition}", [collection, *parameters]
     ).fetchall()
-    return frozenset(from_row(*row) for row in rows)
+    return frozenset(entry_id(*row) for row in rows)
 
 
 def labels(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str] | None = None) -> pa.Table:
@@ -114,7 +122,7 @@ def chunks_of(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[str, l
     """By memory id the numbers of the chunks that `collection` holds of it; memories that were embedded whole are absent."""
     rows = cursor.execute(
         "SELECT memory_id, list(seq ORDER BY seq) FROM embedded WHERE collection = ? AND seq <> ? GROUP BY memory_id",
-        [collection, WHOLE],
+        [collection, WHOLE_MEMORY],
     ).fetchall()
     return dict(rows)
 
@@ -125,61 +133,61 @@ def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
 
 
 def record(
-    cursor: duckdb.DuckDBPyConnection, collection: str, entries: Sequence[Entry], hashes: Mapping[Place, int]
+    cursor: duckdb.DuckDBPyConnection, collection: str, entries: Sequence[Entry], hashes: Mapping[EntryId, int]
 ) -> None:
     """Note that the vectors, of which these are the hashes, and labels of these entries are in Chroma."""
     import pyarrow as pa
 
     table = pa.table(
         {
-            **_columns([entry.place for entry in entries]),
+            **_columns([entry.id for entry in entries]),
             "text_sha": [entry.text_sha for entry in entries],
             "project": pa.array([entry.project for entry in entries], pa.string()),
             "scope": [entry.scope for entry in entries],
-            "vector_hash": pa.array([hashes.get(entry.place) for entry in entries], pa.int64()),
+            "vector_hash": pa.array([hashes.get(entry.id) for entry in entries], pa.int64()),
         }
     )
     with staged(cursor, "staged_embedded", table):
         # The table has no key; only where some are known is there anything to replace.
-        same, others = "e.collection = $collection AND e.memory_id = s.memory_id AND e.seq = s.seq", ""
-        known = f"SELECT 1 FROM embedded AS e SEMI JOIN staged_embedded AS s ON {same} LIMIT 1"
-        given = {"collection": collection}
-        if cursor.execute(known, given).fetchall():
+        match, missing = "e.collection = $collection AND e.memory_id = s.memory_id AND e.seq = s.seq", ""
+        existing = f"SELECT 1 FROM embedded AS e SEMI JOIN staged_embedded AS s ON {match} LIMIT 1"
+        parameters = {"collection": collection}
+        if cursor.execute(existing, parameters).fetchall():
             replaced = cursor.execute(
                 "UPDATE embedded AS e SET text_sha = s.text_sha, project = s.project, scope = s.scope, vector_hash = s.vector_hash "
-                f"FROM staged_embedded AS s WHERE {same}",
-                given,
+                f"FROM staged_embedded AS s WHERE {match}",
+                parameters,
             ).fetchall()[0][0]
             if replaced == len(entries):
                 return
-            others = f"ANTI JOIN embedded AS e ON {same}"
+            missing = f"ANTI JOIN embedded AS e ON {match}"
         cursor.execute(
             "INSERT INTO embedded (collection, memory_id, seq, text_sha, project, scope, vector_hash) "
-            f"SELECT $collection, memory_id, seq, text_sha, project, scope, vector_hash FROM staged_embedded AS s {others}",
-            given,
+            f"SELECT $collection, memory_id, seq, text_sha, project, scope, vector_hash FROM staged_embedded AS s {missing}",
+            parameters,
         )
 
 
-def forget(cursor: duckdb.DuckDBPyConnection, collection: str, places: Sequence[Place]) -> None:
+def remove(cursor: duckdb.DuckDBPyConnection, collection: str, entry_ids: Sequence[EntryId]) -> None:
     """Note that these vectors are gone from Chroma."""
     import pyarrow as pa
 
-    with staged(cursor, "staged_places", pa.table(_columns(places))):
+    with staged(cursor, "staged_places", pa.table(_columns(entry_ids))):
         cursor.execute(
             "DELETE FROM embedded WHERE collection = ? AND (memory_id, seq) IN (SELECT memory_id, seq FROM staged_places)",
             [collection],
         )
 
 
-def _columns(places: Sequence[Place]) -> dict[str, pa.Array]:
+def _columns(entry_ids: Sequence[EntryId]) -> dict[str, pa.Array]:
     import pyarrow as pa
 
     return {
-        "memory_id": pa.array([memory_id for memory_id, _ in places], pa.string()),
-        "seq": pa.array([WHOLE if seq is None else seq for _, seq in places], pa.int64()),
+        "memory_id": pa.array([memory_id for memory_id, _ in entry_ids], pa.string()),
+        "seq": pa.array([WHOLE_MEMORY if seq is None else seq for _, seq in entry_ids], pa.int64()),
     }
 
 
-def forget_all(cursor: duckdb.DuckDBPyConnection, collection: str) -> None:
+def remove_collection(cursor: duckdb.DuckDBPyConnection, collection: str) -> None:
     """Note that a collection is gone as a whole."""
     cursor.execute("DELETE FROM embedded WHERE collection = ?", [collection])

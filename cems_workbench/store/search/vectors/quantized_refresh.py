@@ -26,33 +26,33 @@ from cems_workbench.store.search.directory.segment_directory import (
     read_deleted,
     write_deleted,
 )
-from cems_workbench.store.search.entries import WHOLE, from_row, key
+from cems_workbench.store.search.entries import WHOLE_MEMORY, entry_id, key_of
 from cems_workbench.store.search.lexical import sorted_texts
 from cems_workbench.store.search.vectors import chroma, embedded
-from cems_workbench.store.search.vectors.quantized_vectors import LiveSegment, VectorCodes, encoded, opened
+from cems_workbench.store.search.vectors.quantized_vectors import LiveSegment, QuantizedVectors, open_segment, quantize
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from chromadb.api.models.Collection import Collection
 
 VERSION = "1"
-LABEL = "reading vectors"
-BLOCK = 50_000
+PROGRESS_LABEL = "reading vectors"
+MERGE_BLOCK_ROWS = 50_000
 """Vectors that are moved at a time when segments are merged."""
 
 
-def kind(collection: str) -> str:
+def manifest_version(collection: str) -> str:
     """What the codes in a manifest are of: how they are made, and the collection (its Chroma id)."""
     return f"{VERSION}:{collection}"
 
 
-def open_codes(home: Path, segments: Sequence[Segment]) -> VectorCodes:
+def open_vectors(directory: Path, segments: Sequence[Segment]) -> QuantizedVectors:
     """The codes in these segments. Raises StoreError."""
-    return VectorCodes([_live(home, each) for each in segments])
+    return QuantizedVectors([_live(directory, each) for each in segments])
 
 
 def update(
-    home: Path,
+    directory: Path,
     segments: Sequence[Segment],
     changed: Sequence[str] | None,
     database: Database,
@@ -70,44 +70,44 @@ def update(
     def write() -> tuple[list[Segment], int]:
         with database.reading() as cursor:
             rows = embedded.labels(cursor, name, changed)
-        before = [] if changed is None else [_without(home, each, changed) for each in segments]
-        made = [_written(home, rows, collection, progress)] if rows.num_rows else []
-        kept = _merged(home, [*before, *made])
-        return kept, sum(_rows(home, each) for each in kept)
+        before = [] if changed is None else [_delete(directory, each, changed) for each in segments]
+        new_segments = [_write_segment(directory, rows, collection, progress)] if rows.num_rows else []
+        merged = _merge_small(directory, [*before, *new_segments])
+        return merged, sum(_live_rows(directory, each) for each in merged)
 
-    return publish(home, content_version, kind(name), identity, write)
+    return publish(directory, content_version, manifest_version(name), identity, write)
 
 
-def _written(home: Path, rows: pa.Table, collection: Collection, progress: Progress) -> Segment:
+def _write_segment(directory: Path, rows: pa.Table, collection: Collection, progress: Progress) -> Segment:
     """A segment of these entries (`embedded.labels`), with their vectors."""
     import pyarrow.compute as pc
 
     names, seqs = rows["memory_id"], rows["seq"].to_numpy().astype(np.int32)
-    places = [from_row(*each) for each in zip(names.to_pylist(), seqs.tolist(), strict=True)]
+    entry_ids = [entry_id(*each) for each in zip(names.to_pylist(), seqs.tolist(), strict=True)]
     labels: dict[str, list[Any]] = {}
-    filters = np.empty((len(places), 2), np.int32)
-    for column, (kept, source) in enumerate([("projects", "project"), ("scopes", "scope")]):
-        found = pc.unique(rows[source])
-        labels[kept] = found.to_pylist()
-        filters[:, column] = pc.index_in(rows[source], value_set=found).to_numpy()
-    first = [i for i, place in enumerate(places) if not i or place[0] != places[i - 1][0]]
-    columns = _columns([places[i][0] for i in first], np.diff(first, append=len(places)), seqs, filters, labels)
-    keys = [key(place) for place in places]
+    filters = np.empty((len(entry_ids), 2), np.int32)
+    for column, (plural, source) in enumerate([("projects", "project"), ("scopes", "scope")]):
+        batch = pc.unique(rows[source])
+        labels[plural] = batch.to_pylist()
+        filters[:, column] = pc.index_in(rows[source], value_set=batch).to_numpy()
+    first = [i for i, entry_id in enumerate(entry_ids) if not i or entry_id[0] != entry_ids[i - 1][0]]
+    columns = _columns([entry_ids[i][0] for i in first], np.diff(first, append=len(entry_ids)), seqs, filters, labels)
+    keys = [key_of(entry_id) for entry_id in entry_ids]
     segment = new_segment()
-    made: dict[str, Column] = {}
+    arrays: dict[str, Column] = {}
     row_of = {name: row for row, name in enumerate(keys)}
-    for start in range(0, len(keys), chroma.PORTION):
-        progress(LABEL, start, len(keys))
-        found = list(chroma.read_vectors(collection, keys[start : start + chroma.PORTION]))
-        if not found:
+    for start in range(0, len(keys), chroma.BATCH_SIZE):
+        progress(PROGRESS_LABEL, start, len(keys))
+        batch = list(chroma.read_vectors(collection, keys[start : start + chroma.BATCH_SIZE]))
+        if not batch:
             continue
-        if not made:
-            made = _created(home / segment.name, columns, len(keys), len(found[0][1]))
-        own = [row_of[name] for name, _ in found]
-        made["codes"][own], made["steps"][own] = encoded(np.stack([vector for _, vector in found]))
-    if not made:
-        made = _created(home / segment.name, columns, len(keys), 1)
-    progress(LABEL, len(keys), len(keys))
+        if not arrays:
+            arrays = _create_file(directory / segment.name, columns, len(keys), len(batch[0][1]))
+        target_rows = [row_of[name] for name, _ in batch]
+        arrays["codes"][target_rows], arrays["steps"][target_rows] = quantize(np.stack([vector for _, vector in batch]))
+    if not arrays:
+        arrays = _create_file(directory / segment.name, columns, len(keys), 1)
+    progress(PROGRESS_LABEL, len(keys), len(keys))
     return segment
 
 
@@ -125,57 +125,60 @@ def _columns(
         "ids": blob,
         "id_ends": ends,
         "starts": nothing if len(ids) == len(seqs) else np.concatenate(([0], np.cumsum(sizes))),
-        "seqs": nothing.astype(np.int32) if (seqs == WHOLE).all() else seqs,
+        "seqs": nothing.astype(np.int32) if (seqs == WHOLE_MEMORY).all() else seqs,
         "filters": filters,
         "labels": column_file.as_bytes(json.dumps(labels, ensure_ascii=False)),
     }
 
 
-def _created(path: Path, columns: dict[str, Column], rows: int, dimension: int) -> dict[str, Column]:
+def _create_file(path: Path, columns: dict[str, Column], rows: int, dimension: int) -> dict[str, Column]:
     """The file of a segment with these columns, and room for its codes and steps, which are zeros."""
-    kinds: dict[str, Any] = {name: (column.dtype, column.shape) for name, column in columns.items()}
-    made = column_file.create(path, kinds | {"codes": (np.int8, (rows, dimension)), "steps": (np.float32, (rows,))})
+    specs: dict[str, Any] = {name: (column.dtype, column.shape) for name, column in columns.items()}
+    arrays = column_file.create(path, specs | {"codes": (np.int8, (rows, dimension)), "steps": (np.float32, (rows,))})
     for name, column in columns.items():
-        made[name][...] = column
-    return made
+        arrays[name][...] = column
+    return arrays
 
 
-def _live(home: Path, segment: Segment) -> LiveSegment:
-    return LiveSegment(opened(home / segment.name), read_deleted(home, segment))
+def _live(directory: Path, segment: Segment) -> LiveSegment:
+    return LiveSegment(open_segment(directory / segment.name), read_deleted(directory, segment))
 
 
-def _rows(home: Path, segment: Segment) -> int:
+def _live_rows(directory: Path, segment: Segment) -> int:
     """Number of vectors that are still to be found."""
-    return len(VectorCodes([_live(home, segment)]))
+    return len(QuantizedVectors([_live(directory, segment)]))
 
 
-def _without(home: Path, segment: Segment, changed: Sequence[str]) -> Segment:
+def _delete(directory: Path, segment: Segment, changed: Sequence[str]) -> Segment:
     """The segment with these memories deleted too."""
-    deleted = read_deleted(home, segment)
-    now = np.union1d(deleted, opened(home / segment.name).ids.find_all(changed))
-    return segment if len(now) == len(deleted) else write_deleted(home, segment, now)
+    deleted = read_deleted(directory, segment)
+    all_deleted = np.union1d(deleted, open_segment(directory / segment.name).ids.find_all(changed))
+    return segment if len(all_deleted) == len(deleted) else write_deleted(directory, segment, all_deleted)
 
 
-def _merged(home: Path, segments: Sequence[Segment]) -> list[Segment]:
+def _merge_small(directory: Path, segments: Sequence[Segment]) -> list[Segment]:
     """The segments, the newest of them merged with those that are no larger; one that is half deleted is written anew."""
-    kept = [(each, size) for each in segments if (size := _rows(home, each))]
-    last = len(kept)
+    sized = [(each, size) for each in segments if (size := _live_rows(directory, each))]
+    last = len(sized)
     total = 0
-    while last and (not total or kept[last - 1][1] <= total):
+    while last and (not total or sized[last - 1][1] <= total):
         last -= 1
-        total += kept[last][1]
-    small = [each for each, _ in kept[last:]]
+        total += sized[last][1]
+    small = [each for each, _ in sized[last:]]
     if len(small) > 1:
-        kept = [*kept[:last], (_merge(home, small), total)]
-    return [_merge(home, [each]) if len(opened(home / each.name).codes) > 2 * size else each for each, size in kept]
+        sized = [*sized[:last], (_merge(directory, small), total)]
+    return [
+        _merge(directory, [each]) if len(open_segment(directory / each.name).codes) > 2 * size else each
+        for each, size in sized
+    ]
 
 
-def _merge(home: Path, segments: Sequence[Segment]) -> Segment:
+def _merge(directory: Path, segments: Sequence[Segment]) -> Segment:
     """A segment of what is not deleted in these."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    parts = [_live(home, each) for each in segments]
+    parts = [_live(directory, each) for each in segments]
     alive = [np.setdiff1d(np.arange(len(part.segment.ids)), part.deleted) for part in parts]
     rows = [part.segment.all_rows(own) for part, own in zip(parts, alive, strict=True)]
     ids: pa.Array[Any] = pa.concat_arrays(
@@ -189,28 +192,28 @@ def _merge(home: Path, segments: Sequence[Segment]) -> Segment:
     within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     new = np.repeat(begins, sizes) + within
     labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}
-    filters, seqs = np.empty((len(new), 2), np.int32), np.full(len(new), WHOLE, np.int32)
-    before = 0
-    for part, own in zip(parts, rows, strict=True):
-        target = new[before : before + len(own)]
-        before += len(own)
+    filters, seqs = np.empty((len(new), 2), np.int32), np.full(len(new), WHOLE_MEMORY, np.int32)
+    written = 0
+    for part, selected in zip(parts, rows, strict=True):
+        target = new[written : written + len(selected)]
+        written += len(selected)
         for column, (name, numbers) in enumerate(labels.items()):
             codes = [numbers.setdefault(value, len(numbers)) for value in part.segment.labels[name]]
-            filters[target, column] = np.array(codes, np.int32)[part.segment.columns["filters"][own, column]]
+            filters[target, column] = np.array(codes, np.int32)[part.segment.columns["filters"][selected, column]]
         if len(part.segment.columns["seqs"]):
-            seqs[target] = part.segment.columns["seqs"][own]
+            seqs[target] = part.segment.columns["seqs"][selected]
     names = [name.decode() for name in ids.take(pa.array(order)).to_pylist()]
     listed = {name: list(numbers) for name, numbers in labels.items()}
     columns = _columns(names, sizes[order], seqs, filters, listed)
     segment = new_segment()
-    made = _created(home / segment.name, columns, len(new), parts[0].segment.codes.shape[1])
-    before = 0
-    for part, own in zip(parts, rows, strict=True):
-        for start in range(0, len(own), BLOCK):
-            some = own[start : start + BLOCK]
-            target = new[before + start : before + start + len(some)]
-            made["codes"][target], made["steps"][target] = part.segment.codes[some], part.segment.steps[some]
-        before += len(own)
+    arrays = _create_file(directory / segment.name, columns, len(new), parts[0].segment.codes.shape[1])
+    written = 0
+    for part, selected in zip(parts, rows, strict=True):
+        for start in range(0, len(selected), MERGE_BLOCK_ROWS):
+            block = selected[start : start + MERGE_BLOCK_ROWS]
+            target = new[written + start : written + start + len(block)]
+            arrays["codes"][target], arrays["steps"][target] = part.segment.codes[block], part.segment.steps[block]
+        written += len(selected)
     return segment
 
 

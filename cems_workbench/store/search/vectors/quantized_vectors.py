@@ -31,22 +31,22 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.search.directory import column_file
 from cems_workbench.store.search.directory.column_file import Column
-from cems_workbench.store.search.entries import WHOLE, Place
+from cems_workbench.store.search.entries import WHOLE_MEMORY, EntryId
 from cems_workbench.store.search.filter_masks import FilterMasks
 from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
 
-LEVELS = 127
-DEVIATIONS = 5.0
+MAX_CODE = 127
+RESCORE_SIGMAS = 5.0
 """Standard deviations of the error of rounding that a cosine by codes is taken to be off by, at most."""
-TAKEN = 0.5
+MAX_COPY_SHARE = 0.5
 """Up to this share of the rows a copy of those that pass is read, once it is made: 380,000 of a million are copied in 36 ms and read in 6,
 where reading all takes 16."""
-FILTERS = 16
+MAX_CACHED_FILTERS = 16
 """Filters whose rows are known at once, and copies of no more rows than there are."""
-MOST = 4_000
+MIN_RESCORE_LIMIT = 4_000
 """Candidates that are read again, at most, or ten for each memory that is asked for: of equal vectors no more are told apart."""
-THREADS = min(4, os.cpu_count() or 1)
-ALONE = 300_000
+SEARCH_THREADS = min(4, os.cpu_count() or 1)
+SINGLE_THREAD_ROWS = 300_000
 """Up to so many rows one thread reads them (4 ms): several wait for the slowest of them, 8 ms where the machine does other work too."""
 
 COLUMNS = {
@@ -62,16 +62,16 @@ COLUMNS = {
 """The arrays of a segment's file."""
 
 
-def encoded(vectors: Float32) -> tuple[NDArray[np.int8], Float32]:
+def quantize(vectors: Float32) -> tuple[NDArray[np.int8], Float32]:
     """Codes (rows, dimension) and steps (rows) of the directions of vectors; of one of zeros, zeros."""
     lengths = np.linalg.norm(vectors, axis=1)
     largest = np.abs(vectors).max(axis=1, initial=0)
-    there = np.where(largest > 0, largest, 1)
-    codes = np.rint(vectors * (LEVELS / there)[:, None]).astype(np.int8)
-    return codes, np.asarray(largest / LEVELS / np.where(lengths > 0, lengths, 1), np.float32)
+    scale = np.where(largest > 0, largest, 1)
+    codes = np.rint(vectors * (MAX_CODE / scale)[:, None]).astype(np.int8)
+    return codes, np.asarray(largest / MAX_CODE / np.where(lengths > 0, lengths, 1), np.float32)
 
 
-class CodesSegment:
+class QuantizedSegment:
     """An open segment: some memories with all their vectors, in the order of their ids and chunks."""
 
     def __init__(self, path: Path) -> None:
@@ -91,7 +91,7 @@ class CodesSegment:
         self.starts: NDArray[np.int64] | None = self.columns["starts"] if len(self.columns["starts"]) else None
 
     @cached_property
-    def coarsest(self) -> float:
+    def max_step(self) -> float:
         """The largest step."""
         return float(self.steps.max(initial=0))
 
@@ -115,21 +115,21 @@ class CodesSegment:
     def chunk_of(self, row: int) -> int | None:
         """The number of the chunk that a row is of; None for a whole memory."""
         seqs = self.columns["seqs"]
-        return int(seqs[row]) if len(seqs) and seqs[row] != WHOLE else None
+        return int(seqs[row]) if len(seqs) and seqs[row] != WHOLE_MEMORY else None
 
 
-_open: weakref.WeakValueDictionary[tuple[str, int], CodesSegment] = weakref.WeakValueDictionary()
+_open_segments: weakref.WeakValueDictionary[tuple[str, int], QuantizedSegment] = weakref.WeakValueDictionary()
 
 
-def opened(path: Path) -> CodesSegment:
+def open_segment(path: Path) -> QuantizedSegment:
     """The segment of a file, the same object as long as somebody has it: its name is never given twice. Raises StoreError."""
     try:
         key = str(path), path.stat().st_ino
     except OSError as error:
         raise StoreError(f"vectors in 8 bits {path} are missing; doctor --repair builds them anew") from error
-    segment = _open.get(key)
+    segment = _open_segments.get(key)
     if segment is None:
-        segment = _open[key] = CodesSegment(path)
+        segment = _open_segments[key] = QuantizedSegment(path)
     return segment
 
 
@@ -137,12 +137,12 @@ def opened(path: Path) -> CodesSegment:
 class LiveSegment:
     """A segment and the numbers of the memories in it that are not to be found there any more, ascending."""
 
-    segment: CodesSegment
+    segment: QuantizedSegment
     deleted: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Passing:
+class _FilteredRows:
     """What of a segment passes a filter: how many rows and memories, and which rows, by number where they are few."""
 
     count: int
@@ -154,17 +154,17 @@ class _Passing:
     codes: NDArray[np.int8]
     """Of `rows`, or of all."""
     steps: Float32
-    most: Float32 | None
+    ceiling: Float32 | None
     """Of many: the most that a cosine counts as, -inf for a row that does not pass: quicker than the mask, 0.4 ms to 4."""
 
 
-class VectorCodes:
+class QuantizedVectors:
     """The codes of one embedder's vectors, as a refresh left them."""
 
-    def __init__(self, parts: Sequence[LiveSegment]) -> None:
-        self._parts = parts
-        self._known: dict[Filter, list[_Passing]] = {}
-        self._changing = threading.Lock()
+    def __init__(self, segments: Sequence[LiveSegment]) -> None:
+        self._segments = segments
+        self._filtered_cache: dict[Filter, list[_FilteredRows]] = {}
+        self._cache_lock = threading.Lock()
 
     def __len__(self) -> int:
         """Number of vectors."""
@@ -173,133 +173,136 @@ class VectorCodes:
     @property
     def dimension(self) -> int | None:
         """Length of a vector; None where there is none."""
-        return self._parts[0].segment.codes.shape[1] if self._parts else None
+        return self._segments[0].segment.codes.shape[1] if self._segments else None
 
     def count(self, where: Filter) -> int:
         """How many vectors pass."""
-        return sum(each.count for each in self._passing(where))
+        return sum(each.count for each in self._filtered(where))
 
     def memories(self, where: Filter) -> int:
         """How many memories have a vector that passes."""
-        return sum(each.memories for each in self._passing(where))
+        return sum(each.memories for each in self._filtered(where))
 
-    def passes(self, place: Place, where: Filter) -> bool:
+    def passes(self, entry_id: EntryId, where: Filter) -> bool:
         """Whether there is a vector of this entry, and it passes."""
-        for part, passing in zip(self._parts, self._passing(where), strict=True):
-            memory = part.segment.ids.find(place[0])
-            if memory < 0 or _among(memory, part.deleted):
+        for live, passing in zip(self._segments, self._filtered(where), strict=True):
+            memory = live.segment.ids.find(entry_id[0])
+            if memory < 0 or _contains(memory, live.deleted):
                 continue
-            for row in part.segment.rows_of(memory):
-                if part.segment.chunk_of(row) == place[1]:
+            for row in live.segment.rows_of(memory):
+                if live.segment.chunk_of(row) == entry_id[1]:
                     return passing.mask is None or bool(passing.mask[row])
         return False
 
     def chunks_of(self, memory_id: str) -> list[int | None]:
         """The numbers of the chunks of a memory, None for a whole one; empty where it has no vector."""
-        for part in self._parts:
-            memory = part.segment.ids.find(memory_id)
-            if memory >= 0 and not _among(memory, part.deleted):
-                return [part.segment.chunk_of(row) for row in part.segment.rows_of(memory)]
+        for live in self._segments:
+            memory = live.segment.ids.find(memory_id)
+            if memory >= 0 and not _contains(memory, live.deleted):
+                return [live.segment.chunk_of(row) for row in live.segment.rows_of(memory)]
         return []
 
     def ids(self, where: Filter) -> list[str]:
         """The memories with a vector that passes, in no order."""
-        found: list[str] = []
-        for part, passing in zip(self._parts, self._passing(where), strict=True):
+        ids: list[str] = []
+        for live, passing in zip(self._segments, self._filtered(where), strict=True):
             if passing.mask is None:
-                found += part.segment.ids
+                ids += live.segment.ids
             else:
-                memories = np.unique(part.segment.memories_of(np.flatnonzero(passing.mask)))
-                found += [part.segment.ids[i] for i in memories.tolist()]
-        return found
+                memories = np.unique(live.segment.memories_of(np.flatnonzero(passing.mask)))
+                ids += [live.segment.ids[i] for i in memories.tolist()]
+        return ids
 
-    def candidates(self, query: Float32, k: int, where: Filter) -> list[Place]:
+    def candidates(self, query: Float32, k: int, where: Filter) -> list[EntryId]:
         """Entries that pass among which are all of the k memories nearest to `query` (shape (dimension,)), each with its nearest chunks.
 
         Down to the one that brings the k-th memory, and what might be before it.
         """
-        codes, step = encoded(query[None, :])
-        found = [_cosines(passing, codes, float(step[0])) for passing in self._passing(where)]
-        best = [_best(part.segment, *each) for part, each in zip(self._parts, found, strict=True)]
-        lowest = kth_largest(np.concatenate(best) if len(best) > 1 else best[0], k) if best else -np.inf
-        coarsest = max((part.segment.coarsest for part in self._parts), default=0)
-        deviation = np.sqrt((coarsest**2 + float(step[0]) ** 2) / 12)
-        cut = lowest - DEVIATIONS * (1 + 1 / np.sqrt(max(1, k))) * deviation
+        codes, step = quantize(query[None, :])
+        scored = [_cosines(passing, codes, float(step[0])) for passing in self._filtered(where)]
+        best = [_best_per_memory(part.segment, *each) for part, each in zip(self._segments, scored, strict=True)]
+        kth_best = kth_largest(np.concatenate(best) if len(best) > 1 else best[0], k) if best else -np.inf
+        max_step = max((part.segment.max_step for part in self._segments), default=0)
+        deviation = np.sqrt((max_step**2 + float(step[0]) ** 2) / 12)
+        threshold = kth_best - RESCORE_SIGMAS * (1 + 1 / np.sqrt(max(1, k))) * deviation
         near = [
-            np.flatnonzero(cosines >= cut) if cut > -np.inf else np.flatnonzero(cosines > -np.inf)
-            for _, cosines in found
+            np.flatnonzero(cosines >= threshold) if threshold > -np.inf else np.flatnonzero(cosines > -np.inf)
+            for _, cosines in scored
         ]
-        most = max(MOST, 10 * k)
-        if sum(map(len, near)) > most:
-            cut = kth_largest(
-                np.concatenate([cosines[own] for (_, cosines), own in zip(found, near, strict=True)]), most
+        limit = max(MIN_RESCORE_LIMIT, 10 * k)
+        if sum(map(len, near)) > limit:
+            threshold = kth_largest(
+                np.concatenate([cosines[own] for (_, cosines), own in zip(scored, near, strict=True)]), limit
             )
-            near = [own[cosines[own] >= cut][:most] for (_, cosines), own in zip(found, near, strict=True)]
-        places: list[Place] = []
-        for part, (rows, _), own in zip(self._parts, found, near, strict=True):
-            numbers = own if rows is None else rows[own]
+            near = [own[cosines[own] >= threshold][:limit] for (_, cosines), own in zip(scored, near, strict=True)]
+        entry_ids: list[EntryId] = []
+        for part, (rows, _), rows_near in zip(self._segments, scored, near, strict=True):
+            numbers = rows_near if rows is None else rows[rows_near]
             memories = part.segment.memories_of(numbers).tolist()
-            places += [
+            entry_ids += [
                 (part.segment.ids[memory], part.segment.chunk_of(row))
                 for memory, row in zip(memories, numbers.tolist(), strict=True)
             ]
-        return places
+        return entry_ids
 
-    def _passing(self, where: Filter) -> list[_Passing]:
+    def _filtered(self, where: Filter) -> list[_FilteredRows]:
         where = ANY if where.trivial else where
-        known = self._known.get(where)
-        if known is None:
-            known = [_passing(part, where) for part in self._parts]
-            room = sum(len(part.segment.codes) for part in self._parts) - _copied(known)
-            with self._changing:
-                while self._known and (len(self._known) >= FILTERS or sum(map(_copied, self._known.values())) > room):
-                    del self._known[next(iter(self._known))]
-                self._known[where] = known
-        return known
+        filtered = self._filtered_cache.get(where)
+        if filtered is None:
+            filtered = [_filter_rows(part, where) for part in self._segments]
+            room = sum(len(part.segment.codes) for part in self._segments) - _copied_rows(filtered)
+            with self._cache_lock:
+                while self._filtered_cache and (
+                    len(self._filtered_cache) >= MAX_CACHED_FILTERS
+                    or sum(map(_copied_rows, self._filtered_cache.values())) > room
+                ):
+                    del self._filtered_cache[next(iter(self._filtered_cache))]
+                self._filtered_cache[where] = filtered
+        return filtered
 
 
-def _passing(part: LiveSegment, where: Filter) -> _Passing:
-    segment = part.segment
-    mask = segment.masks.of(where)
-    if len(part.deleted):
+def _filter_rows(live: LiveSegment, where: Filter) -> _FilteredRows:
+    segment = live.segment
+    mask = segment.masks.mask(where)
+    if len(live.deleted):
         mask = np.ones(len(segment.codes), bool) if mask is None else mask.copy()
-        mask[segment.all_rows(part.deleted)] = False
+        mask[segment.all_rows(live.deleted)] = False
     codes, steps = segment.codes, segment.steps
     if mask is None:
-        return _Passing(len(codes), len(segment.ids), None, None, codes, steps, None)
+        return _FilteredRows(len(codes), len(segment.ids), None, None, codes, steps, None)
     count = memories = int(np.count_nonzero(mask))
-    rows = most = None
-    if count <= TAKEN * len(mask):
+    rows = ceiling = None
+    if count <= MAX_COPY_SHARE * len(mask):
         rows = np.flatnonzero(mask)
         # Clipping what is never outside is ten times quicker than looking whether it is.
         codes, steps = np.take(codes, rows, axis=0, mode="clip"), steps[rows]
     else:
-        most = np.where(mask, np.float32(np.inf), np.float32(-np.inf))
+        ceiling = np.where(mask, np.float32(np.inf), np.float32(-np.inf))
     if segment.starts is not None:
         memories = int(np.count_nonzero(np.logical_or.reduceat(mask, segment.starts[:-1]))) if len(mask) else 0
-    return _Passing(count, memories, mask, rows, codes, steps, most)
+    return _FilteredRows(count, memories, mask, rows, codes, steps, ceiling)
 
 
-def _copied(parts: Sequence[_Passing]) -> int:
+def _copied_rows(parts: Sequence[_FilteredRows]) -> int:
     """How many rows were copied."""
     return sum(0 if part.rows is None else len(part.rows) for part in parts)
 
 
-def _cosines(passing: _Passing, query: NDArray[np.int8], step: float) -> tuple[NDArray[np.int64] | None, Float32]:
+def _cosines(passing: _FilteredRows, query: NDArray[np.int8], step: float) -> tuple[NDArray[np.int64] | None, Float32]:
     """Which rows were read, None for all, and their cosines by codes; -inf for a row that does not pass."""
     import simsimd
 
     if not passing.count:
         return np.zeros(0, np.int64), np.zeros(0, np.float32)
-    threads = 1 if len(passing.codes) <= ALONE else THREADS
+    threads = 1 if len(passing.codes) <= SINGLE_THREAD_ROWS else SEARCH_THREADS
     products = np.asarray(simsimd.cdist(query, passing.codes, "dot", threads=threads))[0]
     cosines = products.astype(np.float32) * passing.steps * np.float32(step)
-    if passing.most is not None:
-        np.minimum(cosines, passing.most, out=cosines)
+    if passing.ceiling is not None:
+        np.minimum(cosines, passing.ceiling, out=cosines)
     return passing.rows, cosines
 
 
-def _best(segment: CodesSegment, rows: NDArray[np.int64] | None, cosines: Float32) -> Float32:
+def _best_per_memory(segment: QuantizedSegment, rows: NDArray[np.int64] | None, cosines: Float32) -> Float32:
     """The best cosine of each memory among these rows."""
     if segment.starts is None or not len(cosines):
         return cosines
@@ -322,6 +325,6 @@ def kth_largest(values: Float32, k: int) -> float:
     return float(np.partition(values, len(values) - k)[len(values) - k])
 
 
-def _among(number: int, numbers: NDArray[np.int64]) -> bool:
-    place = int(np.searchsorted(numbers, number))
-    return place < len(numbers) and int(numbers[place]) == number
+def _contains(number: int, numbers: NDArray[np.int64]) -> bool:
+    position = int(np.searchsorted(numbers, number))
+    return position < len(numbers) and int(numbers[position]) == number

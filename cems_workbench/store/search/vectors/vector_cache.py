@@ -11,31 +11,34 @@ from typing import TYPE_CHECKING
 
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.database import Database
-from cems_workbench.store.search.entries import key
+from cems_workbench.store.search.entries import key_of
 from cems_workbench.store.search.vectors import chroma, embedded
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 
-class KeptVectors:
+class VectorCache:
     """Vectors by key, each with the hash of it. Any thread may read."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, tuple[int, Float32]] = {}
-        self._reading = threading.Lock()
+        self._vectors: dict[str, tuple[int, Float32]] = {}
+        self._lock = threading.Lock()
 
     def read(
         self, database: Database, collection: Collection, keys: Sequence[str] | None = None
     ) -> Mapping[str, Float32]:
         """The vectors of these keys that there are, or all of them, as the store says that they are now. Raises StoreError."""
         with database.reading() as cursor:
-            said = {key(place): number for place, number in embedded.held_hashes(cursor, str(collection.id)).items()}
-        with self._reading:
-            known = {name: row for name, row in self._rows.items() if row[0] == said.get(name)}
-            wanted = [name for name in (said if keys is None else keys) if name in said]
+            recorded = {
+                key_of(entry_id): number
+                for entry_id, number in embedded.recorded_hashes(cursor, str(collection.id)).items()
+            }
+        with self._lock:
+            known = {name: row for name, row in self._vectors.items() if row[0] == recorded.get(name)}
+            wanted = [name for name in (recorded if keys is None else keys) if name in recorded]
             missing = [name for name in wanted if name not in known]
             for name, vector in chroma.read_vectors(collection, missing):
                 known[name] = embedded.vector_hash(vector), vector
-            self._rows = known
+            self._vectors = known
         return {name: known[name][1] for name in wanted if name in known}

@@ -7,84 +7,92 @@ from typing import TYPE_CHECKING
 
 from cems_workbench.errors import StoreError
 from cems_workbench.store.database import Database
-from cems_workbench.store.search.entries import Place, key, place_of
+from cems_workbench.store.search.entries import EntryId, key_of, parse_key
 from cems_workbench.store.search.vectors import chroma, embedded
-from cems_workbench.store.search.vectors.write_buffer import WaitingCollection
+from cems_workbench.store.search.vectors.write_buffer import BufferedCollection
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
-SPOT_CHECKS = 64
+SAMPLE_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class VectorProof:
+class VectorCheck:
     """What is wrong with a collection, in words, empty when nothing is; which vectors are not as they were written; what nobody wrote.
 
     `unreadable`: Chroma cannot even say.
     """
 
     problem: str = ""
-    lost: tuple[Place, ...] = ()
-    strangers: tuple[str, ...] = ()
+    lost: tuple[EntryId, ...] = ()
+    unknown: tuple[str, ...] = ()
     unreadable: bool = False
 
 
-def prove(database: Database, collection: Collection, whole: bool) -> VectorProof:
+def verify(database: Database, collection: Collection, whole: bool) -> VectorCheck:
     """Compare a collection with what the store says was written to it: every vector when `whole`, else their number and some.
 
     What a refresh that was broken off has left to do is no damage, nor is what another process writes meanwhile.
     """
     name = str(collection.id)
     with database.reading() as cursor:
-        if isinstance(collection, WaitingCollection):
-            collection.look_again(cursor)  # what waits, and its hashes, of one moment
+        if isinstance(collection, BufferedCollection):
+            collection.reload(cursor)  # what waits, and its hashes, of one moment
         number = embedded.count(cursor, name)
-        said = embedded.held_hashes(cursor, name) if whole else embedded.spot_checks(cursor, name, SPOT_CHECKS)
-    lost: list[Place] = []
-    strangers: list[str] = []
-    unknown: dict[Place, int] = {}
-    seen: set[Place] = set()
+        recorded = (
+            embedded.recorded_hashes(cursor, name) if whole else embedded.sample_hashes(cursor, name, SAMPLE_SIZE)
+        )
+    lost: list[EntryId] = []
+    unknown: list[str] = []
+    unhashed: dict[EntryId, int] = {}
+    seen: set[EntryId] = set()
     try:
-        with chroma.speaking(chroma.UNREADABLE):
+        with chroma.store_errors(chroma.READ_FAILED):
             count = collection.count()
-        for entry, vector in chroma.read_vectors(collection, None if whole else [key(place) for place in said]):
-            place = _place(entry)
-            if place is None or place not in said:
-                strangers.append(entry)
+        for entry, vector in chroma.read_vectors(
+            collection, None if whole else [key_of(entry_id) for entry_id in recorded]
+        ):
+            entry_id = _entry_id(entry)
+            if entry_id is None or entry_id not in recorded:
+                unknown.append(entry)
                 continue
-            seen.add(place)
+            seen.add(entry_id)
             found = embedded.vector_hash(vector)
-            if said[place] is None:
-                unknown[place] = found
-            elif said[place] != found:
-                lost.append(place)
+            if recorded[entry_id] is None:
+                unhashed[entry_id] = found
+            elif recorded[entry_id] != found:
+                lost.append(entry_id)
     except StoreError as error:
-        return VectorProof(str(error), unreadable=True)
-    lost += [place for place in said if place not in seen]
-    if lost or strangers or count != number:
+        return VectorCheck(str(error), unreadable=True)
+    lost += [entry_id for entry_id in recorded if entry_id not in seen]
+    if lost or unknown or count != number:
         with database.reading() as cursor:
-            waiting, held = embedded.pending(cursor, name), embedded.held_hashes(cursor, name)
+            waiting, held = embedded.pending(cursor, name), embedded.recorded_hashes(cursor, name)
         unsettled = {*waiting.embed, *waiting.remove}
         # Another process may have written meanwhile: what it noted since is as it says now.
-        lost = [place for place in lost if place not in unsettled and place in held and held[place] == said[place]]
-        strangers = [entry for entry in strangers if _place(entry) not in held and _place(entry) not in unsettled]
+        lost = [
+            entry_id
+            for entry_id in lost
+            if entry_id not in unsettled and entry_id in held and held[entry_id] == recorded[entry_id]
+        ]
+        unknown = [entry for entry in unknown if _entry_id(entry) not in held and _entry_id(entry) not in unsettled]
         if not whole and (lost or (count not in (number, len(held)) and not unsettled)):
-            return prove(database, collection, True)
-    if unknown and not lost:
+            return verify(database, collection, True)
+    if unhashed and not lost:
         with database.transaction() as cursor:
-            embedded.adopt(cursor, name, unknown)
-    return VectorProof(_words(len(lost), len(strangers), len(said)), tuple(lost), tuple(strangers))
+            embedded.record_hashes(cursor, name, unhashed)
+    return VectorCheck(_summary(len(lost), len(unknown), len(recorded)), tuple(lost), tuple(unknown))
 
 
-def _place(entry: str) -> Place | None:
+def _entry_id(entry: str) -> EntryId | None:
     try:
-        return place_of(entry)
+        return parse_key(entry)
     except ValueError:
         return None
 
 
-def _words(lost: int, strangers: int, said: int) -> str:
-    parts = [f"{lost} of {said} vectors are missing or not as they were written"] if lost else []
-    parts += [f"{strangers} vectors are not of this store"] if strangers else []
+def _summary(lost: int, unknown: int, total: int) -> str:
+    parts = [f"{lost} of {total} vectors are missing or not as they were written"] if lost else []
+    parts += [f"{unknown} vectors are not of this store"] if unknown else []
     return ", and ".join(parts)

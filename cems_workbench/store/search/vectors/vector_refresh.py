@@ -18,22 +18,22 @@ from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.progress import Progress
 from cems_workbench.store import memories, sources
 from cems_workbench.store.database import Database
-from cems_workbench.store.precomputed_embeddings import GivenVectors
+from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 from cems_workbench.store.search import entries as entries_table
-from cems_workbench.store.search.entries import Entry, Place, key, place_of
+from cems_workbench.store.search.entries import Entry, EntryId, key_of, parse_key
 from cems_workbench.store.search.vectors import chroma, embedded
-from cems_workbench.store.search.vectors.write_buffer import WaitingCollection
+from cems_workbench.store.search.vectors.write_buffer import BufferedCollection
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 
 Row = TypeVar("Row")
-STEP_TEXTS = 512
-STEP_CHARS = 8_000_000
+BATCH_TEXTS = 512
+BATCH_CHARS = 8_000_000
 """A step is written and recorded as a whole: at most this many texts, and about this many characters."""
 
-FEW, FEW_AT_ONCE = 4_096, 128
+SMALL_REFRESH, SMALL_BATCH = 4_096, 128
 """Of so many vectors only some are written by one call of Chroma's, which lets no other thread of Python's go on: 0.1 s at a million, where
 a step takes 0.5. Of more a whole step is: building takes 12 % longer in such parts (20,000 vectors)."""
 
@@ -44,8 +44,8 @@ def refresh_vectors(
     embedder: Embedder,
     progress: Progress,
     since: int | None = None,
-    length: int | None = None,
-    given: GivenVectors | None = None,
+    dimension: int | None = None,
+    precomputed: PrecomputedVectors | None = None,
 ) -> tuple[int, int, int]:
     """Embed, relabel and remove what is pending; returns how many of each.
 
@@ -60,78 +60,86 @@ def refresh_vectors(
         _reconcile(database, collection)
     with database.reading() as cursor:
         changed = None if since is None else memories.changed_since(cursor, since)
-        waiting = embedded.pending(cursor, name, changed)
+        pending = embedded.pending(cursor, name, changed)
         rows = embedded.count(cursor, name)
-    if changes := len(waiting.embed) + len(waiting.relabel) + len(waiting.remove):
-        _expect(collection, changes, rows)
-    for places in _slices(waiting.remove, STEP_TEXTS):
-        with chroma.speaking(chroma.UNWRITTEN):
-            collection.delete(ids=[key(place) for place in places])
+    if changes := len(pending.embed) + len(pending.relabel) + len(pending.remove):
+        _prepare_buffer(collection, changes, rows)
+    for entry_ids in _slices(pending.remove, BATCH_TEXTS):
+        with chroma.store_errors(chroma.WRITE_FAILED):
+            collection.delete(ids=[key_of(entry_id) for entry_id in entry_ids])
         with database.transaction() as cursor:
-            embedded.forget(cursor, name, places)
-    for places in _slices(waiting.relabel, STEP_TEXTS):
-        found = _read(database, places)
-        with chroma.speaking(chroma.UNWRITTEN):
-            collection.update(ids=[entry.key for entry in found], metadatas=[_labels(entry) for entry in found])
-        _record(database, collection, found)
-    if waiting.embed and (length := length or chroma.dimension(collection)) not in (None, embedder.dimension):
-        raise other_dimension(embedder.model_id, length or 0, embedder.model_id, embedder.dimension)
-    count = _embed(database, collection, embedder, waiting.embed, progress, given)
-    return count, len(waiting.relabel), len(waiting.remove)
+            embedded.remove(cursor, name, entry_ids)
+    for entry_ids in _slices(pending.relabel, BATCH_TEXTS):
+        entries = _read(database, entry_ids)
+        with chroma.store_errors(chroma.WRITE_FAILED):
+            collection.update(ids=[entry.key for entry in entries], metadatas=[_labels(entry) for entry in entries])
+        _record(database, collection, entries)
+    if pending.embed and (dimension := dimension or chroma.dimension(collection)) not in (None, embedder.dimension):
+        raise other_dimension(embedder.model_id, dimension or 0, embedder.model_id, embedder.dimension)
+    count = _embed(database, collection, embedder, pending.embed, progress, precomputed)
+    return count, len(pending.relabel), len(pending.remove)
 
 
-def _expect(collection: Collection, changes: int, rows: int) -> None:
+def _prepare_buffer(collection: Collection, changes: int, rows: int) -> None:
     """Let so many changes of a collection of so many rows wait for the graph, where they may and there is room."""
-    if isinstance(collection, WaitingCollection):
-        with chroma.speaking(chroma.UNWRITTEN):
-            collection.expect(changes, rows)
+    if isinstance(collection, BufferedCollection):
+        with chroma.store_errors(chroma.WRITE_FAILED):
+            collection.prepare(changes, rows)
 
 
 def _embed(
     database: Database,
     collection: Collection,
     embedder: Embedder,
-    places: Sequence[Place],
+    entry_ids: Sequence[EntryId],
     progress: Progress,
-    made_before: GivenVectors | None,
+    precomputed: PrecomputedVectors | None,
 ) -> int:
     """Returns how many texts were encoded."""
     done = embedded_now = 0
-    at_once = FEW_AT_ONCE if len(places) <= FEW else STEP_TEXTS
-    for entries in (part for step in _slices(places, STEP_TEXTS) for part in _by_size(_read(database, step))):
-        progress("embedding memories", done, len(places))
+    batch_size = SMALL_BATCH if len(entry_ids) <= SMALL_REFRESH else BATCH_TEXTS
+    for entries in (part for step in _slices(entry_ids, BATCH_TEXTS) for part in _split_by_size(_read(database, step))):
+        progress("embedding memories", done, len(entry_ids))
         with database.reading() as cursor:
-            given, without = sources.given_vectors(cursor, {entry.place: entry.text_sha for entry in entries})
-        came = [entry for entry in entries if entry.place in given]
-        if came:
-            vectors = np.stack([given[entry.place] for entry in came])
-            _write(database, collection, came, _unit(_checked(vectors, len(came), embedder)), at_once)
-        missing = [entry for entry in entries if entry.place not in given and entry.place not in without]
-        if made_before is not None:
-            ready = [entry for entry in missing if entry.place[1] is None and entry.place[0] in made_before]
+            source_vectors, without = sources.given_vectors(cursor, {entry.id: entry.text_sha for entry in entries})
+        from_source = [entry for entry in entries if entry.id in source_vectors]
+        if from_source:
+            vectors = np.stack([source_vectors[entry.id] for entry in from_source])
+            _write(
+                database,
+                collection,
+                from_source,
+                _normalise(_validate(vectors, len(from_source), embedder)),
+                batch_size,
+            )
+        missing = [entry for entry in entries if entry.id not in source_vectors and entry.id not in without]
+        if precomputed is not None:
+            ready = [entry for entry in missing if entry.id[1] is None and entry.id[0] in precomputed]
             if ready:
-                ids, texts = [entry.place[0] for entry in ready], [entry.text for entry in ready]
-                vectors = _checked(made_before.take(ids, texts, embedder), len(ready), embedder)
-                _write(database, collection, ready, vectors, at_once)
-            missing = [entry for entry in missing if entry.place[1] is not None or entry.place[0] not in made_before]
+                ids, texts = [entry.id[0] for entry in ready], [entry.text for entry in ready]
+                vectors = _validate(precomputed.take(ids, texts, embedder), len(ready), embedder)
+                _write(database, collection, ready, vectors, batch_size)
+            missing = [entry for entry in missing if entry.id[1] is not None or entry.id[0] not in precomputed]
         if missing:
-            vectors = embedder.encode([entry.text for entry in missing], _shifted(progress, done, len(places)))
-            _write(database, collection, missing, _checked(vectors, len(missing), embedder), at_once)
+            vectors = embedder.encode(
+                [entry.text for entry in missing], _offset_progress(progress, done, len(entry_ids))
+            )
+            _write(database, collection, missing, _validate(vectors, len(missing), embedder), batch_size)
         embedded_now += len(missing)
         done += len(entries)
-    if places:
-        progress("embedding memories", done, len(places))
+    if entry_ids:
+        progress("embedding memories", done, len(entry_ids))
     return embedded_now
 
 
-def _unit(vectors: Float32) -> Float32:
+def _normalise(vectors: Float32) -> Float32:
     """Each vector at length 1; one of zeros stays."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: Float32 = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     return unit
 
 
-def _shifted(progress: Progress, done: int, total: int) -> Progress:
+def _offset_progress(progress: Progress, done: int, total: int) -> Progress:
     """The embedder's progress within a step as progress of the whole."""
 
     def within(_: str, count: int, __: int) -> None:
@@ -141,15 +149,15 @@ def _shifted(progress: Progress, done: int, total: int) -> Progress:
 
 
 def _write(
-    database: Database, collection: Collection, entries: Sequence[Entry], vectors: Float32, at_once: int
+    database: Database, collection: Collection, entries: Sequence[Entry], vectors: Float32, batch_size: int
 ) -> None:
-    with chroma.speaking(chroma.UNWRITTEN):
-        for start in range(0, len(entries), at_once):
-            some = entries[start : start + at_once]
+    with chroma.store_errors(chroma.WRITE_FAILED):
+        for start in range(0, len(entries), batch_size):
+            batch = entries[start : start + batch_size]
             collection.upsert(
-                ids=[entry.key for entry in some],
-                embeddings=vectors[start : start + at_once],
-                metadatas=[_labels(entry) for entry in some],
+                ids=[entry.key for entry in batch],
+                embeddings=vectors[start : start + batch_size],
+                metadatas=[_labels(entry) for entry in batch],
             )
     _record(database, collection, entries)
 
@@ -157,11 +165,11 @@ def _write(
 def _record(database: Database, collection: Collection, entries: Sequence[Entry]) -> None:
     """Write down what Chroma has now: its vectors are read back, because it may round what it is given."""
     hashes = {
-        place_of(name): embedded.vector_hash(vector)
+        parse_key(name): embedded.vector_hash(vector)
         for name, vector in chroma.read_vectors(collection, [entry.key for entry in entries])
     }
-    if len(hashes) != len({entry.place for entry in entries}):
-        raise StoreError(f"{chroma.UNWRITTEN}: Chroma took {len(hashes)} of {len(entries)}")
+    if len(hashes) != len({entry.id for entry in entries}):
+        raise StoreError(f"{chroma.WRITE_FAILED}: Chroma took {len(hashes)} of {len(entries)}")
     with database.transaction() as cursor:
         embedded.record(cursor, str(collection.id), entries, hashes)
 
@@ -171,7 +179,7 @@ def _labels(entry: Entry) -> dict[str, str | None]:
     return {"project": entry.project, "scope": entry.scope}
 
 
-def _checked(vectors: Float32, rows: int, embedder: Embedder) -> Float32:
+def _validate(vectors: Float32, rows: int, embedder: Embedder) -> Float32:
     if vectors.shape != (rows, embedder.dimension):
         raise StoreError(f"{embedder.model_id} returned shape {vectors.shape} for {rows} texts")
     if not np.isfinite(vectors).all():
@@ -179,38 +187,38 @@ def _checked(vectors: Float32, rows: int, embedder: Embedder) -> Float32:
     return np.ascontiguousarray(vectors, np.float32)
 
 
-def agree(database: Database, collection: Collection) -> bool:
+def counts_match(database: Database, collection: Collection) -> bool:
     """Whether as many vectors are in the collection as are said to be."""
-    with database.reading() as cursor, chroma.speaking(chroma.UNREADABLE):
+    with database.reading() as cursor, chroma.store_errors(chroma.READ_FAILED):
         return embedded.count(cursor, str(collection.id)) == collection.count()
 
 
 def _reconcile(database: Database, collection: Collection) -> None:
     """When the two counts disagree (a crash, a restored backup), believe Chroma about which entries it holds."""
-    if agree(database, collection):
+    if counts_match(database, collection):
         return
     name = str(collection.id)
     with database.reading() as cursor:
-        said = {key(place): place for place in embedded.held_places(cursor, name)}
-    with chroma.speaking(chroma.UNWRITTEN):
+        recorded = {key_of(entry_id): entry_id for entry_id in embedded.recorded_entries(cursor, name)}
+    with chroma.store_errors(chroma.WRITE_FAILED):
         held = set(collection.get(include=[])["ids"])
-        for names in _slices(sorted(held - said.keys()), STEP_TEXTS):
+        for names in _slices(sorted(held - recorded.keys()), BATCH_TEXTS):
             collection.delete(ids=list(names))
     with database.transaction() as cursor:
-        embedded.forget(cursor, name, [said[gone] for gone in sorted(said.keys() - held)])
+        embedded.remove(cursor, name, [recorded[key] for key in sorted(recorded.keys() - held)])
 
 
-def _read(database: Database, places: Sequence[Place]) -> list[Entry]:
+def _read(database: Database, entry_ids: Sequence[EntryId]) -> list[Entry]:
     with database.reading() as cursor:
-        return entries_table.read(cursor, places)
+        return entries_table.read(cursor, entry_ids)
 
 
-def _by_size(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+def _split_by_size(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     """Split a step whose texts are huge, so that progress and cancelling stay responsive."""
     start = chars = 0
     for position, entry in enumerate(entries):
         chars += len(entry.text)
-        if chars >= STEP_CHARS:
+        if chars >= BATCH_CHARS:
             yield entries[start : position + 1]
             start, chars = position + 1, 0
     if start < len(entries):

@@ -23,54 +23,54 @@ import numpy as np
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import staged
-from cems_workbench.store.search.entries import place_of
+from cems_workbench.store.search.entries import parse_key
 from cems_workbench.store.search.vectors import chroma, embedded
 
 if TYPE_CHECKING:
     import duckdb
     from chromadb.api.models.Collection import Collection
 
-LEAST_ROWS = 2_000
+MIN_ROWS = 2_000
 """Up to so many rows of a collection nothing waits."""
-LEAST_MOVED, MOST = 512, 4_096
+FLUSH_THRESHOLD, MAX_BUFFERED = 512, 4_096
 """So many changes wait before they are moved (until then no other process has to read the graph anew), and so many at most."""
-PORTION, AT_ONCE = 512, 16
+FLUSH_BATCH_SIZE, UPSERT_BATCH_SIZE = 512, 16
 """So many are moved in one transaction, and so many are written by one call of Chroma's, which lets no other thread go on (0.1 s)."""
 Labels = dict[str, str | None]
 Rows = dict[str, tuple[Float32 | None, Labels]]
 """By key a vector with its labels; None for one that is to leave."""
 
 
-class WaitingCollection:
+class BufferedCollection:
     """A collection as Chroma would have it if it had what waits: what was there when this was made, and what is written through it."""
 
     def __init__(self, database: Database, collection: Collection) -> None:
         self.id, self.name = collection.id, collection.name
-        self.waits = False
+        self.buffering = False
         """Whether what is written waits, or goes into Chroma at once."""
         self._database = database
         self._collection = collection
         self._rows: Rows = {}
-        self._held: Set[str] | None = None
-        self._lined_up: tuple[list[str], Float32] | None = None
+        self._overridden_keys: Set[str] | None = None
+        self._unit_rows: tuple[list[str], Float32] | None = None
         with database.reading() as cursor:
-            self.look_again(cursor)
+            self.reload(cursor)
 
-    def look_again(self, cursor: duckdb.DuckDBPyConnection) -> None:
+    def reload(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """See what waits now, in the state of the store that `cursor` sees."""
         self._rows = _read(cursor, str(self.id))
-        self._held = self._lined_up = None
+        self._overridden_keys = self._unit_rows = None
 
-    def expect(self, changes: int, rows: int) -> None:
+    def prepare(self, changes: int, rows: int) -> None:
         """Let the next `changes` wait if there is room and there are many `rows`; else they go into Chroma at once, after what waits."""
-        self.waits = rows > LEAST_ROWS and len(self._rows) + changes <= MOST
-        if not self.waits:
-            self._make_way()
+        self.buffering = rows > MIN_ROWS and len(self._rows) + changes <= MAX_BUFFERED
+        if not self.buffering:
+            self._flush_all()
 
     def count(self) -> int:
         """As Chroma's."""
-        there = sum(vector is not None for vector, _ in self._rows.values())
-        return self._collection.count() - len(self._of_chroma) + there
+        present = sum(vector is not None for vector, _ in self._rows.values())
+        return self._collection.count() - len(self._overridden) + present
 
     def get(self, **arguments: Any) -> Any:
         """As Chroma's, of ids and embeddings."""
@@ -78,68 +78,72 @@ class WaitingCollection:
         if not self._rows or "limit" in arguments:
             return self._collection.get(**arguments)
         if ids is None:
-            answer: Any = self._collection.get(**arguments)
-            own = list(self._rows)
+            response: Any = self._collection.get(**arguments)
+            buffered = list(self._rows)
         else:
-            own = [name for name in ids if name in self._rows]
+            buffered = [name for name in ids if name in self._rows]
             others = [name for name in ids if name not in self._rows]
-            answer = self._collection.get(ids=others, include=include) if others else {"ids": [], "embeddings": []}
-        names = answer["ids"]
-        kept = [i for i, name in enumerate(names) if name not in self._rows]
-        own = [name for name in own if self._rows[name][0] is not None]
-        found: dict[str, Any] = {"ids": [*(names[i] for i in kept), *own], "embeddings": None}
+            response = self._collection.get(ids=others, include=include) if others else {"ids": [], "embeddings": []}
+        names = response["ids"]
+        remaining = [i for i, name in enumerate(names) if name not in self._rows]
+        buffered = [name for name in buffered if self._rows[name][0] is not None]
+        result: dict[str, Any] = {"ids": [*(names[i] for i in remaining), *buffered], "embeddings": None}
         if "embeddings" in include:
-            given = [np.asarray(answer["embeddings"], np.float32)[kept]] if kept else []
-            mine = [np.stack([vector for name in own if (vector := self._rows[name][0]) is not None])] if own else []
-            found["embeddings"] = np.concatenate([*given, *mine]) if given or mine else []
-        return found
+            parts = [np.asarray(response["embeddings"], np.float32)[remaining]] if remaining else []
+            buffered_vectors = (
+                [np.stack([vector for name in buffered if (vector := self._rows[name][0]) is not None])]
+                if buffered
+                else []
+            )
+            result["embeddings"] = np.concatenate([*parts, *buffered_vectors]) if parts or buffered_vectors else []
+        return result
 
     def query(self, **arguments: Any) -> Any:
         """As Chroma's, of one vector: ids and cosine distances. Of what waits every vector is compared."""
         if not self._rows:
             return self._collection.query(**arguments)
-        wanted, where = arguments["n_results"], arguments.get("where")
-        answer: Any = self._collection.query(**{**arguments, "n_results": wanted + len(self._of_chroma)})
+        limit, where = arguments["n_results"], arguments.get("where")
+        response: Any = self._collection.query(**{**arguments, "n_results": limit + len(self._overridden)})
         hits = [
             (distance, name)
-            for name, distance in zip(answer["ids"][0], answer["distances"][0], strict=True)
+            for name, distance in zip(response["ids"][0], response["distances"][0], strict=True)
             if name not in self._rows
         ]
-        names, units = self._units
+        names, units = self._unit_vectors
         if names:
             query = np.asarray(arguments["query_embeddings"], np.float32)[0]
             distances = 1 - units @ (query / max(float(np.linalg.norm(query)), 1e-12))
             nearest = np.argsort(distances, kind="stable").tolist()  # of equal ones by key, as the rows are read
             passing = (i for i in nearest if _passes(self._rows[names[i]][1], where))
-            hits += [(float(distances[i]), names[i]) for i in islice(passing, wanted)]
-        hits = sorted(hits)[:wanted]
+            hits += [(float(distances[i]), names[i]) for i in islice(passing, limit)]
+        hits = sorted(hits)[:limit]
         return {"ids": [[name for _, name in hits]], "distances": [[distance for distance, _ in hits]]}
 
     def upsert(self, **arguments: Any) -> None:
         """As Chroma's."""
-        if self.waits:
+        if self.buffering:
             vectors = np.asarray(arguments["embeddings"], np.float32)
-            self._keep(dict(zip(arguments["ids"], zip(vectors, arguments["metadatas"], strict=True), strict=True)))
+            self._buffer(dict(zip(arguments["ids"], zip(vectors, arguments["metadatas"], strict=True), strict=True)))
         else:
-            self._make_way()
+            self._flush_all()
             self._collection.upsert(**arguments)
 
     def update(self, **arguments: Any) -> None:
         """As Chroma's, of labels."""
-        if self.waits:
+        if self.buffering:
             vectors = dict(chroma.read_vectors(self._as_collection, arguments["ids"]))
             labels = dict(zip(arguments["ids"], arguments["metadatas"], strict=True))
-            self._keep({name: (vector, labels[name]) for name, vector in vectors.items()})
+            self._buffer({name: (vector, labels[name]) for name, vector in vectors.items()})
         else:
-            self._make_way()
+            self._flush_all()
             self._collection.update(**arguments)
 
     def delete(self, **arguments: Any) -> None:
         """As Chroma's, by ids."""
-        if self.waits:
-            self._keep({name: (None, {}) for name in arguments["ids"]})
+        if self.buffering:
+            self._buffer({name: (None, {}) for name in arguments["ids"]})
         else:
-            self._make_way()
+            self._flush_all()
             self._collection.delete(**arguments)
 
     @property
@@ -149,45 +153,45 @@ class WaitingCollection:
         return collection
 
     @property
-    def _of_chroma(self) -> Set[str]:
+    def _overridden(self) -> Set[str]:
         """What waits to take the place of a vector in Chroma, or to take it away."""
-        if self._held is None:
-            self._held = _held(self._collection, list(self._rows))
-        return self._held
+        if self._overridden_keys is None:
+            self._overridden_keys = _present_in_chroma(self._collection, list(self._rows))
+        return self._overridden_keys
 
     @property
-    def _units(self) -> tuple[list[str], Float32]:
+    def _unit_vectors(self) -> tuple[list[str], Float32]:
         """The keys of the vectors that wait, and these at length 1."""
-        if self._lined_up is None:
-            there = {name: vector for name, (vector, _) in self._rows.items() if vector is not None}
-            matrix = np.stack(list(there.values())) if there else np.empty((0, 0), np.float32)
+        if self._unit_rows is None:
+            present = {name: vector for name, (vector, _) in self._rows.items() if vector is not None}
+            matrix = np.stack(list(present.values())) if present else np.empty((0, 0), np.float32)
             lengths = np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
-            self._lined_up = list(there), np.asarray(matrix / lengths, np.float32)
-        return self._lined_up
+            self._unit_rows = list(present), np.asarray(matrix / lengths, np.float32)
+        return self._unit_rows
 
-    def _keep(self, rows: Rows) -> None:
+    def _buffer(self, rows: Rows) -> None:
         """Have these wait, durably; what Chroma has not and is to have no more does not."""
         gone = [name for name, (vector, _) in rows.items() if vector is None]
-        unknown = set(gone) - _held(self._collection, gone)
-        waiting = {name: row for name, row in rows.items() if name not in unknown}
+        unknown = set(gone) - _present_in_chroma(self._collection, gone)
+        buffered = {name: row for name, row in rows.items() if name not in unknown}
         with self._database.transaction() as cursor:
-            _forget(cursor, str(self.id), list(rows))
-            _write(cursor, str(self.id), waiting)
-        kept = {name: row for name, row in self._rows.items() if name not in rows}
-        self._rows, self._held, self._lined_up = kept | waiting, None, None
+            _delete(cursor, str(self.id), list(rows))
+            _write(cursor, str(self.id), buffered)
+        others = {name: row for name, row in self._rows.items() if name not in rows}
+        self._rows, self._overridden_keys, self._unit_rows = others | buffered, None, None
 
-    def _make_way(self) -> None:
+    def _flush_all(self) -> None:
         while self._rows:
-            move(self._database, self._collection)
+            flush(self._database, self._collection)
             with self._database.reading() as cursor:
-                self.look_again(cursor)
+                self.reload(cursor)
 
 
-def move(
+def flush(
     database: Database,
     collection: Collection,
     seconds: float = math.inf,
-    turn: AbstractContextManager[object] | None = None,
+    chroma_lock: AbstractContextManager[object] | None = None,
 ) -> int:
     """Put what waits into `collection`, which is Chroma's own, up to `PORTION` changes, for about so long; how many. Raises StoreError.
 
@@ -196,28 +200,30 @@ def move(
     """
     name, until = str(collection.id), time.monotonic() + seconds
     with database.reading() as cursor:
-        rows = _read(cursor, name, PORTION)
+        rows = _read(cursor, name, FLUSH_BATCH_SIZE)
     if not rows:
         return 0
     gone = [key for key, (vector, _) in rows.items() if vector is None]
-    there = {key: vector for key, (vector, _) in rows.items() if vector is not None}
-    put: list[str] = []
-    with turn or nullcontext(), chroma.speaking(chroma.UNWRITTEN):
+    present = {key: vector for key, (vector, _) in rows.items() if vector is not None}
+    written: list[str] = []
+    with chroma_lock or nullcontext(), chroma.store_errors(chroma.WRITE_FAILED):
         if gone:
             collection.delete(ids=gone)
-        for start in range(0, len(there), AT_ONCE):
-            some = list(there)[start : start + AT_ONCE]
-            labels: list[Any] = [rows[key][1] for key in some]
-            collection.upsert(ids=some, embeddings=np.stack([there[key] for key in some]), metadatas=labels)
-            put += some
+        for start in range(0, len(present), UPSERT_BATCH_SIZE):
+            batch = list(present)[start : start + UPSERT_BATCH_SIZE]
+            labels: list[Any] = [rows[key][1] for key in batch]
+            collection.upsert(ids=batch, embeddings=np.stack([present[key] for key in batch]), metadatas=labels)
+            written += batch
             if time.monotonic() > until:
                 break
         # Chroma may round what it is given, and is proven by what it gives back.
-        hashes = {place_of(key): embedded.vector_hash(vector) for key, vector in chroma.read_vectors(collection, put)}
+        hashes = {
+            parse_key(key): embedded.vector_hash(vector) for key, vector in chroma.read_vectors(collection, written)
+        }
     with database.transaction() as cursor:
-        embedded.adopt(cursor, name, hashes)
-        _forget(cursor, name, [*gone, *put])
-    return len(gone) + len(put)
+        embedded.record_hashes(cursor, name, hashes)
+        _delete(cursor, name, [*gone, *written])
+    return len(gone) + len(written)
 
 
 def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
@@ -226,20 +232,20 @@ def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
     return int(found[0][0])
 
 
-def forget_all(cursor: duckdb.DuckDBPyConnection, collection: str) -> None:
+def clear(cursor: duckdb.DuckDBPyConnection, collection: str) -> None:
     """Let nothing wait for a collection that is gone."""
     cursor.execute("DELETE FROM waiting_vectors WHERE collection = ?", [collection])
 
 
-def _read(cursor: duckdb.DuckDBPyConnection, collection: str, most: int | None = None) -> Rows:
-    limit = "" if most is None else f"LIMIT {most}"
-    found = cursor.execute(
-        f"SELECT key, vector, project, scope FROM waiting_vectors WHERE collection = ? ORDER BY key {limit}",
+def _read(cursor: duckdb.DuckDBPyConnection, collection: str, limit: int | None = None) -> Rows:
+    limited = "" if limit is None else f"LIMIT {limit}"
+    rows = cursor.execute(
+        f"SELECT key, vector, project, scope FROM waiting_vectors WHERE collection = ? ORDER BY key {limited}",
         [collection],
     ).fetchall()
     return {
         key: (None if vector is None else np.frombuffer(vector, np.float32), {"project": project, "scope": scope})
-        for key, vector, project, scope in found
+        for key, vector, project, scope in rows
     }
 
 
@@ -264,17 +270,17 @@ def _write(cursor: duckdb.DuckDBPyConnection, collection: str, rows: Rows) -> No
         )
 
 
-def _forget(cursor: duckdb.DuckDBPyConnection, collection: str, keys: Sequence[str]) -> None:
+def _delete(cursor: duckdb.DuckDBPyConnection, collection: str, keys: Sequence[str]) -> None:
     cursor.execute(
         "DELETE FROM waiting_vectors WHERE collection = ? AND key IN (SELECT unnest(?))", [collection, list(keys)]
     )
 
 
-def _held(collection: Collection, keys: Sequence[str]) -> set[str]:
+def _present_in_chroma(collection: Collection, keys: Sequence[str]) -> set[str]:
     """Those of `keys` that Chroma has."""
     found: set[str] = set()
-    for start in range(0, len(keys), chroma.PORTION):
-        found.update(collection.get(ids=list(keys[start : start + chroma.PORTION]), include=[])["ids"])
+    for start in range(0, len(keys), chroma.BATCH_SIZE):
+        found.update(collection.get(ids=list(keys[start : start + chroma.BATCH_SIZE]), include=[])["ids"])
     return found
 
 

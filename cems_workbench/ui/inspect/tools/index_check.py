@@ -19,7 +19,7 @@ from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import EVERYTHING, inner_depth, search_filter
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.live_engine import Engine
-from cems_workbench.store.search.hits import by_memory
+from cems_workbench.store.search.hits import best_per_memory
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -163,7 +163,7 @@ def _compared(
     )
     live = provenance_of(context.trace.evidence, ranked.name)
     how = live or (within if pooled else GRAPH if walked else "exact: all embeddings compared")
-    answer = by_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
+    answer = best_per_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
     rows = [Compared(ranked.name, how, compare(exact, answer, depth), pooled)]
     if not walked:
         rows.append(Compared("Chroma alone", GRAPH, compare(exact, graph, depth)))
