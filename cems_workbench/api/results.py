@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from jinja2 import Template
 
-SHOWN = 20
+MAX_ROWS = 20
 """Rows of a table that are printed; `to_pandas` has them all."""
-EXCERPT = 120
+MAX_CELL_CHARS = 120
 """Characters of a cell that are printed."""
-WIDTH = 110
+LINE_CHARS = 110
 """Characters of a line of text."""
 
 
@@ -37,12 +37,12 @@ class WorkbenchWarning(UserWarning):
     """What a result should be read with: a fallback, a skipped row, what a config file could not say."""
 
 
-_noted: ContextVar[list[str] | None] = ContextVar("noted", default=None)
+_collected: ContextVar[list[str] | None] = ContextVar("noted", default=None)
 
 
 def warn(line: str) -> None:
     """Warn whoever called the API: as `warnings` is set to, or as a line where the caller notes them."""
-    noted = _noted.get()
+    noted = _collected.get()
     if noted is None:
         warnings.warn(one_line(line, 500), WorkbenchWarning, stacklevel=3)
     else:
@@ -50,14 +50,14 @@ def warn(line: str) -> None:
 
 
 @contextmanager
-def noting() -> Iterator[list[str]]:
+def collect_warnings() -> Iterator[list[str]]:
     """While the block runs, what this thread would be warned of is in the list that is given: `warnings` are those of all threads."""
     lines: list[str] = []
-    token = _noted.set(lines)
+    token = _collected.set(lines)
     try:
         yield lines
     finally:
-        _noted.reset(token)
+        _collected.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class _Drawn:
 
 
 def _drawn(table: Table) -> _Drawn:
-    shown = table.rows[:SHOWN]
+    shown = table.rows[:MAX_ROWS]
     said = [i for i in range(len(table.columns)) if not shown or any(row[i] is not None for row in shown)]
     sides = ["right" if shown and all(_is_number(row[i]) or row[i] is None for row in shown) else "left" for i in said]
     rows = [[cell(row[i]) for i in said] for row in shown]
@@ -175,7 +175,7 @@ def cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4f}"
-    return one_line(neutralise(str(value)), EXCERPT)
+    return one_line(neutralise(str(value)), MAX_CELL_CHARS)
 
 
 def _is_number(value: Any) -> bool:
@@ -202,7 +202,7 @@ def _text_lines(table: Table) -> list[str]:
 
 
 def _wrapped(text: str) -> str:
-    return textwrap.fill(one_line(neutralise(text), 2000), WIDTH, subsequent_indent="  ")
+    return textwrap.fill(one_line(neutralise(text), 2000), LINE_CHARS, subsequent_indent="  ")
 
 
 def _html(title: str, lines: Sequence[str], tables: Sequence[Table], notes: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cems_workbench.api.open_store import OpenStore
     from cems_workbench.config import PipelineConfig
 
-RESULTS = ("docno", "score", "rank", "pipeline_score", "text")
+RESULT_COLUMNS = ("docno", "score", "rank", "pipeline_score", "text")
 """The columns that are added to those of the queries."""
 
 
@@ -48,7 +48,7 @@ class SearchTransformer:
         missing = [name for name in ("qid", "query") if name not in queries.columns]
         if missing:
             raise InputError(f"expected the columns qid and query; {' and '.join(missing)} missing")
-        kept = [name for name in queries.columns if name not in RESULTS]
+        kept = [name for name in queries.columns if name not in RESULT_COLUMNS]
         asked = queries[kept].drop_duplicates("qid")
         rows: list[dict[str, Any]] = []
         for i, values in enumerate(asked.to_dict("records")):
@@ -56,7 +56,7 @@ class SearchTransformer:
             if i % EMBED_BATCH_SIZE == 0:
                 embed_queries(asked["query"].iloc[i : i + EMBED_BATCH_SIZE].astype(str).tolist(), self.store.resources)
             found = search(
-                self.store, str(row["query"]), self.config, project=_given(row, "project"), as_of=_given(row, "as_of")
+                self.store, str(row["query"]), self.config, project=_value(row, "project"), as_of=_value(row, "as_of")
             )
             rows += [
                 {
@@ -70,14 +70,14 @@ class SearchTransformer:
                 for rank, one in enumerate(found.trace.results, 1)
             ]
         kinds = {"score": float, "rank": int, "pipeline_score": float}
-        return pd.DataFrame(rows, columns=[*kept, *RESULTS]).astype(kinds)
+        return pd.DataFrame(rows, columns=[*kept, *RESULT_COLUMNS]).astype(kinds)
 
     def __repr__(self) -> str:
         """Which config over which store."""
         return f"{type(self).__name__}({self.config.name!r}, {str(self.store.path)!r})"
 
 
-def _given(row: dict[str, Any], name: str) -> Any:
+def _value(row: dict[str, Any], name: str) -> Any:
     """A value of a row; None where it is missing, which a data frame says in several ways."""
     import pandas as pd
 
@@ -87,7 +87,7 @@ def _given(row: dict[str, Any], name: str) -> Any:
     return value.to_pydatetime() if isinstance(value, pd.Timestamp) else value
 
 
-class _Alone(SearchTransformer):
+class _CallableTransformer(SearchTransformer):
     """Where PyTerrier is not installed: it can be called as there, and has none of its operators."""
 
     def __call__(self, queries: pd.DataFrame) -> pd.DataFrame:
@@ -112,6 +112,6 @@ def as_transformer(store: OpenStore, config: ConfigLike | None = None) -> Search
     try:
         import pyterrier
     except ImportError:
-        return _Alone(store, chosen)
+        return _CallableTransformer(store, chosen)
     kind: type[SearchTransformer] = type("WorkbenchTransformer", (SearchTransformer, pyterrier.Transformer), {})
     return kind(store, chosen)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cems_workbench.cli.judgments import QuerySetOption, chosen_labels
-from cems_workbench.cli.options import JsonOption, StoreOption, asked_queries, opened_store, print_table
+from cems_workbench.cli.options import JsonOption, StoreOption, open_existing_store, print_table, queries_of
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
@@ -36,8 +36,8 @@ def agreement_command(
         raise InputError(f"--weights: {weights!r} is not one of linear, quadratic")
     if level not in ("nominal", "ordinal", "interval"):
         raise InputError(f"--level: {level!r} is not one of nominal, ordinal, interval")
-    with opened_store(store) as opened:
-        queries = {query.qid: query for query in asked_queries(opened, query_set)}
+    with open_existing_store(store) as opened:
+        queries = {query.qid: query for query in queries_of(opened, query_set)}
         every = chosen_labels(opened, set(queries), None, "human", None)
         labels, of_store = of_memories(every)
         relevant_from = opened.query_sets.relevant_from_of([judgment.qid for judgment in of_store])

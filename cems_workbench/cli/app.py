@@ -22,9 +22,9 @@ from cems_workbench.platform import gc_tuning
 
 PAGE = HOME / "app.py"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 (told apart, not bound to)
+ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 (told apart, not bound to)
 """No address of its own: that of the config, which is localhost, or all of them."""
-LAST_PORT = 65535
+MAX_PORT = 65535
 PRELOADED = (
     "cems_workbench.config",
     "cems_workbench.pipeline",
@@ -38,21 +38,21 @@ PRELOADED = (
 
 def app_command(
     store: StoreOption = None,
-    port: Annotated[int, typer.Option("--port", min=1, max=LAST_PORT, help="Port of the app.")] = 8501,
+    port: Annotated[int, typer.Option("--port", min=1, max=MAX_PORT, help="Port of the app.")] = 8501,
     headless: Annotated[bool, typer.Option("--headless", help="Do not open a browser window.")] = False,
 ) -> None:
     """Open the app in the browser. It listens on localhost; stop it with Ctrl-C."""
     if not PAGE.is_file():
         raise InputError(f"{PAGE} is not there: this installation is not whole")
-    if _taken(port):
-        other = port + 1 if port < LAST_PORT else port - 1
+    if _port_in_use(port):
+        other = port + 1 if port < MAX_PORT else port - 1
         raise InputError(
             f"port {port} is taken, perhaps by another app; --port {other} opens this one beside it (make run PORT={other})"
         )
     # As named where the command was given: the app runs in the folder of its pages.
     os.environ["CEMS_WORKBENCH_STORE"] = str(settings_for(store).store.resolve())
     exit_code = [0]
-    atexit.register(_leave, exit_code)  # first in, last out: after whatever the server and the models clean up
+    atexit.register(_exit_process, exit_code)  # first in, last out: after whatever the server and the models clean up
     gc_tuning.pause()  # importing makes none worth the search; `_preload` goes on with it
     from streamlit.runtime.pages_manager import PagesManager
     from streamlit.web import cli
@@ -63,7 +63,7 @@ def app_command(
     threading.Thread(target=_preload, args=(port,), name="preload", daemon=True).start()
     os.chdir(PAGE.parent)  # where .streamlit/config.toml is
     sys.argv = ["streamlit", "run", str(PAGE), "--server.port", str(port)]
-    for name in _names(os.environ):
+    for name in _allowed_hosts(os.environ):
         sys.argv += ["--server.allowedHosts", name]
     if headless:
         sys.argv += ["--server.headless", "true"]
@@ -73,7 +73,7 @@ def app_command(
         exit_code.append(end.code if isinstance(end.code, int) else int(end.code is not None))
 
 
-def _taken(port: int) -> bool:
+def _port_in_use(port: int) -> bool:
     """Whether somebody listens there. Streamlit says so too, but not what to do."""
     with contextlib.suppress(OSError), socket.create_connection((_host(os.environ), port), timeout=1):
         return True
@@ -83,18 +83,18 @@ def _taken(port: int) -> bool:
 def _host(environment: Mapping[str, str]) -> str:
     """Where the app can be reached from here: the address that it listens on, or localhost."""
     address = environment.get("STREAMLIT_SERVER_ADDRESS", "")
-    return "localhost" if address in EVERYWHERE else address
+    return "localhost" if address in ANY_ADDRESS else address
 
 
-def _names(environment: Mapping[str, str]) -> list[str]:
+def _allowed_hosts(environment: Mapping[str, str]) -> list[str]:
     """The names the app answers to, where it listens on an address of its own and nobody named them; else the config's hold."""
     address = environment.get("STREAMLIT_SERVER_ADDRESS", "")
-    if "STREAMLIT_SERVER_ALLOWED_HOSTS" in environment or address in (*EVERYWHERE, *LOCAL_NAMES):
+    if "STREAMLIT_SERVER_ALLOWED_HOSTS" in environment or address in (*ANY_ADDRESS, *LOCAL_NAMES):
         return []
     return [*LOCAL_NAMES, address]
 
 
-def _leave(exit_code: list[int]) -> None:
+def _exit_process(exit_code: list[int]) -> None:
     """End the process here: taking the interpreter down with threads in it makes native modules print pages of leaks."""
     sys.stdout.flush()
     sys.stderr.flush()

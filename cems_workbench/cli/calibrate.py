@@ -16,7 +16,7 @@ from cems_workbench.errors import InputError
 if TYPE_CHECKING:
     from cems_workbench.tuning.calibration import Calibration
 
-PROBABILITY = 0.5
+DEFAULT_PROBABILITY = 0.5
 
 
 class FitMethod(StrEnum):
@@ -47,7 +47,7 @@ def calibrate_command(
     probability: Annotated[
         float,
         typer.Option("--probability", metavar="P", help="Lowest probability of an answer at which to return results."),
-    ] = PROBABILITY,
+    ] = DEFAULT_PROBABILITY,
     judge_kind: JudgeKindOption = None,
     as_json: JsonOption = False,
 ) -> None:

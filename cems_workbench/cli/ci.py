@@ -16,7 +16,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
 
 DEFAULT_GUARD = "nDCG@10 p<0.05"
-LARGE = 50_000_000
+LARGE_FILE_BYTES = 50_000_000
 """Bytes of a file that GitHub warns about; it refuses twice that."""
 
 group = typer.Typer(
@@ -141,7 +141,7 @@ def init_command(
     guards = [DEFAULT_GUARD] if no_loss is None else no_loss
     read = read_evidence(evidence)
     found = check_change(read, config, None, guards, asserted or ())  # fail now on a bound that can never hold
-    gate = Gate(_inside(evidence), _inside(config), tuple(guards), tuple(asserted or ()), install)
+    gate = Gate(_relative_path(evidence), _relative_path(config), tuple(guards), tuple(asserted or ()), install)
     files = {WORKFLOW: workflow(gate), HOOKS: hook(gate)}
     if shown:
         for path, text in files.items():
@@ -155,7 +155,7 @@ def init_command(
         place.parent.mkdir(parents=True, exist_ok=True)
         write_text(place, text)
     say(f"wrote {names(list(files))}; commit them with {evidence} and {config}")
-    if evidence.stat().st_size > LARGE:
+    if evidence.stat().st_size > LARGE_FILE_BYTES:
         size = evidence.stat().st_size / 1e6
         say(
             f"note: {evidence} has {size:.0f} MB: keep it in Git LFS, or gather fewer queries (gather --limit)",
@@ -166,7 +166,7 @@ def init_command(
             say(f"note: now {outcome.line}", err=True)
 
 
-def _inside(path: Path) -> PurePosixPath:
+def _relative_path(path: Path) -> PurePosixPath:
     """A path as it is from here. Raises InputError for one outside, which a workflow could not reach."""
     try:
         return PurePosixPath(path.resolve().relative_to(Path.cwd()).as_posix())

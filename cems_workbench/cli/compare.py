@@ -29,7 +29,7 @@ from cems_workbench.cli.options import (
     print_table,
     progress_bar,
     read_evidence,
-    tell_unproved,
+    warn_unverified,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
@@ -83,7 +83,7 @@ def compare_command(
     check_judge_kind(judge_kind)
     if streamed(evidence):
         with EvidenceStream(evidence) as stream:
-            tell_unproved(stream.unproved)
+            warn_unverified(stream.unproved)
             header, content = stream.header, stream.content_hash
             least = header.relevant_from if grade is None else grade
             guarded = [parse_no_loss(text, least) for text in no_loss or ()]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.options import JsonOption, StoreOption, account, chosen_config, opened_store, print_table
+from cems_workbench.cli.options import JsonOption, StoreOption, account, chosen_config, open_existing_store, print_table
 from cems_workbench.cli.terminal import put, put_json, say
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
@@ -45,11 +45,11 @@ def config_history_command(
         raise InputError("--add saves a config: give neither an ID nor --out")
     if out is not None and number is None:
         raise InputError("--out restores a config: name its ID")
-    with opened_store(store) as opened:
+    with open_existing_store(store) as opened:
         if add is not None:
             _add(opened, add, why, author)
         elif number is not None:
-            _take(opened, number, out, as_json)
+            _show_or_restore(opened, number, out, as_json)
         else:
             _list(opened.configs.history(), as_json)
 
@@ -66,7 +66,7 @@ def _add(store: Store, path: Path, why: str, author: str | None) -> None:
     say(f"kept as config {record.id}: {record.name}" + ("" if card else ", without an evidence card"))
 
 
-def _take(store: Store, number: int, out: Path | None, as_json: bool) -> None:
+def _show_or_restore(store: Store, number: int, out: Path | None, as_json: bool) -> None:
     from cems_workbench.config import card_path, export_config, nested
     from cems_workbench.config.forms.reading import SUFFIXES
     from cems_workbench.jobs.config_history import restored_config

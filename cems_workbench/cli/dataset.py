@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.judgments import JudgeKindOption, QuerySetOption, chosen_labels
-from cems_workbench.cli.options import JsonOption, StoreOption, asked_queries, opened_store, progress_bar
+from cems_workbench.cli.options import JsonOption, StoreOption, open_existing_store, progress_bar, queries_of
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cems_workbench.formats import DataSet, Exported
     from cems_workbench.store import Store
 
-SHOWN = 50
+MAX_PROBLEMS = 50
 
 
 def dataset_command(
@@ -58,8 +58,8 @@ def dataset_command(
     """
     from cems_workbench.formats import dataset_writers, write_dataset
 
-    with opened_store(store) as opened, progress_bar(as_json) as progress:
-        dataset = _chosen(opened, query_set, project, (judge, judge_kind, rule))
+    with open_existing_store(store) as opened, progress_bar(as_json) as progress:
+        dataset = _dataset(opened, query_set, project, (judge, judge_kind, rule))
         done = write_dataset(format, dataset, out, progress)
     kinds = dataset_writers()[format].kinds
     others = () if len(kinds) == 1 else [name for name in ("relations", "queries", "judgments") if name not in kinds]
@@ -67,18 +67,18 @@ def dataset_command(
     if as_json:
         put_json({**dataclasses.asdict(done), "no_place_for": left, "out": str(out)})
     else:
-        _tell(done, left, format, out)
+        _print_report(done, left, format, out)
     if done.left_out or done.not_kept:
         raise typer.Exit(1)
 
 
-def _chosen(
+def _dataset(
     store: Store, query_set: str | None, project: str | None, labels: tuple[str | None, str, str | None]
 ) -> DataSet:
     """What is asked for; the memories pass through, the rest is in memory. Raises InputError for an unknown project."""
     from cems_workbench.formats import DataSet
 
-    queries = asked_queries(store, query_set)
+    queries = queries_of(store, query_set)
     counts = dict(store.memories.projects())
     if problem := store.memories.project_problem(project):
         raise InputError(f"--project: {problem}")
@@ -94,7 +94,7 @@ def _chosen(
     return DataSet(store.memories.each(project), total, relations, queries, judgments)
 
 
-def _tell(done: Exported, left: dict[str, int], format: str, out: Path) -> None:
+def _print_report(done: Exported, left: dict[str, int], format: str, out: Path) -> None:
     say(", ".join(f"{count} {kind}" for kind, count in done.rows.items()) + f" written to {out} as {format}")
     for kind, count in left.items():
         other = "judgments --format judgments-jsonl" if kind == "judgments" else f"dataset --format {kind}-jsonl"
@@ -103,7 +103,7 @@ def _tell(done: Exported, left: dict[str, int], format: str, out: Path) -> None:
         say(f"note: {note}")
     for line in done.not_kept:
         say(f"not kept: {line}", err=True)
-    for line in done.left_out[:SHOWN]:
+    for line in done.left_out[:MAX_PROBLEMS]:
         say(f"left out: {line}", err=True)
-    if len(done.left_out) > SHOWN:
-        say(f"left out: {len(done.left_out) - SHOWN} more; --json lists them all", err=True)
+    if len(done.left_out) > MAX_PROBLEMS:
+        say(f"left out: {len(done.left_out) - MAX_PROBLEMS} more; --json lists them all", err=True)

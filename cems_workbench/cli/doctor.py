@@ -90,17 +90,17 @@ def _recover(source: Path, target: Path, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-WORDS = {"ok": "ok", "optional": "optional", "warning": "warning", "failed": "missing"}
-MARGIN = 10
+STATUS_LABELS = {"ok": "ok", "optional": "optional", "warning": "warning", "failed": "missing"}
+INDENT = 10
 
 
 def _print(checks: Sequence[Check]) -> None:
     """Print a block for each check, wrapped at words: how it stands, what was found, what to do."""
-    width = max(shutil.get_terminal_size().columns, 4 * MARGIN)
+    width = max(shutil.get_terminal_size().columns, 4 * INDENT)
     for check in checks:
-        say(f"{WORDS[check.status]:{MARGIN}}{check.name}")
+        say(f"{STATUS_LABELS[check.status]:{INDENT}}{check.name}")
         for text in (check.finding, check.advice and f"→ {check.advice}"):
-            for line in textwrap.wrap(text, width - MARGIN, break_long_words=False, break_on_hyphens=False):
-                say(" " * MARGIN + line)
-    counts = Counter(WORDS[check.status] for check in checks)
-    say("\n" + ", ".join(f"{counts[word]} {word}" for word in WORDS.values()))
+            for line in textwrap.wrap(text, width - INDENT, break_long_words=False, break_on_hyphens=False):
+                say(" " * INDENT + line)
+    counts = Counter(STATUS_LABELS[check.status] for check in checks)
+    say("\n" + ", ".join(f"{counts[word]} {word}" for word in STATUS_LABELS.values()))

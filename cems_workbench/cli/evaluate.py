@@ -24,7 +24,7 @@ from cems_workbench.cli.options import (
     progress_bar,
     read_evidence,
     settings_for,
-    tell_unproved,
+    warn_unverified,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
@@ -148,7 +148,7 @@ def evaluate_command(
         of_file = labelled_file(read, judge_kind)
         measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed)
     else:
-        with _gathered(evidence[0], judge_kind, per_query_project, (limit, seed), store, as_json) as (
+        with _gathered_evidence(evidence[0], judge_kind, per_query_project, (limit, seed), store, as_json) as (
             source,
             relevant_from,
         ):
@@ -159,7 +159,7 @@ def evaluate_command(
     if run_out is not None:
         _write_run(run_out, batches[0], evaluations[0])
     outcomes = [check(assertion, evaluation) for evaluation in evaluations for assertion in assertions]
-    views = _honest(batches, evaluations) if compare_judges else []
+    views = _relevance_sources(batches, evaluations) if compare_judges else []
     if as_json:
         values = {"evaluations": [row.to_json() for row in measured]} | asserted_json(outcomes)
         put_json(values | ({"honest": [view.to_json() for view in views]} if compare_judges else {}))
@@ -199,7 +199,7 @@ def _streamed(
     from cems_workbench.platform.atomic_write import write_atomically
 
     _refuse_runs(run_out, configs)
-    tell_unproved(stream.unproved)
+    warn_unverified(stream.unproved)
     named = [(chosen.name, chosen) for chosen, _ in configs]
     with progress_bar(quiet) as progress:
         if run_out is None:
@@ -296,7 +296,7 @@ def _default(header: Header | None, changes: Sequence[str] | None) -> PipelineCo
 
 
 @contextmanager
-def _gathered(
+def _gathered_evidence(
     name: str, judges: str | None, project_only: bool, drawing: tuple[int | None, int], store: Path | None, quiet: bool
 ) -> Iterator[tuple[Labelled, int]]:
     """The labelled evidence of a query set of the store, by config, and the set's lowest relevant grade.
@@ -376,7 +376,7 @@ def cost_line(evaluation: Evaluation) -> str:
     return f"{pace:.0f} ms/query when it was gathered{cached}{later}, {said}"
 
 
-def _honest(batches: Sequence[LabelledBatch], evaluations: Sequence[Evaluation]) -> list[RelevanceSources]:
+def _relevance_sources(batches: Sequence[LabelledBatch], evaluations: Sequence[Evaluation]) -> list[RelevanceSources]:
     from cems_workbench.evaluation.relevance_sources import relevance_sources
 
     return [relevance_sources(batch, evaluation) for batch, evaluation in zip(batches, evaluations, strict=True)]

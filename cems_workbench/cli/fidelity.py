@@ -32,7 +32,7 @@ from cems_workbench.cli.options import (
     settings_for,
 )
 from cems_workbench.cli.options import (
-    asked_queries as queries_of,
+    queries_of as queries_of,
 )
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from cems_workbench.progress import Progress
     from cems_workbench.records import Query
 
-EXPLANATIONS = 5
+MAX_EXPLANATIONS = 5
 """Parameters that are listed."""
 
 
@@ -322,7 +322,7 @@ def _print_explanations(now: SetAgreement, explanations: Sequence[Explanation[Se
         return
     rows = [
         [path, str(was), str(value), f"{now.same_order} to {one.agreement.same_order}", one.agreement.rbo]
-        for one in explanations[:EXPLANATIONS]
+        for one in explanations[:MAX_EXPLANATIONS]
         for path, was, value in one.changes
     ]
     print_table(["parameter", "is", "would be", "same order", "RBO"], rows, "Which single change would explain it")

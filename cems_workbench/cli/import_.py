@@ -16,8 +16,8 @@ from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, DEFAULT_SCALE, LANGUAGES, GradeScale, RowError
 
-MOST_GRADES = 11
-SHOWN_ERRORS = 50
+MAX_GRADES = 11
+MAX_PROBLEMS = 50
 KINDS = ("memories", "chunks", "relations", "queries", "answers", "judgments")
 
 
@@ -150,10 +150,10 @@ def import_command(
         for note in refreshed.notes if refreshed else ():
             if note not in told:
                 say(f"note: {note}")
-        for error in left_out[:SHOWN_ERRORS]:
+        for error in left_out[:MAX_PROBLEMS]:
             say(f"left out: {error}", err=True)
-        if len(left_out) > SHOWN_ERRORS:
-            say(f"left out: {len(left_out) - SHOWN_ERRORS} more rows; --json lists them all", err=True)
+        if len(left_out) > MAX_PROBLEMS:
+            say(f"left out: {len(left_out) - MAX_PROBLEMS} more rows; --json lists them all", err=True)
         if cut.chunks:
             say(f"{cut}")
         say(f"language: {spoken}")
@@ -194,8 +194,8 @@ def _scale(text: str | None) -> GradeScale | None:
         grades = range(int(low), int(high) + 1)
     except ValueError:
         raise InputError(f"--scale: {text!r} is not LOW..HIGH, such as 0..4") from None
-    if not 2 <= len(grades) <= MOST_GRADES:
-        raise InputError(f"--scale: {text} has {len(grades)} grades; 2 to {MOST_GRADES} are possible")
+    if not 2 <= len(grades) <= MAX_GRADES:
+        raise InputError(f"--scale: {text} has {len(grades)} grades; 2 to {MAX_GRADES} are possible")
     meanings = dict(DEFAULT_SCALE.grades)
     return GradeScale(tuple((grade, meanings.get(grade, f"Grade {grade}")) for grade in grades))
 

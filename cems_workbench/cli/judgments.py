@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.options import StoreOption, asked_queries, opened_store
+from cems_workbench.cli.options import StoreOption, open_existing_store, queries_of
 from cems_workbench.cli.terminal import put, say
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cems_workbench.records import Judgment
     from cems_workbench.store import Store
 
-QUERIES = "queries-jsonl"
+QUERIES_FORMAT = "queries-jsonl"
 QuerySetOption = Annotated[
     str | None, typer.Option("--query-set", metavar="NAME", help="Only queries of this query set.")
 ]
@@ -53,9 +53,9 @@ def judgments_command(
     from cems_workbench.formats import queries_jsonl, write_judgments
 
     left_out: tuple[str, ...] = ()
-    with opened_store(store) as opened:
-        queries = {query.qid: query for query in asked_queries(opened, query_set)}
-        if format == QUERIES:
+    with open_existing_store(store) as opened:
+        queries = {query.qid: query for query in queries_of(opened, query_set)}
+        if format == QUERIES_FORMAT:
             text = queries_jsonl.write(queries.values())
         else:
             every = {query.qid: query for query in opened.queries.read()}  # others may have the same words

@@ -10,14 +10,16 @@ from cems_workbench.cli.options import StoreOption
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import InputError
 
-PORT = 8765
+DEFAULT_PORT = 8765
 
 
 def mcp_command(
     http: Annotated[bool, typer.Option("--http", help="Listen on 127.0.0.1 instead of stdin and stdout.")] = False,
     port: Annotated[
         int | None,
-        typer.Option("--port", min=0, max=65535, help=f"Port for --http; 0 picks a free one (default: {PORT})."),
+        typer.Option(
+            "--port", min=0, max=65535, help=f"Port for --http; 0 picks a free one (default: {DEFAULT_PORT})."
+        ),
     ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Let the agent write labels; it can change nothing else.")
@@ -42,7 +44,7 @@ def mcp_command(
         if http:
             serve_http(
                 server,
-                PORT if port is None else port,
+                DEFAULT_PORT if port is None else port,
                 served.settings.mcp_token or None,
                 lambda line: say(line, err=True),
             )

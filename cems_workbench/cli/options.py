@@ -45,11 +45,11 @@ DaskOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 PRESETS = ", ".join(preset_names())
-DEFAULT_PRESET = f"{FIRST}, or what CEMS_WORKBENCH_PRESET names, as in the app"
+DEFAULT_PRESET_HELP = f"{FIRST}, or what CEMS_WORKBENCH_PRESET names, as in the app"
 """The default preset, as help texts state it."""
 
 
-def preset_help(default: str = DEFAULT_PRESET) -> str:
+def preset_help(default: str = DEFAULT_PRESET_HELP) -> str:
     """The help text of --preset: the choices and the default."""
     return f"A built-in preset: {PRESETS} (default: {default})."
 
@@ -74,7 +74,7 @@ PresetsOption = Annotated[
     typer.Option(
         "--preset",
         metavar="NAME",
-        help=preset_help(f"the config the file was gathered with; for a query set {DEFAULT_PRESET}; repeatable"),
+        help=preset_help(f"the config the file was gathered with; for a query set {DEFAULT_PRESET_HELP}; repeatable"),
     ),
 ]
 AblateOption = Annotated[
@@ -98,7 +98,7 @@ def settings_for(store: Path | None) -> Settings:
     return settings.settings_for(store)
 
 
-def opened_store(store: Path | None) -> Store:
+def open_existing_store(store: Path | None) -> Store:
     """The store of the command line, which has to be there. Raises StoreError."""
     from cems_workbench.store import Store
 
@@ -118,7 +118,7 @@ def filled_resources(store: Path | None, dask: str | None = None) -> Iterator[Re
         yield resources
 
 
-def asked_queries(store: Store, query_set: str | None) -> list[Query]:
+def queries_of(store: Store, query_set: str | None) -> list[Query]:
     """The queries of a set, or all of them when none is named; raises StoreError for a set that is not there."""
     return store.queries.read() if query_set is None else store.query_sets.queries(query_set)
 
@@ -144,11 +144,11 @@ def read_evidence(path: Path) -> EvidenceSet:
     from cems_workbench.evaluation.evidence_file import read_evidence_file
 
     evidence = read_evidence_file(path)
-    tell_unproved(evidence.unproved)
+    warn_unverified(evidence.unproved)
     return evidence
 
 
-def tell_unproved(words: str) -> None:
+def warn_unverified(words: str) -> None:
     """Say on stderr what the hash of evidence does not prove, where there is such."""
     if words:
         say(f"warning: {words}", err=True)
@@ -186,12 +186,12 @@ def print_table(
         title = None
 
 
-GAP = 2
-LONGEST_WORD = 28
+COLUMN_GAP = 2
+MAX_WORD_WIDTH = 28
 """What has a longer word may be broken within it."""
-MOST_LETTERS = 160
+MAX_WORD_CHARS = 160
 """Of a word, such as an id; a longer one is cut. JSON has it whole."""
-_ENDLESS_WORD = re.compile(rf"\S{{{MOST_LETTERS + 1},}}")
+_LONG_WORD = re.compile(rf"\S{{{MAX_WORD_CHARS + 1},}}")
 
 
 def _layout(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[tuple[list[int], list[int]]]:
@@ -205,7 +205,11 @@ def _layout(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) 
     ]
     groups: list[list[int]] = [[]]
     for i in range(len(columns)):
-        if groups[-1] and sum(narrowest[j] + GAP for j in groups[-1]) + narrowest[i] > width and groups[-1] != [0]:
+        if (
+            groups[-1]
+            and sum(narrowest[j] + COLUMN_GAP for j in groups[-1]) + narrowest[i] > width
+            and groups[-1] != [0]
+        ):
             groups.append([0])
         groups[-1].append(i)
     return [(group, _widths([narrowest[i] for i in group], [natural[i] for i in group], width)) for group in groups]
@@ -213,15 +217,15 @@ def _layout(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) 
 
 def _narrowest(text: str) -> int:
     """The width at which nothing is broken: of a number or a range all of it, else the longest word."""
-    if text[:1] in "+-−–0123456789" and len(text) <= LONGEST_WORD:
+    if text[:1] in "+-−–0123456789" and len(text) <= MAX_WORD_WIDTH:
         return len(text)
-    return min(max(map(len, text.split()), default=0), LONGEST_WORD)
+    return min(max(map(len, text.split()), default=0), MAX_WORD_WIDTH)
 
 
 def _widths(narrowest: list[int], natural: list[int], width: int) -> list[int]:
     """The room beyond the narrowest goes to the columns with the most words left to place."""
     widths = list(narrowest)
-    room = width - sum(widths) - GAP * (len(widths) - 1)
+    room = width - sum(widths) - COLUMN_GAP * (len(widths) - 1)
     while room > 0 and widths != natural:
         i = max(range(len(widths)), key=lambda i: natural[i] / max(widths[i], 1))
         if natural[i] <= widths[i]:
@@ -236,10 +240,10 @@ def _cell(value: Any) -> str:
         return "–"
     if isinstance(value, float):
         return f"{value:.4f}"
-    return _ENDLESS_WORD.sub(lambda word: f"{word[0][: MOST_LETTERS - 1]}…", literal(str(value)))
+    return _LONG_WORD.sub(lambda word: f"{word[0][: MAX_WORD_CHARS - 1]}…", literal(str(value)))
 
 
-def tell_unknown_project(store: Store, project: str | None, only_project: bool = False) -> None:
+def warn_unknown_project(store: Store, project: str | None, only_project: bool = False) -> None:
     """Say on stderr that no memory is of this project, with the nearest name.
 
     Raises InputError where its memories alone were to be searched.
@@ -311,7 +315,7 @@ CutoffOption = Annotated[
 ]
 
 
-def asked(
+def request_and_config(
     query: str,
     project: str | None,
     only_project: bool,

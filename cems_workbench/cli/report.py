@@ -29,15 +29,15 @@ from cems_workbench.cli.options import (
     StoreOption,
     VariantOption,
     WithoutVariantOption,
-    asked,
     chosen_config,
     filled_resources,
     preset_help,
     progress_bar,
     read_evidence,
+    request_and_config,
     require_variants,
-    tell_unknown_project,
-    tell_unproved,
+    warn_unknown_project,
+    warn_unverified,
 )
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import InputError
@@ -104,7 +104,7 @@ def compare_command(
 
     if streamed(evidence):
         with EvidenceStream(evidence) as stream:
-            tell_unproved(stream.unproved)
+            warn_unverified(stream.unproved)
             configs, measures = asked_of(stream.header)
             with progress_bar() as progress:
                 found = evaluate_streamed(stream, configs, measures, judge_kind, seed=seed, progress=progress).found
@@ -160,7 +160,7 @@ def why_command(
 ) -> None:
     """Report why a memory is missing, and what would return it. Nothing is changed."""
     chosen = chosen_config(preset, config, changes)
-    request, chosen = asked(query, project, restrict, as_of, variants, chosen)
+    request, chosen = request_and_config(query, project, restrict, as_of, variants, chosen)
     from cems_workbench.analysis.why import explain, require_stored
     from cems_workbench.jobs.evidence_memory import judged_set
     from cems_workbench.pipeline.gather import gather_lists, gather_scores
@@ -169,7 +169,7 @@ def why_command(
 
     with progress_bar() as progress, filled_resources(store) as resources:
         require_stored(memory_id, resources.store)
-        tell_unknown_project(resources.store, project, restrict)
+        warn_unknown_project(resources.store, project, restrict)
         lists = gather_lists(request, chosen, resources)
         left_out = require_variants(without, lists)
         evidence = gather_scores(lists, chosen, resources, judge="decisive", switched_off=left_out)

@@ -12,7 +12,7 @@ from cems_workbench.cli.options import StoreOption, print_table, progress_bar, s
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import InputError
 
-SHOWN_ERRORS = 20
+MAX_PROBLEMS = 20
 
 
 def sample_command(
@@ -54,9 +54,9 @@ def sample_command(
     rows = [[logged.query.qid, logged.query.query, logged.times, scores.get(logged.query.qid)] for logged in chosen]
     print_table(["qid", "query", "times", "judge"], rows)
     say(f"query set {made.name}, version {made.version}: {made.size} queries")
-    for error in errors[:SHOWN_ERRORS]:
+    for error in errors[:MAX_PROBLEMS]:
         say(f"left out: {error}", err=True)
-    if len(errors) > SHOWN_ERRORS:
-        say(f"left out: {len(errors) - SHOWN_ERRORS} more rows", err=True)
+    if len(errors) > MAX_PROBLEMS:
+        say(f"left out: {len(errors) - MAX_PROBLEMS} more rows", err=True)
     if errors:
         raise typer.Exit(2)

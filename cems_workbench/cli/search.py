@@ -19,12 +19,12 @@ from cems_workbench.cli.options import (
     StoreOption,
     VariantOption,
     WithoutVariantOption,
-    asked,
     chosen_config,
     filled_resources,
     progress_bar,
+    request_and_config,
     require_variants,
-    tell_unknown_project,
+    warn_unknown_project,
 )
 from cems_workbench.errors import InputError
 
@@ -50,7 +50,7 @@ def search_command(
 ) -> None:
     """Run the pipeline for one query and show every stage."""
     chosen = chosen_config(preset, config, changes)
-    request, chosen = asked(query, project, restrict, as_of, variants, chosen)
+    request, chosen = request_and_config(query, project, restrict, as_of, variants, chosen)
     from cems_workbench.cli.tracing import print_trace
     from cems_workbench.pipeline import replay, write_bundle
     from cems_workbench.pipeline.gather import gather
@@ -58,7 +58,7 @@ def search_command(
     if redact and bundle is None:
         raise InputError("--redact needs a --bundle to write")
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
-        tell_unknown_project(resources.store, project, restrict)
+        warn_unknown_project(resources.store, project, restrict)
         evidence = gather(request, chosen, resources, progress)
     left_out = require_variants(without, evidence)
     if bundle is not None:

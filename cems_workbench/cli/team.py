@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import typer
 
-from cems_workbench.cli.options import JsonOption, StoreOption, opened_store, print_table
+from cems_workbench.cli.options import JsonOption, StoreOption, open_existing_store, print_table
 from cems_workbench.cli.terminal import put_json, say
 
 team_commands = typer.Typer(
@@ -22,7 +22,7 @@ def push_command(store: StoreOption = None, as_json: JsonOption = False) -> None
 
     Repeating it creates no duplicates.
     """
-    with opened_store(store) as opened:
+    with open_existing_store(store) as opened:
         report = opened.push()
         where = opened.team.state().line
     if as_json:
@@ -40,7 +40,7 @@ def status_command(store: StoreOption = None, as_json: JsonOption = False) -> No
     """Show which database holds the labels, and whether its memories match the store's."""
     from cems_workbench.jobs.team_status import team_status
 
-    with opened_store(store) as opened:
+    with open_existing_store(store) as opened:
         state, lines = opened.team.state(), team_status(opened)
         shared = bool(opened.team.place)
     if as_json:

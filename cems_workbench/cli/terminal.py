@@ -25,7 +25,7 @@ _SUSPECT = re.compile(r"[^\n\t -~\u00a0-\u00ac\u00ae-\u024f]")
 
 def literal(text: str) -> str:
     """The text with a replacement character for each that acts on a terminal; line breaks and tabs stay."""
-    return _SUSPECT.sub(lambda match: REPLACEMENT if _acts(match[0]) else match[0], text)
+    return _SUSPECT.sub(lambda match: REPLACEMENT if _is_control(match[0]) else match[0], text)
 
 
 def say(text: str = "", *, err: bool = False) -> None:
@@ -48,9 +48,9 @@ def put(text: str) -> None:
 def put_json(values: Any) -> None:
     """Print plain values as JSON that any reader accepts (no NaN)."""
     text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False)
-    typer.echo(_SUSPECT.sub(lambda match: json.dumps(match[0])[1:-1] if _acts(match[0]) else match[0], text))
+    typer.echo(_SUSPECT.sub(lambda match: json.dumps(match[0])[1:-1] if _is_control(match[0]) else match[0], text))
 
 
-def _acts(character: str) -> bool:
+def _is_control(character: str) -> bool:
     """Whether a character does something other than being shown: controls, formats, half a surrogate pair, other line ends."""
     return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in _SHAPES_WORDS

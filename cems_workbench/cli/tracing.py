@@ -13,7 +13,7 @@ from cems_workbench.pipeline.request_effects import later_words, moment_effect, 
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.result import ScoreNeed
 
-EXCERPT = 160
+EXCERPT_CHARS = 160
 
 
 def print_trace(trace: Trace, as_json: bool) -> None:
@@ -91,4 +91,4 @@ def _given(shares: VariantContribution) -> str:
 
 def _excerpt(content: str) -> str:
     line = " ".join(content.split())
-    return line if len(line) <= EXCERPT else line[: EXCERPT - 1] + "…"
+    return line if len(line) <= EXCERPT_CHARS else line[: EXCERPT_CHARS - 1] + "…"

@@ -166,7 +166,7 @@ def tune_command(
         result = run_search(planned, lambda name: _watch(name, progress, interrupted), cluster)
         if without_labels and read.judgments and not result.tuned.search.cancelled:
             sealing = SearchSettings(planned.group_by, folds, holdout, trials, seed)
-            result = _held_against_judgments(
+            result = _compare_with_judgments(
                 result, labelled_file(read, None), sealing, relevant_from, progress, interrupted
             )
     if result.not_sent:
@@ -174,19 +174,19 @@ def tune_command(
     if result.not_kept:
         say(f"warning: {planned.kept_scores.path}: cannot be written: {result.not_kept}", err=True)
     if open_holdout and not result.tuned.search.cancelled and planned.sealed:
-        result = _opened(result, store)
+        result = _with_open_holdout(result, store)
     rankings = write_proposal(result, out, card_of(result, datetime.now(UTC).date().isoformat()))
     if html is not None:
         _write_page(html, result, as_json)
     _report(result, as_json, rankings)
     if not as_json:
-        for line in _score_lines(result, evidence, out, _naming(config, preset, changes), store):
+        for line in _score_lines(result, evidence, out, _config_options(config, preset, changes), store):
             say(line, err=True)
     if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)
 
 
-def _held_against_judgments(
+def _compare_with_judgments(
     result: SearchResult,
     labelled: LabelledEvidence,
     settings: SearchSettings,
@@ -226,7 +226,7 @@ def _score_lines(result: SearchResult, evidence: Path, out: Path, baseline: Opti
     return [*lines, "then run this again: the search was without these scores"] if lines else []
 
 
-def _naming(config: Path | None, preset: str | None, changes: Sequence[str] | None) -> Options:
+def _config_options(config: Path | None, preset: str | None, changes: Sequence[str] | None) -> Options:
     """The options that name the config that `chosen_config` gives."""
     chosen = (
         ("--config", str(config)) if config else ("--preset", preset or default_preset(settings_for(None).preset)[0])
@@ -234,7 +234,7 @@ def _naming(config: Path | None, preset: str | None, changes: Sequence[str] | No
     return [chosen, *(("--set", text) for text in changes or ())]
 
 
-def _opened(result: SearchResult, store: Path | None) -> SearchResult:
+def _with_open_holdout(result: SearchResult, store: Path | None) -> SearchResult:
     """The result with the sealed queries scored. The look is counted in the store of the evidence, or else beside the file."""
     from cems_workbench.jobs.tuning import looks_at, open_holdout, store_of
 

@@ -73,7 +73,7 @@ def watch_command(
     for text in texts:
         parse_no_loss(text)
     if cron is not None:
-        put(_line(cron, store))
+        put(_crontab_line(cron, store))
         return
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         least = resources.store.query_sets.relevant_from(query_set)
@@ -136,7 +136,7 @@ def _print(name: str, query_set: str, last: str | None, found: Watched) -> None:
         say_wrapped(line)
 
 
-def _line(when: str, store: Path | None) -> str:
+def _crontab_line(when: str, store: Path | None) -> str:
     """This very command as a line of crontab. Raises InputError for a time that is none of cron's."""
     if not _CRON.fullmatch(when.strip()):
         raise InputError(f'--cron "{when}": expected five fields of cron, such as "0 6 * * 1", or @daily')

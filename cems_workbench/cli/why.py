@@ -20,13 +20,13 @@ from cems_workbench.cli.options import (
     StoreOption,
     VariantOption,
     WithoutVariantOption,
-    asked,
     chosen_config,
     filled_resources,
     print_table,
     progress_bar,
+    request_and_config,
     require_variants,
-    tell_unknown_project,
+    warn_unknown_project,
 )
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
@@ -71,7 +71,7 @@ def why_command(
     Names the stage that dropped the memory and the smallest config changes that return it. Nothing is changed.
     """
     chosen = chosen_config(preset, config, changes)
-    request, chosen = asked(query, project, restrict, as_of, variants, chosen)
+    request, chosen = request_and_config(query, project, restrict, as_of, variants, chosen)
     from cems_workbench.analysis.why import explain, require_known, require_stored
     from cems_workbench.cli.tracing import print_effects
     from cems_workbench.pipeline import read_bundle
@@ -80,7 +80,7 @@ def why_command(
     if evidence is not None:
         if labelled:
             raise InputError("--labelled needs the store; leave --evidence out")
-        bundle = _of(query, read_bundle(evidence), evidence)
+        bundle = _require_same_query(query, read_bundle(evidence), evidence)
         require_known(memory_id, bundle.memories)
         with progress_bar(as_json) as progress:
             left_out = require_variants(without, bundle)
@@ -89,7 +89,7 @@ def why_command(
     else:
         with progress_bar(as_json) as progress, filled_resources(store) as resources:
             require_stored(memory_id, resources.store)
-            tell_unknown_project(resources.store, project, restrict)
+            warn_unknown_project(resources.store, project, restrict)
             gathered, judged, left_out = _gathered(request, chosen, resources, without, labelled, progress)
             found = explain(
                 memory_id,
@@ -113,7 +113,7 @@ def why_command(
             say(answered)
 
 
-def _of(query: str, bundle: Evidence, path: Path) -> Evidence:
+def _require_same_query(query: str, bundle: Evidence, path: Path) -> Evidence:
     if query.strip() != bundle.query:
         raise InputError(f"{path} holds the evidence of another query: {bundle.query}")
     return bundle
@@ -142,7 +142,7 @@ def _gathered(
     return own, judged_set(config, resources, progress), left_out
 
 
-SHOWN = 12
+MAX_CHANGES = 12
 
 
 def print_why(found: Why) -> None:
@@ -171,7 +171,7 @@ def print_why(found: Why) -> None:
         print_table(["list", "rank", "score", "whole store"], rows)
         say()
     say(found.verdict)
-    shown = list(found.counterfactuals[:SHOWN]) or ([found.nearest] if found.nearest else [])
+    shown = list(found.counterfactuals[:MAX_CHANGES]) or ([found.nearest] if found.nearest else [])
     if shown:
         labelled = any(rescue.labelled for rescue in shown)
         columns = ["change", "rank", "breakpoint", "side effects", *(["gain on judged queries"] if labelled else [])]
@@ -179,8 +179,8 @@ def print_why(found: Why) -> None:
         say(order_text(found.counterfactuals))
         if labelled:
             say("gain: of mean nDCG@10, its 95 % interval, and the judged queries that gain and lose their only hit")
-    if len(found.counterfactuals) > SHOWN:
-        say(f"and {len(found.counterfactuals) - SHOWN} more; --json lists them all")
+    if len(found.counterfactuals) > MAX_CHANGES:
+        say(f"and {len(found.counterfactuals) - MAX_CHANGES} more; --json lists them all")
     if any(rescue.needs for rescue in shown):
         say(
             "* some candidates were never scored by the reranker under this change; the result may differ once they are"

@@ -38,14 +38,14 @@ from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowErro
 
 NAME = "beam"
 CHAT, QUESTIONS = "chat.json", "probing_questions"
-MOST_TEXT = 10_000_000
+MAX_TEXT_CHARS = 10_000_000
 _ANCHOR = re.compile(r"([A-Za-z]+)-(\d{1,2})-(\d{4})")
 ABSTENTION = "abstention"
 """The ability that asks what the conversation does not hold."""
 MARKER = re.compile(r"\s*->->\s*[\d,\s]+$")
 """The plan's place that the data set's generation left at the end of a question."""
 PROJECT = "beam/"
-PLACE = " ->-> 0"
+PLAN_MARKER = " ->-> 0"
 """A plan's place, which reading takes off; put where a text, or nothing but such a place, has to be guarded."""
 _TURN_ID = re.compile(r"(-?[0-9]{1,18})(?:\.([0-9]{1,9}))?")
 _QUESTION = re.compile(r"(.+)-([1-9][0-9]{0,8})", re.DOTALL)
@@ -189,7 +189,7 @@ def _read_turn(reading: _Reading, turn: dict[str, Any], number: int) -> None:
 
 def _questions(given: Any) -> dict[str, Any] | None:
     """The questions by ability; the data set's own text of them is JSON or a Python literal."""
-    if isinstance(given, str) and len(given) <= MOST_TEXT:
+    if isinstance(given, str) and len(given) <= MAX_TEXT_CHARS:
         for parse in (parse_json, ast.literal_eval):  # a literal is read, never run
             try:
                 given = parse(given)
@@ -344,9 +344,9 @@ def _place(part: Part, memory: Memory) -> tuple[int, int]:
 def _content(memory: Memory) -> str:
     """The words of a turn, guarded where reading would take their end for a plan's place."""
     if memory.content == memory.author:
-        return PLACE
+        return PLAN_MARKER
     said = said_by(memory)
-    return said + PLACE if MARKER.search(said) else said
+    return said + PLAN_MARKER if MARKER.search(said) else said
 
 
 def _anchor(moment: datetime) -> str:

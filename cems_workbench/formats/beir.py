@@ -37,7 +37,7 @@ TYPE, OURS = "beir", "cems_workbench"
 SPLITS = ("test", "dev", "train")
 FIELDS = {"qid": "query-id", "memory_id": "corpus-id", "grade": "score"}
 """What the fields of a judgment are called in the file."""
-LONGEST_HEADER = 200
+MAX_HEADER_CHARS = 200
 HEADER = ["query-id", "corpus-id", "score"]
 
 
@@ -111,7 +111,7 @@ def _columns(line: str) -> list[str]:
 
 
 def _is_header(line: str) -> bool:
-    return len(line) < LONGEST_HEADER and [name.lower() for name in _columns(line)] == HEADER
+    return len(line) < MAX_HEADER_CHARS and [name.lower() for name in _columns(line)] == HEADER
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:

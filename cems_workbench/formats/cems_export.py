@@ -41,7 +41,7 @@ USED = (
     "noise_count",
 )
 KNOWN = (*USED, "team_id", "source", "content_hash", "content_bytes", "chunks")
-PLACES = ("seq", "chunk_index", "index")
+POSITION_FIELDS = ("seq", "chunk_index", "index")
 _MARKS = {"user_id", "team_id", "shown_count", "last_shown_at", "deleted_at", "content_hash", "chunks"}
 _OTHERS = {"project", "author", "session", "importance", "role", "speaker", "subject"}
 
@@ -189,7 +189,7 @@ def _text(chunk: _Chunk, position: int) -> tuple[int, str]:
     row = {"content": chunk.row} if isinstance(chunk.row, str) else chunk.row
     if not isinstance(row, dict):
         raise FieldError("", f"must be an object or a string, found {type_name(row)}")
-    place = next((fields.count(row, key) for key in PLACES if row.get(key) is not None), position)
+    place = next((fields.count(row, key) for key in POSITION_FIELDS if row.get(key) is not None), position)
     return place, fields.required_text(row, "content")
 
 

@@ -35,7 +35,7 @@ RETRIEVAL, FEEDBACK, PROMPT = "MemoryRetrieval", "RelevanceFeedback", "UserPromp
 ID_LENGTH = 8
 DETAILS = "details"
 """The field of what was returned."""
-SHORTEST = 10
+MIN_QUERY_CHARS = 10
 """Characters that must be left of what was typed; else all of it is searched."""
 _NOISE = (
     (re.compile(r"https?://\S+"), ""),
@@ -59,7 +59,7 @@ def searched(typed: str) -> str:
     for noise, instead in _NOISE:
         cleaned = noise.sub(instead, cleaned)
     cleaned = " ".join(cleaned.split())
-    return typed.strip() if len(cleaned) < SHORTEST else cleaned
+    return typed.strip() if len(cleaned) < MIN_QUERY_CHARS else cleaned
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:

@@ -18,15 +18,15 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput
 
 NAME = "messages-jsonl"
-SPEAKERS = ("author", "speaker", "role")
-WORDS = ("content", "text")
+SPEAKER_FIELDS = ("author", "speaker", "role")
+TEXT_FIELDS = ("content", "text")
 KNOWN = (*memories_jsonl.KNOWN, "speaker", "role", "text")
 _MEMORY_ONLY = {"title", "category", "tags", "priority", "pinned", "importance", "scope", "source_ref"}
 
 
 def parse_message(row: dict[str, Any]) -> Memory:
     """One message; raises FieldError."""
-    author, said = _first(row, SPEAKERS), _first(row, WORDS)
+    author, said = _first(row, SPEAKER_FIELDS), _first(row, TEXT_FIELDS)
     content = f"{author}: {said}"
     given = {**row, "author": author, "content": content}
     if row.get("id") is None:
@@ -55,7 +55,7 @@ def sniff(sample: Sample) -> bool:
 
 def _is_message(row: dict[str, Any]) -> bool:
     keys = row.keys()
-    if not keys & set(WORDS) or keys & _MEMORY_ONLY or "_id" in keys:
+    if not keys & set(TEXT_FIELDS) or keys & _MEMORY_ONLY or "_id" in keys:
         return False
     return bool(keys & {"speaker", "role"}) or ("author" in keys and ("text" in keys or "id" not in keys))
 

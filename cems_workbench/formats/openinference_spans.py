@@ -32,13 +32,13 @@ NAME = "openinference-spans"
 KIND, QUERY = "openinference.span.kind", "input.value"
 DOCUMENTS = "retrieval.documents"
 KINDS = (KIND, "span_kind")
-STARTS = ("start_time", "startTime")
-NANOSECONDS = ("startTimeUnixNano", "start_time_unix_nano")
+START_FIELDS = ("start_time", "startTime")
+START_NANOSECOND_FIELDS = ("startTimeUnixNano", "start_time_unix_nano")
 STATUSES = ("status_code", "status.status_code", "status.code")
 FAILED = ("ERROR", "STATUS_CODE_ERROR", "2")
-ASKED = ("query", "input", "question", "query_str", "str_or_query_bundle", "text")
+QUERY_FIELDS = ("query", "input", "question", "query_str", "str_or_query_bundle", "text")
 """Where the query may stand in an input that is a JSON object."""
-DEEPEST = 20
+MAX_DEPTH = 20
 _DOCUMENT = re.compile(r"retrieval\.documents\.([0-9]{1,6})\.(?:document\.)?(id|content|score|metadata(?:\..+)?)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -94,8 +94,8 @@ def _flat(span: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flatten(name: str, value: Any, flat: dict[str, Any], depth: int) -> None:
-    if depth > DEEPEST:
-        raise fields.FieldError("attributes", f"are nested deeper than {DEEPEST} levels")
+    if depth > MAX_DEPTH:
+        raise fields.FieldError("attributes", f"are nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, dict):
         inner: Iterator[tuple[Any, Any]] = iter(value.items())
     elif isinstance(value, list):
@@ -109,8 +109,8 @@ def _flatten(name: str, value: Any, flat: dict[str, Any], depth: int) -> None:
 
 def _otlp(value: Any, depth: int) -> Any:
     """The plain value of an AnyValue of OTLP; raises FieldError."""
-    if depth > DEEPEST:
-        raise fields.FieldError("attributes", f"are nested deeper than {DEEPEST} levels")
+    if depth > MAX_DEPTH:
+        raise fields.FieldError("attributes", f"are nested deeper than {MAX_DEPTH} levels")
     if not isinstance(value, dict):
         return value
     for name in ("stringValue", "doubleValue", "boolValue", "intValue"):
@@ -144,15 +144,17 @@ def _query(value: str) -> str:
     except ValueError:
         return value
     if isinstance(found, dict):
-        found = next((found[name] for name in ASKED if isinstance(found.get(name), str)), None)
+        found = next((found[name] for name in QUERY_FIELDS if isinstance(found.get(name), str)), None)
     return fields.text({QUERY: found}, QUERY) or value if isinstance(found, str) else value
 
 
 def _moment(values: Mapping[str, Any]) -> datetime | None:
     """When the span began; raises FieldError."""
-    name = next((name for name in NANOSECONDS if values.get(name) is not None), None)
+    name = next((name for name in START_NANOSECOND_FIELDS if values.get(name) is not None), None)
     if name is None:
-        return fields.moment(values, next((one for one in STARTS if values.get(one) is not None), STARTS[0]))
+        return fields.moment(
+            values, next((one for one in START_FIELDS if values.get(one) is not None), START_FIELDS[0])
+        )
     try:
         return _EPOCH + timedelta(microseconds=int(values[name]) // 1000)
     except (TypeError, ValueError, OverflowError):
@@ -199,7 +201,7 @@ def sniff(sample: Sample) -> bool:
 def _is_span(row: Mapping[str, Any]) -> bool:
     if "resourceSpans" in row or "resource_spans" in row:
         return True
-    begun = any(name in row for name in (*STARTS, *NANOSECONDS, "context"))
+    begun = any(name in row for name in (*START_FIELDS, *START_NANOSECOND_FIELDS, "context"))
     return begun and any(name == "attributes" or name.startswith("attributes.") or name in KINDS for name in row)
 
 

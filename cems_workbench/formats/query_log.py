@@ -22,9 +22,9 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RecordedAnswer, RowError
 
 NAME = "query-log"
-TIMES = ("time", "timestamp", "created_at", "asked_at")
-QUERIES = ("query", "q", "text")
-LISTS = ("results", "scores")
+TIME_FIELDS = ("time", "timestamp", "created_at", "asked_at")
+QUERY_FIELDS = ("query", "q", "text")
+LIST_FIELDS = ("results", "scores")
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -45,13 +45,13 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 
 def _csv(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
-    table = open_table(path, (), (*QUERIES, *TIMES, *LISTS, "project", "qid"))
-    if not {name.lower() for name in table.columns} & set(QUERIES):
-        raise InputError(f"{path}: the header has no column {', '.join(QUERIES)}")
+    table = open_table(path, (), (*QUERY_FIELDS, *TIME_FIELDS, *LIST_FIELDS, "project", "qid"))
+    if not {name.lower() for name in table.columns} & set(QUERY_FIELDS):
+        raise InputError(f"{path}: the header has no column {', '.join(QUERY_FIELDS)}")
     for line, row in read_rows(table, errors, progress):
         typed: dict[str, Any] = {name.lower(): cell for name, cell in row.items() if cell.strip()}
         try:
-            for name in typed.keys() & set(LISTS):
+            for name in typed.keys() & set(LIST_FIELDS):
                 typed[name] = _cell(name, typed[name])
         except fields.FieldError as error:
             errors.append(RowError(str(path), line, error.reason, error.field))
@@ -73,8 +73,8 @@ def _cell(name: str, cell: str) -> list[Any]:
 
 def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowError]) -> RecordedAnswer:
     """One asking; raises FieldError for a row that is none, and reports results that cannot be used."""
-    words = next((name for name in QUERIES if row.get(name) is not None), QUERIES[0])
-    when = next((name for name in TIMES if row.get(name) is not None), TIMES[0])
+    words = next((name for name in QUERY_FIELDS if row.get(name) is not None), QUERY_FIELDS[0])
+    when = next((name for name in TIME_FIELDS if row.get(name) is not None), TIME_FIELDS[0])
     qid = "" if row.get("qid") is None else fields.identifier(row, "qid")
     query, moment, project = fields.required_text(row, words), fields.moment(row, when), fields.text(row, "project")
     returned = rows_of_answer(_scored(row), number, source, errors)
@@ -108,11 +108,11 @@ def sniff(sample: Sample) -> bool:
         return sum(_is_asking(row) for row in sample.rows) * 2 > len(sample.rows)
     header = sample.lines[0] if sample.lines else ""
     columns = [{name.lower() for name in columns_of(header, delimiter)} for delimiter in DELIMITERS]
-    return any("results" in names and names & set(QUERIES) for names in columns)
+    return any("results" in names and names & set(QUERY_FIELDS) for names in columns)
 
 
 def _is_asking(row: Mapping[str, Any]) -> bool:
-    return isinstance(row.get("results"), list) and any(isinstance(row.get(name), str) for name in QUERIES)
+    return isinstance(row.get("results"), list) and any(isinstance(row.get(name), str) for name in QUERY_FIELDS)
 
 
 FORMAT = Format(

@@ -21,11 +21,11 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.files import parse_json, type_name
 from cems_workbench.records import Returned, RowError
 
-LISTS = ("results", "memories", "hits", "documents", "items", "matches", "data", "response")
-IDS = ("memory_id", "id", "document_id", "doc_id", "docid", "docno", "_id")
-SCORES = ("score", "relevance_score", "final_score", "similarity", "relevance", "_score")
-TEXTS = ("content", "memory", "text", "chunk", "document", "_source")
-DEEPEST = 3
+LIST_FIELDS = ("results", "memories", "hits", "documents", "items", "matches", "data", "response")
+ID_FIELDS = ("memory_id", "id", "document_id", "doc_id", "docid", "docno", "_id")
+SCORE_FIELDS = ("score", "relevance_score", "final_score", "similarity", "relevance", "_score")
+TEXT_FIELDS = ("content", "memory", "text", "chunk", "document", "_source")
+MAX_DEPTH = 3
 _RUN = re.compile(r"(\S+)\s+(\S+)\s+(\S+)\s+([+-]?\d+)\s+(\S+)\s+(\S+)")
 _HEADER = re.compile(r"(memory_?id|doc_?id|docno|id)([\s,;]+(score|relevance|similarity))?", re.IGNORECASE)
 
@@ -102,11 +102,11 @@ def _items(value: Any, depth: int = 0) -> list[tuple[int, Any]]:
     """The rows of a document: a list, or the list under one of the names it usually has; raises ValueError."""
     if isinstance(value, list):
         return list(enumerate(value, start=1))
-    if isinstance(value, dict) and depth < DEEPEST:
-        for name in LISTS:
+    if isinstance(value, dict) and depth < MAX_DEPTH:
+        for name in LIST_FIELDS:
             if isinstance(value.get(name), list | dict):
                 return _items(value[name], depth + 1)
-    raise ValueError(f"has no list of results; looked for {', '.join(LISTS[:5])}")
+    raise ValueError(f"has no list of results; looked for {', '.join(LIST_FIELDS[:5])}")
 
 
 def _item(row: int, value: Any, source: str, errors: list[RowError]) -> Returned | None:
@@ -119,12 +119,12 @@ def _item(row: int, value: Any, source: str, errors: list[RowError]) -> Returned
     fields = (
         {**inner, **{key: item for key, item in value.items() if key != "memory"}} if isinstance(inner, dict) else value
     )
-    memory_id = next((str(fields[name]) for name in IDS if isinstance(fields.get(name), str | int)), None)
-    content = next((fields[name] for name in TEXTS if isinstance(fields.get(name), str)), None)
+    memory_id = next((str(fields[name]) for name in ID_FIELDS if isinstance(fields.get(name), str | int)), None)
+    content = next((fields[name] for name in TEXT_FIELDS if isinstance(fields.get(name), str)), None)
     if not memory_id and not content:
-        errors.append(RowError(source, row, f"has neither an id ({', '.join(IDS[:3])}, …) nor a content"))
+        errors.append(RowError(source, row, f"has neither an id ({', '.join(ID_FIELDS[:3])}, …) nor a content"))
         return None
-    name = next((name for name in SCORES if fields.get(name) is not None), None)
+    name = next((name for name in SCORE_FIELDS if fields.get(name) is not None), None)
     score = _number(fields[name]) if name else None
     if name and score is None:
         errors.append(

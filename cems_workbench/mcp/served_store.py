@@ -29,7 +29,7 @@ from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.settings import Settings, settings_for
 from cems_workbench.store.rows import check_name
 
-MOST_NAMED = 20
+MAX_NAMES = 20
 """Configs that are named to who asked for one that is not there."""
 
 
@@ -125,5 +125,5 @@ class ServedStore:
 def _unknown(name: str, what: str, known: list[str]) -> str:
     close = nearest(name, known)
     said = f"no {what} is called {name[:100]!r}" + (f"; did you mean {close}" if close else "")
-    more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-    return f"{said}; there are {', '.join(known[:MOST_NAMED])}{more}"
+    more = f" and {len(known) - MAX_NAMES} more" if len(known) > MAX_NAMES else ""
+    return f"{said}; there are {', '.join(known[:MAX_NAMES])}{more}"

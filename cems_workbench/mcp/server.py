@@ -26,9 +26,9 @@ retrieval pipeline does, and explains it.
 3. what_if(query, changes): such a change on this query; what_if_memory: other words of the memory.
 4. compare(changes): the change on all judged queries. One that helps a query and harms others is none.
 A page that goes on has next_offset. {UNTRUSTED}"""
-READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
-MOST_SAID = 600
+READ_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+WRITES_LABELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
+MAX_ERROR_CHARS = 600
 
 
 class WorkbenchServer(MCPServer):
@@ -51,7 +51,7 @@ class WorkbenchServer(MCPServer):
                 entry.of(served),
                 name=entry.name,
                 title=entry.title,
-                annotations=WRITES if entry.writes else READS,
+                annotations=WRITES_LABELS if entry.writes else READ_ONLY,
                 structured_output=True,
             )
             tool = self._tool_manager.get_tool(entry.name)
@@ -72,7 +72,7 @@ class WorkbenchServer(MCPServer):
                 raise ToolError(f"{name}: {_invalid(cause)}") from cause
             line = told(cause) if cause is not None else None
             if line is not None:
-                raise ToolError(f"{name}: {one_line(line, MOST_SAID)}") from None
+                raise ToolError(f"{name}: {one_line(line, MAX_ERROR_CHARS)}") from None
             raise UnexpectedToolError(
                 f"{name}: it failed in a way that was not foreseen ({type(cause).__name__}); the server's log has the traceback"
             ) from cause
@@ -104,4 +104,4 @@ def _invalid(error: ValidationError) -> str:
         place = ".".join(str(part) for part in found["loc"])
         given = "" if found["type"] == "missing" else f" (found {short(found['input'])})"
         lines.append(f"{one_line(place, 80)}: {found['msg']}{given}")
-    return one_line("; ".join(lines), MOST_SAID)
+    return one_line("; ".join(lines), MAX_ERROR_CHARS)

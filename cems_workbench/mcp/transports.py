@@ -26,7 +26,7 @@ from cems_workbench.mcp.server import WorkbenchServer
 HOST, PATH = "127.0.0.1", "/mcp"
 INTERRUPTED = 130
 """What a process ends with that was interrupted."""
-MOST_BODY = 4_000_000
+MAX_BODY_BYTES = 4_000_000
 """Bytes of a request: a memory's text as it might be, and room."""
 
 
@@ -55,7 +55,7 @@ def serve_http(server: WorkbenchServer, port: int, token: str | None, say: Calla
     app: ASGIApp = server.streamable_http_app(
         streamable_http_path=PATH,
         host=HOST,
-        max_request_body_size=MOST_BODY,
+        max_request_body_size=MAX_BODY_BYTES,
         transport_security=TransportSecuritySettings(
             allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names]
         ),

@@ -29,13 +29,13 @@ from cems_workbench.records import Query
 from cems_workbench.report.figures import SHAPES, Mark, Scale, mark_at, number, scale_of, signed, tone
 from cems_workbench.report.page import Facts, Texts, evidence_facts, facts_of, made, render
 
-SHOWN = 10
+MAX_RESULTS = 10
 """Results of each ranking that are shown, and by default queries."""
-BARS = 1000
+MAX_BARS = 1000
 """Queries whose differences are drawn at most, the largest; with a title each they are most of a report's bytes."""
-TALL = 150
+FIGURE_HEIGHT_PX = 150
 """Height of the figure of all queries, in pixels."""
-FIRST = "nDCG@10"
+DEFAULT_MEASURE = "nDCG@10"
 """The measure that queries are ordered by where none is named and this one was measured."""
 
 
@@ -147,7 +147,7 @@ class _Waterfall:
     measured: int
     up: tuple[tuple[float, str], ...]
     zero: float
-    tall: int = TALL
+    tall: int = FIGURE_HEIGHT_PX
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def comparison_report(
     moment: datetime,
     *,
     by: str | None = None,
-    shown: int = SHOWN,
+    shown: int = MAX_RESULTS,
     redact: bool = False,
     seed: int = 0,
     judges: str | None = None,
@@ -203,7 +203,7 @@ def streamed_report(
     moment: datetime,
     *,
     by: str | None = None,
-    shown: int = SHOWN,
+    shown: int = MAX_RESULTS,
     redact: bool = False,
     seed: int = 0,
     judges: str | None = None,
@@ -283,7 +283,7 @@ def _shapes(count: int) -> list[str]:
 def _column(base: Evaluation, by: str | None) -> int:
     names = [str(measure) for measure in base.measures]
     if by is None:
-        return names.index(FIRST) if FIRST in names else 0
+        return names.index(DEFAULT_MEASURE) if DEFAULT_MEASURE in names else 0
     if by not in names:
         raise InputError(f"--sort-by {by}: it was not measured; there are {', '.join(names)}")
     return names.index(by)
@@ -376,7 +376,7 @@ def _lost_most(base: Evaluation, other: Evaluation, column: int, lost: Sequence[
 def _changed_most(base: Evaluation, better: Floats) -> list[int]:
     """The places of the queries that changed, the largest change first, as many as are drawn."""
     changed = np.flatnonzero(np.isfinite(better) & (better != 0))
-    return sorted(changed.tolist(), key=lambda q: (-abs(better[q]), base.qids[q]))[:BARS]
+    return sorted(changed.tolist(), key=lambda q: (-abs(better[q]), base.qids[q]))[:MAX_BARS]
 
 
 def _told(base: Evaluation, other: Evaluation, column: int, lost: Sequence[str], shown: int) -> list[int]:
@@ -395,7 +395,7 @@ def _waterfall(
     scale = scale_of(better[drawn].tolist(), around_zero=True)
 
     def down(share: float) -> float:
-        return round(TALL * (100 - share) / 100, 1)
+        return round(FIGURE_HEIGHT_PX * (100 - share) / 100, 1)
 
     zero, bars = down(scale.share(0.0)), []
     for place, q in enumerate(drawn):
@@ -446,7 +446,7 @@ def _ranking(
     memories, grades = made_on.evidences[qid].memories, made_on.grades[qid]
     places = {key: rank for rank, key in enumerate(others, 1)}
     rows = []
-    for rank, key in enumerate(ids[:SHOWN], 1):
+    for rank, key in enumerate(ids[:MAX_RESULTS], 1):
         memory, grade, there = memories[key], grades.get(key), places.get(key)
         move = "only here" if there is None else "same rank" if there == rank else f"{ordinal(there)} in the other"
         said = "not judged" if grade is None else f"grade {grade}"

@@ -25,8 +25,8 @@ from cems_workbench.report.page import Facts, Texts, made, render
 
 FIRST, AROUND = 5, 3
 """Candidates whose contributions are shown: the first, and so many on either side of the memory."""
-RESCUES = 20
-COLOURS = 6
+MAX_CHANGES = 20
+LIST_COLOURS = 6
 """Colours of lists in the style sheet, taken in turn."""
 
 
@@ -74,7 +74,7 @@ def investigation_report(
     """
     texts, path = Texts(redact), found.path
     memory = memory or trace.evidence.memories.get(path.memory_id)
-    rescues = found.counterfactuals[:RESCUES] or ((found.nearest,) if found.nearest else ())
+    rescues = found.counterfactuals[:MAX_CHANGES] or ((found.nearest,) if found.nearest else ())
     bars, legend = _bars(trace, path.memory_id, texts)
     warnings = [f"{stage}: {texts.line(text)}" for stage, text in trace.warnings]
     return render(
@@ -107,7 +107,7 @@ def investigation_report(
         rescues=tuple(_rescue(one, redact) for one in rescues),
         labelled=any(one.labelled for one in rescues),
         order=order_text(found.counterfactuals) if found.counterfactuals else "",
-        more=max(0, len(found.counterfactuals) - RESCUES),
+        more=max(0, len(found.counterfactuals) - MAX_CHANGES),
         unscored=any(one.needs for one in rescues),
         bars=bars,
         legend=legend,
@@ -150,7 +150,7 @@ def _bars(trace: Trace, memory_id: str, texts: Texts) -> tuple[tuple[_Bar, ...],
     rows = [kept[i] for i in sorted({*range(min(FIRST, len(kept))), *around})]
     split = {row.memory_id: score_parts(row, stage.fields) for row in rows}
     names = list(dict.fromkeys(_name(part) for parts in split.values() for part in parts))
-    colours = {name: f"c{i % COLOURS}" for i, name in enumerate(names)}
+    colours = {name: f"c{i % LIST_COLOURS}" for i, name in enumerate(names)}
     sums = [sum(part.value for part in parts if part.value > 0) for parts in split.values()]
     scale = Scale(0.0, max([*sums, 0.0]) or 1.0)
     bars = tuple(_bar(trace, row, split[row.memory_id], colours, scale, memory_id, texts) for row in rows)

@@ -25,9 +25,9 @@ from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.platform.bidi import neutralise
 
 FOLDER = Path(__file__).resolve().parent
-EXCERPT = 200
+EXCERPT_CHARS = 200
 """Characters of a memory's text that are shown."""
-LEFT_OUT = "(text left out)"
+REDACTED = "(text left out)"
 Facts = tuple[tuple[str, str], ...]
 """Names and values, in their order."""
 
@@ -40,7 +40,7 @@ class Texts:
 
     def line(self, text: str | None) -> str:
         """A short text, such as a query or a title, on one line."""
-        return "" if not text else LEFT_OUT if self.redact else one_line(text, 4 * EXCERPT)
+        return "" if not text else REDACTED if self.redact else one_line(text, 4 * EXCERPT_CHARS)
 
     def title(self, text: str | None) -> str:
         """The title of a memory; nothing where texts are left out, which its text says once."""
@@ -48,7 +48,7 @@ class Texts:
 
     def excerpt(self, text: str | None) -> str:
         """The beginning of a text."""
-        return self.line(text) if self.redact or not text else one_line(text, EXCERPT)
+        return self.line(text) if self.redact or not text else one_line(text, EXCERPT_CHARS)
 
 
 def evidence_facts(labelled: LabelledEvidence) -> Facts:

@@ -34,11 +34,11 @@ from cems_workbench.report.page import Facts, evidence_facts, made, render
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.stability import Region
 
-FRONT = 40
+MAX_FRONT = 40
 """Configs of the Pareto front that are listed."""
-TALL = 240
+FIGURE_HEIGHT_PX = 240
 """Pixels of the chart of the front."""
-EDGE = 8
+FIGURE_MARGIN_PX = 8
 """Pixels above and below its marks."""
 
 
@@ -130,7 +130,7 @@ def tuning_report(result: SearchResult, moment: datetime) -> str:
         judged_lines=judged_lines(found) if found else (),
         guards=guard_lines(result),
         front=_front(result) if len(planned.plan.goal.names) > 1 else None,
-        tall=TALL,
+        tall=FIGURE_HEIGHT_PX,
         axes=_axes(result),
         measured_stability=bool(result.regions),
         lacking=result.lacking,
@@ -214,7 +214,9 @@ def _front(result: SearchResult) -> _Front:
         return found, tuple(shown(value) for value in search.trials[i].values)
 
     def point(i: int, shape: str, colour: str, what: str, row: int | None = None) -> _Point:
-        down = EDGE + (100 - y.share(float(reached[i, 0]))) / 100 * (TALL - 2 * EDGE)
+        down = FIGURE_MARGIN_PX + (100 - y.share(float(reached[i, 0]))) / 100 * (
+            FIGURE_HEIGHT_PX - 2 * FIGURE_MARGIN_PX
+        )
         has, values = told(i)
         said = [f"{name} {value}" for name, value in zip((*names, *paths), (*has, *values), strict=True)]
         return _Point(x.share(float(reached[i, 1])), round(down, 1), shape, colour, f"{what}: {', '.join(said)}", row)
@@ -223,20 +225,23 @@ def _front(result: SearchResult) -> _Front:
     tried = [
         point(i, "dot", "same", "tried") for i, trial in enumerate(search.trials) if trial.usable and i not in front
     ]
-    places = {i: row for row, i in enumerate(rows[:FRONT])}
+    places = {i: row for row, i in enumerate(rows[:MAX_FRONT])}
     tried += [point(i, "circle", "s1", "on the front", places.get(i)) for i in rows]
     tried += [
         point(i, shape, colour, what, places.get(i))
         for i, shape, colour, what in ((0, "diamond", "s0", "baseline"), (proposal, "ring", "s2", "proposal"))
     ]
-    listed = tuple(told(i) for i in rows[:FRONT])
-    up = tuple((round(EDGE + (100 - share) / 100 * (TALL - 2 * EDGE), 1), words) for share, words in y.ticks)
+    listed = tuple(told(i) for i in rows[:MAX_FRONT])
+    up = tuple(
+        (round(FIGURE_MARGIN_PX + (100 - share) / 100 * (FIGURE_HEIGHT_PX - 2 * FIGURE_MARGIN_PX), 1), words)
+        for share, words in y.ticks
+    )
     best = listed[0][0] if listed else ()
     count = "One config is" if len(rows) == 1 else f"{len(rows)} configs are"
     words = f"{count} on the front; the best by {names[0]} has " + ", ".join(
         f"{name} {value}" for name, value in zip(names, best, strict=False)
     )
-    return _Front(tuple(names), tuple(tried), x.ticks, up, paths, listed, max(0, len(rows) - FRONT), words)
+    return _Front(tuple(names), tuple(tried), x.ticks, up, paths, listed, max(0, len(rows) - MAX_FRONT), words)
 
 
 def _close_around(values: Floats) -> Scale:

@@ -13,7 +13,7 @@ from typing import Any
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import parse_json, type_name
 
-WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _FORMULA = re.compile(r"'*[=+\-@＝＋－＠\t\r\n]")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
@@ -39,7 +39,7 @@ def number(cell: str) -> Any:
 
 def flag(cell: str) -> Any:
     """true, false, 1, 0, yes or no in any case, else the cell itself."""
-    return WORDS.get(cell.strip().lower(), cell)
+    return BOOLEANS.get(cell.strip().lower(), cell)
 
 
 def tags(field: str, cell: str) -> list[Any]:

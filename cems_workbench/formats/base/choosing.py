@@ -16,7 +16,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
 
 LINES_OF_JSON = (".jsonl", ".ndjson")
-FIELDS_NAMED = 8
+MAX_FIELDS = 8
 """Fields of an object that no format knows which are named."""
 
 
@@ -47,7 +47,7 @@ def _recognised(path: Path, sample: Sample) -> str | None:
 def _first_object(sample: Sample) -> str:
     """The fields of the first object of a JSON file in no known format, or why there is none; empty for other files."""
     if sample.rows:
-        return f": its first object has {one_line(', '.join(list(sample.rows[0])[:FIELDS_NAMED])) or 'no field'}"
+        return f": its first object has {one_line(', '.join(list(sample.rows[0])[:MAX_FIELDS])) or 'no field'}"
     if sample.path.suffix.lower() not in LINES_OF_JSON or not sample.lines:
         return ""
     try:

@@ -35,9 +35,9 @@ MONTHS = (
     "december",
 )
 """By hand, because strptime reads and writes months in the user's language."""
-WRITTEN = Path("written.json")
+WRITTEN_PATH = Path("written.json")
 """What a document is called that is read back before it is written."""
-MOST_HELD = 10_000
+MAX_EMPTY_TURNS = 10_000
 """How many places of one conversation are held by empty turns at most."""
 
 
@@ -137,7 +137,7 @@ def _writable(form: ConversationForm, part: Part, losses: Losses) -> dict[str, A
     """The document of a part of which everything comes back; what does not is taken out of the part. None if that is all."""
     while part.queries if form.by_question else part.memories:
         document, held = form.build(part)
-        back = form.parse([document], WRITTEN)
+        back = form.parse([document], WRITTEN_PATH)
         memories = {memory.id: memory for memory in back.memories}
         queries = {query.qid: query for query in back.queries}
         strangers = (memories.keys() - {memory.id for memory in part.memories}) | (
@@ -214,7 +214,7 @@ def said_by(memory: Memory) -> str:
 def spread(placed: Sequence[tuple[int, dict[str, Any]]], empty: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
     """Items at their places (from 1) with `empty` in between, and how many; one after the other where places collide."""
     places = [place for place, _ in placed]
-    if not places or min(places) < 1 or len(set(places)) < len(places) or max(places) - len(places) > MOST_HELD:
+    if not places or min(places) < 1 or len(set(places)) < len(places) or max(places) - len(places) > MAX_EMPTY_TURNS:
         return [item for _, item in placed], 0
     row = [dict(empty) for _ in range(max(places))]
     for place, item in placed:

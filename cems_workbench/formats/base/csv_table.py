@@ -19,10 +19,10 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import RowError
 
 MAX_CELL = 2**31 - 1
-LONGEST_HEADER = 100_000
+MAX_HEADER_CHARS = 100_000
 DELIMITERS = (",", ";", "\t")
 _QUOTED = re.compile(r'[",;\t\r\n]|^\s|\s$|^$')
-REREAD = 20
+MAX_REREAD_FACTOR = 20
 """How many times its own length a file is read again at most, looking for rows behind broken quotes."""
 
 
@@ -42,7 +42,7 @@ def names_of(line: str, delimiter: str) -> list[str]:
 
     A line that is longer than any header is none either: looking for names in ten megabytes of text takes seconds.
     """
-    if len(line) > LONGEST_HEADER:
+    if len(line) > MAX_HEADER_CHARS:
         return []
     try:
         names = next(csv.reader([re.split("[\r\n]", line, maxsplit=1)[0]], delimiter=delimiter, strict=True), [])
@@ -58,7 +58,7 @@ def records(lines: list[str], start: int, delimiter: str) -> Iterator[tuple[int,
     the line it stands in is given up and reading goes on with the next.
     """
     csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))
-    patience = REREAD * len(lines)
+    patience = MAX_REREAD_FACTOR * len(lines)
     while start < len(lines):
         reader = csv.reader((lines[n] for n in range(start, len(lines))), delimiter=delimiter, strict=True)
         used = 0

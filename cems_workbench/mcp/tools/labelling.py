@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from cems_workbench.api.results import noting
+from cems_workbench.api.results import collect_warnings
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.jobs.labelling import add_to_set, stored_query
 from cems_workbench.mcp.arguments import MOST_NAME, MOST_QUERY, AsOf, MemoryId, Project
@@ -17,7 +17,7 @@ from cems_workbench.platform.parsing import parse_datetime
 from cems_workbench.records import Judgment, Query
 
 MODEL = "model"
-AGENTS = "asked by agents"
+AGENTS_QUERY_SET = "asked by agents"
 """The query set of queries that were graded here and in no set yet."""
 
 
@@ -64,7 +64,9 @@ class LabellingTools:
         qid: Annotated[str, Field(max_length=MOST_NAME, description="Or the id of a stored query.")] = "",
         project: Project = "",
         as_of: AsOf = "",
-        query_set: Annotated[str, Field(max_length=MOST_NAME, description="Set of a query that is new.")] = AGENTS,
+        query_set: Annotated[
+            str, Field(max_length=MOST_NAME, description="Set of a query that is new.")
+        ] = AGENTS_QUERY_SET,
         note: Annotated[str, Field(max_length=2000, description="Why.")] = "",
     ) -> Labelled:
         """Say how relevant a memory is to a query. Kept as a model's judgment, which counts where no person has judged."""
@@ -83,7 +85,7 @@ class LabellingTools:
             said.append(f"The query is new: it is {known.qid} of the query set {query_set}.")
         before = [one for one in store.judgments.read(known.qid) if one.memory_id == memory_id]
         own = next((one.grade for one in before if (one.judge, one.kind) == (self._served.judge, MODEL)), None)
-        with noting():
+        with collect_warnings():
             store.labels.give(
                 Judgment(known.qid, memory_id, grade, self._served.judge, MODEL, note=note or None),
                 {"shown": "over MCP"},

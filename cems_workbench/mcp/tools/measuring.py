@@ -15,7 +15,7 @@ from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from cems_workbench.api.measures import ComparisonReport, EvaluationReport, compare, evaluate
-from cems_workbench.api.results import noting
+from cems_workbench.api.results import collect_warnings
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, verdict
 from cems_workbench.evaluation.evaluate import number
@@ -28,9 +28,9 @@ from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query
 
 MEASURES = "nDCG@10 hit@5 recall@5"
-MISSING = 3
-QUERY_LETTERS = 200
-TELL_SECONDS = 1.0
+MAX_MISSING = 3
+MAX_QUERY_CHARS = 200
+PROGRESS_INTERVAL_S = 1.0
 
 
 class Searching(Reply):
@@ -138,7 +138,7 @@ class Allowance:
         self.done, self.total, now = done, total, monotonic()
         self._ends = now + self.seconds if self._ends is None else self._ends
         from_thread.check_cancelled()
-        if now > self._told + TELL_SECONDS:
+        if now > self._told + PROGRESS_INTERVAL_S:
             self._told = now
             from_thread.run(self.context.report_progress, done, total, label)
         if now > self._ends and done < total:
@@ -165,7 +165,7 @@ class MeasuringTools:
     ) -> Evaluated:
         """How good a config is on judged queries: measures with intervals, and the queries that reach least with what they miss."""
         chosen, allowance = self._served.config(config, changes), Allowance(seconds, context)
-        with noting() as noted:
+        with collect_warnings() as noted:
             try:
                 with self._served.measuring(seconds):
                     evidence = self._served.evidence(query_set, chosen, queries, allowance)
@@ -216,7 +216,7 @@ class MeasuringTools:
         if compared.name == baseline.name:
             compared = named(f"{baseline.name} with changes", compared)
         allowance = Allowance(seconds, context)
-        with noting() as noted:
+        with collect_warnings() as noted:
             try:
                 with self._served.measuring(seconds):
                     # One after the other: where they ask for the same, the second takes what the first searched.
@@ -292,7 +292,7 @@ def _worst(report: EvaluationReport, i: int) -> WorstQuery:
         value=rounded(found.values[i, 0]),
         type=found.types[i] or None,
         as_of=_moment(query),
-        not_returned=[key for key in relevant if key not in returned][:MISSING],
+        not_returned=[key for key in relevant if key not in returned][:MAX_MISSING],
         untrusted=_query_text(query),
     )
 
@@ -303,7 +303,7 @@ def _moment(query: Query) -> str | None:
 
 def _query_text(query: Query) -> Text:
     """What to ask `why`: the query's words and project."""
-    return Text(text=cut(query.query, QUERY_LETTERS), project=query.project and cut(query.project, TITLE))
+    return Text(text=cut(query.query, MAX_QUERY_CHARS), project=query.project and cut(query.project, TITLE))
 
 
 def _differences(report: ComparisonReport) -> list[MeasureDifference]:

@@ -12,8 +12,8 @@ from cems_workbench.mcp.responses import EXCERPT, TITLE, UNTRUSTED, Paged, Reply
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.store.selection import Selection
 
-LONGEST_PAGE = 20_000
-TAGS = 20
+MAX_PAGE_CHARS = 20_000
+MAX_TAGS = 20
 
 
 class MemoryRow(Reply):
@@ -90,7 +90,7 @@ class MemoryTools:
         self,
         memory_id: MemoryId,
         offset: Annotated[int, Field(ge=0, le=1_000_000_000, description="Character to begin with.")] = 0,
-        length: Annotated[int, Field(ge=1, le=LONGEST_PAGE, description="Characters to give.")] = 4000,
+        length: Annotated[int, Field(ge=1, le=MAX_PAGE_CHARS, description="Characters to give.")] = 4000,
     ) -> ReadMemory:
         """The text of one memory, `length` characters from `offset` on, and the dates and counters that ranking uses."""
         memory = self._served.store.memory(memory_id)
@@ -111,7 +111,7 @@ class MemoryTools:
                 category=memory.category and cut(memory.category, TITLE),
                 session=memory.session and cut(memory.session, TITLE),
                 author=memory.author and cut(memory.author, TITLE),
-                tags=[cut(tag, EXCERPT) for tag in memory.tags[:TAGS]],
+                tags=[cut(tag, EXCERPT) for tag in memory.tags[:MAX_TAGS]],
                 scope=memory.scope,
             ),
         )

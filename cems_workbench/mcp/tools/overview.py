@@ -13,11 +13,11 @@ from cems_workbench.errors import InputError
 from cems_workbench.jobs.access import may
 from cems_workbench.mcp.arguments import MOST_NAME, Changes, ConfigName, Limit, Offset
 from cems_workbench.mcp.responses import TITLE, UNTRUSTED, Paged, Reply, cut, page
-from cems_workbench.mcp.served_store import MOST_NAMED, ServedStore
+from cems_workbench.mcp.served_store import MAX_NAMES, ServedStore
 from cems_workbench.renamed import PARAMETERS
 
-PROJECTS = 20
-WHICH = "Name a section, the stage that lost the memory for instance, or words."
+MAX_PROJECTS = 20
+SECTION_HINT = "Name a section, the stage that lost the memory for instance, or words."
 
 
 class QuerySetRow(Reply):
@@ -90,20 +90,22 @@ class OverviewTools:
             for known in store.query_sets.latest()
         ]
         projects, kept = store.memories.projects(), served.kept_configs()
-        rows = [ProjectRow(project=name and cut(name, TITLE), memories=count) for name, count in projects[:PROJECTS]]
+        rows = [
+            ProjectRow(project=name and cut(name, TITLE), memories=count) for name, count in projects[:MAX_PROJECTS]
+        ]
         writes = may(served.role, "reviewer")
         return Overview(
             memories=store.memories.count(),
             query_sets=sets,
             default_config=default_preset(served.settings.preset)[0],
             presets=list(preset_names()),
-            kept_configs=kept[:MOST_NAMED],
-            more_kept_configs=len(kept) - MOST_NAMED if len(kept) > MOST_NAMED else None,
+            kept_configs=kept[:MAX_NAMES],
+            more_kept_configs=len(kept) - MAX_NAMES if len(kept) > MAX_NAMES else None,
             labels=f"label keeps grades of a model under the name {served.judge}"
             if writes
             else "none can be given: the server was started without --write",
             untrusted=rows,
-            more_projects=len(projects) - PROJECTS if len(projects) > PROJECTS else None,
+            more_projects=len(projects) - MAX_PROJECTS if len(projects) > MAX_PROJECTS else None,
             notes=[line for line in (*served.resources.notices, served.resources.behind) if line],
         )
 
@@ -136,7 +138,7 @@ class OverviewTools:
             if section in ("", spec.section) and all(word in _words(spec) for word in wanted)
         ]
         if not section and not wanted:
-            return Parameters(config=chosen.name, sections=dict(sections), said=[WHICH], total=len(found))
+            return Parameters(config=chosen.name, sections=dict(sections), said=[SECTION_HINT], total=len(found))
         rows, counts = page(found, offset, limit)
         return Parameters(
             config=chosen.name,

@@ -14,7 +14,7 @@ from cems_workbench.analysis.what_if import BeforeAfter, EditedRank
 from cems_workbench.analysis.what_if import what_if as edited_memory
 from cems_workbench.analysis.why import Counterfactual
 from cems_workbench.api import single_query
-from cems_workbench.api.results import noting
+from cems_workbench.api.results import collect_warnings
 from cems_workbench.api.single_query import Answer
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
@@ -39,9 +39,9 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 
 STAGES = [stage.name for stage in CANDIDATE_STAGES]
-NOTHING_DONE = ("off", "kept")
+NO_EFFECT = ("off", "kept")
 """Words of a stage that did nothing to a memory."""
-BRIEF = 100
+EXCERPT_CHARS = 100
 """Characters of a text where ranks are what matters."""
 
 
@@ -228,7 +228,7 @@ class QueryTools:
                     what=step.words,
                 )
                 for step in found.path.steps
-                if step.words not in NOTHING_DONE
+                if step.words not in NO_EFFECT
             ],
             lists=[InList(name=place.list, rank=place.rank, what=place.words) for place in found.path.places],
             rescues=[_rescue(one) for one in rows],
@@ -273,7 +273,7 @@ class QueryTools:
                     memory_id=key,
                     rank=present[key].now,
                     before=present[key].before,
-                    untrusted=text_of(memories[key], length=BRIEF),
+                    untrusted=text_of(memories[key], length=EXCERPT_CHARS),
                 )
                 for key in rows
             ],
@@ -329,7 +329,7 @@ class QueryTools:
         expand: Sequence[str] | None,
     ) -> tuple[Answer, list[str]]:
         """The answer to a query, and what it should be read with."""
-        with noting() as said:
+        with collect_warnings() as said:
             chosen = _without_judge(self._served.config(config, changes))
             answer = single_query.search(
                 self._served.store,
@@ -417,8 +417,7 @@ def _moved(pairs: Sequence[BeforeAfter]) -> list[PlaceMove]:
     return [
         PlaceMove(where=pair.name, before=_words(pair.before), after=_words(pair.after))
         for pair in pairs
-        if not pair.same
-        and not all(place is None or place.words in NOTHING_DONE for place in (pair.before, pair.after))
+        if not pair.same and not all(place is None or place.words in NO_EFFECT for place in (pair.before, pair.after))
     ]
 
 
