@@ -1,8 +1,8 @@
-"""Who may do what, and which files of this machine a page may open.
+"""Access: the roles of users, and the files of this machine that a page may open.
 
-Three roles, each with the rights of those before it: a reader sees everything; a reviewer labels, notes and keeps sets and configs; an
-operator changes memories and the store, and brings other people's labels. Without sign-in everybody who reaches the app is an operator:
-it listens on localhost then. With sign-in the claim `role_claim` of the identity names the role.
+Three roles, each with the rights of those before it: a reader sees everything; a reviewer labels, writes notes and saves sets and
+configs; an operator changes memories and the store, and imports other people's labels. Without sign-in every user is an operator: the app
+then listens on localhost. With sign-in the claim `role_claim` of the identity names the role.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from cems_workbench.settings import Settings
 
 Role = Literal["reader", "reviewer", "operator"]
 ROLES: tuple[Role, ...] = get_args(Role)
-"""By their rights, the fewest first."""
+"""From the fewest rights to the most."""
 RIGHTS: dict[Role, str] = {
     "reader": "see what is there",
     "reviewer": "label, and keep sets and configs",
     "operator": "change memories and the store",
 }
-"""What each role may do that those before it may not."""
+"""The rights that each role adds."""
 
 
 def role_of(identity: Mapping[str, Any], settings: Settings) -> Role:
-    """The role of a signed-in identity: the highest that its claim names, or operator where the settings name its address.
+    """The role of a signed-in identity: operator if the settings list its address, else the highest role that its claim names.
 
-    The claim is a word or a list of words; words that are no roles count for nothing. Without `role_claim` it is a reviewer.
+    The claim is a word or a list of words; other words are ignored. Without `role_claim` it is a reviewer.
     """
     if identity.get("email") in _listed(settings.operators):
         return "operator"
@@ -40,20 +40,20 @@ def role_of(identity: Mapping[str, Any], settings: Settings) -> Role:
 
 
 def may(role: Role, needed: Role) -> bool:
-    """Whether this role has the rights of that one."""
+    """Has this role the rights of `needed`?"""
     return ROLES.index(role) >= ROLES.index(needed)
 
 
 def require(role: Role, needed: Role) -> None:
-    """Raise InputError, with a line for the page, unless this role has the rights of that one."""
+    """Raise InputError, with a line for the page, unless this role has the rights of `needed`."""
     if not may(role, needed):
         raise InputError(f"a {role} may not {RIGHTS[needed]}: it takes the role {needed}; nothing was changed")
 
 
 def allowed_path(typed: str, settings: Settings) -> Path:
-    """The place that a person of the page typed, links followed. Raises InputError unless it is in a folder that the operator named.
+    """Resolve a path that a user typed on a page. Raises InputError unless it is in an allowed folder.
 
-    These are the folder that the store of the settings stands in, and `folders`.
+    Allowed are the folder that contains the store of the settings, and the setting `folders`.
     """
     try:
         place = Path(typed).expanduser().resolve()
@@ -61,7 +61,7 @@ def allowed_path(typed: str, settings: Settings) -> Path:
             settings.store.resolve().parent,
             *(Path(each).expanduser().resolve() for each in _listed(settings.folders)),
         ]
-    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL in it, somebody's home that is not there
+    except (OSError, ValueError, RuntimeError) as error:  # too long, with a NUL, or an unknown user's home
         raise InputError(f"{typed[:80]!r} is not a path: {error}") from None
     if not any(place == folder or folder in place.parents for folder in allowed):
         named = ", ".join(map(str, dict.fromkeys(allowed)))

@@ -1,4 +1,4 @@
-"""Every signal of abstain calibrated on one labelled batch, for the page and the command line."""
+"""Calibration job: every abstain signal calibrated on one labelled batch."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def calibrations(
     method: Method = "logistic",
     probability: float = 0.5,
 ) -> tuple[str, list[Calibration], dict[str, str]]:
-    """By what the folds are grouped, the calibration of each signal (or of one), and by signal why there is none of it.
+    """The grouping of the folds, the calibration of each signal (or of one), and by signal the reason why it has none.
 
-    Raises InputError for a signal that there is not, and for a probability out of range.
+    Raises InputError for an unknown signal, and for a probability out of range.
     """
     if signal is not None and signal not in SIGNALS:
         raise InputError(f"{signal}: no such signal; there are {', '.join(SIGNALS)}")

@@ -1,7 +1,6 @@
-"""The files that have a repository's CI and its commits ask `ci check`: a GitHub workflow and a pre-commit hook.
+"""CI files that run `ci check` on pull requests and commits: a GitHub workflow and a pre-commit hook.
 
-What is named in them is quoted for the shell it is run in; what a pull request says of itself (the name of its base) reaches that shell
-as a variable, never as text of the script.
+Names are quoted for the shell; what a pull request controls (the name of its base) reaches the shell as a variable, never as script text.
 
 Source: docs.github.com, "Workflow syntax" and "Security hardening: script injection"; pre-commit.com, "Repository local hooks".
 """
@@ -24,7 +23,7 @@ MARKDOWN, JUNIT, HTML = "memory-retrieval.md", "memory-retrieval.xml", "memory-r
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What is checked: paths as they are from the top of the repository, and what is asserted."""
+    """What `ci check` checks: paths relative to the repository, and the asserted measures."""
 
     evidence: PurePosixPath
     config: PurePosixPath
@@ -34,13 +33,13 @@ class Gate:
     """What pip installs."""
 
     def __post_init__(self) -> None:
-        """Raises InputError for what cannot stand on one line of a script."""
+        """Raises InputError for values that do not fit on one line of a script."""
         for text in (str(self.evidence), str(self.config), *self.no_loss, *self.asserted, self.install):
             if not text.isprintable() or "${{" in text:
                 raise InputError(f"{text!r} cannot stand in a workflow: only printable characters, without ${{{{")
 
     def command(self, *further: str) -> str:
-        """`ci check` for a shell; `further` is added as it is."""
+        """The `ci check` command for a shell; `further` is appended unquoted."""
         words = ["cems-workbench", "ci", "check", str(self.evidence), "--config", str(self.config)]
         words += [word for text in self.no_loss for word in ("--fail-on-regression", text)]
         words += [word for text in self.asserted for word in ("--assert", text)]
@@ -48,7 +47,7 @@ class Gate:
 
 
 def workflow(gate: Gate) -> str:
-    """A workflow that comments on a pull request what its config wins and loses, and fails where it surely loses."""
+    """A workflow that comments gains and losses of a config on its pull request, and fails on a significant regression."""
     paths = json.dumps([str(gate.config), str(gate.evidence), str(WORKFLOW)], ensure_ascii=False)
     check = gate.command('--against "origin/$BASE"', "--markdown", MARKDOWN, "--junit", JUNIT, "--html", HTML)
     return f"""\
@@ -128,7 +127,7 @@ def _pattern(path: PurePosixPath) -> str:
 
 
 def written(existing: str | None, text: str, path: PurePosixPath, force: bool) -> str:
-    """The text to write. Raises InputError where something else is there already, which is never replaced unless forced."""
+    """The text to write. Raises InputError if the file exists with other content, unless forced."""
     if existing is not None and existing != text and not force:
         raise InputError(f"{path} is there already: --force replaces it, --print shows what would stand there")
     return text

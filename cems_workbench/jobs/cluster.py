@@ -1,16 +1,16 @@
-"""Gathering and tuning on a Dask cluster: the slow parts go to its workers, everything that is kept stays here.
+"""Dask cluster: gathering and tuning with the slow parts on its workers; all state stays in this process.
 
-    gather   lists are searched here, since one process at a time has the store; the texts that a cross-encoder reads go to the workers,
-             which load the weights of their own installation and give the scores back, to be cached and written here
-    tune     the queries go to the workers once, in shares; a task is a config on a share. The searches over all queries and over those
-             of each fold run at once, each trial after trial as it does on one machine. A search of some seconds is not sent
+    gather   lists are searched here, because one process at a time holds the store; the texts that a cross-encoder reads go to the workers,
+             which load their own weights and return the scores, to be cached and written here
+    tune     the queries go to the workers once, in shares; a task is a config on a share. The searches over all queries and of the folds
+             run at the same time, each of them sequentially as on one machine. A search of some seconds stays here
 
-So the result is that of one process, to the last bit: tasks are pure, and the order of what depends on what came before is kept here. A
-worker that dies has nothing that is not here or with the scheduler, which gives its tasks to another. Where the scheduler itself goes
-away, or no worker is left for `NO_WORKER_TIMEOUT_S` seconds, the job ends with one line; finished work is in the evidence or score file.
+The result equals that of one process to the last bit: tasks are pure, and everything that depends on order happens here. The scheduler
+repeats the tasks of a dead worker. If the scheduler dies, or there is no worker for `NO_WORKER_TIMEOUT_S` seconds, the job ends with one
+line; finished work is in the evidence or score file.
 
-Workers run the code that they are sent, as Dask has it: a cluster is a trusted place. They need the same version of the workbench
-(`cems-workbench[cluster]`), and nothing of the store.
+Dask workers run any code that they are sent: the cluster must be trusted. They need the same version of the workbench
+(`cems-workbench[cluster]`), but no store.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from cems_workbench.tuning.objective import Scored
 from cems_workbench.tuning.scorer import part_scores
 
 CONNECT_TIMEOUT_S = 5.0
-"""Seconds until a scheduler that does not answer is taken for away."""
+"""Timeout of the connection to a scheduler."""
 NO_WORKER_TIMEOUT_S = 60.0
-"""Seconds that a run waits for a worker where there is none: one that was killed may be started again."""
+"""Seconds that a job waits without a worker: a killed one may be restarted."""
 PARTS_PER_TASK = 4
-"""Parts of the queries that are worth a task of their own."""
+"""Minimum number of parts in a share."""
 POLL_INTERVAL_S = 0.5
-"""Seconds between two looks whether cluster and run are still there."""
+"""Seconds between two checks of cluster and job."""
 
 
 class Cluster:
-    """A Dask cluster that is connected; close it. Methods may be called from several threads."""
+    """A connected Dask cluster; close it after use. Methods may be called from several threads."""
 
     def __init__(self, address: str) -> None:
-        """Raises ClusterError where `dask.distributed` is not installed, nobody answers at the address, there is no worker, or a worker
-        has another version of the workbench."""
+        """Raises ClusterError if `dask.distributed` is not installed, no scheduler answers, there is no worker, or a worker has another
+        version of the workbench."""
         try:
             distributed: Any = import_module("distributed")
         except ImportError:
@@ -72,24 +72,24 @@ class Cluster:
 
     @property
     def threads(self) -> int:
-        """How many tasks the workers do at once."""
+        """Number of tasks that the workers run at the same time."""
         return max(1, sum(map(int, self._client.nthreads().values())))
 
     def close(self) -> None:
-        """Leave it; what it was still doing for this run is let go."""
+        """Disconnect, and drop the pending tasks."""
         self._stopped.set()
         self._client.close(timeout=CONNECT_TIMEOUT_S)
 
     def submit(self, function: Callable[..., Any], *arguments: Any, key: str | None = None) -> Any:
-        """A task of the cluster; its arguments may be others. It is done once, and again only where the worker that did it has died."""
+        """Submit a task; its arguments may be tasks. It is repeated only if its worker dies."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that evidence is large is meant
+            warnings.simplefilter("ignore", UserWarning)  # large arguments are intended
             return self._client.submit(
                 function, *arguments, key=key or f"{function.__name__}-{uuid.uuid4().hex}", pure=False
             )
 
     def result(self, task: Any) -> Any:
-        """What a task gives; waits for it. Raises ClusterError where the cluster went away, or killed too many workers with it."""
+        """Wait for the result of a task. Raises ClusterError if the cluster goes away, or the task has killed too many workers."""
         from distributed.scheduler import KilledWorker, NoValidWorkerError
 
         wait: Any = import_module("distributed").wait
@@ -117,15 +117,15 @@ class Cluster:
                     ) from None
                 raise error
             if task.status not in ("pending", "lost") or self._client.status not in ("running", "connecting"):
-                break  # lost: done by a worker that died before anybody had it; the scheduler has it done anew
+                break  # lost: its worker died with the result; the scheduler repeats the task
         raise ClusterError(f"{self.address}: the Dask scheduler went away; what was finished stays, run it again")
 
     def _working(self) -> bool:
-        """Is the scheduler there, with a worker?"""
+        """Is there a scheduler with a worker?"""
         return self._client.status == "running" and bool(self._client.scheduler_info(n_workers=-1)["workers"])
 
     def score(self, made_by: MadeBy, model: str, query: str, texts: Sequence[str]) -> list[PairScore]:
-        """Pairs scored by a worker (`models.protocol.Elsewhere`). Raises ClusterError, also where its weights are others."""
+        """Score pairs on a worker (`models.protocol.Elsewhere`). Raises ClusterError, also if its weights differ."""
         try:
             has, scores = self.result(self.submit(scored_pairs, made_by, query, tuple(texts)))
         except ModelError as error:
@@ -140,7 +140,7 @@ class Cluster:
 
         try:
             versions = self._client.run(version)
-        except Exception as error:  # whatever a worker has to say of an import that fails
+        except Exception as error:  # a failing import on a worker may raise anything
             raise ClusterError(
                 f"{self.address}: a worker cannot load the workbench: {one_line(str(error) or type(error).__name__, 160)}"
             ) from None
@@ -155,7 +155,7 @@ class Cluster:
 
 @contextmanager
 def cluster_at(address: str) -> Iterator[Cluster | None]:
-    """The cluster at an address, connected as long as the block runs; None without one. Raises ClusterError."""
+    """The cluster at an address, connected within the block; None for an empty address. Raises ClusterError."""
     if not address:
         yield None
         return
@@ -169,8 +169,8 @@ def cluster_at(address: str) -> Iterator[Cluster | None]:
 class ClusterParts:
     """Scores the parts of a query set on a cluster (`tuning.scorer.PartScorer`).
 
-    Each task of Dask costs some milliseconds, a part of the queries one or two: so parts are sent in shares, as many as the cluster has
-    threads where each is worth a task, and a task scores a config on all that is asked of a share.
+    A Dask task costs some milliseconds, scoring a part one or two. So parts are grouped in shares, up to one per thread of the cluster,
+    and a task scores a config on all requested parts of a share.
     """
 
     def __init__(self, cluster: Cluster, batches: Sequence[LabelledBatch], measures: Sequence[Scored]) -> None:
@@ -186,14 +186,14 @@ class ClusterParts:
         self._changing = threading.Lock()
 
     def prefetch(self, config: PipelineConfig, parts: Sequence[int]) -> None:
-        """Begin with these."""
+        """Start scoring these parts."""
         with self._changing:
             for numbers in self._by_share(parts):
                 if (config, numbers) not in self._asked:
                     self._asked[config, numbers] = self._task(config, numbers)
 
     def __call__(self, config: PipelineConfig, parts: Sequence[int]) -> list[Floats]:
-        """(Qp, M) of each part; shares are scored at once."""
+        """(Qp, M) of each part; shares are scored in parallel."""
         shares = self._by_share(parts)
         with self._changing:
             tasks = [self._asked.pop((config, numbers), None) or self._task(config, numbers) for numbers in shares]
@@ -203,7 +203,7 @@ class ClusterParts:
         return [scores[number] for number in parts]
 
     def _by_share(self, parts: Sequence[int]) -> list[tuple[int, ...]]:
-        """The parts that are asked for, those of each share together."""
+        """The requested parts, grouped by share."""
         shares: dict[int, list[int]] = {}
         for number in parts:
             shares.setdefault(self._share[number], []).append(number)
@@ -215,14 +215,14 @@ class ClusterParts:
 
 
 def version() -> str:
-    """Of the workbench, where this runs."""
+    """The workbench version of the worker."""
     from cems_workbench import __version__
 
     return __version__
 
 
 def loaded(pickled: bytes) -> dict[int, LabelledBatch]:
-    """The parts of a share by their number, encoded, on the worker that keeps them."""
+    """On a worker: unpickle the parts of a share, by number."""
     batches: dict[int, LabelledBatch] = pickle.loads(pickled)  # noqa: S301 (Dask has sent it, as it sends every task)
     return batches
 
@@ -230,7 +230,7 @@ def loaded(pickled: bytes) -> dict[int, LabelledBatch]:
 def share_scores(
     batches: Mapping[int, LabelledBatch], config: PipelineConfig, numbers: Sequence[int], measures: Sequence[Scored]
 ) -> list[Floats]:
-    """(Qp, M) of each of these parts of a share, on a worker."""
+    """On a worker: (Qp, M) of each of these parts of a share."""
     return [part_scores(batches[number], config, measures) for number in numbers]
 
 
@@ -239,7 +239,7 @@ _making = threading.Lock()
 
 
 def scored_pairs(made_by: MadeBy, query: str, texts: Sequence[str]) -> tuple[str, list[PairScore]]:
-    """On a worker: `cache_model` and scores of the scorer, which is made once in the life of the process."""
+    """On a worker: `cache_model` and scores of the scorer, which is made once per process."""
     with _making:
         if made_by not in _scorers:
             make, arguments = made_by

@@ -1,4 +1,4 @@
-"""The history of configs: keeping one in a store, and taking one back, with a warning where its evidence is of something else."""
+"""Config history: saving a config in a store, and restoring one, with a warning if its evidence is of another store or state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RestoredConfig:
-    """A config of the history as this version reads it, its card if it has one, and what to know before using it."""
+    """A restored config, its card if it has one, and warnings."""
 
     config: PipelineConfig
     card: EvidenceCard | None
@@ -37,13 +37,13 @@ def keep_config(
     base: str | None = None,
     card: EvidenceCard | None = None,
 ) -> ConfigRecord:
-    """Add a config to the history, under its own name. Raises InputError for a name, author or reason that cannot be one."""
+    """Add a config to the history, under its own name. Raises InputError for an invalid name, author or reason."""
     values = None if card is None else card.model_dump(mode="json")
     return store.configs.add(config.name, dump_config(config), author=author, why=why, base=base, card=values)
 
 
 def restored_config(record: ConfigRecord, store: Store) -> RestoredConfig:
-    """Read a kept config. What another version of the workbench wrote is read as far as it goes; the rest is named."""
+    """Restore a saved config. Parameters of another version of the workbench that cannot be read become warnings."""
     config, warnings = _config(record)
     card, unreadable = kept_card(record)
     if warnings and card is not None:
@@ -53,7 +53,7 @@ def restored_config(record: ConfigRecord, store: Store) -> RestoredConfig:
 
 
 def kept_card(record: ConfigRecord) -> tuple[EvidenceCard | None, str | None]:
-    """The evidence card that a config was kept with, None without one, and one line where this version cannot read it."""
+    """The evidence card of a saved config, None without one, and a warning if this version cannot read it."""
     if record.card is None:
         return None, None
     try:
@@ -64,7 +64,7 @@ def kept_card(record: ConfigRecord) -> tuple[EvidenceCard | None, str | None]:
 
 
 def evidence_warning(card: EvidenceCard | None, store: Store) -> str | None:
-    """One line where the evidence of a config is not of this store as it is; None where it is, or where there is no card."""
+    """A warning if the evidence of a config is not of this store in its present state; None otherwise, and without a card."""
     return None if card is None else reference(card).mismatch(store.identity, store.content_version)
 
 

@@ -1,14 +1,10 @@
-"""One thing that `doctor` looked at, and the small questions its checks share.
+"""Diagnosis: the checks of `doctor`: packages, store, indexes, sources, embedder, reranker, cross-encoder, judge and servers.
 
-Which models score pairs, the reranker, the cross-encoder and the judge: found or not, and what takes their place.
+Servers are probed in parallel with the other checks. Some stored texts are embedded again if nothing else shows whether the
+store's vectors are the embedder's; no other model is loaded.
 
-What is there and what will be used: the account that `doctor` gives.
-
-Nothing here waits long: the servers are asked side by side while the rest is looked at. Some stored texts are embedded again where
-that alone tells whether the store's vectors are the embedder's; no other model is loaded.
-
-What is not there is a warning where the config or a setting of the user's own asks for it; where nobody did, the finding
-just says so. Only what the workbench cannot do without fails.
+A missing component is a warning if the config or a user's setting needs it, otherwise a remark. A check fails only if the workbench
+cannot work without the component.
 """
 
 from __future__ import annotations
@@ -43,13 +39,13 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "optional", "warning", "failed"]
 EMBEDDER_SERVERS: dict[str, str] = {"ollama": "ollama", "openai": "embedding"}
-"""The answer that says whether the server of an embedder is there."""
+"""The server probe of each kind of embedder."""
 OTHER_EMBEDDER_ADVICE = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at: what it is, how it stands, what will happen, and how to better it."""
+    """A check: name, status, finding, and advice."""
 
     name: str
     status: Status
@@ -58,12 +54,12 @@ class Check:
 
 
 def is_set(settings: Settings, name: str) -> bool:
-    """Did somebody set this setting to something of their own?"""
+    """Has this setting another value than its default?"""
     return bool(getattr(settings, name) != Settings.model_fields[name].default)
 
 
 def among(model: str, had: Sequence[str]) -> bool:
-    """Ollama calls a model without a tag NAME:latest."""
+    """Is a model among the installed ones? Ollama lists a model without a tag as NAME:latest."""
     return model in had or f"{model}:latest" in had
 
 
@@ -80,7 +76,7 @@ OTHER_RERANKER_ADVICE = "set rerank.backend to late_interaction, which needs no 
 
 
 def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
-    """What this config reranks with, and what happens when it cannot be had."""
+    """The reranker of this config, and its fallback."""
     backend, model = config.rerank.backend, config.rerank.model
     if backend == "none":
         return Check("reranker", "ok", f"{config.name} reranks with nothing")
@@ -114,9 +110,9 @@ def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers)
 
 
 def cannot_rerank(settings: Settings, config: PipelineConfig, answers: Callable[[], Answers]) -> str | None:
-    """Why nothing can score pairs for this config now; None when something can, if not the model that it names.
+    """Why nothing can score pairs for this config now; None if the named model or a fallback can.
 
-    `answers` is called only where a server is to be asked.
+    `answers` is called only if a server must be probed.
     """
     backend, asked = config.rerank.backend, config.rerank.model or settings.cross_encoder
     if backend == "none":
@@ -134,7 +130,7 @@ def cannot_rerank(settings: Settings, config: PipelineConfig, answers: Callable[
 
 
 def _added_reranker(config: PipelineConfig) -> Check:
-    """A reranker that was added: whether it loads; what it needs only it knows."""
+    """An added reranker: whether it loads. Its other requirements are unknown."""
     from cems_workbench.pipeline.rerankers import RERANKERS
 
     backend = config.rerank.backend
@@ -147,7 +143,7 @@ def _added_reranker(config: PipelineConfig) -> Check:
 
 
 def extensions_check() -> list[Check]:
-    """What other packages add, and what of it cannot be used; nothing where no package adds anything."""
+    """Extensions of other packages, and those that fail to load; empty without any."""
     from cems_workbench.evaluation.metrics import MEASURES
     from cems_workbench.formats import FORMATS
     from cems_workbench.pipeline.fusion_methods import FUSION_METHODS
@@ -172,7 +168,7 @@ def extensions_check() -> list[Check]:
 
 
 def _missing(settings: Settings, config: PipelineConfig, servers: Answers) -> str | None:
-    """Why the server that this config reranks with cannot score; None when it can."""
+    """Why the reranker server of this config cannot score; None if it can."""
     backend, asked = config.rerank.backend, config.rerank.model
     if backend == "llama_server":
         return str(servers.llama_server) if isinstance(servers.llama_server, ModelError) else None
@@ -186,7 +182,7 @@ def _missing(settings: Settings, config: PipelineConfig, servers: Answers) -> st
 
 
 def cross_encoder_check(settings: Settings, config: PipelineConfig) -> Check:
-    """The cross-encoder of the settings: found or not, what takes its place, and how to get it."""
+    """The cross-encoder of the settings: whether it is found, its fallback, and how to get it."""
     asked = settings.cross_encoder
     if found := _found(asked):
         return Check("cross-encoder", "ok", found)
@@ -197,7 +193,7 @@ def cross_encoder_check(settings: Settings, config: PipelineConfig) -> Check:
 
 
 def judge_check(settings: Settings, config: PipelineConfig) -> Check:
-    """Which model judges the results; `auto` is spelt out."""
+    """The model that judges the results; `auto` is resolved."""
     backend = config.judge.backend
     if backend not in ("auto", "cross_encoder"):
         named = {"none": "off", "late_interaction": LATE_INTERACTION}
@@ -213,7 +209,7 @@ def judge_check(settings: Settings, config: PipelineConfig) -> Check:
 
 
 def _found(asked: str) -> str | None:
-    """The cross-encoder in words, when its weights are here or can be fetched; nothing is loaded to see whether they work."""
+    """Description of the cross-encoder if its weights are here or can be downloaded; nothing is loaded."""
     if asked == MODEL_ID and available():
         return f"{MODEL_ID} (packaged with the workbench)"
     found = locate(asked)
@@ -221,7 +217,7 @@ def _found(asked: str) -> str | None:
 
 
 def _instead(settings: Settings, asked: str) -> str | None:
-    """What takes the place of a cross-encoder that is not there; None when nothing can."""
+    """The fallback of a missing cross-encoder; None if there is none."""
     if available():
         return f"the packaged {MODEL_ID}"
     if settings.served_embedder is not None:
@@ -238,7 +234,7 @@ EXTRAS: Mapping[str, str] = {
     "qdrant-client": "qdrant",
     "distributed": "cluster",
 }
-"""Packages that only few need, and the extra that brings each."""
+"""Optional packages by the extra that installs each."""
 MAX_MODELS = 8
 WITHOUT_LLM = (
     "without one, intent is read from the query's words, and expansion is feedback from its first lexical hits"
@@ -246,7 +242,7 @@ WITHOUT_LLM = (
 
 
 def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: bool = False) -> list[Check]:
-    """Every check, in the order a reader wants them; what `config` asks for is needed (default: the preset of the settings).
+    """Run every check. Components that `config` uses are required (default: the preset of the settings).
 
     `deep` reads everything in the store.
     """
@@ -311,7 +307,7 @@ def _embedder(settings: Settings, servers: Answers) -> Check:
 
 
 def _ollama_embedder(settings: Settings, model: str, servers: Answers) -> Check:
-    """Nothing can take the place of an embedder on a server: its vectors would not fit those of the store."""
+    """The embedder on Ollama. It has no fallback: other vectors would not fit those of the store."""
     if not model:
         return Check(
             "embedder", "failed", "CEMS_WORKBENCH_EMBEDDER names no model after ollama:", OTHER_EMBEDDER_ADVICE
@@ -327,7 +323,7 @@ def _ollama_embedder(settings: Settings, model: str, servers: Answers) -> Check:
 
 
 def _openai_embedder(settings: Settings, model: str, servers: Answers) -> Check:
-    """One text was embedded to see; as on Ollama, nothing takes its place."""
+    """The embedder on an OpenAI-compatible server, probed with one text. It has no fallback."""
     said = servers.embedding
     if isinstance(said, ModelError) or said is None:
         advice = f"check CEMS_WORKBENCH_EMBEDDING_URL, the model and CEMS_WORKBENCH_EMBEDDING_KEY, or {OTHER_EMBEDDER_ADVICE}"
@@ -337,7 +333,7 @@ def _openai_embedder(settings: Settings, model: str, servers: Answers) -> Check:
 
 
 def _server(settings: Settings) -> str | None:
-    """The kind of server that embeds; None when none does."""
+    """The kind of the embedder's server; None without one."""
     return settings.served_embedder[0] if settings.served_embedder else None
 
 
@@ -356,7 +352,7 @@ def _llama_server(settings: Settings, config: PipelineConfig, servers: Answers) 
 
 
 def _ollama(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
-    """Is Ollama there, which models it has, and are those among them that the config, the LLM or a preset asks for?"""
+    """Ollama: whether it answers, its models, and whether config, LLM and presets find theirs."""
     had = servers.ollama
     asked = {preset(name).config.rerank.model: f"preset {name}" for name in reversed(_presets("ollama"))}
     needed = {config.rerank.model} if config.rerank.backend == "ollama" else set()
@@ -381,7 +377,7 @@ def _ollama(settings: Settings, config: PipelineConfig, servers: Answers) -> Che
 
 
 def _llm(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
-    """The language model of the query side: configured, reachable, and what takes its place when it is not."""
+    """The language model for queries: whether it is configured and reachable, and its fallback."""
     model = settings.llm_model
     if not model:
         half = " for CEMS_WORKBENCH_LLM_URL" if settings.llm_url else ""
@@ -428,7 +424,7 @@ def _opened(settings: Settings) -> Store | Check:
 
 
 def _store(settings: Settings, store: Store, answers: Callable[[], Answers], deep: bool) -> list[Check]:
-    """The content of the store, its indexes, whose vectors they are, and its sources; they are asked while the rest is looked at."""
+    """Content, indexes, embedder and sources of the store; sources are probed in parallel with the other checks."""
     away = _embedder_away(settings, answers)
     asked = ask_sources(store, None if away else embedder(settings))
     where = f"{settings.store}" + (f", Chroma at {_place(settings.chroma_url)}" if settings.chroma_url else "")
@@ -455,7 +451,7 @@ def _store(settings: Settings, store: Store, answers: Callable[[], Answers], dee
 
 
 def _labels(store: Store) -> Check:
-    """Which database has the labels, what it has, and how the store goes with its team."""
+    """The database of the labels, its content, and the state of the team database."""
     try:
         state, lines = store.team.state(), team_status(store)
         judged = f"{len(store.queries.read())} queries, {len(store.judgments.read())} judgments"
@@ -466,7 +462,7 @@ def _labels(store: Store) -> Check:
 
 
 def source_checks(found: Sequence[SourceStatus], now: datetime) -> list[Check]:
-    """A check for each source of a store. One that is away, or was not taken whole, is a warning: what was taken can be worked with."""
+    """A check for each source of a store. An unavailable source, or an incomplete snapshot, is a warning: the snapshot can be used."""
     return [_source(each, now) for each in found]
 
 
@@ -490,15 +486,15 @@ def _source(found: SourceStatus, now: datetime) -> Check:
 
 
 def _embedder_away(settings: Settings, answers: Callable[[], Answers]) -> bool:
-    """Whether the embedder is on a server that does not answer."""
+    """Is the embedder on a server that does not answer?"""
     server = _server(settings)
     return server is not None and isinstance(getattr(answers(), EMBEDDER_SERVERS[server]), ModelError)
 
 
 def _embedder_match(settings: Settings, store: Store) -> list[Check]:
-    """Were the store's vectors made by this embedder; asked of it where a name does not prove it: on a server, or stated by the user.
+    """Are the store's vectors of this embedder? Texts are embedded again if a name proves nothing: on a server, or stated by the user.
 
-    Of vectors that came from a source the source's check tells.
+    Vectors from a source are covered by the check of that source.
     """
     name = "embedder match"
     embeds = embedder(settings)
@@ -525,7 +521,7 @@ def _matched(store: Store, embeds: QueryEmbedder) -> EmbedderMatch:
 
 
 def _database(store: Store) -> Check:
-    """Every row of every table was read."""
+    """Reads every row of every table."""
     damaged = store.unreadable()
     if not damaged:
         return Check("database", "ok", "every row of every table can be read")
@@ -539,7 +535,7 @@ def _database(store: Store) -> Check:
 
 
 def _chunks(store: Store) -> Check:
-    """How memories are cut; that nothing is, where long ones are there, is a warning."""
+    """The chunking of memories; long memories without chunks are a warning."""
     from cems_workbench.store.chunks import LONG
 
     cut = store.chunks.statistics()
@@ -551,7 +547,7 @@ def _chunks(store: Store) -> Check:
 
 
 def _embedder_id(settings: Settings, answers: Callable[[], Answers]) -> str | None:
-    """Under which id the vectors are kept; None, which stands for every known one, when a server does not say it."""
+    """The embedder id of the vectors; None, for any known one, if a server does not name it."""
     if _server(settings) == "ollama" and isinstance(answers().ollama, ModelError):
         return None
     try:
@@ -561,7 +557,7 @@ def _embedder_id(settings: Settings, answers: Callable[[], Answers]) -> str | No
 
 
 def _absent(name: str, needed: bool, said: str, presets: Sequence[str], command: str) -> Check:
-    """A server that gave no answer: a warning when it is needed, else news of what it would be for."""
+    """A server that does not answer: a warning if it is needed, otherwise a remark."""
     use = f"; only {_and(presets)} would ask it" if not needed and presets else ""
     return Check(
         name, "warning" if needed else "optional", f"{said}{use}", f"{'' if needed else 'to have it: '}{command}"
@@ -583,7 +579,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _place(url: str) -> str:
-    """Host and port of a URL without what stands before an @, also of one that is none."""
+    """Host and port of a URL without credentials, also of an invalid one."""
     try:
         return server_name(url)
     except ModelError as error:
