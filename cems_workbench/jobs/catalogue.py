@@ -1,13 +1,13 @@
-"""Config catalogue: every config that can be chosen by a name, and what the name stands for.
+"""Config catalogue: every config that can be chosen, by name.
 
-    as set in Inspect      the sliders of the session that asks, handed in
-    cems                   a shipped preset
-    mine.yaml (file)       a config of a file, handed in
-    better blend (history 3)   a config of the store's history, which may hold an evidence card
+    as set in Inspect      the session's sliders, passed in
+    cems                   a built-in preset
+    mine.yaml (file)       a config from a file, passed in
+    better blend (history 3)   a config of the store's history, which may have an evidence card
     my try (kept 2)        the config of an experiment
 
-A config goes under the name that it was chosen by: tables, reports and cards show that name. On the command line a config is named by
-the name of a preset or the path of a file; `config_named` reads it.
+Tables, reports and cards show the name that a config was chosen by. On the command line a config is the name of a preset or the path of a
+file; `config_named` reads it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ PRESENT_NAME = "as set in Inspect"
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Configs by name, in the order in which they are offered, and one line for each that cannot be read."""
+    """Configs by name, in the order in which they are offered, and an error line for each unreadable one."""
 
     configs: Mapping[str, PipelineConfig]
     problems: tuple[str, ...] = ()
 
     def under_its_name(self, name: str) -> PipelineConfig:
-        """The config of a name, called so, unless it is the one that is set in Inspect. Raises KeyError."""
+        """The config of a name, renamed to it, unless it is the one set in Inspect. Raises KeyError."""
         config = self.configs[name]
         return config if name == PRESENT_NAME else named(name, config)
 
@@ -43,9 +43,9 @@ class Catalogue:
 def catalogue(
     store: Store, present: PipelineConfig | None = None, files: Mapping[str, PipelineConfig] | None = None
 ) -> Catalogue:
-    """Every config that can be chosen: the present one, the presets, those of files, the history, the latest first, experiments.
+    """Every config that can be chosen: the present one, presets, files, the history, the latest first, experiments.
 
-    A config of the history that this version cannot read is absent: the History of the Tune page says why.
+    A config of the history that this version cannot read is absent: History on the Tune page explains why.
     """
     configs = {PRESENT_NAME: present} if present is not None else {}
     configs |= {name: preset(name).config for name in preset_names()}
@@ -66,29 +66,29 @@ def catalogue(
 
 
 def history_name(name: str, number: int) -> str:
-    """What a config of the history is chosen by: names may repeat, numbers do not."""
+    """The catalogue name of a config of the history, with its number, because names may repeat."""
     return f"{name} (history {number})"
 
 
 def experiment_name(name: str, number: int) -> str:
-    """What the config of an experiment is chosen by."""
+    """The catalogue name of an experiment's config."""
     return f"{name} (kept {number})"
 
 
 def file_name(path: str) -> str:
-    """What a config of a file is chosen by."""
+    """The catalogue name of a config from a file."""
     return f"{path} (file)"
 
 
 def named(name: str, config: PipelineConfig) -> PipelineConfig:
-    """The config under another name; nothing else changes."""
+    """The config under another name."""
     return config.model_copy(update={"name": name})
 
 
 def config_named(preset_name: str | None, file: Path | None, default: str) -> Imported:
-    """The config of a preset or of a file, with what the file could not say; the preset `default` when neither is named.
+    """The config of a preset or a file, with the warnings of reading it; the preset `default` if neither is named.
 
-    A file that is not there may be the name of a preset. Raises InputError when both are named, or nothing is found.
+    `file` may also be the name of a preset. Raises InputError if both are named, or for an unknown name.
     """
     if preset_name is not None and file is not None:
         raise InputError("name a --preset or a --config, not both")
@@ -103,7 +103,7 @@ def config_named(preset_name: str | None, file: Path | None, default: str) -> Im
 
 
 def with_unique_names(configs: Sequence[PipelineConfig]) -> list[PipelineConfig]:
-    """The configs, each with a name of its own: the second `cems` is `cems (2)`."""
+    """The configs with unique names: the second `cems` becomes `cems (2)`."""
     distinct: list[PipelineConfig] = []
     for config in configs:
         taken = {other.name for other in distinct}

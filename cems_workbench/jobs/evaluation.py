@@ -1,10 +1,9 @@
-"""Evaluation run: configs measured on labelled evidence, which is that of a query set or of one evidence file.
+"""Evaluation job: configs measured on the labelled evidence of a query set or of an evidence file.
 
-Judgments become grades in one place, `agreed`, by the kind of judge that is asked for. With the evidence of a config they make a batch,
-`labelled_selection` and `labelled_file`, on which any config that the evidence answers is replayed. A query set has evidence for each
-config's own gather parameters, so that every config is measured on a batch of its own; a file serves every config. `evaluate_configs`
-measures them and says which lack evidence; `evaluate_streamed` measures them on files of any size, which no batch holds. A `Cache` keeps
-batches and evaluations, so that a change of view costs nothing.
+`agreed` turns judgments into grades, by kind of judge. `labelled_selection` and `labelled_file` combine grades and evidence into a batch,
+on which configs are replayed. A query set has evidence per gather parameters, so that each config may have its own batch; a file serves
+every config. `evaluate_configs` measures them and returns those that lack evidence; `evaluate_streamed` measures them on files too large
+for memory. A `Cache` keeps batches and evaluations.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ from cems_workbench.records import Judgment
 
 @dataclass(frozen=True, eq=False)
 class AgreedGrades:
-    """Grade by qid and memory id, with the judgments they come from, and a digest: equal digests are equal grades."""
+    """Grades by qid and memory id, their judgments, and a digest: equal digests mean equal grades."""
 
     grades: Grades
     judgments: Sequence[Judgment]
     """Of every kind of judge."""
     digest: str
     answerable: Mapping[str, bool | None] = field(default_factory=dict)
-    """By qid whether something answers it, as `agreed_answerable` has it."""
+    """By qid whether the store has an answer, from `agreed_answerable`."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledEvidence:
-    """Evidence with the grades of its memories, ready to be replayed."""
+    """Evidence with the grades of its memories, ready for replay."""
 
     evidence: EvidenceSet
     batch: LabelledBatch
@@ -54,19 +53,19 @@ class LabelledEvidence:
 
     @property
     def content_hash(self) -> str:
-        """The hash of evidence and judgments, which names them on reports and cards; that of the file where these are its own."""
+        """The hash of evidence and judgments on reports and cards; the file's own hash if the judgments are the file's."""
         evidence = self.evidence
         return content_hash(evidence.replay_hash, self.grades.judgments, evidence.queries, evidence.header)
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells it from other labelled evidence: the file, which of its queries, and the grades."""
+        """Cache key: the file, the queries and the grades."""
         return _key(self.evidence, self.grades)
 
 
 @dataclass(frozen=True)
 class EvaluatedConfig:
-    """A config's evaluation, under the name that it was chosen by, and what it was made on."""
+    """A config's evaluation, under the name that it was chosen by, and its evidence."""
 
     name: str
     labelled: LabelledEvidence
@@ -84,11 +83,11 @@ class EvaluatedConfig:
 
     @property
     def answered(self) -> str:
-        """By whom and when the lists were answered, where that was a running system; else empty."""
+        """The running system that answered the lists, and when; empty without one."""
         return self.labelled.evidence.answered
 
     def to_json(self) -> dict[str, Any]:
-        """The evaluation as plain values, the hash of what it was made on, and who answered its lists."""
+        """The evaluation as plain values, the hash of its evidence, and the system that answered its lists."""
         return (
             self.evaluation.to_json()
             | {"content_hash": self.content_hash}
@@ -97,19 +96,19 @@ class EvaluatedConfig:
 
 
 MAX_QUERIES_IN_MEMORY = 20_000
-"""Queries up to which a file is read as a whole, which takes some 35 kB a query; a larger one is streamed, in time that is the same."""
+"""Larger files are streamed, in the same time; in memory a query takes some 35 kB."""
 MAX_QUERIES_PRINTED = 100_000
-"""Queries up to which values of each are printed as JSON."""
+"""With more queries JSON has no values per query."""
 
 
 def streamed(paths: Sequence[Path]) -> bool:
-    """Is evidence in these files measured without reading it into memory: several, or a large one? Raises InputError for none."""
+    """Are these files streamed instead of read into memory: several files, or a large one? Raises InputError for none."""
     return len(paths) > 1 or read_progress(paths[0])[0] > MAX_QUERIES_IN_MEMORY
 
 
 @dataclass(frozen=True)
 class StreamedConfigs:
-    """Configs measured on a stream of evidence, in their order, and what it was."""
+    """Configs measured on a stream of evidence, in their order."""
 
     names: tuple[str, ...]
     found: StreamEvaluation
@@ -119,11 +118,11 @@ class StreamedConfigs:
 
     @property
     def evaluations(self) -> tuple[Evaluation, ...]:
-        """That of each config."""
+        """The evaluation of each config."""
         return self.found.evaluations
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Each evaluation as plain values, as `EvaluatedConfig.to_json`; of many queries without the values of each."""
+        """Each evaluation as in `EvaluatedConfig.to_json`; for many queries without the values per query."""
         per_query = len(self.evaluations[0].qids) <= MAX_QUERIES_PRINTED
         more = {"content_hash": self.content_hash} | ({"lists": self.found.answered} if self.found.answered else {})
         return [evaluation.to_json(per_query) | more for evaluation in self.evaluations]
@@ -139,7 +138,7 @@ def evaluate_streamed(
     each: Each | None = None,
     progress: Progress = silent,
 ) -> StreamedConfigs:
-    """The configs, measured under their names on a stream of evidence. Raises InputError as `evaluate_stream` does."""
+    """Measure configs under their names on a stream of evidence. Raises InputError as `evaluate_stream` does."""
     asked = [named(name, config) for name, config in configs]
     found = evaluate_stream(stream, asked, measures, kind=kind, seed=seed, each=each, progress=progress)
     refuse_nothing(found.evaluations[0].qids, stream.path)
@@ -147,11 +146,11 @@ def evaluate_streamed(
 
 
 Labelled = Callable[[PipelineConfig], LabelledEvidence | None]
-"""The labelled evidence that a config is measured on; None while it has to be gathered."""
+"""Returns the labelled evidence of a config; None if it must be gathered first."""
 
 
 def agreed(judgments: Sequence[Judgment], kind: str | None) -> AgreedGrades:
-    """The grades of one kind of judge, human or model; where `kind` is None a model's grade counts where no person gave one."""
+    """The agreed grades of one kind of judge, human or model; with None a model's grade counts if no person gave one."""
     grades = agreed_grades(judgments, kind)
     answerable = agreed_answerable(judgments, kind)
     rows: list[object] = [
@@ -168,29 +167,29 @@ def labelled_selection(
     resources: Resources,
     cache: Cache = uncached,
 ) -> LabelledEvidence | None:
-    """The evidence of a config for a selection of queries, with these grades; None while it has to be gathered.
+    """The evidence of a config for a selection of queries, with these grades; None if it must be gathered first.
 
-    Raises InputError for evidence that is damaged.
+    Raises InputError for damaged evidence.
     """
     evidence = read_evidence(config, selection, resources, cache)
     return None if evidence is None else labelled(evidence, grades, cache)
 
 
 def refuse_nothing(queries: Sequence[object], name: object) -> None:
-    """Raise InputError where there is nothing to measure on."""
+    """Raise InputError without queries."""
     if not queries:
         raise InputError(f"{name}: no query has both evidence and a judgment")
 
 
 def labelled_file(evidence: EvidenceSet, kind: str | None, cache: Cache = uncached) -> LabelledEvidence:
-    """An evidence file with the judgments that are in it."""
+    """An evidence file with its own judgments."""
     return labelled(evidence, agreed(evidence.judgments, kind), cache)
 
 
 def labelled(
     evidence: EvidenceSet, grades: AgreedGrades, cache: Cache = uncached, *, timed: bool = True
 ) -> LabelledEvidence:
-    """Evidence with grades; the queries are encoded once for each of the two. `timed`: its cost includes what gathering took."""
+    """Evidence with grades, tabulated once per pair. With `timed` its cost includes the time of gathering."""
     seconds = evidence.seconds_per_query if timed else None
     batch = cache(
         ("batch", *_key(evidence, grades), seconds),
@@ -213,7 +212,7 @@ def evaluate_configs(
     seed: int = 0,
     cache: Cache = uncached,
 ) -> tuple[list[EvaluatedConfig], list[tuple[str, PipelineConfig]]]:
-    """The configs whose evidence is there, measured under their names, and those whose evidence has to be gathered first."""
+    """The configs with evidence, measured under their names, and those whose evidence must be gathered first."""
     measured, missing = [], []
     for name, config in configs:
         evidence = source(config)

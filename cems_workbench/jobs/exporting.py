@@ -1,10 +1,10 @@
-"""Export: a config as text of some form, read back as whoever it is for reads it, and both rankings measured on the same queries.
+"""Exports: a config as text in some format, read back as the target system reads it, and both rankings measured on the same queries.
 
-    Export           the text, and the config that its reader ranks with
-    ExportedRanking  what the config reaches here and as it is read, with the paired difference
+    Export           the text, and the config that the target system ranks with
+    ExportedRanking  the measures of both configs, with the paired difference
 
-What the reader ranks with may ask for what the evidence of the config does not hold: a `.env` of CEMS says nothing of lists that CEMS does
-not have. `of_selection` then takes the evidence that was gathered for it, where it was; else the figures are of what is there, and say so.
+The config that the target reads may need evidence that was not gathered: a `.env` of CEMS cannot name lists that CEMS does not have.
+`of_selection` then uses evidence that was gathered for it, if there is any; otherwise the figures are incomplete, and labelled so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from cems_workbench.platform.atomic_write import write_text
 
 @dataclass(frozen=True)
 class Export:
-    """A config as text of a form, and the config that whoever it is for ranks with once it has read it."""
+    """A config as text in a format, and the config that the target system reads from it."""
 
     form: Form
     text: str
@@ -48,22 +48,22 @@ class Export:
 
     @property
     def reader(self) -> str:
-        """Who reads it: a system, or this workbench."""
+        """The target: a system, or this workbench."""
         return next((title for target, title in TARGET_TITLES.items() if target == self.form), "the workbench")
 
     @property
     def as_read(self) -> str:
-        """What the ranking of its reader is called."""
+        """Display name of the target's ranking."""
         return f"as {self.reader} reads it"
 
     @property
     def lost(self) -> list[tuple[str, object, object]]:
-        """The parameters that come back otherwise: (path, value here, value there)."""
+        """The parameters that differ after reading: (path, value here, value there)."""
         return [row for row in difference(self.config, self.read) if row[0] != "name"]
 
 
 def exported(config: PipelineConfig, form: Form, card: EvidenceCard | None = None) -> Export:
-    """The text of a config in a form, and what its reader makes of it."""
+    """Export a config in a format, and read it back."""
     text = export_config(config, form, card)
     name = f"{config.name} as {TARGET_TITLES[form]} reads it" if form in TARGET_TITLES else config.name
     return Export(form, text, config, read_back(text, form, name))
@@ -71,36 +71,36 @@ def exported(config: PipelineConfig, form: Form, card: EvidenceCard | None = Non
 
 @dataclass(frozen=True, eq=False)
 class ExportedRanking:
-    """What a config reaches here and as its reader ranks, on the same queries, by the same measures."""
+    """The measures of a config here and as the target ranks, on the same queries."""
 
     export: Export
     comparison: Comparison
     queries: str
-    """Which queries, in words."""
+    """Description of the queries."""
 
     @property
     def here(self) -> Evaluation:
-        """The config as it is here."""
+        """The evaluation of the config here."""
         return self.comparison.evaluations[0]
 
     @property
     def there(self) -> Evaluation:
-        """The config as its reader has it."""
+        """The evaluation of the config that the target reads."""
         return self.comparison.evaluations[1]
 
     @property
     def differences(self) -> Sequence[MeasureDifference]:
-        """There less here, by measure."""
+        """There minus here, by measure."""
         return self.comparison.compared[0].differences
 
     @property
     def lacking(self) -> list[str]:
-        """What the evidence does not hold of what the reader's config asks for."""
+        """What the target's config needs and the evidence lacks."""
         return missing_score_lines([(self.export.as_read, self.there.rankings.needs)])
 
     @property
     def lines(self) -> list[str]:
-        """In words, a line a measure, and what the figures leave out."""
+        """One line per measure, and what the figures leave out."""
         said = [
             f"{self.export.as_read}: {row.measure} on {self.queries} ({len(self.here.qids)}): {row.baseline:.4f} here, "
             f"{row.value:.4f} there, difference {row.difference:+.4f} [{row.low:+.4f}, {row.high:+.4f}], p = {row.p:.4g}"
@@ -110,7 +110,7 @@ class ExportedRanking:
 
     @property
     def incomplete(self) -> list[str]:
-        """Why the figure of the reader's ranking is not the whole truth: what the evidence lacks, and what its reranker failed on."""
+        """Why the figures of the target's ranking are incomplete: missing evidence, and failures of its reranker."""
         failed = [
             f"{self.export.as_read}: its reranker failed in {count} queries: {why}"
             for why, count in self.there.failed.items()
@@ -149,9 +149,9 @@ def measured(
     qids: Collection[str] | None = None,
     seed: int = 0,
 ) -> ExportedRanking:
-    """Measure both rankings on the queries of a batch, or on some of them; `there` is a batch for the reader's config, else it is the same.
+    """Measure both rankings on the queries of a batch, or on some of them; `there` is a separate batch for the target's config.
 
-    Queries that either batch has no evidence of are left out.
+    Queries without evidence in either batch are left out.
     """
     other = here if there is None else there
     asked = set(here.qids) & set(other.qids) & (set(here.qids) if qids is None else set(qids))
@@ -165,17 +165,17 @@ def measured(
         )
         for batch, config in ((here, export.config), (other, export.read))[: 2 if export.lost else 1]
     ]
-    rows = found if export.lost else [*found, *found]  # the same config again
+    rows = found if export.lost else [*found, *found]  # the target reads the same config
     return ExportedRanking(export, compare(rows, seed=seed), queries)
 
 
 def measured_proposal(
     result: SearchResult, export: Export, there: LabelledBatch | None = None
 ) -> list[ExportedRanking]:
-    """The proposal of a search and what the reader of its export makes of it, by its objectives.
+    """The objectives of a search's proposal, here and as the target of its export ranks.
 
-    On the queries that were searched on; on the sealed ones too, once they were opened. None where the order of a reranker stands in
-    for judgments: by it a ranking with the reranker would be measured by itself.
+    On the tuning queries, and on the sealed ones once they were opened. None if the order of a reranker replaces judgments: it would
+    measure a ranking with the reranker by itself.
     """
     if result.planned.data.stands_in:
         return []
@@ -200,12 +200,12 @@ def measured_proposal(
 def of_selection(
     export: Export, evidence: LabelledEvidence, resources: Resources, cache: Cache = uncached
 ) -> LabelledEvidence | None:
-    """The evidence that was gathered for the reader's config and the same queries; None where it was not. Raises InputError."""
+    """The evidence that was gathered for the target's config and the same queries; None without any. Raises InputError."""
     return labelled_selection(export.read, selection_of(evidence), evidence.grades, resources, cache)
 
 
 def selection_of(evidence: LabelledEvidence) -> QuerySelection:
-    """The queries of evidence, as a gather takes them."""
+    """The selection of queries that evidence was gathered for."""
     header = evidence.evidence.header
     return QuerySelection(header.query_set, evidence.evidence.queries, header.project_only)
 
@@ -213,7 +213,7 @@ def selection_of(evidence: LabelledEvidence) -> QuerySelection:
 def with_figures(
     config: PipelineConfig, form: Form, card: EvidenceCard, rankings: Callable[[Export], Sequence[ExportedRanking]]
 ) -> tuple[Export, Sequence[ExportedRanking], EvidenceCard]:
-    """The export, the figures of what its reader makes of it, and the card, which says them where that is another config."""
+    """The export, the figures of the target's ranking, and the card, which has them if the target's config differs."""
     export = exported(config, form, card)
     found = rankings(export)
     if export.lost:
@@ -222,8 +222,8 @@ def with_figures(
 
 
 def write_proposal(result: SearchResult, out: Path, card: EvidenceCard) -> Sequence[ExportedRanking]:
-    """Write the proposal, in the form that the suffix of `out` says, and its card beside it; gives the figures of `with_figures`, none
-    where nothing is lost on the way.
+    """Write the proposal, in the format of the suffix of `out`, and its card; returns the figures of `with_figures`, none if the target's
+    config is the same.
 
     Raises InputError.
     """

@@ -1,4 +1,4 @@
-"""Opening what the settings name: the store and the embedder. The one place where settings meet the library."""
+"""Factory: store, embedder and model servers from the settings. Only this module turns settings into objects of the library."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def open_resources(settings: Settings, *, create: bool = True) -> Resources:
 
 
 def open_filled(settings: Settings) -> Resources:
-    """As `open_resources`, of a store that is there and holds memories. Raises StoreError else."""
+    """As `open_resources`, for an existing store with memories. Raises StoreError for another."""
     with ExitStack() as unless_filled:
         resources = unless_filled.enter_context(closing(open_resources(settings, create=False)))
         if not resources.store.memories.count():
@@ -42,7 +42,7 @@ def open_filled(settings: Settings) -> Resources:
 
 
 def for_store(settings: Settings, store: Store) -> Settings:
-    """The settings with the embedder that made the vectors of the store's source, where none was chosen otherwise."""
+    """The settings with the embedder of the store's source, unless the user chose another."""
     made_by = [source.embedder for source in store.sources.with_memories() if source.embedder]
     if not made_by or "embedder" in settings.model_fields_set:
         return settings
@@ -50,9 +50,9 @@ def for_store(settings: Settings, store: Store) -> Settings:
 
 
 def embedder(settings: Settings) -> QueryEmbedder:
-    """The embedder that the settings name; nothing is loaded and no server is asked yet.
+    """The embedder that the settings name; nothing is loaded and no server is called yet.
 
-    What is missing in the settings is said when it is first used, so that a store can be looked at without an embedder.
+    A missing setting is an error on first use, so that a store can be inspected without an embedder.
     """
     same_as = settings.embedding_same_as.strip()
     if settings.served_embedder is None:
@@ -84,7 +84,7 @@ def openai_embedder(settings: Settings, timeout_s: float = EMBED_TIMEOUT_S, trie
 
 
 def wording(settings: Settings) -> Wording:
-    """What the embedder on a server is told before texts and queries."""
+    """The prefixes of texts and queries for the embedder on a server."""
     from cems_workbench.models.server_embedder import Wording
 
     return Wording(

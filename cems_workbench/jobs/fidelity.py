@@ -1,12 +1,12 @@
-"""Fidelity run: what a real system answered beside what the workbench computes, for every query of a recording, under a config.
+"""Fidelity job: the recorded answers of a real system compared with the workbench's, for every query of a recording, under a config.
 
-    read a recording -> its settings over the config -> gather what it asks -> replay -> compare -> where and why the two part
+    read a recording -> lay its settings over the config -> gather -> replay -> compare -> first divergence and its cause
 
-The config that is measured is the one that was chosen, with the settings of the recording laid over it as a `.env` of CEMS would be
-(`config.forms.env_form`), its token budget, and its moment as the moment of every query. The evidence is gathered as that of any query
-set (`runs.gathering`): it stands on the shelf beside the store, and a run that was broken off goes on where it was.
+The measured config is the chosen one with the settings of the recording, as a `.env` of CEMS would set them (`config.forms.env_form`), its
+token budget, and its moment as the moment of every query. Evidence is gathered as for any query set (`jobs.query_set_evidence`), and an
+interrupted job resumes.
 
-The store is one that holds the memories of the system. From files alone it is a temporary one, `store_of_folder`.
+The store holds the memories of the system; from files alone it is a temporary one, `store_of_folder`.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ from cems_workbench.sources.cems_api import CemsApi
 from cems_workbench.store import Store
 
 STORED_FORM = "query set"
-"""The form of answers that the store keeps."""
+"""The format of answers that the store keeps."""
 BASE_PRESET = "cems_head"
-"""The preset that is CEMS with nothing set, over which the settings of a recording are laid."""
+"""The preset of CEMS with its defaults, over which the settings of a recording are laid."""
 COMPUTED_MODE = "vector"
-"""The mode of CEMS that the pipeline computes; others ask a language model."""
+"""The mode of CEMS that the pipeline computes; the others call a language model."""
 CHUNK_RULE = "cems"
-"""How a temporary store cuts long memories: as CEMS does."""
+"""The chunking rule of a temporary store."""
 _LINE = re.compile(r"line \d+: ")
 
 
 @dataclass(frozen=True, slots=True)
 class FidelitySetting:
-    """One recording and the config it is measured under: with the recording's own settings, or as it was chosen.
+    """One recording and the config it is measured under: with the recording's own settings, or as chosen.
 
-    `warnings` are what of the recording's settings the config cannot say.
+    `warnings` are the settings of the recording that the config cannot express.
     """
 
     name: str
@@ -75,7 +75,7 @@ class FidelitySetting:
 
     @property
     def searched(self) -> PipelineConfig:
-        """The config as it is gathered and replayed: without the judge, which moves no result and takes long."""
+        """The config that is gathered and replayed: without the judge, which is slow and changes no result."""
         return with_values(self.config, {"judge.backend": "none"})
 
 
@@ -92,7 +92,7 @@ class Difference:
 
     @property
     def how(self) -> str:
-        """What differs, in words."""
+        """Description of the difference."""
         if self.parting is not None:
             return f"{self.parting.memory_id}: {self.parting.reason}"
         return f"same order, a score differs by {self.query.score_difference or 0:.1e}"
@@ -100,7 +100,7 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredFidelity:
-    """What came of one setting."""
+    """The result of one setting."""
 
     setting: FidelitySetting
     fidelity: SetFidelity
@@ -114,7 +114,7 @@ class MeasuredFidelity:
         return sorted(self.differences, key=ORDERS[order])
 
     def request(self, qid: str) -> Request:
-        """What was asked, as Inspect asks it."""
+        """The request of a query, as Inspect makes it."""
         return request_for(self.queries[qid], self.evidence.header.moment)
 
     def to_json(self) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _difference_json(one: Difference) -> dict[str, Any]:
 
 
 def read_answers(path: Path) -> Recording:
-    """The answers of a file: a log in one of the formats that are imported, or what `read_recording` reads. Raises InputError."""
+    """The answers of a file: a log in an import format, or a recording for `read_recording`. Raises InputError."""
     name = formats.log_format(path)
     if name is None:
         return read_recording(path)
@@ -188,9 +188,9 @@ def kept_recording(store: Store, name: str) -> Recording:
 
 
 def ask_server(address: str, queries: Sequence[Query], progress: Progress = silent) -> Recording:
-    """What the CEMS server at `address` answers to these queries now. What it did not answer is among the recording's errors.
+    """The present answers of the CEMS server at `address` to these queries. Failed queries are among the recording's errors.
 
-    Raises InputError for an address that is of no CEMS server or has no key, SourceError when it cannot be asked, and what `progress`
+    Raises InputError for an address of another system or without a key, SourceError if the server is unavailable, and what `progress`
     raises.
     """
     place = parse(address)
@@ -203,7 +203,7 @@ def ask_server(address: str, queries: Sequence[Query], progress: Progress = sile
 def setting_for(
     recording: Recording, config: PipelineConfig, *, as_chosen: bool = False, name: str | None = None
 ) -> FidelitySetting:
-    """The config for a recording: the recording's settings and token budget laid over it, unless it is to stay `as_chosen`."""
+    """The config for a recording: with the recording's settings and token budget, unless it stays `as_chosen`."""
     title = name or f"{Path(recording.name).stem}, {config.name}"
     warnings = (
         []
@@ -232,9 +232,9 @@ def _unquoted(text: str) -> str:
 def asked_queries(
     recording: Recording, known: Mapping[str, Query], as_of: datetime | None = None, query: str | None = None
 ) -> tuple[Query, ...]:
-    """What was asked, an answer each: as the recording says, else the query of the store with the answer's qid.
+    """The query of each answer: from the recording, else the query of the store with the answer's qid.
 
-    `query` is what a single answer without a query was given to. Raises InputError where nobody says what was asked.
+    `query` is the text for a single answer without one. Raises InputError for an answer whose query is unknown.
     """
     return tuple(_asked(answer, recording, known, as_of, query) for answer in recording.answers)
 
@@ -260,7 +260,7 @@ def _asked(
 
 
 def require_usable(recording: Recording) -> None:
-    """A measurement is of all that was answered: raises InputError with the first row that cannot be used."""
+    """Raises InputError with the first invalid row: a measurement covers all answers."""
     if recording.errors:
         more = f" (and {len(recording.errors) - 1} more rows)" if len(recording.errors) > 1 else ""
         hint = "; import the log, which keeps the good rows, and name its query set" if recording.log else ""
@@ -270,7 +270,7 @@ def require_usable(recording: Recording) -> None:
 
 
 def selection_for(setting: FidelitySetting, queries: Sequence[Query]) -> QuerySelection:
-    """The queries of a recording as they are gathered."""
+    """The query selection of a recording."""
     return QuerySelection(f"fidelity {Path(setting.recording.name).stem}", tuple(queries))
 
 
@@ -281,10 +281,10 @@ def measure_fidelity(
     progress: Progress = silent,
     lists: Mapping[str, Lists] | None = None,
 ) -> MeasuredFidelity:
-    """Gather what a recording asks, or go on with it, and compare it query by query; `lists` are those of `lexical_lists`.
+    """Gather the queries of a recording, or resume, and compare the answers query by query; `lists` are those of `lexical_lists`.
 
-    Raises InputError when no recorded memory is in the store, and as gathering does; a `Cancelled` of `progress` passes through, and
-    what was gathered stays.
+    Raises InputError if no recorded memory is in the store, and as gathering does; a `Cancelled` of `progress` passes through, and
+    gathered queries are kept.
     """
     productions = productions_in(resources, setting.recording)
     evidence = ensure_evidence(setting.searched, selection_for(setting, queries), (), resources, progress)
@@ -292,7 +292,7 @@ def measure_fidelity(
 
 
 def productions_in(resources: Resources, recording: Recording) -> dict[str, Production]:
-    """Every answer in terms of the store's memories. Raises InputError when none of them is there."""
+    """Every answer with the store's memories. Raises InputError if the store has none of them."""
     answers = resources.store.recorded_answers.resolved(recording.answers, recording.id_length)
     found = productions_of(answers, resources.store)
     if not any(one.order for one in found.values()) and any(one.unknown for one in found.values()):
@@ -304,7 +304,7 @@ def productions_in(resources: Resources, recording: Recording) -> dict[str, Prod
 
 
 def productions_of(answers: Sequence[RecordedAnswer], store: Store) -> dict[str, Production]:
-    """Answers that have the store's ids, by qid, in terms of its memories; all are read only where one is to be found by its text."""
+    """Answers with the store's memories, by qid. All memories are read only if one must be found by its text."""
     known = store.memories.read({row.memory_id for answer in answers for row in answer.returned if row.memory_id})
     every = cache(store.memories.read)
 
@@ -325,7 +325,7 @@ def compared(
     progress: Progress = silent,
     lists: Mapping[str, Lists] | None = None,
 ) -> MeasuredFidelity:
-    """The recording beside the replay of its evidence."""
+    """Compare the recording with the replay of its evidence."""
     limit, searched = limit_of(setting.recording), setting.searched
     precision = precision_of(setting.recording)
     answers = {answer.qid: answer for answer in setting.recording.answers}
@@ -351,9 +351,9 @@ def compared(
 
 
 def lexical_lists(recordings: Sequence[Recording]) -> dict[str, Lists]:
-    """The lexical list of each query text that one of several recordings holds: it depends on the memories and the words alone.
+    """The lexical list of each query text in any of the recordings: it depends on memories and query text only.
 
-    Recordings that were made of one system under several settings, of which one has its lists, can so be told the same causes.
+    So recordings of one system under several settings share the lists of the one that has them.
     """
     found: dict[str, Lists] = {}
     for recording in recordings:
@@ -364,13 +364,13 @@ def lexical_lists(recordings: Sequence[Recording]) -> dict[str, Lists]:
 
 
 def limit_of(recording: Recording) -> int | None:
-    """Where ours are cut: nowhere for a recording; else at the longest answer of the file, since its limit is not stated."""
+    """The limit of our results: none for a recording; otherwise the longest answer of the file, which does not state a limit."""
     longest = max((len(answer.returned) for answer in recording.answers), default=0)
     return None if recording.whole else longest or None
 
 
 def precision_of(recording: Recording) -> float:
-    """How near two scores are that are the same: half a unit of the last digit that the recording has, where its scores are rounded."""
+    """Tolerance of equal scores: half a unit of the last digit in the recording, if its scores are rounded."""
     scores = [row.score for answer in recording.answers for row in answer.returned if row.score is not None]
     return (
         max(EXACT_PRECISION, half_unit(scores) + EXACT_PRECISION) if recording.rounded and scores else EXACT_PRECISION
@@ -389,9 +389,9 @@ def _lowest(one: Difference) -> tuple[bool, float, float]:
 def nearness(
     recording: Recording, productions: Mapping[str, Production], evidences: Sequence[Evidence], config: PipelineConfig
 ) -> dict[str, float]:
-    """Rank-biased overlap of each recorded answer and our results under a config, by qid, as `compared` has it.
+    """Rank-biased overlap of each recorded answer with our results under a config, by qid, as in `compared`.
 
-    All queries are replayed as one batch; `evidences` are those of the answers, in their order.
+    All queries are replayed as one batch; `evidences` has that of each answer, in order.
     """
     if not recording.answers:
         return {}
@@ -405,7 +405,7 @@ def nearness(
 
 
 def failing_first(answers: Sequence[RecordedAnswer], near: Mapping[str, float]) -> list[RecordedAnswer]:
-    """The answers with those that returned nothing first, then those least near to ours, of equal ones that of the lowest best score."""
+    """The answers, empty ones first, then by least overlap with ours, ties by lowest best score."""
 
     def key(answer: RecordedAnswer) -> tuple[bool, float, float]:
         top = answer.top_score
@@ -415,8 +415,8 @@ def failing_first(answers: Sequence[RecordedAnswer], near: Mapping[str, float]) 
 
 
 ORDERS: Mapping[str, Callable[[Difference], tuple[float, ...]]] = {"departing": _departing, "lowest": _lowest}
-"""How differing queries are listed, after those to which nothing was answered: those that depart most from the recorded answer first, or
-those whose best recorded score is lowest."""
+"""Orders of differing queries, after the empty answers: the largest departure from the recorded answer first, or the lowest best recorded
+score first."""
 
 
 def _beside(query: Query, production: Production, trace: Trace, limit: int | None, precision: float) -> QueryFidelity:
@@ -436,7 +436,7 @@ def _beside(query: Query, production: Production, trace: Trace, limit: int | Non
 def explained(
     measured: MeasuredFidelity, progress: Progress = silent
 ) -> tuple[SetAgreement, list[Explanation[SetAgreement]]]:
-    """How far the set agrees now, and the single parameters whose change gives more queries the recorded order, the most first."""
+    """The present agreement of the set, and the single parameter changes that give more queries the recorded order, best first."""
     gathered = [row for row in measured.fidelity.queries if row.qid in measured.evidence.evidences]
     evidences: list[Evidence] = [measured.evidence.evidences[row.qid] for row in gathered]
     limit = limit_of(measured.setting.recording)
@@ -449,9 +449,9 @@ def explained(
 def store_of_folder(
     folder: Path, settings: Settings, progress: Progress = silent
 ) -> Iterator[tuple[Resources, Mapping[str, Query]]]:
-    """A temporary store with the memories and relations of a folder, loaded as CEMS has them; with it the folder's queries by qid.
+    """A temporary store with the memories and relations of a folder, imported as CEMS stores them, and the folder's queries by qid.
 
-    It is gone afterwards. Raises InputError when the folder has no memories, and names the first row that cannot be used.
+    The store is deleted afterwards. Raises InputError for a folder without memories, and for the first invalid row.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; --data names one with memories, relations and queries")

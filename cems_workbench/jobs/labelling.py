@@ -1,6 +1,6 @@
-"""Labels, and queues of what is to be labelled: what chosen configs return for queries of a set, pooled, without what is judged, in order.
+"""Labelling: labels of single queries, and queues of pairs to judge: the pooled results of configs for a query set, without judged pairs.
 
-The evidence of a config is read from the store's shelf, and gathered there first where it is not; ranking is replay.
+The evidence of a config is read from its file, or gathered first; ranking is replay.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from cems_workbench.store import QueueRecord, Store
 Evidences = Mapping[str, Mapping[str, Evidence]]
 """Evidence by config and qid."""
 TYPED_SET = "typed by hand"
-"""The query set of queries that were graded on Inspect and in no set yet."""
+"""The query set for queries that were graded on Inspect and are in no set."""
 TYPED_SOURCE = "Inspect"
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """What goes into a queue: the first `depth` results of configs (by name) for the selected queries, and in which order.
+    """The content and order of a queue: the first `depth` results of configs (by name) for the selected queries.
 
-    `overlap` is how many people grade each pair; `leave_out_judged` leaves out what a person judged already.
+    `overlap` is the number of people who grade each pair; `leave_out_judged` leaves out pairs that a person has judged.
     """
 
     name: str
@@ -61,11 +61,11 @@ class QueuePlan:
     leave_out_judged: bool = True
     seed: int = 0
     ready_made: bool = False
-    """Made by the app, for a store that had no queue."""
+    """Made by the app, for a store without a queue."""
 
 
 def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent) -> QueueRecord:
-    """The queue of a plan, which the caller keeps. Raises InputError where there is nothing to judge, and as gathering does."""
+    """Build the queue of a plan; the caller saves it. Raises InputError if there is nothing to judge, and as gathering does."""
     if not plan.configs:
         raise InputError("a queue needs a config whose results are judged")
     if plan.strategy == "decisive" and len(plan.configs) < 2:
@@ -121,7 +121,7 @@ def _ordered(
 def _uncertain(
     pairs: Sequence[PooledPair], evidences: Evidences, configs: Mapping[str, PipelineConfig]
 ) -> list[PooledPair]:
-    """By the judges' scores in the evidence; each is read from its own threshold, so that several can be mixed."""
+    """Order by the judges' scores in the evidence, each relative to its own threshold, so that several judges can be mixed."""
     doubts: dict[Pair, float] = {}
     for name, by_query in evidences.items():
         for qid, evidence in by_query.items():
@@ -145,9 +145,9 @@ def _named(name: str, progress: Progress) -> Progress:
 
 
 def stored_query(request: Request, store: Store) -> Query | None:
-    """The stored query of exactly these words: of several the one of the same project and moment, else the latest; None when there is none.
+    """The stored query with exactly this text: of several the one of the same project and moment, else the latest; None without one.
 
-    It is the query whose grades are shown, and which a grade is given for.
+    Its grades are shown, and new grades are for it.
     """
     matches = store.queries.with_words(request.query)
     if not matches:
@@ -179,10 +179,10 @@ def query_grades(request: Request, store: Store) -> QueryGrades:
 
 
 def add_to_set(request: Request, name: str, store: Store) -> Query:
-    """Put what was asked into a query set, new or there, beside its other queries; returns the query.
+    """Add a request to a query set, which is created if needed; returns the query.
 
-    A stored query of the same words, project and moment is taken; a new one has an id made of these. Raises InputError for a name
-    that cannot be one.
+    A stored query of the same text, project and moment is reused; a new one has an id derived from these. Raises InputError for an
+    invalid name.
     """
     query = stored_query(request, store)
     if query is None or (query.project, query.as_of) != (request.project, request.as_of):
@@ -207,17 +207,17 @@ def give_grade(
     shown: Mapping[str, Any] | None = None,
     note: str | None = None,
 ) -> None:
-    """Keep a person's grade of a memory for a query, wherever it was given; `shown` is what the person saw. Raises as `Labels.give`."""
+    """Save a person's grade of a memory for a query; `shown` is what the person saw. Raises as `Labels.give`."""
     store.labels.give(Judgment(qid, memory_id, grade, reviewer, "human", judged_at=datetime.now(UTC), note=note), shown)
 
 
 def give_no_answer(
     store: Store, qid: str, reviewer: str, *, at_hand: str, shown: Mapping[str, Any], note: str | None = None
 ) -> list[str]:
-    """Keep a person's judgment that nothing in the store answers a query, with the memories that this person looked at for it.
+    """Save a person's judgment that the store has no answer to a query, with the memories that this person looked at.
 
-    Those are the ones that were graded or skipped, and the one `at_hand`. Returns the memories that people judged relevant all the
-    same, which count. Raises as `Labels.give`.
+    These are the graded and skipped ones, and the one `at_hand`. Returns memories that people judged relevant nevertheless: those grades
+    count. Raises as `Labels.give`.
     """
     judged = store.judgments.read(qid, HUMAN)
     looked_at = {judgment.memory_id for judgment in judged if judgment.judge == reviewer}
@@ -230,6 +230,6 @@ def give_no_answer(
 
 
 def own_grade(store: Store, qid: str, memory_id: str, reviewer: str) -> int | None:
-    """The grade that this person gave a memory for a query; None without one."""
+    """This person's grade of a memory for a query; None without one."""
     given = store.judgments.read(qid, "human")
     return next((one.grade for one in given if (one.memory_id, one.judge) == (memory_id, reviewer)), None)
