@@ -104,7 +104,7 @@ def test_a_snapshot_keeps_to_its_rate_and_can_be_cancelled_while_it_waits(
         clock.pause(seconds)
 
     monkeypatch.setattr(connecting, "time", SimpleNamespace(perf_counter=time.perf_counter, sleep=sleep))
-    monkeypatch.setattr(connecting, "paced", partial(rate_limited, clock=clock))
+    monkeypatch.setattr(connecting, "rate_limited", partial(rate_limited, clock=clock))
     source = Planted({name: taken(name) for name in "abcde"})  # two a batch
     take_snapshot(store, source, NOW, rows_per_second=2)
     assert sum(slept) == pytest.approx(2.5) and max(slept) <= connecting.CANCEL_POLL_S
