@@ -1,9 +1,9 @@
-"""Answers of a running CEMS, by its REST API: what it returns for queries today.
+"""Answers of a live CEMS server by its REST API.
 
     https://HOST/?max_tokens=4000&mode=vector&…   http://HOST:8765     key: CEMS_API_KEY, as a Bearer token
 
-Each query is one `POST /api/memory/search`, `per_second` of them at most. The API returns neither vectors nor CEMS's lists: they come from
-its PostgreSQL. An answer's texts are cut to 500 characters by the server. Its settings are not told either, so a recording states none.
+Each query is one `POST /api/memory/search`, at most `per_second` of them. The API returns neither vectors nor CEMS's lists (those come
+from its PostgreSQL) nor its settings, so a recording has none. The server cuts texts to 500 characters.
 
 Source: CEMS 0.9.3, src/cems/api/handlers/memory.py (api_memory_search)
 """
@@ -35,15 +35,15 @@ from cems_workbench.sources.source import SourceError
 PATH = "/api/memory/search"
 MAX_ATTEMPTS = 4
 MAX_WAIT_S = 30.0
-"""Of a wait between tries; a server that wants more is not waited for."""
+"""Longest wait between attempts; a server that asks for more is an error."""
 CANCEL_POLL_S = 0.5
-"""How long a wait goes on before `progress` is asked whether to go on."""
+"""How often a wait checks `progress` for a cancel."""
 MAX_CONSECUTIVE_FAILURES = 3
-"""Queries that may fail one after the other before the rest is not asked."""
+"""After so many consecutive failures the other queries are not asked."""
 
 
 class SearchOptions(BaseModel):
-    """What is asked beside the query: fields of the request, with CEMS's own defaults but for `limit`, and our own rate."""
+    """Fields of the request besides the query, with CEMS's defaults except for `limit`, and our rate limit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,13 +60,13 @@ class SearchOptions(BaseModel):
 
     def body(self, query: Query) -> dict[str, Any]:
         """The request for a query."""
-        asked = self.model_dump(exclude={"per_second"}) | {"query": query.query}
-        return asked | {"project": query.project} if query.project else asked
+        body = self.model_dump(exclude={"per_second"}) | {"query": query.query}
+        return body | {"project": query.project} if query.project else body
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer, and what CEMS says of how it came about; what it does not say is None or empty."""
+    """One answer with CEMS's statistics of the search; None or empty if it did not send them."""
 
     recorded: RecordedAnswer
     mode: str | None = None
@@ -76,15 +76,15 @@ class Answer:
     tokens_used: int | None = None
     intent: str | None = None
     problems: tuple[RowError, ...] = ()
-    """Rows of it that could not be used; the answer's number stands for the row."""
+    """Unusable results; their `row` is the answer's number."""
 
 
 class _Refused(SourceError):
-    """An answer of the server that asking again, or for another query, does not change."""
+    """An error that neither a retry nor another query can change."""
 
 
 class _Transient(SourceError):
-    """A failure that may pass; `wait_s` is what the server asks to wait."""
+    """A transient failure; `wait_s` is the wait that the server asks for."""
 
     def __init__(self, line: str, wait_s: float = 0.0) -> None:
         super().__init__(line)
@@ -92,7 +92,7 @@ class _Transient(SourceError):
 
 
 class CemsApi:
-    """A CEMS server that is asked for answers; a context manager."""
+    """Client of a CEMS server; a context manager."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class CemsApi:
         timeout: float = 30.0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`options` go before those of the address. Raises InputError for an option that is none, and without a key."""
+        """`options` override those of the address. Raises InputError for an unknown option, and without a key."""
         import httpx
 
         from cems_workbench.platform.http_limits import HEADERS, event_hooks, ssl_context
 
         if address.secret is None:
-            raise InputError(f"{address.plain}: a CEMS server wants a key: set CEMS_API_KEY")
+            raise InputError(f"{address.plain}: a CEMS server needs a key: set CEMS_API_KEY")
         key = address.secret.get_secret_value()
         if not key.isascii() or not key.isprintable():
             raise InputError(f"{address.plain}: the key has characters that no key has; was it pasted whole?")
@@ -133,14 +133,14 @@ class CemsApi:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._client.close()
 
     def answers(self, queries: Sequence[Query], progress: Progress = silent) -> Iterator[Answer | RowError]:
-        """One after the other the answer to each query, or why there is none, with the query's number as its row.
+        """The answer to each query in order, or a RowError with the query's number as its row.
 
-        Raises what `progress` raises; what was yielded by then is the caller's. Raises SourceError when the server is away or refuses
-        the key, or when several queries in a row fail: the others are not asked.
+        Raises what `progress` raises, and SourceError if the server is unreachable or refuses the key, or after several consecutive
+        failures: the other queries are not asked.
         """
         failures = 0
         for number, query in enumerate(queries, 1):
@@ -164,11 +164,11 @@ class CemsApi:
                 )
         progress("asking CEMS", len(queries), len(queries))
 
-    def recording(self, given: Sequence[Answer | RowError], answered_at: datetime | None = None) -> Recording:
-        """Answers as the recording that `fidelity` reads; `answered_at` is when they were asked for, now unless stated."""
-        answers = [each for each in given if isinstance(each, Answer)]
+    def recording(self, results: Sequence[Answer | RowError], answered_at: datetime | None = None) -> Recording:
+        """The answers as a recording for `fidelity`; `answered_at` is the time of the requests (default: now)."""
+        answers = [each for each in results if isinstance(each, Answer)]
         modes = {each.mode for each in answers}
-        errors = [error for each in given for error in ([each] if isinstance(each, RowError) else each.problems)]
+        errors = [error for each in results for error in ([each] if isinstance(each, RowError) else each.problems)]
         return Recording(
             name=self._address.plain,
             form="answers of a CEMS server",
@@ -195,7 +195,7 @@ class CemsApi:
         return self._read(number, query, retrying(self._ask, body))
 
     def _ask(self, body: dict[str, Any]) -> Any:
-        """The reply to one request, when the rate allows it. Raises SourceError."""
+        """The JSON reply to one request, sent when the rate limit allows it. Raises SourceError."""
         now = time.monotonic()
         if now < self._next:
             self._pause(self._next - now)
@@ -203,28 +203,26 @@ class CemsApi:
         response = ask(self._address, self._timeout, lambda: self._client.post(self._url, json=body), _reason)
         status = response.status_code
         if status != 200:
-            said = one_line(self._address.hidden(reply_words(response.text)))
+            message = one_line(self._address.hidden(reply_words(response.text)))
             if status in (401, 403):
-                raise _Refused(f"{self._address.plain}: the key in {self._address.secret_from} is refused: {said}")
+                raise _Refused(f"{self._address.plain}: the key in {self._address.secret_from} is refused: {message}")
             if status == 429:
                 after = response.headers.get("retry-after", "")
                 wait = float(after) if after.isascii() and after.isdigit() else 0.0
-                line = f"{self._address.plain}: it is asked too often (HTTP 429: {said}); lower per_second"
+                line = f"{self._address.plain}: too many requests (HTTP 429: {message}); lower per_second"
                 raise (
-                    _Transient(line, wait)
-                    if wait <= MAX_WAIT_S
-                    else _Refused(f"{line}; it wants {wait:g} s of waiting")
+                    _Transient(line, wait) if wait <= MAX_WAIT_S else _Refused(f"{line}; it asks to wait {wait:g} s")
                 )
             if status >= 500:
-                raise _Transient(f"{self._address.plain}: HTTP {status}: {said}")
+                raise _Transient(f"{self._address.plain}: HTTP {status}: {message}")
             if status in (301, 302, 307, 308, 404, 405):
                 raise _Refused(f"{self._address.plain}: HTTP {status} at {PATH}: is a CEMS server there?")
-            raise SourceError(f"{self._address.plain}: HTTP {status}: {said}")
+            raise SourceError(f"{self._address.plain}: HTTP {status}: {message}")
         try:
             return json.loads(self._address.hidden(response.text))
         except (ValueError, RecursionError):
             raise SourceError(
-                f"{self._address.plain}: its answer is no JSON: {one_line(self._address.hidden(response.text), 60)}"
+                f"{self._address.plain}: its answer is not JSON: {one_line(self._address.hidden(response.text), 60)}"
             ) from None
 
     def _pause(self, seconds: float) -> None:
@@ -258,7 +256,7 @@ class CemsApi:
 
 
 def options_of(address: Address) -> SearchOptions:
-    """The options that stand in an address. Raises InputError for one that is none, or a value that does not fit."""
+    """The options of an address. Raises InputError for an unknown option or an invalid value."""
     try:
         return SearchOptions.model_validate(dict(address.options))
     except ValidationError as error:
@@ -266,7 +264,7 @@ def options_of(address: Address) -> SearchOptions:
         name = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
             raise InputError(
-                f"{address.plain}: {name} is no option of a CEMS server; it may be {', '.join(SearchOptions.model_fields)}"
+                f"{address.plain}: {name} is not an option of a CEMS server; options: {', '.join(SearchOptions.model_fields)}"
             ) from None
         raise InputError(
             f"{address.plain}: {name}: {first['msg'][0].lower()}{first['msg'][1:]}, found {first['input']}"
@@ -282,8 +280,8 @@ def _wait(state: tenacity.RetryCallState) -> float:
 def _reason(error: Exception) -> str | None:
     import httpx
 
-    if (said := connection_reason(error)) is not None:
-        return said
+    if (message := connection_reason(error)) is not None:
+        return message
     return f"it cannot be asked: {error}" if isinstance(error, (httpx.HTTPError, httpx.InvalidURL)) else None
 
 

@@ -188,7 +188,7 @@ class CollectionSource:
         path = user_path([row.payload for row in rows], self._names)
         if path is None:
             raise InputError(
-                f"{self.address}: no row says whose it is ({', '.join(USER_NAMES)}), so user= chooses nothing; map `author`"
+                f"{self.address}: no row names its user ({', '.join(USER_NAMES)}), so user= has no effect; map `author`"
             )
         self._client.owner = Owner(path, (user, int(user)) if user.isascii() and user.isdigit() else (user,))
         if not self._ask(lambda: self._client.sample(1)):

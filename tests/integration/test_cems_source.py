@@ -238,7 +238,7 @@ def test_a_list_that_the_index_cuts_is_mended_by_its_settings(server: Server, op
         (mended,) = source.search(query, wider)
         assert [hit.memory_id for hit in mended.hits] == [hit.memory_id for hit in exact.hits]
         assert source.search(query)[0].hits == as_it_is.hits, "a trial leaves nothing behind"
-        with pytest.raises(InputError, match="'work_mem' is no setting of a vector search"):
+        with pytest.raises(InputError, match="'work_mem' is not a setting of a vector search"):
             source.search(query, Trial({"work_mem": "1GB"}))
 
 
@@ -352,9 +352,9 @@ def test_an_older_server_is_read_and_what_it_lacks_is_named(server: Server, open
             "memory_documents has no shown_count",
             "memory_documents has no last_shown_at",
             "memory_chunks has no content_tsv",
-            "there is no memory_relations that may be read",
+            "memory_relations is missing or may not be read",
         ]
-        assert probe.notes == ("columns of memory_documents that are not taken: weight",)
+        assert probe.notes == ("columns of memory_documents that are not imported: weight",)
         memory = taken(source)[1][str(uuid_of("m1"))].memory
         assert memory.access_count == 0 and memory.last_accessed == memory.updated_at
         with source.snapshot() as snapshot:

@@ -96,7 +96,7 @@ def test_a_user_whom_no_row_names_and_rows_that_name_nobody_are_one_line(client:
     bare = client.create_collection("bare", embedding_function=None)
     bare.add(ids=["a"], embeddings=vectors()[:1], documents=["x"])
     with pytest.raises(
-        InputError, match=r"no row says whose it is \(user_id, .*\), so user= chooses nothing; map `author`$"
+        InputError, match=r"no row names its user \(user_id, .*\), so user= has no effect; map `author`$"
     ):
         open_source(address(port, "bare?user=ann"))
 

@@ -147,7 +147,7 @@ def test_a_mapped_table_gives_what_the_mapping_says(database: Connection, opened
         ("3", "emb"): "has no vector",
         ("3", "access_count"): "must be a whole number from 0, found -4",
         ("3", "priority"): "must be a number 1–2, found 'high'",
-        ("4", "text"): "is empty, so the row was left out",
+        ("4", "text"): "is empty; the row was left out",
     }
     assert found["2"].vector is not None and found["2"].vector.tolist() == [0, 2, 0, 0, 0]
     (nearest,) = source.search(
@@ -249,7 +249,7 @@ def test_a_role_without_rights_is_told_what_gives_them(database: Connection, ope
     mem0(database)
     database.execute("REVOKE SELECT ON mem0 FROM reader")
     with pytest.raises(
-        SourceError, match="reader may not read mem0; what gives the right: GRANT SELECT ON mem0 TO reader"
+        SourceError, match="reader may not read mem0; to allow it: GRANT SELECT ON mem0 TO reader"
     ):
         opened().probe()
 
@@ -260,7 +260,7 @@ def test_a_source_that_drops_on_the_way_is_one_line_and_is_there_again(database:
     source.probe()
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cems-workbench'"
     with (
-        pytest.raises(SourceError, match=r"the connection was lost on the way .*; connect again to go on"),
+        pytest.raises(SourceError, match=r"the connection was lost .*; connect again to resume"),
         source.snapshot() as snapshot,
     ):
         database.execute(end)
@@ -293,7 +293,7 @@ def test_a_server_that_falls_silent_is_given_up(
     monkeypatch.setattr(connection, "UNRESPONSIVE_S", 0.2)
     mem0(database)
     source = opened(timeout=0.3)
-    with pytest.raises(SourceError, match="the connection was lost on the way"), source.snapshot() as snapshot:
+    with pytest.raises(SourceError, match="the connection was lost"), source.snapshot() as snapshot:
         rows = database.execute("SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'").fetchall()
         for (process,) in rows:
             os.kill(process, signal.SIGSTOP)

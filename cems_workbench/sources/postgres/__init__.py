@@ -1,1 +1,1 @@
-"""Memories in PostgreSQL: of a CEMS server (`cems`), of mem0 (`mem0`), or in a table of one's own (`table`)."""
+"""Memories in PostgreSQL: tables of a CEMS server (`cems`), of mem0 (`mem0`), or any other (`table`)."""

@@ -1,4 +1,4 @@
-"""What a database says of itself: versions, the columns of a table, its vector index, and the settings that decide what a search finds."""
+"""Metadata of a database: versions, tables and columns, vector indexes, and settings that change search results."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ VECTOR_TYPES = ("vector", "halfvec")
 OPERATORS: Mapping[Distance, str] = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
 _UNITS = {
     "hnsw.ef_search": "rows an index scan returns, before any filter",
-    "hnsw.iterative_scan": "whether a scan goes on until the filter leaves enough rows",
+    "hnsw.iterative_scan": "whether a scan continues until the filter leaves enough rows",
     "hnsw.max_scan_tuples": "rows after which an iterative scan ends",
-    "ivfflat.probes": "lists of the index that are looked into",
-    "ivfflat.iterative_scan": "whether a scan goes on until the filter leaves enough rows",
+    "ivfflat.probes": "lists of the index that are searched",
+    "ivfflat.iterative_scan": "whether a scan continues until the filter leaves enough rows",
 }
 _CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "hnsw": {
@@ -27,12 +27,12 @@ _CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "ivfflat": {"ivfflat.probes": ("4", "10", "30", "100"), "ivfflat.iterative_scan": ("relaxed_order",)},
 }
 SETTINGS = (*_UNITS, "hnsw.scan_mem_multiplier", "ivfflat.max_probes")
-"""What may be set for a trial."""
+"""Settings that a trial may change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: the name of its type, of a vector its dimension (None where the type states none), and whether the role may read it."""
+    """A column: its type, the dimension of a vector type (None if it states none), and whether the role may read it."""
 
     name: str
     type: str
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table or view; `kind` is that of pg_class: r a table, p a partitioned one, v a view, m a materialized view, f a foreign table."""
+    """A table or view; `kind` is pg_class.relkind: r table, p partitioned, v view, m materialized view, f foreign table."""
 
     oid: int
     schema: str
@@ -55,18 +55,18 @@ class Table:
 
     @property
     def has_blocks(self) -> bool:
-        """Whether its rows have a place in a file of its own."""
+        """Whether it has a file of its own, so that rows can be read by ctid."""
         return self.kind in "rm"
 
     @property
     def vectors(self) -> list[Column]:
-        """Its columns with vectors."""
+        """Columns with vectors."""
         return [column for column in self.columns.values() if column.type in VECTOR_TYPES]
 
 
 @dataclass(frozen=True, slots=True)
 class VectorIndex:
-    """An index over a vector column: hnsw or ivfflat, as it was created, and the distance that it orders by."""
+    """An index over a vector column: method (such as hnsw), definition, and the distance that it orders by."""
 
     method: str
     definition: str
@@ -74,7 +74,7 @@ class VectorIndex:
 
 
 def engine(reader: Reader, database: Database) -> str:
-    """Product and versions; loads pgvector's library, whose settings are not there before. Raises SourceError where it is not installed."""
+    """Product and versions; loads pgvector's library, which defines its settings. Raises SourceError if it is not installed."""
     found = reader.rows(
         "SELECT current_setting('server_version'), (SELECT extversion FROM pg_extension WHERE extname = 'vector')"
     )
@@ -82,7 +82,7 @@ def engine(reader: Reader, database: Database) -> str:
     if extension is None:
         raise SourceError(
             f"{database.address.plain}: the database {database.address.path or reader.role!r} has no extension vector, so no vectors; "
-            "is it another database?"
+            "is it the right database?"
         )
     reader.rows("SELECT '[1]'::vector IS NULL")
     return f"PostgreSQL {version.split()[0]}, pgvector {extension}"
@@ -101,7 +101,7 @@ def tables_with_vectors(reader: Reader) -> list[Table]:
 
 
 def table(reader: Reader, name: str) -> Table | None:
-    """The table that a name means, with or without its schema; None when there is none."""
+    """The table of this name, with or without its schema; None if there is none."""
     schema, _, last = name.rpartition(".")
     rows = reader.rows(
         "SELECT c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = ANY('{r,p,v,m,f}') "
@@ -132,7 +132,7 @@ def _table(reader: Reader, oid: int) -> Table:
 
 
 def vector_index(reader: Reader, oid: int, column: str) -> VectorIndex | None:
-    """The valid index over a vector column that orders by a distance, the first there is."""
+    """The first valid index over a vector column that orders by a known distance."""
     rows = reader.rows(
         "SELECT am.amname, pg_get_indexdef(i.indexrelid), o.opcname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid "
         "JOIN pg_am am ON am.oid = x.relam JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
@@ -149,7 +149,7 @@ def vector_index(reader: Reader, oid: int, column: str) -> VectorIndex | None:
 
 
 def settings(reader: Reader, index: VectorIndex | None) -> tuple[Setting, ...]:
-    """The settings that bear on an index, with values worth trying; none without an index."""
+    """The settings of searches by this index, with values worth trying; none without an index."""
     found = []
     for name, tries in _CHOICES.get(index.method if index else "", {}).items():
         (value,) = reader.row("SELECT current_setting(%(name)s, true)", {"name": name})
@@ -159,23 +159,23 @@ def settings(reader: Reader, index: VectorIndex | None) -> tuple[Setting, ...]:
 
 
 def prepare(reader: Reader, query: EngineQuery, trial: Trial, dimension: int | None, plain: str) -> None:
-    """Make a trial's settings for this transaction. Raises SourceError for a query that does not fit, InputError for an unknown setting."""
+    """Apply a trial's settings to this transaction. Raises SourceError for a wrong dimension, InputError for an unknown setting."""
     if dimension is not None and len(query.vector) != dimension:
         raise SourceError(f"{plain}: vectors there have {dimension} numbers, that of the query {len(query.vector)}")
     for name, value in trial.settings.items():
         if name not in SETTINGS:
-            raise InputError(f"{plain}: {name!r} is no setting of a vector search; these are: {', '.join(SETTINGS)}")
+            raise InputError(f"{plain}: {name!r} is not a setting of a vector search; settings: {', '.join(SETTINGS)}")
         reader.set(name, value)
 
 
 def scan_exactly(reader: Reader) -> None:
-    """Have the nearest rows found by looking at all, for the rest of the transaction: a vector index is used by index scans only."""
+    """Make searches exact for the rest of the transaction: without index scans no vector index is used."""
     for name, value in (("enable_indexscan", "off"), ("enable_seqscan", "on"), ("enable_sort", "on")):
         reader.set(name, value)
 
 
 def dimension(reader: Reader, table: Table, column: Column) -> int | None:
-    """That of the column's type, else of the most of a thousand vectors."""
+    """The dimension of the column's type, else the most frequent of 1,000 vectors."""
     from psycopg import sql
 
     if column.dimension is not None:

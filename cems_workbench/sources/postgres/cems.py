@@ -1,7 +1,9 @@
-"""The memories of a CEMS server in its PostgreSQL: memory_documents, memory_chunks with their vectors, memory_relations.
+"""The database of a CEMS server: memory_documents, memory_chunks with vectors, memory_relations.
 
-Columns that older servers lack are done without, and named. A user sees what is theirs and what their team shares (`FilterBuilder` of
-CEMS); searches are the two of `hybrid_search_chunks`, statement by statement (src/cems/db/document_store.py at dded756).
+Columns that older servers lack are optional, and reported. A user sees their own memories and those shared with their team (CEMS's
+`FilterBuilder`); live lists use the two statements of `hybrid_search_chunks`, unchanged.
+
+Source: CEMS, src/cems/db/document_store.py at dded756
 """
 
 from __future__ import annotations
@@ -52,9 +54,9 @@ if TYPE_CHECKING:
 
 TABLES = ("memory_documents", "memory_chunks")
 RELATION_WEIGHT = 0.3
-"""CEMS's of an edge without a similarity."""
+"""CEMS's weight of a relation without a similarity."""
 RELATIONS_PER_READ = 5_000
-"""Edges that are read at once."""
+
 REQUIRED_COLUMNS = {
     "memory_documents": ("id", "content"),
     "memory_chunks": ("document_id", "seq", "content", "embedding"),
@@ -73,23 +75,23 @@ DOCUMENT_COLUMNS = (
     "relevant_count",
     "noise_count",
 )
-"""Columns that make a memory, as `cems_memory` takes them."""
+"""Columns of a memory, in the order of `cems_memory`."""
 _CHUNK_STATISTICS = (
     "SELECT p.document_id, count(*) AS chunks, sum(p.change)::text AS changes, sum(p.size) AS bytes, count(p.has) AS vectors "
     "FROM (SELECT c.document_id, c.xmin::text::bigint AS change, octet_length(c.content) AS size, "
     "CASE WHEN c.embedding IS NOT NULL THEN 1 END AS has FROM memory_chunks c "
     "WHERE c.document_id IN (SELECT d.id FROM memory_documents d WHERE {}) OFFSET 0) p GROUP BY p.document_id"
 )
-"""Of the chunks of some documents: how many a document has, a sum that changes with any of them, their size, and how many vectors.
+"""By document: number of chunks, a sum that changes with any chunk, their size, and number of vectors.
 
-The inner query keeps the vectors out of the sort (OFFSET 0 has it done first).
+The inner query keeps the vectors out of the sort; OFFSET 0 prevents that the planner merges it into the outer one.
 """
 _TIMES = ("created_at", "updated_at", "last_shown_at")
 _CONSEQUENCES: Mapping[str, str] = {
     "user_id": "memories have no owner, and no user can be chosen",
-    "team_id": "what a team shares is seen by its owner only",
+    "team_id": "memories shared with a team are visible to their owner only",
     "scope": "every memory is personal",
-    "deleted_at": "what was deleted is there as well",
+    "deleted_at": "deleted memories are included",
     "source_ref": "no memory has a project",
     "shown_count": "every memory counts as never shown",
     "last_shown_at": "ages count from the last change",
@@ -101,7 +103,7 @@ _CONSEQUENCES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """The tables as they are, and what of them is visible."""
+    """The tables and columns that exist, and whose memories are visible."""
 
     documents: catalog.Table
     chunks: catalog.Table
@@ -123,41 +125,41 @@ class _Schema:
         return found is not None and found.readable
 
     def visible(self, scope: str | None = None) -> tuple[sql.Composed, dict[str, Any]]:
-        """The condition on documents `d` that CEMS puts into its searches, and its parameters."""
+        """CEMS's condition on documents `d` in its searches, and its parameters."""
         from psycopg import sql
 
-        said, values = [sql.SQL("d.deleted_at IS NULL")] if self.has("deleted_at") else [], {}
+        conditions = [sql.SQL("d.deleted_at IS NULL")] if self.has("deleted_at") else []
         if self.user is None or not self.has("user_id"):
-            said += [sql.SQL("d.scope = %(scope)s")] if scope else []
+            conditions += [sql.SQL("d.scope = %(scope)s")] if scope else []
         elif self.team is None or scope == "personal" or not self.has("team_id"):
-            said += [sql.SQL("d.user_id = %(user)s"), *([sql.SQL("d.scope = %(scope)s")] if scope else [])]
+            conditions += [sql.SQL("d.user_id = %(user)s"), *([sql.SQL("d.scope = %(scope)s")] if scope else [])]
         elif scope == "shared":
-            said += [sql.SQL("(d.user_id = %(user)s OR d.team_id = %(team)s)"), sql.SQL("d.scope = %(scope)s")]
+            conditions += [sql.SQL("(d.user_id = %(user)s OR d.team_id = %(team)s)"), sql.SQL("d.scope = %(scope)s")]
         else:
-            said += [sql.SQL("(d.user_id = %(user)s OR (d.team_id = %(team)s AND d.scope = 'shared'))")]
-        given = {"user": self.user, "team": self.team, "scope": scope}
-        clause = sql.SQL(" AND ").join(said or [sql.SQL("TRUE")])
-        values = {name: value for name, value in given.items() if f"%({name})s" in clause.as_string()}
+            conditions += [sql.SQL("(d.user_id = %(user)s OR (d.team_id = %(team)s AND d.scope = 'shared'))")]
+        parameters = {"user": self.user, "team": self.team, "scope": scope}
+        clause = sql.SQL(" AND ").join(conditions or [sql.SQL("TRUE")])
+        values = {name: value for name, value in parameters.items() if f"%({name})s" in clause.as_string()}
         return clause, values
 
 
 class CemsSource:
-    """A CEMS server's database. `user` and `team` of the address choose whose memories."""
+    """A CEMS server's database; `user` and `team` of the address choose whose memories are visible."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._user = _id_of(database, "user")
         self._team = _id_of(database, "team")
         if self._team and not self._user:
-            raise InputError(f"{self.address}: team= is what a user sees besides their own, so user= is needed too")
+            raise InputError(f"{self.address}: team= adds the memories shared with a user, so user= is needed too")
 
     @property
     def address(self) -> str:
-        """Where it is, without any secret."""
+        """The address without any secret."""
         return self._database.address.plain
 
     def probe(self) -> SourceInfo:
-        """Counts, columns and index of what is visible. Raises SourceError."""
+        """Counts, columns and index of visible memories. Raises SourceError."""
         from psycopg import sql
 
         with self._database.transaction() as reader:
@@ -193,7 +195,7 @@ class CemsSource:
 
     @contextmanager
     def snapshot(self) -> Iterator[CemsSnapshot]:
-        """What is visible, as of now, on a connection of its own. Raises SourceError."""
+        """The visible memories as of now, on a separate connection. Raises SourceError."""
         own = self._database.new_connection()
         try:
             with own.transaction() as reader:
@@ -203,7 +205,7 @@ class CemsSource:
             own.close()
 
     def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
-        """CEMS's nearest chunks and its best by ts_rank, of one moment. Raises SourceError, InputError for a setting unknown."""
+        """CEMS's vector and ts_rank lists, of one point in time. Raises SourceError, InputError for an unknown setting."""
         with self._database.transaction() as reader:
             catalog.engine(reader, self._database)
             shape = self._shape(reader)
@@ -213,13 +215,13 @@ class CemsSource:
             if (asked := query.depths.get("ts_rank")) and shape.full_text:
                 lists.append(_full_text_list(reader, shape, query, asked))
             if asked := query.depths.get("vector"):
-                if trial.exact:  # After the other list, whose plan may want its indexes.
+                if trial.exact:  # After the ts_rank list, which may use indexes.
                     catalog.scan_exactly(reader)
                 lists.insert(0, _vector_list(reader, shape, query, asked))
             return tuple(lists)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._database.close()
 
     def _shape(self, reader: Reader) -> _Schema:
@@ -233,14 +235,14 @@ class CemsSource:
             closed = [name for name in REQUIRED_COLUMNS[table.name] if not table.columns[name].readable]
             if closed:
                 raise SourceError(
-                    f"{self.address}: {reader.role} may not read {table}; what gives the right: GRANT SELECT ON {table} TO {reader.role}"
+                    f"{self.address}: {reader.role} may not read {table}; to allow it: GRANT SELECT ON {table} TO {reader.role}"
                 )
         relations = catalog.table(reader, "memory_relations")
         if relations and not all(column.readable for column in relations.columns.values()):
             relations = None
         shape = _Schema(documents, chunks, relations, self._user, self._team)
         if self._user and not shape.has("user_id"):
-            raise InputError(f"{self.address}: memory_documents has no user_id, so user= chooses nothing")
+            raise InputError(f"{self.address}: memory_documents has no user_id, so user= has no effect")
         if self._user is None and shape.has("user_id") and len(users := _users(reader, 2)) == 1:
             return _Schema(documents, chunks, relations, users[0][0], None)
         return shape
@@ -255,7 +257,7 @@ class CemsSource:
             if len(users) > 1:
                 named = ", ".join(f"{user} ({count})" for user, count in users[:5]) + (", …" if len(users) > 5 else "")
                 notes.append(
-                    f"memories of several users are taken, and searches go over all of them, as no user of CEMS searches; "
+                    f"memories of several users are imported and searched together, as no user of CEMS searches; "
                     f"?user=ID at the end of the address chooses one: {named}"
                 )
         kept = {"id", "content", "team_id", "deleted_at", *DOCUMENT_COLUMNS}
@@ -263,7 +265,7 @@ class CemsSource:
             name for name in shape.documents.columns if name not in kept | {"source", "content_hash", "content_bytes"}
         ]
         if left:
-            notes.append(f"columns of memory_documents that are not taken: {', '.join(left)}")
+            notes.append(f"columns of memory_documents that are not imported: {', '.join(left)}")
         return notes
 
 
@@ -278,7 +280,7 @@ def _id_of(database: Database, option: str) -> uuid.UUID | None:
 
 
 def _users(reader: Reader, most: int) -> list[Row]:
-    """The users with documents and how many each has, most first."""
+    """(user, number of documents), most first."""
     return reader.rows(
         "SELECT user_id, count(*) FROM memory_documents GROUP BY user_id ORDER BY 2 DESC, 1 LIMIT %(most)s",
         {"most": most},
@@ -286,7 +288,7 @@ def _users(reader: Reader, most: int) -> list[Row]:
 
 
 def _missing(shape: _Schema) -> tuple[str, ...]:
-    said = [
+    lines = [
         f"memory_documents has no {name}: {follows}"
         if name not in shape.documents.columns
         else f"{name} of memory_documents may not be read: {follows}"
@@ -294,14 +296,14 @@ def _missing(shape: _Schema) -> tuple[str, ...]:
         if name != "content_tsv" and not shape.has(name)
     ]
     if not shape.full_text:
-        said.append(f"memory_chunks has no content_tsv: {_CONSEQUENCES['content_tsv']}")
+        lines.append(f"memory_chunks has no content_tsv: {_CONSEQUENCES['content_tsv']}")
     if shape.relations is None:
-        said.append("there is no memory_relations that may be read: no memory is related to another")
-    return tuple(said)
+        lines.append("memory_relations is missing or may not be read: no memory is related to another")
+    return tuple(lines)
 
 
 class CemsSnapshot:
-    """The documents that are visible, with their chunks, in the order in which they lie: it decides between equal edges."""
+    """The visible documents with their chunks, in physical order, which decides between equal relations."""
 
     def __init__(self, reader: Reader, shape: _Schema, dimension: int | None) -> None:
         from psycopg import sql
@@ -309,22 +311,22 @@ class CemsSnapshot:
         self._reader, self._shape, self._dimension = reader, shape, dimension
         self._clause, self._values = shape.visible()
         self._columns = [name for name in DOCUMENT_COLUMNS if shape.has(name)]
-        # Another set of columns makes other memories of the same rows.
+        # Part of every marker: with other columns the same rows are other memories.
         self._prefix = format(sum(1 << DOCUMENT_COLUMNS.index(name) for name in self._columns), "x")
         count = sql.SQL("SELECT count(*) FROM memory_documents d WHERE {}").format(self._clause)
         self._total: int = reader.row(count, self._values)[0]
 
     @property
     def total(self) -> int:
-        """Documents that are visible."""
+        """Number of visible documents."""
         return self._total
 
     def batches(self, changed: Changed) -> Iterator[Batch]:
-        """Every visible document, and those that are asked for with their chunks. Raises SourceError."""
+        """Every visible document as seen, and changed ones with their chunks. Raises SourceError."""
         return batches(self._pages(), changed, self._read)
 
     def relations(self) -> Iterator[Sequence[Relation]]:
-        """The edges between visible documents, as they lie in their table."""
+        """The relations between visible documents, in physical order."""
         from psycopg import sql
 
         table = self._shape.relations
@@ -346,7 +348,7 @@ class CemsSnapshot:
             ]
 
     def _pages(self) -> Iterator[Page]:
-        """Documents as they lie in their table, with what there is of their chunks."""
+        """Documents in physical order, with statistics of their chunks."""
         from psycopg import sql
 
         within = sql.SQL("d.ctid >= %(from)s::tid AND d.ctid < %(to)s::tid AND {}").format(self._clause)
@@ -373,7 +375,7 @@ class CemsSnapshot:
         )
 
     def _read(self, ids: Sequence[str], markers: Sequence[str]) -> tuple[list[TakenMemory], list[RowProblem]]:
-        """Documents with their chunks; a vector of another length and a row that makes no memory are problems."""
+        """Documents with their chunks; vectors of another dimension and unusable rows are problems."""
         from psycopg import sql
 
         wanted = {"ids": _array(ids)}
@@ -409,7 +411,7 @@ class CemsSnapshot:
         found = vectors([row[3] for row in rows], self._shape.vector.type)
         for (id, seq, text, _), vector in zip(rows, found, strict=True):
             if text is None or not text.strip():
-                problems.append(RowProblem(id, f"chunk {seq}", "has no text, and was left out"))
+                problems.append(RowProblem(id, f"chunk {seq}", "has no text; it was left out"))
                 continue
             if vector is None:
                 problems.append(RowProblem(id, f"chunk {seq}", "has no vector"))
@@ -423,12 +425,12 @@ class CemsSnapshot:
 
 
 def _array(ids: Sequence[str]) -> str:
-    """Ids as PostgreSQL writes an array of them; far quicker than a list of UUIDs."""
+    """Ids as an array literal, which is much faster than a list of UUIDs."""
     return "{" + ",".join(ids) + "}"
 
 
 def _selected(name: str) -> sql.Composed:
-    """A column as it is asked for: times that Python has none for are absent, identifiers are text."""
+    """A column to select: times outside Python's range are NULL, identifiers are text."""
     from psycopg import sql
 
     column = sql.Identifier("d", name)
@@ -438,7 +440,7 @@ def _selected(name: str) -> sql.Composed:
 
 
 def _memory(id: str, content: str, *row: Any) -> Memory:
-    """A row of the columns of DOCUMENT; raises FieldError for a scope that CEMS does not have."""
+    """The memory of a row of DOCUMENT_COLUMNS; raises FieldError for an unknown scope."""
     title, category, source_ref, user_id, tags, scope, created_at, updated_at, last_shown_at, shown, relevant, noise = (
         row
     )
@@ -461,16 +463,16 @@ def _memory(id: str, content: str, *row: Any) -> Memory:
 
 
 def _with_offsets(content: str, chunks: Sequence[tuple[int, str, Any]]) -> tuple[TakenChunk, ...]:
-    made = []
+    taken = []
     start: int | None = 0
     for seq, text, vector in chunks:
         start = place_of_chunk(content, text, start or 0)
-        made.append(TakenChunk(seq, text, vector, start))
-    return tuple(made)
+        taken.append(TakenChunk(seq, text, vector, start))
+    return tuple(taken)
 
 
 def _vector_list(reader: Reader, shape: _Schema, query: EngineQuery, asked: int) -> EngineList:
-    """The vector half of CEMS's search; its window is kept, because it bears on the plan and on the order of equals."""
+    """The vector half of CEMS's search; its window function affects the plan and the order of ties."""
     from psycopg import sql
 
     clause, values = shape.visible(query.scope)
@@ -485,7 +487,7 @@ def _vector_list(reader: Reader, shape: _Schema, query: EngineQuery, asked: int)
 
 
 def _full_text_list(reader: Reader, shape: _Schema, query: EngineQuery, asked: int) -> EngineList:
-    """The full-text half: chunks with any of the query's lexemes."""
+    """The full-text half: chunks with any lexeme of the query."""
     from psycopg import sql
 
     clause, values = shape.visible(query.scope)
@@ -497,12 +499,12 @@ def _full_text_list(reader: Reader, shape: _Schema, query: EngineQuery, asked: i
         "FROM memory_chunks c JOIN memory_documents d ON c.document_id = d.id CROSS JOIN or_tsquery oq "
         "WHERE {clause} AND c.content_tsv @@ oq.q ORDER BY ts_rank(c.content_tsv, oq.q) DESC LIMIT %(asked)s"
     ).format(clause=clause)
-    # A NUL character is in no text of PostgreSQL.
+    # PostgreSQL refuses text with a NUL character.
     return _ranked_list("ts_rank", reader, statement, {"text": query.text.replace("\0", " "), "asked": asked, **values})
 
 
 def _ranked_list(name: Any, reader: Reader, statement: sql.Composed, values: Mapping[str, Any]) -> EngineList:
-    """Ranked as the statement ranks: by the number of the window."""
+    """Hits in the order of the statement's window function."""
     started = time.perf_counter()
     rows = sorted(reader.rows(statement, values), key=lambda row: row[3])
     hits = tuple(EngineHit(id, float(score), seq) for id, seq, score, _ in rows)

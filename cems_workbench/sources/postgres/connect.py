@@ -1,4 +1,4 @@
-"""Which kind of source a database is: by its tables, or as the caller says."""
+"""The layout of a database: by its tables, or as a mapping states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cems_workbench.sources.source import Source, SourceError
 
 
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> Source:
-    """Open a database: with a mapping or `table=` that table, else CEMS's tables, else the one table there is with vectors.
+    """Open a database: the table of a mapping or of `table=`, else CEMS's tables, else the only table with vectors.
 
     Raises InputError for a mapping or an option that does not fit, and SourceError.
     """
@@ -44,7 +44,7 @@ def _source(reader: Reader, database: Database, mapping: Mapping[str, Any] | Non
 
 
 def _only(reader: Reader, plain: str) -> str:
-    """The one table with vectors; raises SourceError where there is none, or a choice."""
+    """The only table with vectors; raises SourceError if there is none or more than one."""
     tables = catalog.tables_with_vectors(reader)
     tables = mem0.collections(tables) or tables
     if len(tables) == 1:
@@ -59,15 +59,15 @@ def _only(reader: Reader, plain: str) -> str:
 
 
 def _layout(reader: Reader, name: str, plain: str) -> Layout:
-    """That of mem0 where the table has its columns, else one that is guessed, which its notes say."""
+    """mem0's if the table has its columns, else a guess, which its notes show."""
     table = catalog.table(reader, name)
     if table is None:
-        there = ", ".join(map(str, catalog.tables_with_vectors(reader)))
-        raise SourceError(f"{plain}: there is no table {name!r}; with vectors there are {there or 'none'}")
+        tables = ", ".join(map(str, catalog.tables_with_vectors(reader)))
+        raise SourceError(f"{plain}: there is no table {name!r}; tables with vectors: {tables or 'none'}")
     if mem0.is_mem0(table):
         return mem0.layout(reader, table)
     mapping = guessed(reader, table, plain)
-    told = ", ".join(f"{field}: {column}" for field, column in mapping.items())
+    guess = ", ".join(f"{field}: {column}" for field, column in mapping.items())
     return replace(
-        mapped(reader, mapping, plain), notes=(f"guessed by names and types, which a mapping can correct: {told}",)
+        mapped(reader, mapping, plain), notes=(f"guessed by names and types; a mapping can correct it: {guess}",)
     )

@@ -1,7 +1,7 @@
-"""A connection to PostgreSQL that only reads: SELECT, SET LOCAL and the begin and end of READ ONLY transactions are all that it sends.
+"""Read-only connections to PostgreSQL: they send SELECT, SET LOCAL and the BEGIN and ROLLBACK of READ ONLY transactions.
 
-A transaction sees one moment (REPEATABLE READ). A statement that takes too long is ended by the server, and where the server does not
-answer at all, by closing the connection here. Every error is one line that names the source and what to do, without the secret.
+A transaction sees one snapshot (REPEATABLE READ). The server ends a statement that takes too long; if the server does not respond at all,
+the connection is closed here. Every error is one line that names the source and the remedy, without the secret.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 CONNECT_TIMEOUT_S = 10
-"""Seconds to wait for a connection."""
+"""How long to wait for a connection."""
 UNRESPONSIVE_S = 15
-"""Seconds past the statement timeout after which a server that does not answer is given up."""
+"""How long after the statement timeout a server that does not respond is given up."""
 OWN_OPTIONS = ("user", "team", "table")
-"""Options of an address that are ours; the others are libpq's."""
+"""Options of an address that the workbench defines; the others are libpq's."""
 LIBPQ_OPTIONS = (
     "host",
     "hostaddr",
@@ -57,18 +57,18 @@ _DENIED_SCHEMA = re.compile(r"permission denied for schema (\S+)")
 
 
 class Reader:
-    """A read-only transaction that is open; all that it reads is of one moment."""
+    """An open read-only transaction; everything it reads is of one snapshot."""
 
     def __init__(self, connection: psycopg.Connection[Row], seconds: float) -> None:
         self._connection, self._seconds = connection, seconds
 
     @property
     def role(self) -> str:
-        """Who is connected."""
+        """The connected role."""
         return self._connection.info.user
 
     def rows(self, query: Query, parameters: Mapping[str, Any] | None = None) -> list[Row]:
-        """All rows of a SELECT; values without a type of psycopg's, as pgvector's, are bytes in the type's binary form."""
+        """All rows of a SELECT; values of types unknown to psycopg, such as pgvector's, are bytes in the type's binary form."""
         with self._watched(), self._connection.cursor(binary=True) as cursor:
             return cursor.execute(query, parameters).fetchall()
 
@@ -77,7 +77,7 @@ class Reader:
         return self.rows(query, parameters)[0]
 
     def pages(self, query: Query, parameters: Mapping[str, Any] | None, size: int) -> Iterator[list[Row]]:
-        """All rows of a SELECT, `size` at a time as they come; nothing else can be read in the meantime."""
+        """All rows of a SELECT in pages of `size`, as they arrive; nothing else can be read meanwhile."""
         with self._connection.cursor(binary=True) as cursor:
             rows = cursor.stream(query, parameters, size=size)
             while True:
@@ -88,7 +88,7 @@ class Reader:
                 yield portion
 
     def set(self, name: str, value: str) -> None:
-        """Set a parameter of the server until the transaction ends."""
+        """Set a server parameter until the transaction ends."""
         from psycopg import sql
 
         statement = sql.SQL("SET LOCAL {} = {}").format(sql.Identifier(*name.split(".")), sql.Literal(value))
@@ -96,12 +96,12 @@ class Reader:
             self._connection.execute(statement)
 
     def _watched(self) -> AbstractContextManager[None]:
-        """Cut the connection when the server says nothing long after its own time limit: a process that hangs ends nothing itself."""
+        """Close the connection if the server stays silent long after its own time limit, as a hanging process does."""
         return close_socket_after(self._connection.fileno(), self._seconds + UNRESPONSIVE_S)
 
 
 class Database:
-    """Connects when something is read, and again when the connection was lost in between. For one thread at a time; others wait."""
+    """A database, connected on first use and again after a lost connection. One thread at a time; others wait."""
 
     def __init__(self, address: Address, timeout: float) -> None:
         unknown = [name for name in address.options if name not in (*OWN_OPTIONS, *LIBPQ_OPTIONS)]
@@ -116,12 +116,12 @@ class Database:
         self._lock = threading.RLock()
 
     def new_connection(self) -> Database:
-        """The same place with a connection of its own."""
+        """The same database with another connection."""
         return Database(self.address, self.timeout)
 
     @contextmanager
     def transaction(self) -> Iterator[Reader]:
-        """A transaction of one moment. Raises SourceError, also for what goes wrong in the block."""
+        """A transaction of one snapshot. Raises SourceError, also for psycopg's errors in the block."""
         import psycopg
 
         with self._lock:
@@ -136,14 +136,14 @@ class Database:
                 raise self.problem(error) from None
 
     def problem(self, error: psycopg.Error) -> SourceError:
-        """What psycopg says, as a line that names the source and what to do."""
+        """psycopg's error as one line that names the source and the remedy."""
         lost = self._connection is not None and self._connection.closed
         return SourceError(
             f"{self.address.plain}: {self.address.hidden(_error_line(error, self.address, self.timeout, lost))}"
         )
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -157,7 +157,7 @@ class Database:
             try:
                 return self._begin(kept)
             except psycopg.OperationalError:
-                pass  # It was lost while nothing was read.
+                pass  # Lost while idle: connect again.
             kept.close()
         self._connection = None
         self._connection = self._connect()
@@ -169,7 +169,7 @@ class Database:
         return connection
 
     def _connect(self) -> psycopg.Connection[Row]:
-        """A new connection. A pooler that takes no options is connected to without: each transaction is READ ONLY anyway."""
+        """A new connection; without options if a pooler refuses them: each transaction is READ ONLY anyway."""
         import psycopg
 
         arguments = self._arguments()
@@ -204,17 +204,17 @@ class Database:
 
 
 def _error_line(error: psycopg.Error, address: Address, timeout: float, lost: bool) -> str:
-    """One line of what went wrong and what to do."""
+    """One line: the problem and the remedy."""
     from psycopg import errors
 
-    said = (error.diag.message_primary or str(error)).strip()
-    line = " ".join(said.splitlines()[0].split()) if said else type(error).__name__
+    message = (error.diag.message_primary or str(error)).strip()
+    line = " ".join(message.splitlines()[0].split()) if message else type(error).__name__
     if isinstance(error, errors.InsufficientPrivilege):
         return _missing_privilege(line, address.user or "the role")
     if isinstance(error, errors.QueryCanceled):
-        return f"a statement was ended after {timeout:g} s ({line}); allow more time, or ask what the server is doing"
+        return f"a statement was ended after {timeout:g} s ({line}); the server may be busy"
     if lost or isinstance(error, errors.AdminShutdown | errors.CrashShutdown | errors.IdleInTransactionSessionTimeout):
-        return f"the connection was lost on the way ({_short(line)}); connect again to go on"
+        return f"the connection was lost ({_short(line)}); connect again to resume"
     if isinstance(error, errors.ConnectionTimeout) or "timeout expired" in line:
         return f"no answer within {CONNECT_TIMEOUT_S} s from {_server(address)}"
     if isinstance(error, errors.OperationalError):
@@ -226,32 +226,33 @@ def _missing_privilege(line: str, role: str) -> str:
     denied, schema = _DENIED.search(line), _DENIED_SCHEMA.search(line)
     grant = f"GRANT SELECT ON {denied[1]} TO {role}" if denied else ""
     grant = f"GRANT USAGE ON SCHEMA {schema[1]} TO {role}" if schema else grant
-    return f"{role} may not read it ({line})" + (f"; what gives the right: {grant}" if grant else "")
+    return f"{role} may not read it ({line})" + (f"; to allow it: {grant}" if grant else "")
 
 
-def _connection_problem(said: str, line: str, address: Address) -> str:
+def _connection_problem(message: str, line: str, address: Address) -> str:
     where, who = _server(address), address.user or "this user"
-    if "no password supplied" in said:
-        return f"{where} asks for {who}'s password; it may stand in PGPASSWORD or .pgpass"
-    if "password authentication failed" in said:
+    if "no password supplied" in message:
+        return f"{where} asks for {who}'s password; set PGPASSWORD or use .pgpass"
+    if "password authentication failed" in message:
         return f"{where} refused {who}'s password" + (f" (from {address.secret_from})" if address.secret_from else "")
-    if "does not exist" in said and "database" in said:
+    if "does not exist" in message and "database" in message:
         return f"there is no database {address.path or who!r} on {where}"
-    if "does not exist" in said and "role" in said:
+    if "does not exist" in message and "role" in message:
         return f"there is no role {who!r} on {where}"
     if any(
-        known in said for known in ("translate host name", "failed to resolve", "Name or service not known", "Errno -")
+        known in message
+        for known in ("translate host name", "failed to resolve", "Name or service not known", "Errno -")
     ):
         return f"the host {address.host or address.options.get('host', '')!r} is not known"
-    if "Connection refused" in said or "No such file or directory" in said:
+    if "Connection refused" in message or "No such file or directory" in message:
         return f"nothing listens on {where}"
-    if "pg_hba.conf" in said:
+    if "pg_hba.conf" in message:
         return f"{where} does not admit {who} from here ({_short(line)})"
     return _short(line)
 
 
 def _short(line: str) -> str:
-    """A message without the name of the server that libpq puts before it, which we name already."""
+    """The message without libpq's prefix, which repeats the server."""
     return re.sub(r"^(connection failed: )?connection to server .*? failed: ", "", line).removeprefix("FATAL: ").strip()
 
 

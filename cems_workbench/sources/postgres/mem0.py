@@ -1,7 +1,8 @@
-"""The memories of mem0 in its pgvector table: (id uuid, vector vector(N), payload jsonb), a row a memory.
+"""mem0's pgvector table: (id uuid, vector vector(N), payload jsonb), one row per memory.
 
-The text is the payload's `data`; a search is `ORDER BY vector <=> query`, for one user where one is chosen
-(mem0/vector_stores/pgvector.py).
+The text is the payload's `data`; a search is `ORDER BY vector <=> query`, for one user if the address has one.
+
+Source: mem0/vector_stores/pgvector.py
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ def is_mem0(table: Table) -> bool:
 
 
 def collections(tables: Sequence[Table]) -> list[Table]:
-    """The tables that hold memories: not those of entities that mem0 keeps beside them, nor its own notes."""
+    """Tables with memories, without mem0's tables of entities and migrations."""
     found = [table for table in tables if is_mem0(table) and table.name not in NO_MEMORIES]
     names = {table.name for table in found}
     return [table for table in found if not (table.name.endswith("_entities") and table.name[:-9] in names)]
 
 
 def layout(reader: Reader, table: Table) -> Layout:
-    """Where the parts of a memory stand."""
+    """The layout of such a table."""
     from psycopg import sql
 
     def key(name: str) -> sql.Composed:

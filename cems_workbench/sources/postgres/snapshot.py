@@ -1,7 +1,6 @@
-"""A snapshot in pages: ids with markers and sizes first, then of the memories that are new or changed the rows, in bounded batches.
+"""Snapshots in pages: first ids with markers and sizes, then the rows of new and changed memories in bounded batches.
 
-A table is gone through by blocks of its file, in the order in which its rows lie, so that no page costs more than another and nothing is
-kept but the page.
+A table is read by blocks of its file, in physical order: every page costs the same, and only one page is in memory.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
     from psycopg import sql
 
 PAGE_BLOCKS = 1_024
-"""Blocks of 8 KiB that are asked for at once: some thousands of rows with vectors in them."""
+"""Blocks of 8 KiB per page: some thousands of rows with vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Memories that are there, row by row: id, marker, and about how many bytes they are."""
+    """Ids, markers and approximate sizes in bytes of existing memories, row by row."""
 
     ids: Sequence[str]
     markers: Sequence[str]
@@ -35,11 +34,11 @@ class Page:
 
 
 Rows = Callable[[Sequence[str], Sequence[str]], tuple[list[TakenMemory], list[RowProblem]]]
-"""Given ids and their markers, the memories that are there under these ids."""
+"""(ids, markers) -> the memories with these ids, and problems."""
 
 
 def batches(pages: Iterator[Page], changed: Changed, read: Rows) -> Iterator[Batch]:
-    """Every id of the pages as seen, and those that `changed` asks for, read within the bounds of a batch."""
+    """Every id of the pages as seen, and the memories that `changed` selects, in batches of bounded size."""
     for page in pages:
         if page.problems:
             yield Batch(problems=page.problems)
@@ -56,7 +55,7 @@ def batches(pages: Iterator[Page], changed: Changed, read: Rows) -> Iterator[Bat
 
 
 def block_ranges(reader: Reader, table: int) -> Iterator[dict[str, str]]:
-    """The file of a table in stretches, as parameters `from` and `to` (exclusive) that its rows' ctid lies between."""
+    """Ranges of ctid that cover the file of a table, as parameters `from` and `to` (exclusive)."""
     (blocks,) = reader.row(
         "SELECT pg_relation_size(%(table)s::oid::regclass) / current_setting('block_size')::bigint", {"table": table}
     )
@@ -65,9 +64,9 @@ def block_ranges(reader: Reader, table: int) -> Iterator[dict[str, str]]:
 
 
 def vectors(sent: Sequence[bytes | None], kind: str) -> list[Vector | None]:
-    """Vectors out of pgvector's binary form: int16 dimension, int16 0, then big-endian float4 (`vector`) or float2 (`halfvec`).
+    """Vectors from pgvector's binary form: int16 dimension, int16 0, then big-endian float4 (`vector`) or float2 (`halfvec`).
 
-    Each is a row of one matrix where all are equally long, which is far quicker than one by one.
+    Vectors of equal length are rows of one matrix, which is much faster than one by one.
     """
     number = np.dtype(">f4" if kind == "vector" else ">f2")
     there = [value for value in sent if value is not None]
@@ -81,27 +80,27 @@ def vectors(sent: Sequence[bytes | None], kind: str) -> list[Vector | None]:
 
 
 def vector_literal(vector: Vector) -> str:
-    """A vector as pgvector reads it, to the last bit."""
+    """The vector as a literal of pgvector, without loss."""
     return "[" + ",".join(f"{value:.9g}" for value in vector.tolist()) + "]"
 
 
 def python_time(column: sql.Composable) -> sql.Composed:
-    """A time as an expression that is absent where Python has none for it, as for infinity."""
+    """An expression for a time; NULL if Python has no such time, as for infinity."""
     from psycopg import sql
 
     return sql.SQL("CASE WHEN {0} BETWEEN '0001-01-02' AND '9999-12-30' THEN {0} END").format(column)
 
 
 def to_utc(value: datetime | None) -> datetime | None:
-    """In UTC; one of a column without a time zone has it."""
+    """The time in UTC, which is assumed for a column without a time zone."""
     return None if value is None else value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 def non_blank(value: str | None) -> str | None:
-    """Text, unless it is blank."""
+    """The text, None if it is blank."""
     return None if not value or value.isspace() else value
 
 
 def wrong_dimension(vector: Vector, dimension: int | None) -> str:
-    """Why a vector is left out."""
+    """The reason for leaving out a vector of another dimension."""
     return f"its vector has {len(vector)} numbers, most there have {dimension}; it was left out"

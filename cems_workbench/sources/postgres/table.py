@@ -1,16 +1,16 @@
-"""Memories in any table or view that has an id, a text and a vector in each row.
+"""Memories in any table or view with an id, a text and a vector in each row.
 
-Which columns are which says a mapping, as YAML:
+A mapping in YAML names the columns:
 
     table: public.notes
     id: note_id
     text: body
     vector: embedding
     title: subject         # any field of a memory: a column
-    distance: cosine       # or l2, ip; without it that of the index
+    distance: cosine       # or l2, ip; default: that of the index
 
-Without a mapping it is guessed by names and types, and said. A row's marker is its place and its last transaction; of a view, which
-has neither, it is a hash of the row.
+Without a mapping it is guessed by names and types, and a note shows the guess. The marker of a row is its ctid and last transaction
+(xmin); views have neither, so theirs is a hash of the row.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ if TYPE_CHECKING:
     from cems_workbench.sources.postgres.connection import Row
 
 PAGE_ROWS = 20_000
-"""Rows of a view that are asked for at once."""
+"""Rows of a view per request."""
 REQUIRED = ("table", "id", "text", "vector")
 TEXT_TYPES = ("text", "varchar", "bpchar")
 TIME_TYPES = ("timestamptz", "timestamp", "date")
 GUESSED = ("title", "category", "project", "author", "session", "created_at", "updated_at")
-"""Fields whose column is guessed: a name and a type say enough."""
+"""Fields whose columns can be guessed by name and type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the parts of a memory stand in a row: expressions over the columns of one table."""
+    """The expressions over columns of one table that make up a memory."""
 
     kind: str
     table: Table
@@ -79,7 +79,7 @@ class Layout:
     distance: Distance | None
     fields: Mapping[str, sql.Composable]
     user: sql.Composable | None = None
-    """What is compared with the address's user."""
+    """Compared with the address's user."""
     notes: tuple[str, ...] = ()
 
 
@@ -91,7 +91,7 @@ class TableSource:
 
     @property
     def address(self) -> str:
-        """Where it is, without any secret."""
+        """The address without any secret."""
         return self._database.address.plain
 
     def probe(self) -> SourceInfo:
@@ -112,9 +112,7 @@ class TableSource:
                 )
                 index = None
             if layout.distance is None and index is None:
-                notes.append(
-                    "no index says which distance is meant: cosine is taken; `distance:` in a mapping says otherwise"
-                )
+                notes.append("no index tells the distance: cosine is assumed; set `distance:` in a mapping for another")
             return SourceInfo(
                 kind=layout.kind,
                 engine=engine,
@@ -129,7 +127,7 @@ class TableSource:
 
     @contextmanager
     def snapshot(self) -> Iterator[TableSnapshot]:
-        """The rows as of now, on a connection of its own. Raises SourceError."""
+        """The rows as of now, on a separate connection. Raises SourceError."""
         own = self._database.new_connection()
         try:
             with own.transaction() as reader:
@@ -174,7 +172,7 @@ class TableSource:
         return (EngineList("vector", asked, hits, seconds),)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._database.close()
 
     def _readable_layout(self, reader: Reader) -> Layout:
@@ -182,12 +180,12 @@ class TableSource:
         if not all(column.readable for column in layout.table.columns.values()):
             table = layout.table
             raise SourceError(
-                f"{self.address}: {reader.role} may not read {table}; what gives the right: GRANT SELECT ON {table} TO {reader.role}"
+                f"{self.address}: {reader.role} may not read {table}; to allow it: GRANT SELECT ON {table} TO {reader.role}"
             )
         return layout
 
     def _condition(self, layout: Layout, scope: str | None = None) -> tuple[sql.Composed, dict[str, Any]]:
-        """Rows of the address's user, and of a scope; rows without one are personal."""
+        """The condition for the address's user and a scope; rows without a scope are personal."""
         from psycopg import sql
 
         conditions: list[sql.Composed] = []
@@ -195,7 +193,7 @@ class TableSource:
         if user := self._database.address.options.get("user"):
             if layout.user is None:
                 raise InputError(
-                    f"{self.address}: no column says whose a row is, so user= chooses nothing; map `author`"
+                    f"{self.address}: no column has the user of a row, so user= has no effect; map `author`"
                 )
             conditions.append(sql.SQL("({})::text = %(user)s").format(layout.user))
             values["user"] = user
@@ -209,14 +207,14 @@ class TableSource:
 
 
 class TableSnapshot:
-    """The rows of a table, in the order in which they lie; of a view by id."""
+    """The rows of a table in physical order, of a view by id."""
 
     def __init__(self, reader: Reader, layout: Layout, where: sql.Composed, values: dict[str, Any]) -> None:
         from psycopg import sql
 
         self._reader, self._layout, self._where, self._values = reader, layout, where, values
         self._dimension = catalog.dimension(reader, layout.table, layout.vector)
-        # A table's rows are read again when the mapping is another one.
+        # Part of every marker: another mapping makes every row count as changed.
         (self._prefix,) = reader.row(
             "SELECT to_hex(hashtext(%(said)s))",
             {"said": "|".join(each.as_string() for each in (layout.text, _vector(layout), *layout.fields.values()))},
@@ -227,16 +225,16 @@ class TableSnapshot:
 
     @property
     def total(self) -> int:
-        """Rows that are there."""
+        """Number of rows."""
         return self._total
 
     def batches(self, changed: Changed) -> Iterator[Batch]:
-        """Every row, and those that are asked for with their vectors. Raises SourceError."""
+        """Every row as seen, and changed ones with their vectors. Raises SourceError."""
         self._seen.clear()
         return batches(map(self._page, self._rows()), changed, self._read)
 
     def relations(self) -> Iterator[Sequence[Relation]]:
-        """None: a table of memories has no edges."""
+        """None: a table of memories has no relations."""
         return iter(())
 
     def _rows(self) -> Iterator[list[Row]]:
@@ -277,13 +275,13 @@ class TableSnapshot:
                 return
 
     def _page(self, rows: Sequence[Row]) -> Page:
-        """The rows whose id is there, and stands in no row before."""
+        """The rows with an id that no earlier row has."""
         good, problems = [], []
         for row in rows:
             if row[0] is None or not row[0].strip():
-                problems.append(RowProblem("(none)", "id", "is empty, so the row was left out"))
+                problems.append(RowProblem("(none)", "id", "is empty; the row was left out"))
             elif row[0] in self._seen:
-                problems.append(RowProblem(row[0], "id", "stands in more than one row; the first was taken"))
+                problems.append(RowProblem(row[0], "id", "is the id of more than one row; the first was imported"))
             elif problem := too_long(row[0], row[2] or 0):
                 problems.append(problem)
             else:
@@ -327,7 +325,7 @@ class TableSnapshot:
         for id, marker in zip(ids, markers, strict=True):
             row, vector = rows[id]
             if row[1] is None or not row[1].strip():
-                problems.append(RowProblem(id, "text", "is empty, so the row was left out"))
+                problems.append(RowProblem(id, "text", "is empty; the row was left out"))
                 continue
             if vector is None:
                 problems.append(RowProblem(id, layout.vector.name, "has no vector"))
@@ -341,7 +339,7 @@ class TableSnapshot:
 
 
 def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
-    """The layout that a mapping states. Raises InputError where it does not fit the table."""
+    """The layout of a mapping. Raises InputError if it does not fit the table."""
     from psycopg import sql
 
     known = (*REQUIRED, "distance", *OPTIONAL_FIELDS)
@@ -352,19 +350,17 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
             raise InputError(f"mapping: unknown field {str(name)!r}{hint}; known are {', '.join(known)}")
         if not isinstance(value, str) or not value:
             raise InputError(f"mapping: {name}: must be a name, found {value!r}")
-    if lacking := [name for name in REQUIRED if name not in mapping]:
-        raise InputError(
-            f"mapping: {', '.join(lacking)} must be given: table, id, text and vector say what a memory is"
-        )
+    if missing := [name for name in REQUIRED if name not in mapping]:
+        raise InputError(f"mapping: {', '.join(missing)} missing: table, id, text and vector are required")
     if mapping.get("distance") not in (None, *get_args(Distance)):
         raise InputError(
             f"mapping: distance: must be one of {', '.join(get_args(Distance))}, found {mapping['distance']!r}"
         )
     table = catalog.table(reader, mapping["table"])
     if table is None:
-        there = [str(each) for each in catalog.tables_with_vectors(reader)]
+        tables = [str(each) for each in catalog.tables_with_vectors(reader)]
         raise InputError(
-            f"mapping: table: {plain} has no {mapping['table']!r}; with vectors there are {', '.join(there) or 'none'}"
+            f"mapping: table: {plain} has no {mapping['table']!r}; tables with vectors: {', '.join(tables) or 'none'}"
         )
     for name, column in mapping.items():
         if name not in ("table", "distance") and column not in table.columns:
@@ -392,7 +388,7 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
 
 
 def guessed(reader: Reader, table: Table, plain: str) -> dict[str, str]:
-    """A mapping by names and types. Raises InputError where they do not say enough."""
+    """A mapping guessed by names and types. Raises InputError if that is ambiguous."""
     rows = reader.rows(
         "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
         "WHERE i.indrelid = %(table)s::oid AND i.indisunique AND i.indnkeyatts = 1 AND i.indpred IS NULL ORDER BY i.indisprimary DESC",
@@ -402,13 +398,13 @@ def guessed(reader: Reader, table: Table, plain: str) -> dict[str, str]:
     texts = [
         column.name for column in table.columns.values() if column.type in TEXT_TYPES and column.name not in ids[:1]
     ]
-    # mem0's `data`, the first of the names, is in other tables seldom the text.
+    # Last: `data` is the text in mem0, but rarely in other tables.
     likely = sorted(NAMES["content"], key=lambda name: name == "data")
     text = next((name for name in likely if name in texts), texts[0] if len(texts) == 1 else None)
     if len(table.vectors) != 1 or not ids or text is None:
-        lacking = "id" if not ids else "text" if text is None else "vector"
+        unknown = "id" if not ids else "text" if text is None else "vector"
         raise InputError(
-            f"{plain}: cannot tell which column of {table} is the {lacking}; a mapping says it (table, id, text, vector); "
+            f"{plain}: cannot tell which column of {table} is the {unknown}; use a mapping (table, id, text, vector); "
             f"it has {', '.join(table.columns)}"
         )
     found = {"table": f"{table.schema}.{table.name}", "id": ids[0], "text": text, "vector": table.vectors[0].name}
@@ -422,7 +418,7 @@ def guessed(reader: Reader, table: Table, plain: str) -> dict[str, str]:
 
 
 def id_type(reader: Reader, table: Table, column: str) -> str:
-    """The type of a column as SQL writes it."""
+    """The type of a column in SQL."""
     (name,) = reader.row(
         "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = %(table)s::oid AND attname = %(column)s",
         {"table": table.oid, "column": column},
@@ -440,7 +436,7 @@ def _unique(reader: Reader, table: Table, column: str) -> bool:
 
 
 def _distance(layout: Layout, index: catalog.VectorIndex | None) -> Distance:
-    """As the mapping states, else as the index orders, else cosine."""
+    """The distance of the mapping, else of the index, else cosine."""
     return layout.distance or (index.distance if index else "cosine")
 
 
@@ -462,7 +458,7 @@ def _expression(column: Column) -> sql.Composable:
     name = sql.Identifier(column.name)
     if column.type in TIME_TYPES:
         return python_time(name)
-    # Types that psycopg has no form for come as text.
+    # psycopg returns other types as bytes: select them as text.
     plain = (
         *TEXT_TYPES,
         "uuid",

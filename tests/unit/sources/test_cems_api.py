@@ -186,13 +186,13 @@ def test_a_failure_that_passes_is_waited_for(server, api, status) -> None:
             {"Retry-After": "3600"},
             "",
             1,
-            "asked too often (HTTP 429: no further words); lower per_second; it wants 3600 s",
+            "too many requests (HTTP 429: no further words); lower per_second; it asks to wait 3600 s",
         ),
-        (429, {}, "", 12, "asked too often (HTTP 429: no further words); lower per_second; 3 queries in a row failed"),
+        (429, {}, "", 12, "too many requests (HTTP 429: no further words); lower per_second; 3 queries in a row failed"),
         (500, {}, '{"error": "Internal\\nserver error"}', 12, "HTTP 500: Internal server error; 3 queries in a row"),
         (404, {}, "<html>", 1, "HTTP 404 at /api/memory/search: is a CEMS server there?"),
         (400, {}, '{"error": "query is required"}', 3, "HTTP 400: query is required; 3 queries in a row"),
-        (200, {}, f"<html>{KEY}", 3, "its answer is no JSON: <html>…; 3"),
+        (200, {}, f"<html>{KEY}", 3, "its answer is not JSON: <html>…; 3"),
         (200, {}, "[1]", 3, "its answer has no list of results, found a list"),
         (200, {}, '{"results": {}}', 3, "its answer has no list of results, found results an object"),
         (200, {}, '{"success": false}', 3, "its answer has no list of results, found results null"),
@@ -213,7 +213,7 @@ def test_a_query_that_fails_alone_is_named_and_the_others_are_answered(server, a
     one = api("?per_second=1000")
     given = list(one.answers([*QUERIES, Query("q3", "  ")]))
     assert [type(each) for each in given] == [RowError, Answer, RowError]
-    assert "its answer is no JSON" in given[0].reason and given[2].reason == "the query is empty; it was not asked"
+    assert "its answer is not JSON" in given[0].reason and given[2].reason == "the query is empty; it was not asked"
     recording = one.recording(given)
     assert [answer.qid for answer in recording.answers] == ["q2"] and [error.row for error in recording.errors] == [
         1,
@@ -267,7 +267,7 @@ def test_it_is_cancelled_between_queries_and_while_it_waits(server, api, allowed
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ("?limt=5", "limt is no option of a CEMS server; it may be limit, max_tokens"),
+        ("?limt=5", "limt is not an option of a CEMS server; options: limit, max_tokens"),
         ("?limit=0", "limit: input should be greater than or equal to 1, found 0"),
         ("?mode=slow", "mode: input should be 'auto', 'vector' or 'hybrid', found slow"),
     ],
