@@ -248,9 +248,7 @@ def test_a_database_that_leaves_a_choice_names_it(database: Connection, opened: 
 def test_a_role_without_rights_is_told_what_gives_them(database: Connection, opened: Opened) -> None:
     mem0(database)
     database.execute("REVOKE SELECT ON mem0 FROM reader")
-    with pytest.raises(
-        SourceError, match="reader may not read mem0; to allow it: GRANT SELECT ON mem0 TO reader"
-    ):
+    with pytest.raises(SourceError, match="reader may not read mem0; to allow it: GRANT SELECT ON mem0 TO reader"):
         opened().probe()
 
 
