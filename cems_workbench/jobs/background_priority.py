@@ -1,7 +1,7 @@
-"""Who works for somebody who waits goes first: what is searched ahead, for nobody yet, stands still meanwhile.
+"""Background priority: background jobs pause while a page works for a user.
 
-Both need all cores and the one reranker: a query that was typed while judged queries were searched in the background took 1.4 times
-as long until the order of its lists was painted.
+Both need all cores and the one reranker: with a gather in the background, a typed query took 1.4 times as long until the order of its
+lists was painted.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 QUIET_S = 2.0
-"""Work in the background goes on when nobody has been waited for during so long: the browser still draws, and a next key may follow."""
+"""Background jobs resume after so much idle time: the browser still draws, and another key may follow."""
 MAX_WAIT_S = 5.0
-"""The longest that one step gives way: what is waited for may itself take minutes, and then both get on."""
+"""Maximum pause of one background step: foreground work may take minutes, and then both proceed."""
 
 
 class ForegroundGate:
-    """The work of a process that somebody waits for; may be used by any threads."""
+    """Counts the foreground work of a process, and lets background threads wait for it; thread-safe."""
 
     def __init__(self, quiet_s: float = QUIET_S, max_wait_s: float = MAX_WAIT_S) -> None:
-        """Both in seconds, as the constants of these names."""
+        """Seconds, see `QUIET_S` and `MAX_WAIT_S`."""
         self._quiet, self._most = quiet_s, max_wait_s
         self._changed = threading.Condition()
         self.active = 0
-        """How many are waited for at the moment."""
+        """Number of foreground tasks in progress."""
         self._ended = float("-inf")
 
     @contextmanager
     def foreground_work(self) -> Iterator[None]:
-        """Somebody waits for what is done within."""
+        """The block is foreground work."""
         with self._changed:
             self.active += 1
         try:
@@ -42,7 +42,7 @@ class ForegroundGate:
                 self._changed.notify_all()
 
     def wait_while_busy(self) -> None:
-        """Return when nobody has been waited for during the quiet time, or after the longest. Never called with a lock held."""
+        """Wait for `quiet_s` without foreground work, at most `max_wait_s`. Never called with a lock held."""
         latest = time.monotonic() + self._most
         with self._changed:
             while (now := time.monotonic()) < latest:
@@ -53,4 +53,4 @@ class ForegroundGate:
 
 
 FOREGROUND = ForegroundGate()
-"""That of this process: the runs of its pages."""
+"""The gate of this process; its pages enter it."""

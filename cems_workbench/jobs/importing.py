@@ -1,4 +1,4 @@
-"""Importing uploaded files: each read on its own, so that a bad one costs only itself, and every row accounted for."""
+"""Import job: uploaded files, read one by one, so that a bad file affects no other, with a report of every row."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
 from cems_workbench.store import ImportReport, Store
 
 MAX_NAME_CHARS = 120
-"""Characters of an upload's name that are used: the last ones, which have its suffix."""
+"""Used characters of an upload's name: the last ones, which include its suffix."""
 
 
 @dataclass(frozen=True)
 class FileImport:
-    """What became of one file: the store's report, or the one line that says why nothing could be read."""
+    """Result of one file: the store's report, or one line why nothing could be read."""
 
     name: str
     report: ImportReport | None = None
@@ -39,10 +39,10 @@ def import_files(
     format: str = "auto",
     judge: str | None = None,
 ) -> Iterator[FileImport]:
-    """Import (name, content) files, memories before what refers to them; yields what became of each once it is committed.
+    """Import (name, content) files, memories first; yields the result of each once it is committed.
 
-    With a `judge`, who has no right to more, only the labels of this person and their queries are taken (`own_labels`).
-    Raises what `progress` raises (Cancelled): the file at hand is then left out as a whole, those before it stay.
+    With a `judge`, a reviewer, only this person's labels and their queries are imported (`own_labels`). Raises what `progress` raises
+    (Cancelled): the present file is then left out as a whole, earlier ones stay.
     """
     with tempfile.TemporaryDirectory(prefix="cems-upload-") as folder:
         paths = [_saved(Path(folder) / str(i), name, content) for i, (name, content) in enumerate(files)]
@@ -57,7 +57,7 @@ def import_files(
 
 @contextmanager
 def upload(name: str, content: bytes) -> Iterator[Path]:
-    """An uploaded file on disk while the block runs; an InputError inside names the upload, not where it lies."""
+    """An uploaded file on disk within the block; an InputError inside names the upload, not its temporary path."""
     with tempfile.TemporaryDirectory(prefix="cems-upload-") as folder:
         path = _saved(Path(folder) / "0", name, io.BytesIO(content))
         try:
@@ -67,7 +67,7 @@ def upload(name: str, content: bytes) -> Iterator[Path]:
 
 
 def own_labels(parsed: ParsedInput, judge: str) -> ParsedInput:
-    """The judgments that this person gave, with their queries; those of a file that names no judge are theirs. Others are reported."""
+    """This person's judgments, with their queries; judgments of a file without judges count as theirs. Others are reported."""
     numbers = parsed.extra.get("rows", {})
     rows = numbers.get("judgments") or range(1, len(parsed.judgments) + 1)
     own, errors = dict[int, Judgment](), list(parsed.errors)
@@ -100,7 +100,7 @@ def own_labels(parsed: ParsedInput, judge: str) -> ParsedInput:
 
 
 def _saved(folder: Path, name: str, content: IO[bytes]) -> Path:
-    """The upload in a folder of its own (two may have one name) under its own name, which formats look at."""
+    """Save the upload in a separate folder, because names may repeat, under its own name, which formats read."""
     folder.mkdir()
     base = PurePosixPath(name.replace("\\", "/")).name.replace("\0", "").lstrip(".")
     path = folder / (base[-MAX_NAME_CHARS:] or "upload")
@@ -110,7 +110,7 @@ def _saved(folder: Path, name: str, content: IO[bytes]) -> Path:
 
 
 def _order(path: Path, format: str) -> int:
-    """When its rows can be imported: memories first; an unreadable file is met again, and reported, when it is read."""
+    """Sort key: memories first. An unreadable file is reported later, when it is imported."""
     try:
         return FORMATS[formats.detect(path) if format == "auto" else format].order
     except WorkbenchError:
@@ -118,7 +118,7 @@ def _order(path: Path, format: str) -> int:
 
 
 def _named(parsed: ParsedInput, path: Path) -> ParsedInput:
-    """The same rows as coming from the file's name, not from where it lay for a moment."""
+    """The same rows with the name of the upload instead of its temporary path."""
 
     def renamed(error: RowError) -> RowError:
         return replace(error, source=path.name)

@@ -1,6 +1,6 @@
-"""The queue that the Label page begins with: made in a thread of its own, of the largest query set of a store that has no queue yet.
+"""Ready-made queue: the first queue of a store, made in a background thread from its largest query set.
 
-It holds what the default preset ranks first, which needs neither a reranker nor a judge, so that the first card is there within seconds.
+It holds the first results of the default preset without reranker and judge, so that the first card appears within seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 
 MAX_QUERIES = 50
-"""Of the set, in its order: enough for an afternoon of labelling, gathered in seconds."""
+"""The first queries of the set: enough for an afternoon of labelling, gathered in seconds."""
 THREAD_NAME = "ready-queue"
 
 
@@ -32,13 +32,13 @@ def ready_plan(resources: Resources) -> QueuePlan | None:
 
 
 def fast_config() -> PipelineConfig:
-    """The default preset without what asks a model for every result."""
+    """The default preset without the models that read every result."""
     return with_values(preset(DEFAULT).config, {"rerank.backend": "none", "judge.backend": "none"})
 
 
 @dataclass(eq=False)
 class BackgroundQueue:
-    """A ready-made queue at work, or over; `done` and `total` count queries, `problem` says why there is none."""
+    """A ready-made queue in progress or finished; `done` and `total` count queries, `problem` is why there is none."""
 
     resources: Resources
     plan: QueuePlan
@@ -49,7 +49,7 @@ class BackgroundQueue:
     _thread: threading.Thread | None = None
 
     def start(self) -> BackgroundQueue:
-        """Begin; what an earlier one gathered is gone on with."""
+        """Start, or resume the gather of an earlier one."""
         self.total = len(self.plan.selection.queries)
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
         self._thread.start()
@@ -57,15 +57,15 @@ class BackgroundQueue:
 
     @property
     def over(self) -> bool:
-        """Has it ended, whatever way?"""
+        """Has it ended: finished, stopped or failed?"""
         return self._thread is not None and not self._thread.is_alive()
 
     def stop(self) -> None:
-        """End it after the query at hand."""
+        """Stop it after the present query."""
         self._stop.set()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Until it has ended, or for so long."""
+        """Wait until it has ended, or for so many seconds."""
         if self._thread is not None:
             self._thread.join(seconds)
 
@@ -76,7 +76,7 @@ class BackgroundQueue:
             self.problem = "It was stopped."
         except WorkbenchError as error:
             self.problem = str(error)
-        except Exception as error:  # a thread has nobody above it who could show this
+        except Exception as error:  # nothing above a thread could show it
             self.problem = f"{type(error).__name__}: {error}"
 
     def _watch(self, label: str, done: int, total: int) -> None:

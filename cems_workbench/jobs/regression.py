@@ -1,7 +1,7 @@
-"""A changed config held against what it was before, on evidence that is committed beside it: what CI and a pre-commit hook ask.
+"""Regression check: a changed config compared with its previous version, on committed evidence, for CI and a pre-commit hook.
 
-Before is the same file at a commit of the repository it lies in (`git show`). What the evidence does not hold of what either config asks
-for is no measurement, and counts as failed.
+The previous version is the same file at a commit of its repository (`git show`). A measure for which either config lacks evidence counts as
+failed.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ GIT_TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found: each thing asserted, whether it holds, and what it was measured by."""
+    """The result of a check: each assertion, whether it holds, and its measure."""
 
     outcomes: tuple[Outcome, ...]
     comparison: Comparison
     content_hash: str
     changes: tuple[tuple[str, object, object], ...]
-    """Parameters that differ, with their values before and now; empty where there was no config before."""
+    """Changed parameters, with their values before and now; empty without a previous config."""
     note: str
     labelled: LabelledEvidence
-    """What it was measured on."""
+    """The labelled evidence."""
 
     @property
     def holds(self) -> bool:
-        """Does all of it hold?"""
+        """Do all assertions hold?"""
         return all(outcome.holds for outcome in self.outcomes)
 
     def markdown(self, of: str) -> str:
-        """What was found, for a pull request; `of` names the evidence."""
+        """The result as Markdown, for a pull request; `of` names the evidence."""
         mark = {True: "✅", False: "❌"}
         lines = [f"- {mark[outcome.holds]} {_code(outcome.line)}" for outcome in self.outcomes]
         changed = [f"- {_code(f'{name}: {before} → {now}')}" for name, before, now in self.changes]
@@ -52,7 +52,7 @@ class Checked:
 
 
 def at_commit(path: Path, commit: str) -> str | None:
-    """The text of a file at a commit, None where it was not there. Raises InputError without git, its repository or the commit."""
+    """The text of a file at a commit, None if it did not exist. Raises InputError without git, a repository or the commit."""
     folder = path.resolve().parent
     if commit.startswith("-"):
         raise InputError(f"--against {commit}: expected a branch, tag or commit")
@@ -83,7 +83,7 @@ def _git(folder: Path, of: str, *arguments: str) -> str:
 
 
 def config_at(path: Path, commit: str) -> PipelineConfig | None:
-    """The config that a file held at a commit; None where there was none. Raises InputError, also for one that cannot be read."""
+    """The config in a file at a commit; None if it did not exist. Raises InputError, also for an unreadable config."""
     text = at_commit(path, commit)
     if text is None:
         return None
@@ -101,9 +101,9 @@ def check_change(
     tolerance: float = 0.0,
     seed: int = 0,
 ) -> Checked:
-    """Hold the config in a file against the same file at a commit, and against bounds.
+    """Compare the config in a file with the same file at a commit, and with bounds.
 
-    Where there was no config at that commit, or no commit is named, only the bounds are asked. Raises InputError.
+    Without a config at that commit, or without a commit, only the bounds are checked. Raises InputError.
     """
     least = evidence.header.relevant_from
     guards = [parse_no_loss(text, least) for text in no_loss]
@@ -136,5 +136,5 @@ def _lost(comparison: Comparison, guards: Sequence[NoLoss], tolerance: float) ->
 
 
 def _code(text: str) -> str:
-    """As code of Markdown, in which nothing of it acts."""
+    """The text as inline code of Markdown."""
     return f"`` {text.replace('`', chr(39))} ``"

@@ -1,9 +1,9 @@
-"""The figures of the sample set that come with the project, for the first screens of a store that holds it and was not measured yet.
+"""Packaged figures of the sample set, for the first screens of a store that holds it and was not measured yet.
 
-`sample_figures.json` has a comparison of presets as an experiment is kept, and a tuned config as the history keeps one, so that
-pages show them with what shows kept ones. It is written by `python -m benchmarks.sample_figures` from a real run, with the hashes of all
-that the figures depend on: they are shown only of a store with just these memories, relations, queries and judgments, embedded by the same
-model, while the presets are what they were.
+`sample_figures.json` has a comparison of presets in the format of an experiment, and a tuned config in the format of the history, so that
+pages show them as saved ones. `python -m benchmarks.sample_figures` writes it from a real measurement, with the hashes of all that
+the figures depend on: they are shown only for a store with exactly these memories, relations, queries and judgments, the same embedder
+and unchanged presets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILE = Path(__file__).with_name("sample_figures.json")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What figures were measured on, and with what; equal ones give equal figures."""
+    """All that figures depend on; equal values give equal figures."""
 
     memories: int
     corpus: str
@@ -48,7 +48,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class SampleFigures:
-    """The figures, with the version of the workbench and the day that they were measured with and on."""
+    """The figures, with the workbench version and the day of the measurement."""
 
     version: str
     day: date
@@ -56,11 +56,11 @@ class SampleFigures:
     experiment: ConfigRecord
     """A comparison of presets."""
     tuned: ConfigRecord
-    """What a search found, with its evidence card."""
+    """The result of a search, with its evidence card."""
 
     @property
     def presets_as_they_are(self) -> bool:
-        """Is every preset still what was measured?"""
+        """Are all presets unchanged since the measurement?"""
         known = preset_names()
         return all(
             name in known and config_digest(preset(name).config) == digest
@@ -69,7 +69,7 @@ class SampleFigures:
 
 
 def sample_figures(resources: Resources, query_set: str | None = None) -> SampleFigures | None:
-    """The figures that come with the project, where they are of the open store and of its query set of this name, or of any; else None."""
+    """The packaged figures if they apply to the open store and its query set of this name, or of any name; else None."""
     figures = read_figures()
     store, measured = resources.store, figures.measured
     digests = [known.digest for known in store.query_sets.latest() if query_set is None or known.name == query_set]
@@ -102,7 +102,7 @@ def _plain(value: object) -> str:
 
 @cache
 def read_figures() -> SampleFigures:
-    """The file that comes with the project."""
+    """The packaged file."""
     values = json.loads(FILE.read_text(encoding="utf-8"))
     return SampleFigures(
         values["version"],

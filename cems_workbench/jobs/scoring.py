@@ -1,13 +1,13 @@
-"""Scoring run: what configs' rerankers would read and evidence lacks is scored, and added to its file.
+"""Scoring job: adds reranker scores that configs need and evidence lacks to the evidence file.
 
-Evidence is gathered for one config. Another one, a proposal of a search or a row of an ablation may put other candidates before its
-reranker, and those have no score then (`evaluation.batch.UNSCORED`). `score_evidence` has just these pairs scored. Each score is in the
-store's cache as soon as it is there; the file changes once, at the end or when the run is cancelled, so that it is valid at any moment
-and can be read meanwhile. A pair that the reranker fails on stays unscored, so that the next run asks again.
+Evidence is gathered for one config. Another config, a proposal of a search or a row of an ablation, may send other candidates to its
+reranker, which have no score (`evaluation.batch.UNSCORED`). `score_evidence` scores exactly these pairs. Each score is cached in the store
+immediately; the file changes once, at the end or on a cancel, so that it is valid at any time. A pair that the reranker fails on stays
+unscored, so that the next job tries again.
 
-Scores of one model are of texts chosen by one rule (`rerank.chunk_chars` and the like). Where a config would have the model read other
-texts than were scored, nothing is added for it (`reads_otherwise`): its evidence has to be gathered. The rule of a model that had no
-scores yet is noted with them (`needs.SCORED_WITH`).
+All scores of a model are of texts chosen by one rule (`rerank.chunk_chars` and others). Nothing is added for a config whose model would
+read other texts (`reads_otherwise`): its evidence must be gathered. The rule of a model without scores is noted with its first scores
+(`missing_evidence.SCORED_WITH`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LABEL = "scoring queries"
 
 @dataclass(frozen=True, eq=False)
 class Lacking:
-    """A config by the name that it is shown under, the evidence it was measured on, and what that does not hold of what it asks for."""
+    """A config by its display name, its evidence, and what the evidence lacks for it."""
 
     name: str
     config: PipelineConfig
@@ -54,19 +54,19 @@ class Lacking:
 
     @property
     def unscored(self) -> int:
-        """How many queries lack scores of its reranker."""
+        """Number of queries that lack scores of its reranker."""
         return self.needs.get(UNSCORED, 0)
 
     @property
     def scorable(self) -> bool:
-        """Can a scoring run add some of them?"""
+        """Can a scoring job add some of them?"""
         evidences = (self.evidence.evidences[qid] for qid in self.qids)
         return bool(self.unscored) and not all(reads_otherwise(self.config, one) for one in evidences)
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringReport:
-    """What a run did: queries and pairs that got scores, why others got none with the number of pairs, and the file's content hash."""
+    """Result of a job: queries and pairs with new scores, number of failed pairs by reason, and the file's content hash."""
 
     path: Path
     queries: int
@@ -78,9 +78,9 @@ class ScoringReport:
 def why_not_scored(
     lacking: Sequence[Lacking], resources: Resources, settings: Settings, answers: Callable[[], Answers]
 ) -> str | None:
-    """Why what is lacking cannot be scored here, in words: the evidence is not of the open store, or no reranker is at hand; else None.
+    """Why missing scores cannot be computed here: the evidence is of another store, or no reranker is available; else None.
 
-    `answers` says which servers are there, and is asked where a config needs one.
+    `answers` probes servers, and is called only if a config needs one.
     """
     for one in lacking:
         reason = store_mismatch(one.evidence.header, resources) or cannot_rerank(settings, one.config, answers)
@@ -90,7 +90,7 @@ def why_not_scored(
 
 
 def score_lacking(lacking: Sequence[Lacking], resources: Resources, progress: Progress = silent) -> list[ScoringReport]:
-    """Score what is lacking, evidence by evidence. Raises as `score_evidence` does."""
+    """Score the missing pairs of each evidence. Raises as `score_evidence` does."""
     by_path: dict[Path, list[Lacking]] = {}
     for one in lacking:
         if one.scorable:
@@ -114,10 +114,10 @@ def score_evidence(
     progress: Progress = silent,
     qids: Collection[str] | None = None,
 ) -> ScoringReport:
-    """Have the pairs scored that these configs' rerankers would read and the evidence lacks, of some queries or of all.
+    """Score the pairs that these configs' rerankers would read and the evidence lacks, for some queries or all.
 
-    Raises InputError where the evidence is not of the open store, or its file cannot be written. A `Cancelled` from `progress` passes
-    through; the queries that were finished by then are in the file.
+    Raises InputError if the evidence is of another store, or its file cannot be written. A `Cancelled` from `progress` passes through;
+    finished queries are in the file.
     """
     if reason := store_mismatch(evidence.header, resources):
         raise InputError(f"{evidence.path} cannot be scored: {reason}")
@@ -143,7 +143,7 @@ def score_evidence(
 
 
 def _at(progress: Progress, done: int, total: int) -> Progress:
-    """A batch of a query counts as no step, but a cancel takes effect after it."""
+    """A progress for the batches of one query: not a step, but a cancel takes effect."""
     return lambda label, batch, batches: progress(LABEL, done, total)
 
 
@@ -154,7 +154,7 @@ def _scored(
     progress: Progress,
     failed: Counter[str],
 ) -> tuple[Evidence, int]:
-    """The evidence with the scores that these configs lack, and how many; failures are counted in `failed` by their reason."""
+    """The evidence with the missing scores of these configs, and their number; failures are counted in `failed` by reason."""
     evidence, count = gathered, 0
     for config in configs:
         key = model_key(config.rerank)
@@ -177,7 +177,7 @@ def _scored(
                 notes={**filled.notes, SCORED_WITH: rules},
             )
     notes = {name: note for name, note in evidence.notes.items() if name != "rerank_scores"}
-    if "rerank_scores" in gathered.notes:  # what gathering took stays what it was
+    if "rerank_scores" in gathered.notes:  # these are the counts of the gather
         notes["rerank_scores"] = gathered.notes["rerank_scores"]
     notes["models"] = {**notes.get("models", {}), **gathered.notes.get("models", {})}
     notes[SCORED_LATER] = gathered.notes.get(SCORED_LATER, 0) + count
@@ -185,21 +185,21 @@ def _scored(
 
 
 def reads_otherwise(config: PipelineConfig, evidence: Evidence) -> bool:
-    """Would the reranker of a config read other texts of the same memories than those that its scores in the evidence are of?"""
+    """Would the reranker of a config read other texts than those of its scores in the evidence?"""
     scored = bool(evidence.model_scores.get(model_key(config.rerank)))
     return scored and any(need.stage == RERANK.name for need in unmet(config, evidence))
 
 
 def read_again(evidence: EvidenceSet) -> EvidenceSet:
-    """The same queries of the same file as it is now. Raises InputError as `read_evidence_file` does."""
+    """The same queries, read again from the file. Raises InputError as `read_evidence_file` does."""
     return restricted(read_evidence_file(evidence.path), evidence.queries)
 
 
 @contextmanager
 def resources_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Resources]:
-    """The store that evidence is of with its models: the one whose shelf it stands on, or that of the settings.
+    """The store of evidence, with its models: the store that contains the file, or that of the settings.
 
-    Raises InputError where it is neither, StoreLockedError where another process holds it.
+    Raises InputError if it is neither, StoreLockedError if another process holds it.
     """
     with store_of(evidence, settings) as store:
         if store is None:

@@ -1,4 +1,4 @@
-"""How a store goes with its team: what of the team's labels it cannot show, and what of its own the team has not."""
+"""Team status: labels of the team that a store cannot show, and labels of the store that the team lacks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PUSH = "python -m cems_workbench team push"
 
 
 def team_status(store: Store) -> list[str]:
-    """Lines for who works with this store; none where all is as it should be, or there is no team. Raises StoreError."""
+    """Status lines for the user; none if all is well, or without a team. Raises StoreError."""
     if not store.team.place:
         return []
     lines, strangers, behind = [], store.judgments.strangers(), store.not_pushed()

@@ -1,7 +1,7 @@
-"""What configs reached on a query set over time, and what became another between two measurements.
+"""Timeline: the measures of configs on a query set over time, and what changed between two measurements.
 
-A measurement is an experiment that somebody kept, or one of `watch`. Its card says what it was made with (`Made`): where the part of two
-neighbours differs, the line between them is not the config's doing alone.
+A measurement is a saved experiment, or one of `watch`. Its card records its conditions (`Made`): if they differ between two neighbours,
+the config alone does not explain the difference.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.store import ConfigRecord
 
 MADE_KEY = "made"
-"""Where a card has it."""
+"""The key in a card."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a measurement was made with; equal values are the same thing."""
+    """The conditions of a measurement."""
 
     memories: str
     """Store and content version."""
@@ -41,13 +41,13 @@ class Made:
     workbench: str
 
     def changed_since(self, other: Made) -> tuple[str, ...]:
-        """The parts that are not the same, by name."""
+        """The names of the conditions that differ."""
         return tuple(part.name for part in fields(self) if getattr(self, part.name) != getattr(other, part.name))
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measure of one config at one time, with its 95 % interval; `changed` since the point before of the same name."""
+    """One measure of one config at one time, with its 95 % interval; `changed` names the conditions that differ from the previous point."""
 
     when: datetime
     name: str
@@ -56,12 +56,12 @@ class Point:
     high: float
     queries: int
     changed: tuple[str, ...] | None
-    """None for the first, and where one of the two does not say what it was made with."""
+    """None for the first, and if one of the two has no conditions."""
     note: str
 
 
 def made_with(labelled: LabelledEvidence, config: PipelineConfig) -> dict[str, str]:
-    """What a measurement of a config on labelled evidence is made with, for its card."""
+    """The conditions of a measurement of a config on labelled evidence, for its card."""
     header = labelled.evidence.header
     parameters = original_yaml(config.model_copy(update={"name": ""}))
     return asdict(
@@ -77,7 +77,7 @@ def made_with(labelled: LabelledEvidence, config: PipelineConfig) -> dict[str, s
 
 
 def read_made(card: Mapping[str, Any] | None) -> Made | None:
-    """What a card says that it was made with; None where it does not say."""
+    """The conditions in a card; None without any."""
     values = (card or {}).get(MADE_KEY)
     if not isinstance(values, dict) or values.keys() != {part.name for part in fields(Made)}:
         return None
@@ -90,7 +90,7 @@ def query_sets(records: Iterable[ConfigRecord]) -> list[str]:
 
 
 def measures(records: Iterable[ConfigRecord], query_set: str) -> list[Measure]:
-    """The measures that something on a query set was measured by, in the order they were first named."""
+    """The measures of the measurements on a query set, in the order of first use."""
     found: dict[Measure, None] = {}
     for record in records:
         if record.card and record.card.get("query_set") == query_set:
@@ -100,7 +100,7 @@ def measures(records: Iterable[ConfigRecord], query_set: str) -> list[Measure]:
 
 
 def points(records: Iterable[ConfigRecord], query_set: str, measure: Measure) -> list[Point]:
-    """What each measured config reached, the earliest first; records of other sets, and without this measure, have no point."""
+    """The points of a measure on a query set, the earliest first; records of other sets, or without this measure, have none."""
     found, last = [], dict[str, Made | None]()
     for record in sorted(records, key=lambda record: (record.saved_at, record.id)):
         try:

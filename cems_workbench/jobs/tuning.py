@@ -1,14 +1,13 @@
-"""Tuning run: a search for a better config on labelled evidence, kept as it goes, so that page and command line go on with each other's.
+"""Tuning job: a search for a better config on labelled evidence; page and command resume each other's search.
 
     TuningData       the baseline, and the labelled evidence of a query set
-    ScoredQueries    those of its queries that every measure is defined for, and what scores them
-    PlannedSearch    a search as it was set up: space, goal, split, number of configs, seed
-    SearchResult     what it found
+    ScoredQueries    the queries that a measure is defined for, and their scorer
+    PlannedSearch    space, goal, split, number of configs, seed
+    SearchResult     proposal, gains, missing evidence
 
-`run_search` searches and keeps every score in a file beside the evidence. The scores belong to evidence, grades, measures, seed and
-queries: whoever searches for the same on the same evidence file begins with what was tried, and comes to the same end.
-`with_stability` measures how far each value of the proposal can move. `open_holdout` scores the sealed queries; every look is counted
-once, for page and command line together, by `looks_at`. `card_of` is the evidence card.
+`run_search` searches and saves every score in a file beside the evidence, under evidence, grades, measures, seed and queries: the same
+search on the same evidence file resumes, with the same result. `with_stability` measures how far each value of the proposal can move.
+`open_holdout` scores the sealed queries; page and command count the looks together (`looks_at`). `card_of` makes the evidence card.
 """
 
 from __future__ import annotations
@@ -66,37 +65,37 @@ DEFAULT_SPACE = (
     "fusion.top_rank_bonus.rank1",
     "lists.lexical.normalization",
 )
-"""What is searched where nothing is named."""
+"""The searched parameters by default."""
 MIN_CLUSTER_S = 300.0
-"""Seconds by `seconds_here` from which a search is sent to a cluster: one of 79 took 16 s here, and 57 s on two workers."""
+"""Minimum `seconds_here` of a search on a cluster: one of 79 took 16 s here, and 57 s on two workers."""
 SAVE_INTERVAL_S = 10.0
-"""Seconds after which scores are kept anew while searches run at once."""
+"""Seconds between two writes of the scores while searches run in parallel."""
 MAIN_SEARCH = "search"
-"""The stage that searches over all open queries; the others are folds."""
+"""The name of the search over all open queries; the others are folds."""
 
 
 @dataclass(frozen=True, eq=False)
 class TuningData:
-    """What a search stands on: a baseline, and labelled evidence that was gathered for it, of a query set by that name."""
+    """The input of a search: a baseline, and the labelled evidence of a query set that was gathered for it."""
 
     baseline: PipelineConfig
     query_set: str
     labelled: LabelledEvidence
     relevant_from: int = 1
-    """The lowest grade that counts as relevant, as the query set says."""
+    """The lowest relevant grade of the query set."""
     stands_in: str = ""
-    """The reranker whose order stands in for judgments (`unlabelled_data`); empty where there are judgments."""
+    """The reranker whose order replaces judgments (`unlabelled_data`); empty with judgments."""
     before_reranker: bool = False
-    """Is the ranking as it was fused what is measured, before any reranker?"""
+    """Is the fused ranking measured, before the reranker?"""
 
     @property
     def evidence(self) -> EvidenceSet:
-        """The evidence, with what it was gathered with."""
+        """The evidence, with its header."""
         return self.labelled.evidence
 
     @property
     def batch(self) -> LabelledBatch:
-        """Every judged query that was gathered; some may have nothing relevant."""
+        """Every judged query that was gathered; some may have no relevant memory."""
         return self.labelled.batch
 
 
@@ -105,7 +104,7 @@ NO_CONFIG_HOLDS_GUARDS = "No config that was tried holds every guard, the baseli
 
 @dataclass(frozen=True, eq=False)
 class ScoredQueries:
-    """The queries that every measure is defined for, and what scores configs on them."""
+    """The queries that a measure is defined for, and the scorer of configs on them."""
 
     batch: LabelledBatch
     score: BatchScorer
@@ -113,7 +112,7 @@ class ScoredQueries:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How configs are tried and measured: what is never split, folds, the sealed share, how many configs, the seed."""
+    """Settings of a search: the grouping, folds, the sealed share, the number of configs, and the seed."""
 
     group_by: GroupBy
     folds: int = 5
@@ -122,33 +121,33 @@ class SearchSettings:
     seed: int = 0
 
     def split(self, batch: LabelledBatch) -> Split:
-        """The queries in folds and hold-out. Raises InputError where they cannot be split so."""
+        """The queries in folds and hold-out. Raises InputError for too few groups."""
         return split(groups_of(batch, self.group_by), self.folds, self.sealed, self.seed)
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedSearch:
-    """A search as it was set up: the plan, what scores it, and where its scores are kept."""
+    """A search that can run: the plan, the scorer, and the file of its scores."""
 
     data: TuningData
     plan: Plan
     queries: ScoredQueries
-    """Those that are scored, in the rows of the plan."""
+    """The scored queries, in the rows of the plan."""
     group_by: GroupBy
 
     @property
     def batch(self) -> LabelledBatch:
-        """The queries that are scored, in the rows of the plan."""
+        """The scored queries, in the rows of the plan."""
         return self.queries.batch
 
     @property
     def score(self) -> BatchScorer:
-        """What scores configs on them."""
+        """The scorer of configs on these queries."""
         return self.queries.score
 
     @property
     def relevance(self) -> str:
-        """The relevance grade and the denominator, in words."""
+        """Description of the relevance grade and the denominator."""
         if self.data.stands_in:
             return (
                 f"Unlabelled: the order of {self.data.stands_in} stands in for judgments, its first {TOP_GRADE} with grades "
@@ -162,7 +161,7 @@ class PlannedSearch:
 
     @property
     def measure(self) -> str:
-        """What decides, in words that never take the order of a reranker for judgments."""
+        """Display name of the deciding measure, marked if a reranker's order replaces judgments."""
         return f"{self.plan.goal.objectives[0]}{AGAINST_RERANKER if self.data.stands_in else ''}"
 
     @property
@@ -179,45 +178,45 @@ class PlannedSearch:
 
     @property
     def most_configs(self) -> int:
-        """How many configs will be scored at most, those of the folds included, which on a grid are the same."""
+        """Maximum number of configs to score, including the folds, which share the configs of a grid."""
         plan = self.plan
         return min(plan.trials, plan.space.size) if plan.space.is_grid else plan.trials * (1 + len(plan.split.folds))
 
     def seconds_here(self) -> float:
-        """About how long the search takes here at most, by what its baseline takes on a part: configs that are given up take less."""
+        """Upper estimate of the time of the search here, from the baseline on one part: pruned configs take less."""
         return self.score.seconds(self.plan.space.baseline) * self.most_configs
 
 
 @dataclass(frozen=True)
 class ByJudgments:
-    """What a proposal that was found without judgments is worth by those that there are, and what a search on them finds.
+    """The gains by judgments of a proposal that was tuned without them, compared with a search on judgments.
 
-    All gains are against the baseline, on the same judged queries: those which a labelled search by the same settings would not seal.
+    All gains are over the baseline, on the same judged queries: those that a labelled search with the same settings would not seal.
     """
 
     query_set: str
     proposal: Gain
-    """Of the ranking as it was fused."""
+    """Of the fused ranking."""
     as_ranked: Gain
-    """Of the ranking with all that the config has."""
+    """Of the final ranking of the config."""
     labelled: Gain
-    """Of the same ranking, cross-validated: what a search for the same with judgments chose on other folds."""
+    """Of the same ranking, cross-validated: the choices of a search on judgments, on other folds."""
     hindsight: Gain
-    """Of the same ranking: what that search proposes, on the very queries that it was chosen on."""
+    """Of the same ranking: the proposal of that search, on the queries that it was chosen on."""
     labelled_values: Mapping[str, object]
-    """What that search proposes, by parameter."""
+    """The proposal of that search, by parameter."""
     lacking: Sequence[str] = ()
-    """What the evidence does not hold of what baseline and proposal ask for with their rerankers."""
+    """What baseline and proposal need with their rerankers and the evidence lacks."""
 
     @property
     def share(self) -> float | None:
-        """The proposal's gain by that in hindsight, which judgments could give at most; None where they gain nothing for sure."""
+        """The proposal's gain divided by the gain in hindsight, an upper bound of the labelled gain; None if that is not significant."""
         sure = min(self.hindsight.direction * edge for edge in (self.hindsight.low, self.hindsight.high)) > 0
         return self.proposal.improvement / self.hindsight.improvement if sure else None
 
     @property
     def share_words(self) -> str:
-        """How much of the labelled gain is reached, in words."""
+        """Description of `share`."""
         if self.share is None:
             return "no share of a labelled gain can be given: with judgments nothing certain is gained either"
         return f"{self.share:.0%} of what judgments gain in hindsight, on the very queries that they chose on"
@@ -230,24 +229,24 @@ class SearchResult:
     planned: PlannedSearch
     tuned: Tuned
     regions: Sequence[Region] = field(default_factory=tuple)
-    """The stability region of every searched parameter; empty until they were measured."""
+    """The stability region of every searched parameter; empty before `with_stability`."""
     needs: Sequence[tuple[PipelineConfig, Mapping[str, int]]] = field(default_factory=tuple)
-    """The baseline, and the proposal, where they ask for what the evidence does not hold, with their `Rankings.needs`."""
+    """Baseline and proposal, if the evidence lacks something that they need, with their `Rankings.needs`."""
     not_kept: str = ""
-    """Why its scores could not be kept; empty when they are."""
+    """Why its scores could not be saved; empty if they were."""
     not_sent: str = ""
-    """Why it was searched here though there is a cluster; empty where it was sent, and where there is none."""
+    """Why the search ran here despite a cluster; empty if it ran on the cluster, or without one."""
     by_judgments: ByJudgments | None = None
-    """What a proposal that was found without judgments is worth by them; None until that is measured, and where they found it."""
+    """The gains by judgments of a proposal that was tuned without them; None before that is measured, and for a labelled search."""
 
     @property
     def better(self) -> bool:
-        """Is something else than the baseline proposed?"""
+        """Is another config than the baseline proposed?"""
         return not self.tuned.kept
 
     @property
     def lacking(self) -> list[str]:
-        """What the evidence does not hold of what baseline and proposal ask for, in words."""
+        """Lines about what baseline and proposal need and the evidence lacks."""
         return missing_score_lines((config.name, needs) for config, needs in self.needs)
 
 
@@ -258,9 +257,9 @@ def tuning_data(
     resources: Resources,
     cache: Cache = uncached,
 ) -> TuningData | None:
-    """What a search over the queries of a store stands on; None while the evidence of the baseline has to be gathered.
+    """The input of a search over the queries of a store; None if the evidence of the baseline must be gathered first.
 
-    Raises InputError for evidence that is damaged.
+    Raises InputError for damaged evidence.
     """
     labelled = labelled_selection(baseline, selection, grades, resources, cache)
     if labelled is None:
@@ -272,9 +271,9 @@ def tuning_data(
 def unlabelled_data(
     baseline: PipelineConfig, query_set: str, evidence: EvidenceSet, cache: Cache = uncached
 ) -> TuningData:
-    """What a search without judgments stands on: the order of a reranker, by what it scored of the evidence. No judgment is looked at.
+    """The input of a search without judgments, from the order of a reranker that scored the evidence. No judgment is read.
 
-    Raises InputError where the evidence has no scores of the baseline's reranker or, where it has none, of any.
+    Raises InputError if the evidence has no scores of a suitable reranker.
     """
     found = evidence.evidences
     reranker = reference_reranker(baseline, found.values())
@@ -286,14 +285,14 @@ def unlabelled_data(
         )
     digest = hashlib.sha256(repr((reranker, sorted(map(repr, grades.items())))).encode()).hexdigest()[:16]
     unsaid = dict.fromkeys((query.qid for query in evidence.queries), None)
-    standing = AgreedGrades(grades, evidence.judgments, digest, unsaid)  # its judgments stay in the file as they are
+    standing = AgreedGrades(grades, evidence.judgments, digest, unsaid)  # the judgments in the file stay
     return TuningData(
         baseline, query_set, labelled(evidence, standing, cache), stands_in=reranker, before_reranker=True
     )
 
 
 def scored_queries(data: TuningData, measures: Sequence[Scored], seed: int, cache: Cache = uncached) -> ScoredQueries:
-    """The queries that every measure is defined for, with a scorer that knows what it was asked before, as long as `cache` keeps it."""
+    """The queries that a measure is defined for, with a scorer that remembers its scores as long as `cache` keeps it."""
 
     def make() -> ScoredQueries:
         batch = measurable(data.batch, measures)
@@ -307,7 +306,7 @@ def scored_queries(data: TuningData, measures: Sequence[Scored], seed: int, cach
 def plan_search(
     data: TuningData, queries: ScoredQueries, space: SearchSpace, goal: Goal, settings: SearchSettings
 ) -> PlannedSearch:
-    """The search over these queries. Raises InputError where they cannot be split as the settings say."""
+    """Plan a search over these queries. Raises InputError if they cannot be split by the settings."""
     batch = queries.batch
     made = "unlabelled" if data.stands_in else "tuned"
     plan = Plan(space, goal, settings.split(batch), batch.types, settings.trials, settings.seed, made)
@@ -325,10 +324,10 @@ def planned_search(
     trials: int = 200,
     seed: int = 0,
 ) -> PlannedSearch:
-    """The search as it is written: the axes of `space` as `parse_axis` reads them, by default weights of lists and fusion, and without
-    labels the weight of each list that brings candidates; `group_by` None is the natural grouping of the queries.
+    """Plan a search from text: `space` is parsed by `parse_axis`; by default it has weights of lists and fusion, and without labels the
+    weight of each list that adds candidates. `group_by` None is the natural grouping of the queries.
 
-    Raises InputError for an axis that cannot be read, queries that cannot be split, or none that has a relevant memory.
+    Raises InputError for an invalid axis, queries that cannot be split, or no query with a relevant memory.
     """
     queries = scored_queries(data, goal.measures, seed)
     if not queries.batch.queries:
@@ -345,13 +344,13 @@ def planned_search(
 def run_search(
     planned: PlannedSearch, stage: WatchFactory = lambda name: unwatched, cluster: Cluster | None = None
 ) -> SearchResult:
-    """Search, choose and cross-validate; it begins with the scores that an earlier search of the same kind kept.
+    """Search, choose and cross-validate, starting with the saved scores of an earlier job of the same search.
 
-    `stage` gives the watch of each part: `search`, `fold 1`, … A watch may raise `Cancelled`: what was tried by then stays, in the
-    result and in the file of scores. Raises `Cancelled` when not even the baseline was scored.
+    `stage` makes the watch of each search: `search`, `fold 1`, … A watch may raise `Cancelled`: the trials so far stay in the result and in
+    the score file. Raises `Cancelled` if not even the baseline was scored.
 
-    On a cluster configs are scored by its workers, and the result is the same; a search that takes less than `MIN_CLUSTER_S` here stays
-    here. Raises ClusterError where it goes away.
+    On a cluster its workers score configs, with the same result; a search of less than `MIN_CLUSTER_S` stays here. Raises ClusterError if
+    the cluster goes away.
     """
     _share_judgments(planned.data.labelled)
     planned.score.recall(planned.kept_scores.read())
@@ -386,7 +385,7 @@ def run_search(
     finally:
         planned.score.elsewhere = None
     configs = [planned.plan.space.baseline, *([] if tuned.kept else [tuned.config])]
-    judged = planned.data.batch  # what has nothing relevant is counted too, as where a config is evaluated
+    judged = planned.data.batch  # queries without a relevant memory count too, as in an evaluation
     ranked = [before_reranker(config) if planned.data.before_reranker else config for config in configs]
     needs = [(config, judged.rankings(one).needs) for config, one in zip(configs, ranked, strict=True)]
     needed = tuple(row for row in needs if row[1])
@@ -394,28 +393,27 @@ def run_search(
 
 
 def searched_anew(planned: PlannedSearch, evidence: EvidenceSet) -> PlannedSearch:
-    """The same search on the same queries, with evidence that holds more than that which it was planned on."""
+    """The same search on the same queries, with extended evidence."""
     data = replace(planned.data, labelled=labelled(evidence, planned.data.labelled.grades))
     queries = scored_queries(data, planned.plan.goal.measures, planned.plan.seed)
     return PlannedSearch(data, planned.plan, queries, planned.group_by)
 
 
 def _share_judgments(labelled: LabelledEvidence) -> None:
-    """Bring the judgments in the evidence file up to date, so that a search on the file alone is one for the same grades."""
+    """Refresh the judgments in the evidence file, so that a search on the file alone has the same grades."""
     asked = {query.qid for query in labelled.evidence.queries}
     there, present = (
         {row for row in judgments if row.qid in asked}
         for judgments in (labelled.evidence.judgments, labelled.grades.judgments)
     )
     if there != present:
-        with suppress(
-            InputError
-        ):  # somebody reads it just now, or it is write-protected: this search has its grades all the same
+        # The file may be in use or write-protected: this search has its grades anyway.
+        with suppress(InputError):
             replace_judgments(labelled.evidence.path, labelled.grades.judgments)
 
 
 def keep_scores(planned: PlannedSearch) -> str:
-    """Write every score there is; why that could not be done, empty when it was."""
+    """Save all scores; returns why that failed, empty if it succeeded."""
     try:
         planned.kept_scores.write(planned.score.known())
     except OSError as error:
@@ -424,7 +422,7 @@ def keep_scores(planned: PlannedSearch) -> str:
 
 
 def guard_lines(result: SearchResult) -> list[str]:
-    """Each guard with what baseline and proposal reach on the queries searched on, and whether it holds."""
+    """Each guard with the values of baseline and proposal on the tuning queries, and whether it holds."""
     planned, tuned = result.planned, result.tuned
     types = np.array([planned.plan.types[row] for row in planned.plan.split.open.tolist()], dtype=object)
     lines = []
@@ -445,16 +443,16 @@ def guard_lines(result: SearchResult) -> list[str]:
 
 
 def with_stability(result: SearchResult, progress: Progress) -> SearchResult:
-    """The result with the stability region of every searched parameter; without them when `progress` raises `Cancelled`."""
+    """The result with the stability region of every searched parameter; without them if `progress` raises `Cancelled`."""
     with suppress(Cancelled):
         result = replace(result, regions=stability(result.tuned, result.planned.score, progress=progress))
     return replace(result, not_kept=keep_scores(result.planned))
 
 
 def looks_at(data: TuningData, store: Store | None, who: str = "") -> HoldoutLooks:
-    """The count of looks at the query set of some evidence: in the store it is of, where that is open, and in a file beside it.
+    """The count of looks at the query set of some evidence: in its store, if that is open, and in a file beside it.
 
-    The store keeps who looks where `who` says it. Raises InputError when the file cannot be read.
+    The store records `who` looks. Raises InputError if the file cannot be read.
     """
     file = LooksFile(looks_path(data.evidence.path, data.query_set))
     if store is None or store.identity != data.evidence.header.store_id:
@@ -464,9 +462,9 @@ def looks_at(data: TuningData, store: Store | None, who: str = "") -> HoldoutLoo
 
 @contextmanager
 def store_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Store | None]:
-    """The store that evidence is of, open: the one whose shelf it stands on, or that of the settings; None where it is neither.
+    """The opened store of evidence: the store that contains the file, or that of the settings; None if it is neither.
 
-    Raises StoreLockedError when it may be one that another process holds.
+    Raises StoreLockedError if it may be a store that another process holds.
     """
     from cems_workbench.store import Store
 
@@ -491,7 +489,7 @@ def store_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Store | None
 
 
 def open_holdout(result: SearchResult, looks: Looks) -> SearchResult:
-    """The result with proposal and baseline scored on the sealed queries. Every call is a look, and is counted."""
+    """The result with proposal and baseline scored on the sealed queries. Every call counts as a look."""
     planned = result.planned
     tuned = protocol.open_holdout(result.tuned, planned.score, looks, planned.data.query_set, planned.sealed)
     return replace(result, tuned=tuned)
@@ -514,7 +512,7 @@ def card_of(result: SearchResult, date: str) -> EvidenceCard:
 
 
 def _unlabelled_lines(result: SearchResult) -> tuple[str, ...]:
-    """What a card says of a proposal that was found without judgments."""
+    """The lines on a card about a proposal that was tuned without judgments."""
     planned, found = result.planned, result.by_judgments
     said = (
         f"no judgment chose it: the order of {planned.data.stands_in} over {len(planned.batch.queries)} queries of "
@@ -530,7 +528,7 @@ def _unlabelled_lines(result: SearchResult) -> tuple[str, ...]:
 
 
 def _measured_by_judgments(result: SearchResult) -> list[tuple[str, Gain]]:
-    """The gains of a proposal that was found without judgments by those that there are, with the queries in words."""
+    """The gains by judgments of a proposal that was tuned without them, with a description of the queries."""
     found = result.by_judgments
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""What a search found, in the words and rows that the Tune page and the report share."""
+"""Tuning summary: sentences and rows about a search that the Tune page and the report share."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from cems_workbench.tuning.stability import Region
 
 COST = "candidates reranked"
 CROSS_VALIDATED = "Cross-validated"
-"""What the row of the folds is called."""
+"""Name of the row of the folds."""
 
 
 def headline(result: SearchResult) -> str:
-    """The verdict in one line, and nothing better than it is."""
+    """The verdict in one line."""
     tuned, plan = result.tuned, result.planned.plan
     gained = tuned.holdout or tuned.validation
     sealed = tuned.holdout is not None
@@ -32,9 +32,9 @@ def headline(result: SearchResult) -> str:
 def headline_of(
     measure: str, base: str, better: bool, gained: Gain | None, sealed: bool = False, held: Sequence[Guard] = ()
 ) -> str:
-    """The verdict on a proposal, `better` where it is not the baseline, with its gain on the sealed queries or the folds.
+    """The verdict on a proposal, `better` if it is not the baseline, with its gain on the sealed queries or the folds.
 
-    `held` are the guards that it holds and the baseline does not, which may cost what is optimised.
+    `held` are the guards that it holds and the baseline does not, which may lower the objective.
     """
     if not better:
         return f"Nothing significantly better than {base}: the baseline is proposed"
@@ -51,7 +51,7 @@ def headline_of(
 
 
 def about_lines(result: SearchResult) -> list[str]:
-    """What was searched, in short pieces."""
+    """Facts about the search, one line each."""
     planned, trials = result.planned, result.tuned.search.trials
     given_up = sum(trial.pruned for trial in trials)
     broken = sum(bool(trial.broken) for trial in trials)
@@ -66,7 +66,7 @@ def about_lines(result: SearchResult) -> list[str]:
 
 
 def doubt_line(result: SearchResult) -> str:
-    """Why the baseline is proposed; empty where something else is."""
+    """Why the baseline is proposed; empty if another config is."""
     if result.better:
         return ""
     goal, searched = result.planned.plan.goal, result.tuned.search
@@ -77,12 +77,12 @@ def doubt_line(result: SearchResult) -> str:
 
 
 def _plus(value: float) -> str:
-    """With its sign, which nothing has not."""
+    """The value with its sign; zero has none."""
     return f"{round(value, 3) + 0.0:+.3f}"
 
 
 def judged_rows(found: ByJudgments) -> list[GainRow]:
-    """What a proposal that was found without judgments is worth by them, beside a search with them."""
+    """The gains by judgments of a proposal that was tuned without them, compared with a search on judgments."""
     return [
         GainRow("Without judgments", "this proposal, as it is fused", found.proposal),
         GainRow("With judgments", "cross-validated, as it is fused", found.labelled),
@@ -92,7 +92,7 @@ def judged_rows(found: ByJudgments) -> list[GainRow]:
 
 
 def judged_lines(found: ByJudgments) -> list[str]:
-    """How much of what judgments gain is reached without them, what they chose, and what is not complete."""
+    """The share of the labelled gain that is reached without judgments, the labelled choice, and missing evidence."""
     chosen = ", ".join(f"{path} {shown(value)}" for path, value in found.labelled_values.items())
     return [
         f"Without judgments: {found.share_words}. With judgments: {chosen}.",
@@ -102,18 +102,18 @@ def judged_lines(found: ByJudgments) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class GainRow:
-    """One part of the queries: its name, what it is, and the gain there; None while it is sealed or was not reached."""
+    """One part of the queries: its name, its description, and the gain there; None while it is sealed or not scored."""
 
     name: str
     about: str
     gain: Gain | None
     absent: str = ""
     fair: bool = True
-    """Were these queries kept from the choice? Of the best of many, p says nothing."""
+    """Were these queries unseen by the search? Otherwise p is meaningless: it is the best of many."""
 
 
 def gain_rows(result: SearchResult) -> list[GainRow]:
-    """Where the search looked, the folds, and the hold-out."""
+    """The tuning queries, the folds, and the hold-out."""
     tuned, planned = result.tuned, result.planned
     folds = len(planned.plan.split.folds)
     sealed = len(planned.plan.split.holdout)
@@ -127,13 +127,13 @@ def gain_rows(result: SearchResult) -> list[GainRow]:
 
 
 def searched_gain(result: SearchResult) -> Gain:
-    """The proposal against the baseline on the queries that were searched on."""
+    """The gain of the proposal over the baseline on the tuning queries."""
     base, best = result.tuned.search.baseline.scores[:, 0], result.tuned.proposal.scores[:, 0]
     return gain(base, best, result.planned.plan.seed, result.planned.plan.goal.objectives[0].direction)
 
 
 def verdict(gain: Gain) -> str:
-    """In a word what a gain says, with its sign."""
+    """A gain in a word, with its sign."""
     if abs(gain.difference) < 1e-9 and gain.low == gain.high:
         return SAME_WORD
     if gain.p >= LEVEL:
@@ -142,7 +142,7 @@ def verdict(gain: Gain) -> str:
 
 
 def gap_line(result: SearchResult) -> str:
-    """How much of what the search saw is left where it did not look."""
+    """How much of the gain on the tuning queries is left on unseen queries."""
     tuned = result.tuned
     parts = [f"searched on {tuned.plan.goal.as_measured(tuned.proposal.reached)[0]:.3f}"]
     if tuned.validation is not None:
@@ -162,17 +162,17 @@ def front_of(result: SearchResult) -> list[int]:
 
 
 def objective_names(result: SearchResult) -> list[str]:
-    """The objectives in their order; the cost, which is small where it is good, last."""
+    """The display names of the objectives in their order; the cost is last."""
     return [COST if name == RERANKED else name for name in result.planned.plan.goal.names]
 
 
 def all_reached(result: SearchResult) -> Floats:
-    """(T, M) what every trial reached, the cost as a count."""
+    """(T, M) the objectives of every trial, the cost as a count."""
     return result.planned.plan.goal.as_measured(np.stack([trial.reached for trial in result.tuned.search.trials]))
 
 
 def stable_words(region: Region | None) -> str:
-    """The region in words: `0.4 to 1.2`; “up to” or “from … on” where it ends only because the range does."""
+    """The region as text: `0.4 to 1.2`; “up to” or “from … on” if it reaches an end of the range."""
     if region is None:
         return "–"
     if region.choices:

@@ -1,9 +1,9 @@
-"""Weights without judgments, on the queries of a store: gathered and scored by a reranker, searched, and held against judgments.
+"""Tuning without judgments on the queries of a store: gathered, scored by a reranker, searched, and compared with judgments.
 
-`unlabelled_selection` says which queries are asked: those of a set, judged or not, or a sample of them. `gather_reference` gathers
-their evidence and has a reranker read what each list ranks first, so that no list is measured by what the others brought before it alone.
-`runs.tuning.unlabelled_data` makes grades of its order, and the search is the one of `runs.tuning`. `by_judgments` then says what the
-proposal is worth by the judgments that there are, beside a search for the same with them.
+`unlabelled_selection` selects the queries of a set, judged or not, or a sample of them. `gather_reference` gathers their evidence and
+lets a reranker read the head of every list, so that each list is measured on its own hits too. `jobs.tuning.unlabelled_data` turns its
+order into grades, and `jobs.tuning` searches. `by_judgments` then measures the proposal by the available judgments, and compares it with
+a search on judgments.
 """
 
 from __future__ import annotations
@@ -50,28 +50,28 @@ if TYPE_CHECKING:
     from cems_workbench.store import Store
 
 MAX_QUERIES = 200
-"""How many queries of a set are asked at most; a hundred tell weights apart well enough (benchmarks/RESULTS/unlabelled.md)."""
+"""Maximum number of queries of a set; a hundred distinguish weights well enough (benchmarks/RESULTS/unlabelled.md)."""
 RERANKED_PER_LIST = 20
-"""How many of each list the reranker reads, besides what it reads under the config itself."""
+"""Hits of each list that the reranker reads, in addition to those under the config itself."""
 PACKAGED_RERANKER = {"rerank.backend": "cross_encoder", "rerank.model": "workbench/minilm-judge"}
-"""The reranker that stands in where a config has none that can."""
+"""The fallback for a config without a suitable reranker."""
 
 
 def unlabelled_selection(query_set: str, store: Store, project_only: bool = False) -> QuerySelection:
-    """The queries of a set of the store, judged or not; of a large one `SAMPLE` that are drawn at random, always the same."""
+    """The queries of a set of the store, judged or not; of a large set a fixed random sample of `MAX_QUERIES`."""
     queries = sample_queries(store.query_sets.queries(query_set), MAX_QUERIES, seed=0)
     return QuerySelection(query_set, tuple(queries), project_only)
 
 
 def with_reference_reranker(config: PipelineConfig) -> PipelineConfig:
-    """The config with the reranker whose order is to stand in for judgments: its own, or the packaged one where that cannot."""
+    """The config with the reranker whose order replaces judgments: its own, or the packaged one if that is unsuitable."""
     return config if has_reference_reranker(config) else with_values(config, PACKAGED_RERANKER)
 
 
 def gather_reference(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, progress: Progress = silent
 ) -> None:
-    """Gather the evidence of a config, or go on with it, and have the reranker read the head of its ranking and of each of its lists.
+    """Gather the evidence of a config, or resume, and let the reranker read the head of its ranking and of each of its lists.
 
     Raises as `gather_evidence` and `score_evidence` do.
     """
@@ -89,9 +89,9 @@ def gather_reference(
 def store_data(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
 ) -> TuningData | None:
-    """What a search without judgments stands on; None while evidence has to be gathered, or a query of it has no score of the reranker.
+    """The data of a search without judgments; None if evidence must be gathered first, or a query has no score of the reranker.
 
-    Raises InputError for evidence that is damaged.
+    Raises InputError for damaged evidence.
     """
     evidence = read_evidence(config, selection, resources, cache)
     if evidence is None:
@@ -104,13 +104,13 @@ def store_data(
 
 
 def _head_of(config: PipelineConfig, source: str) -> PipelineConfig:
-    """One list of the config, of which its reranker reads the head."""
+    """The config with one list, whose head its reranker reads."""
     reading = {"rerank.backend": config.rerank.backend, "rerank.depth": RERANKED_PER_LIST, "rerank.skip_if_few": False}
     return replaced(with_one_list(config, source), reading | {"name": f"{config.name}, {source} list"})
 
 
 def trust_in_lists(data: TuningData, measure: str = "nDCG@10", seed: int = 0) -> Sequence[ListTrust]:
-    """What is known of each list of the baseline without judgments."""
+    """The figures of each list of the baseline without judgments."""
     return list_trust(data.batch, data.baseline, data.stands_in, parse_goal([measure]).objectives[0], seed)
 
 
@@ -121,9 +121,9 @@ def by_judgments(
     relevant_from: int = 1,
     stage: WatchFactory = lambda name: unwatched,
 ) -> SearchResult:
-    """The result with what its proposal is worth by judgments, beside what a search for the same with them comes to.
+    """The result with the gains of its proposal by judgments, compared with a search on judgments.
 
-    Queries that a labelled search by these settings would seal stay sealed. Raises InputError where too few queries are judged;
+    Queries that a labelled search with these settings would seal stay sealed. Raises InputError for too few judged queries;
     `Cancelled` of a watch passes through.
     """
     planned = result.planned

@@ -1,7 +1,7 @@
-"""Measure a query set on the store as it is now, append that to what was measured before, and say what was surely lost since.
+"""Watch job: measures a query set on the present store, appends the measurement to the history, and reports significant regressions.
 
-What cron or a scheduler runs: memories are added, models updated and labels given without anybody measuring. The paired test is that of
-`compare`, on the queries that both times have a value.
+For cron or a scheduler: memories, models and labels change between measurements. The paired test is that of `compare`, on the queries with
+a value both times.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAN = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """One measure now against the last time, over the queries that have it both times; `low` to `high` is the change with 95 %."""
+    """One measure compared with the last time, over queries that have it both times; `low` to `high` is the 95 % interval of the change."""
 
     measure: Measure
     before: float
@@ -45,14 +45,14 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A measurement that was appended, and what it is against the last."""
+    """A new measurement, compared with the last."""
 
     evaluation: Evaluation
     kept: ConfigRecord
     last: datetime | None
-    """When the same config was measured on the same set before; None for the first time."""
+    """When the same config was last measured on the same set; None for the first time."""
     changed: tuple[str, ...]
-    """What is not as it was then, by name: memories, embedder, config, judgments, queries, workbench."""
+    """Changed conditions by name: memories, embedder, config, judgments, queries, workbench."""
     since: tuple[Since, ...]
     outcomes: tuple[Outcome, ...]
 
@@ -67,9 +67,9 @@ def watch(
     note: str = "",
     seed: int = 0,
 ) -> Watched:
-    """Measure a query set of the store under a config, append it, and hold it against the last measurement of that config's name.
+    """Measure a query set of the store under a config, append it, and compare it with the last measurement of that config's name.
 
-    Raises InputError for a set that is not there or has nothing to measure on, and ModelError where an embedder is away.
+    Raises InputError for an unknown set, or one without measurable queries, and ModelError if an embedder is unavailable.
     """
     queries, judgments = queries_named(query_set, resources, True)
     evidence = ensure_evidence(config, QuerySelection(query_set, tuple(queries)), judgments, resources, progress)
@@ -110,7 +110,7 @@ def last_watched(resources: Resources, name: str, query_set: str) -> ConfigRecor
 def _pairs(
     evaluation: Evaluation, measure: Measure, earlier: dict[str, dict[str, Any]], query_type: str | None = None
 ) -> tuple[Floats, Floats]:
-    """Values then and now of the queries that have one both times, and of that type."""
+    """Values then and now of the queries of a type that have one both times."""
     column = evaluation.measures.index(measure)
     rows = [
         (float(then), float(value))
@@ -141,7 +141,7 @@ def _since(
 
 
 def _held(evaluation: Evaluation, guard: NoLoss, earlier: dict[str, dict[str, Any]], seed: int) -> Outcome:
-    """Is nothing surely lost of a measure? One over all queries together has no value of each that could be paired."""
+    """Is there no significant regression of a measure? A measure over all queries together has no values to pair."""
     if MEASURES[guard.measure.family].resampled is not None:
         return Outcome(
             True, f"not held: {guard.scoped} is of all queries together: it has no value of each", str(guard)

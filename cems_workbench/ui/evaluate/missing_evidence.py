@@ -1,4 +1,4 @@
-"""Gathering what the chosen configs lack: what is there already, about how long the rest takes, progress, cancel, and going on."""
+"""Missing evidence of the chosen configs: what is finished, an estimate of the rest, and a gather with progress, cancel and resume."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Missing = Sequence[tuple[str, PipelineConfig]]
 
 
 def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> bool:
-    """Say what is missing and gather it on request; True when everything is there now."""
+    """Show what is missing and gather it on request; True once everything is gathered."""
     for line in page.get().left_out:
         st.warning(plain(f"{line} (left out)"))
     page.update(left_out=())
@@ -48,7 +48,7 @@ def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice,
 
 
 def draw_answered(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
-    """Whose lists were answered by a running system, and when; it can be asked again, but for those of an evidence file."""
+    """Show the configs whose lists a running system answered, and when, with a button to ask again, except for an evidence file."""
     asked = [row for row in measured if row.answered]
     if not asked:
         return
@@ -62,7 +62,7 @@ def draw_answered(measured: Sequence[EvaluatedConfig], choice: Choice, resources
 
 
 def _paces(measured: Sequence[EvaluatedConfig]) -> list[tuple[PipelineConfig, float]]:
-    """Seconds that a query took when the evidence of a measured config was gathered."""
+    """Seconds per query of the gathers of the measured configs."""
     paces = [(row.evaluation.config, row.evaluation.cost.get("ms_per_query")) for row in measured]
     return [(config, pace / 1000) for config, pace in paces if pace]
 
@@ -78,5 +78,5 @@ def _gather(pending: Sequence[PendingGather], choice: Choice, resources: Resourc
 
 
 def under(name: str, progress: Progress) -> Progress:
-    """The progress of one config, under its name."""
+    """A progress labelled with the name of a config."""
     return lambda _, done, total: progress(name, done, total)
