@@ -95,7 +95,7 @@ class Resident:
         self._thread.start()
 
     def __call__(self, label: str, done: int, total: int) -> None:
-        self._done = done if label == "taking memories" else max(self._done, done)
+        self._done = done if label == "importing memories" else max(self._done, done)
 
     def _watch(self) -> None:
         while not self._over.wait(0.01):
@@ -166,7 +166,7 @@ def main() -> None:
         missed += ["b"] * (grown > MOST_GROWTH_MB)
 
         def stop_half_way(label: str, done: int, total: int) -> None:
-            if label == "taking memories" and store.memories.count() >= asked.n // 2:
+            if label == "importing memories" and store.memories.count() >= asked.n // 2:
                 raise Cancelled
 
         with new_store(Path(folder), "cancelled") as store:

@@ -1,9 +1,9 @@
-"""Taking the memories of a running system into the store: a snapshot in batches, that goes on where it was broken off.
+"""Import from a live source: a snapshot in batches, which can be resumed.
 
-    probe -> every memory that is new or changed, with chunks and vectors -> what is gone there is deleted here -> relations
+    probe -> new and changed memories with chunks and vectors -> deletion of memories that the source no longer has -> relations
 
-Nothing is embedded and nothing is written to the source. Only what has another marker than at the last snapshot is read, no faster than
-`rows_per_second` where that is set. `connect` is all of it: open, take, find out which embedder made the vectors, search with that one.
+Nothing is embedded, and the source is read-only. Only memories whose marker differs from that of the last snapshot are read, at most
+`rows_per_second`. `connect` is the whole job: import, identify the embedder of the vectors, and search with it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from cems_workbench.store.sources import ImportRows, SourceRecord
 Item = TypeVar("Item")
 
 CANCEL_POLL_S = 0.5
-"""Seconds of a wait for the rate after which a cancel is looked for."""
+"""How often a wait for the rate limit checks for a cancel."""
 MAX_PROBLEMS = 1_000
-"""Problems of rows that a report lists; the rest is counted."""
+"""Most problems that a report lists; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReport:
-    """What a snapshot did. `read` memories came over the wire; `vectors` of their texts came with a vector, `without` did not."""
+    """The result of a snapshot. `read` memories were transferred; `vectors` of their texts have a vector, `without` have none."""
 
     source_id: int
     address: str
@@ -62,7 +62,7 @@ class SnapshotReport:
 
     @property
     def counts(self) -> list[dict[str, str | int]]:
-        """A row for memories, and one for relations where there are any: what was added, updated, unchanged and deleted."""
+        """A row for memories, and one for relations if there are any: added, updated, unchanged, deleted."""
         kinds = [("memories", self.memories, self.deleted)]
         if self.relations.total or self.relations_deleted:
             kinds.append(("relations", self.relations, self.relations_deleted))
@@ -73,15 +73,15 @@ class SnapshotReport:
 
     @property
     def lines(self) -> list[str]:
-        """What was read, and what the source lacks, a line each."""
+        """Lines about what was read, and what the source lacks."""
         read = f"{self.read:,} memories read in {self.seconds:.1f} s, {self.vectors:,} vectors"
-        without = f"{self.without:,} of the texts read have no vector there; no vector list holds them"
+        without = f"{self.without:,} of the texts read have no vector, so they are in no vector list"
         return [read, *([without] if self.without else []), *self.probe.missing, *self.probe.notes]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A source to be taken: its address, and which columns are which where it is a table of its own."""
+    """A source to import: address and mapping of columns or fields."""
 
     address: Address
     mapping: Mapping[str, Any] | None = None
@@ -89,9 +89,9 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class ConnectReport:
-    """What connecting came to: of each source its report and a line about the embedder, empty where there is nothing to say.
+    """The result of `connect`: for each source its report and a line about the embedder, which may be empty.
 
-    `problem` is why what was taken cannot be searched; empty when it can.
+    `problem` is the reason why the imported memories cannot be searched; empty if they can.
     """
 
     sources: tuple[tuple[SnapshotReport, str], ...]
@@ -99,85 +99,85 @@ class ConnectReport:
 
 
 def source_specs(resources: Resources, typed: str | None, mapping: Mapping[str, Any] | None = None) -> list[SourceSpec]:
-    """The source at an address as it was typed, or every source of the store without one. Raises InputError, also where there is none.
+    """The source at a typed address, or every source of the store if None. Raises InputError, also for a store without sources.
 
-    A secret that is known already, and a mapping that the store remembers, need not be given again.
+    Secrets known to `resources` and mappings saved in the store are used again.
     """
-    kept = resources.store.sources.read()
+    saved = resources.store.sources.read()
     if typed is None:
-        if not kept:
+        if not saved:
             raise InputError("the store has no source yet; name its address")
-        return [saved_spec(resources, each) for each in kept]
+        return [saved_spec(resources, each) for each in saved]
     address = parse(typed)
     if address.secret_from != FROM_ADDRESS:
         address = resources.address(address.plain) or address
     return [
-        SourceSpec(address, mapping or next((each.mapping for each in kept if each.address == address.plain), None))
+        SourceSpec(address, mapping or next((each.mapping for each in saved if each.address == address.plain), None))
     ]
 
 
 def saved_spec(resources: Resources, record: SourceRecord) -> SourceSpec:
-    """A source of the store, with its secret looked for where it was found. Raises InputError."""
+    """A source of the store, with its secret from where it was found before. Raises InputError."""
     return SourceSpec(
         resources.address(record.address) or parse_saved(record.address, record.secret_from), record.mapping
     )
 
 
 def read_mapping(text: str, named: str) -> Mapping[str, Any]:
-    """A mapping from YAML; what is in it is checked where the source is opened. Raises InputError, which calls it `named`."""
+    """A mapping from YAML, validated when the source is opened. Raises InputError, which calls it `named`."""
     values = yaml_values(text, named)
     if not isinstance(values, dict):
         raise InputError(f"{named}: must be names and columns, such as `id: uuid`")
     return values
 
 
-def probe_source(there: SourceSpec) -> SourceInfo:
-    """What is at a source, without taking anything. Raises InputError and SourceError."""
-    with closing(sources.open_source(there.address, there.mapping)) as source:
+def probe_source(spec: SourceSpec) -> SourceInfo:
+    """Describe a source without importing anything. Raises InputError and SourceError."""
+    with closing(sources.open_source(spec.address, spec.mapping)) as source:
         return source.probe()
 
 
 def connect(
     resources: Resources,
     settings: Settings,
-    wanted: Sequence[SourceSpec],
+    specs: Sequence[SourceSpec],
     progress: Progress = silent,
     embedder: str | None = None,
     rows_per_second: float | None = None,
 ) -> ConnectReport:
-    """Take these sources into the store, settle who made their vectors, and search with that embedder from now on.
+    """Import these sources, identify the embedder of their vectors, and search with it from now on.
 
-    `embedder` is the setting of the one that is stated to have made them. Their secrets are known to `resources` as long as it lives.
-    Raises as `take_snapshot` does, and InputError; what was taken by then stays.
+    `embedder` is the setting of the embedder that the caller says made them. `resources` keep the secrets in memory.
+    Raises InputError and what `take_snapshot` raises; what was imported by then stays.
     """
     before = factory.for_store(settings, resources.store).embedder
-    found = []
+    imported = []
     try:
-        for there in wanted:
-            resources.know_address(there.address)
-            found.append(_import_source(resources, settings, there, progress, embedder, rows_per_second))
+        for spec in specs:
+            resources.know_address(spec.address)
+            imported.append(_import_source(resources, settings, spec, progress, embedder, rows_per_second))
     finally:
         follow_embedder(resources, settings, before)
     try:
         resources.refresh(progress)
-    except (ModelError, StoreError) as failure:  # what was taken is in the store all the same
-        return ConnectReport(tuple(found), str(failure))
-    return ConnectReport(tuple(found))
+    except (ModelError, StoreError) as failure:  # the import itself is complete
+        return ConnectReport(tuple(imported), str(failure))
+    return ConnectReport(tuple(imported))
 
 
 def forget(resources: Resources, settings: Settings, address: str) -> int:
-    """Delete the memories of the source at this plain address and forget it; returns how many. Raises InputError when there is none."""
-    kept = {each.address: each.id for each in resources.store.sources.read()}
-    if address not in kept:
-        raise InputError(f"the store has no source {address}; it has {', '.join(kept) or 'none'}")
+    """Remove the source at this plain address with its memories; returns their number. Raises InputError if there is none."""
+    saved = {each.address: each.id for each in resources.store.sources.read()}
+    if address not in saved:
+        raise InputError(f"the store has no source {address}; it has {', '.join(saved) or 'none'}")
     before = factory.for_store(settings, resources.store).embedder
-    count = resources.store.sources.forget(kept[address])
+    count = resources.store.sources.forget(saved[address])
     follow_embedder(resources, settings, before)
     return count
 
 
 def follow_embedder(resources: Resources, settings: Settings, before: str) -> None:
-    """Search with the embedder that the store asks for now; `before` is the setting of the one it asked for until now."""
+    """Search with the embedder that the store needs now; `before` is the setting of the previous one."""
     now = factory.for_store(settings, resources.store)
     if now.embedder != before:
         resources.use_embedder(factory.embedder(now))
@@ -186,16 +186,16 @@ def follow_embedder(resources: Resources, settings: Settings, before: str) -> No
 def _import_source(
     resources: Resources,
     settings: Settings,
-    there: SourceSpec,
+    spec: SourceSpec,
     progress: Progress,
     stated: str | None,
     rows_per_second: float | None,
 ) -> tuple[SnapshotReport, str]:
-    """The snapshot of one source, and what is to be said of its embedder."""
+    """The snapshot of one source, and a line about its embedder."""
     store = resources.store
-    with closing(sources.open_source(there.address, there.mapping)) as source:
+    with closing(sources.open_source(spec.address, spec.mapping)) as source:
         report = take_snapshot(
-            store, source, datetime.now(UTC), progress, there.mapping, there.address.secret_from, rows_per_second
+            store, source, datetime.now(UTC), progress, spec.mapping, spec.address.secret_from, rows_per_second
         )
     record = next(each for each in store.sources.read() if each.id == report.source_id)
     setting = stated or record.embedder or settings.embedder
@@ -210,7 +210,7 @@ def _import_source(
 
 @dataclass
 class _Tally:
-    """What is counted while batches come in."""
+    """Counts over batches."""
 
     seen: list[Any] = field(default_factory=list)
     there: int = 0
@@ -233,16 +233,16 @@ def take_snapshot(
     secret_from: str = "",
     rows_per_second: float | None = None,
 ) -> SnapshotReport:
-    """Bring the store to the source's memories as they are. `when` is the moment the snapshot is begun.
+    """Refresh the source's memories in the store. `when` is the start of the snapshot.
 
-    No more than `rows_per_second` rows (chunks, or memories without any) are read in the mean: a batch comes at once, and the next is asked
-    for when its time has come. Relations are one statement, whose time limit would run meanwhile: they come at once.
+    At most `rows_per_second` rows (chunks, or memories without chunks) are read on average: a batch is read at once, and the next one when
+    its time has come. Relations are not limited: they are one statement, whose own time limit would expire.
 
-    Every batch is committed by itself. Raises what `progress` raises, SourceError when the source fails on the way and StoreError when
-    its vectors do not fit the store's; what was taken by then stays, and the next snapshot goes on from there.
+    Each batch is one commit. Raises what `progress` raises, SourceError if the source fails and StoreError if its vectors do not fit the
+    store's; earlier batches stay, and the next snapshot resumes after them.
     """
     started = time.perf_counter()
-    progress("asking what is there", 0, 0)
+    progress("asking the source", 0, 0)
     probe = source.probe()
     source_id = store.sources.begin(source.address, asdict(probe), probe.dimension, mapping, secret_from, when)
     tally = _Tally()
@@ -254,15 +254,20 @@ def take_snapshot(
 
     try:
         with gc_tuning.paused(), store.sources.bulk_writes(), source.snapshot() as snapshot:
-            progress("taking memories", 0, snapshot.total)
+            progress("importing memories", 0, snapshot.total)
 
             def pause(seconds: float) -> None:
-                progress("taking memories", tally.same + tally.read, snapshot.total)
+                progress("importing memories", tally.same + tally.read, snapshot.total)
                 time.sleep(min(seconds, CANCEL_POLL_S))
 
             batches = snapshot.batches(changed)
-            given = rate_limited(batches, rows_per_second, pause) if rows_per_second else batches
-            for batch, rows in to_rows(given) if rows_per_second else prefetched(to_rows(given)):
+            # Prefetching would request the next batch before its time.
+            rows_of = (
+                to_rows(rate_limited(batches, rows_per_second, pause))
+                if rows_per_second
+                else prefetched(to_rows(batches))
+            )
+            for batch, rows in rows_of:
                 _count(tally, batch.seen, batch.problems)
                 counts = store.sources.put(source_id, rows)
                 tally.read += len(batch.taken)
@@ -271,14 +276,14 @@ def take_snapshot(
                     vectors = [chunk.vector for chunk in taken.chunks] or [taken.vector]
                     have = sum(vector is not None for vector in vectors)
                     tally.vectors, tally.without = tally.vectors + have, tally.without + len(vectors) - have
-                progress("taking memories", tally.same + tally.read, snapshot.total)
+                progress("importing memories", tally.same + tally.read, snapshot.total)
             deleted = store.sources.remove_absent(source_id, tally.seen)
-            progress("taking relations", 0, 0)
+            progress("importing relations", 0, 0)
             edges, edges_deleted = store.sources.put_relations(source_id, snapshot.relations())
     except SourceError as error:
         if not tally.read:
             raise
-        raise SourceError(f"{error}; {tally.read} memories were taken, connect again to go on") from None
+        raise SourceError(f"{error}; {tally.read} memories were imported, connect again to resume") from None
     store.sources.finish(source_id, when)
     return SnapshotReport(
         source_id=source_id,
@@ -299,7 +304,7 @@ def take_snapshot(
 
 @contextmanager
 def _closed(items: Iterator[Any]) -> Iterator[None]:
-    """Close them at the end where they are a generator's."""
+    """Close a generator at the end."""
     try:
         yield
     finally:
@@ -308,16 +313,16 @@ def _closed(items: Iterator[Any]) -> Iterator[None]:
 
 
 def prefetched(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items, the next of which is fetched in a thread while one is worked on; closed, it waits for that one."""
+    """The same items; a thread fetches the next one while one is processed. Closing waits for it."""
     with _closed(items), ThreadPoolExecutor(1, "ahead") as pool:
-        coming = pool.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = pool.submit(next, items, None)
+        following = pool.submit(next, items, None)
+        while (item := following.result()) is not None:
+            following = pool.submit(next, items, None)
             yield item
 
 
 def to_rows(batches: Iterator[Batch]) -> Iterator[tuple[Batch, ImportRows]]:
-    """Batches with their memories as rows of the store."""
+    """Batches, each with its memories as rows of the store."""
     with _closed(batches):
         for batch in batches:
             yield batch, ImportRows.of(batch.taken)
@@ -329,16 +334,16 @@ def rate_limited(
     pause: Callable[[float], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Batch]:
-    """The same batches, the next of which is asked for when the rows of those before have had their time.
+    """The same batches; the next one is requested when the rows so far are within the rate.
 
-    `pause` is given the seconds that are left and may wait less; what it raises passes through.
+    `pause` gets the remaining seconds and may wait less; its exceptions pass through.
     """
-    begun, rows = clock(), 0
+    started, rows = clock(), 0
     with _closed(batches):
         for batch in batches:
             yield batch
             rows += sum(max(1, len(each.chunks)) for each in batch.taken)
-            while (left := begun + rows / rows_per_second - clock()) > 0:
+            while (left := started + rows / rows_per_second - clock()) > 0:
                 pause(left)
 
 
@@ -352,10 +357,10 @@ def _count(tally: _Tally, seen: Sequence[str], problems: Sequence[RowProblem]) -
 
 
 def identify_embedder(store: Store, record: SourceRecord, embedder: QueryEmbedder, setting: str, stated: bool) -> str:
-    """Note the embedder of a source where it is known: as stated, or because it makes the same vectors. Returns a line about it.
+    """Save the embedder of a source if it is known: `stated` by the user, or it reproduces the vectors. Returns a line about it.
 
-    `setting` is what names it in the settings. One that was stated is believed when its dimension fits, and the line says how well it
-    reproduces. Raises ModelError when it cannot be asked.
+    `setting` names it in the settings. A stated embedder is accepted if its dimension fits; the line shows how well it reproduces the
+    vectors. Raises ModelError if it does not answer.
     """
     if record.dimension is None:
         return ""
@@ -366,7 +371,7 @@ def identify_embedder(store: Store, record: SourceRecord, embedder: QueryEmbedde
         if (record.embedder, record.model_id) != (setting, embedder.model_id):
             store.sources.name_embedder(record.id, setting, embedder.model_id)
         doubt = (
-            "" if match.same or not match.asked else ": another model, or another text than the content was embedded"
+            "" if match.same or not match.asked else ": another model, or a text other than the content was embedded"
         )
         return f"embedder {embedder.model_id}: {match}{doubt}"
     return f"{embedder.model_id} is not the embedder: {match}"

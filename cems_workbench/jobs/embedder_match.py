@@ -1,4 +1,4 @@
-"""Embedding some of a store's texts again, to see whether its vectors are those of an embedder."""
+"""Comparison of stored vectors with an embedder, by embedding a sample of texts again."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from cems_workbench.models.protocol import Embedder
 from cems_workbench.store import Store
 
 SAMPLE_TEXTS = 20
-"""Texts that are embedded again."""
+"""Texts in a sample."""
 
 
 def match_store(store: Store, embedder: Embedder) -> EmbedderMatch:
-    """Embed some of a store's texts again, and compare with its vectors: those that came from a source, else those under the embedder's id.
+    """Compare a sample of a store's vectors: those imported from a source, else those of the embedder's index.
 
-    Compares nothing where these are behind the memories. Raises ModelError.
+    Compares nothing if that index is stale. Raises ModelError.
     """
     for record in store.sources.with_memories():
         if record.dimension is not None:
@@ -27,12 +27,12 @@ def match_store(store: Store, embedder: Embedder) -> EmbedderMatch:
     spread = [
         ids[i] for i in dict.fromkeys(np.linspace(0, len(ids) - 1, min(SAMPLE_TEXTS, len(ids))).astype(int).tolist())
     ]
-    kept, texts = vectors.chunk_embeddings(spread), store.indexes.texts(spread)
-    # Of a memory in chunks the first one is enough.
-    firsts = [(key, next(iter(kept[key]))) for key in spread if key in kept]
-    return match(embedder, [(texts[key][seq], kept[key][seq]) for key, seq in firsts])
+    stored, texts = vectors.chunk_embeddings(spread), store.indexes.texts(spread)
+    # One chunk per memory, so that the sample covers more memories.
+    firsts = [(key, next(iter(stored[key]))) for key in spread if key in stored]
+    return match(embedder, [(texts[key][seq], stored[key][seq]) for key, seq in firsts])
 
 
 def match_embedder(store: Store, source_id: int, embedder: Embedder) -> EmbedderMatch:
-    """Embed some of a source's texts again, and compare with the vectors that came with them. Raises ModelError."""
+    """Compare a sample of a source's vectors. Raises ModelError."""
     return match(embedder, [(text, vector) for _, text, vector in store.sources.sample_texts(source_id, SAMPLE_TEXTS)])

@@ -1,6 +1,6 @@
-"""How the sources of a store stand: reachable, what is there and what is here, how old the snapshot is, whose vectors they are.
+"""Status of a store's sources: reachable or not, counts in the source and the store, age of the snapshot, embedder.
 
-All are asked side by side, and none for long: a source that does not answer is news, not an error.
+All sources are asked in parallel with a time limit; a source that does not answer is a status, not an error.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from cems_workbench.store import Store
 from cems_workbench.store.sources import SourceRecord
 
 PROBE_TIMEOUT_S = 4.0
-"""What a source may take to say what it is."""
+"""Time limit of a probe."""
 MATCH_TIMEOUT_S = 20.0
-"""What embedding some stored texts again may take; the weights of a model that runs here are loaded within it."""
+"""Time limit of embedding a sample again, with loading the model."""
 AGE_UNITS = (
     (timedelta(days=2), timedelta(days=1), "days"),
     (timedelta(hours=2), timedelta(hours=1), "h"),
     (timedelta(minutes=1), timedelta(minutes=1), "min"),
 )
-"""From which age on it is told in which unit."""
+"""(least age, unit, name of the unit)."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """A source as the store knows it, and as it is now: `probe`, or `problem` where it gave no answer.
+    """A source: its record in the store, and its `probe` now, or the `problem` if there is none.
 
-    `match` says how well the embedder `model_id` makes its vectors; where that is None, `unmatched` says why.
+    `match` tells how well the embedder `model_id` reproduces its vectors; if it is None, `unmatched` is the reason.
     """
 
     record: SourceRecord
@@ -55,19 +55,19 @@ class SourceStatus:
 
     @property
     def difference(self) -> int:
-        """How many memories there are more there than are known here; negative where there are fewer. 0 while it is not reached."""
+        """Memories in the source minus memories in the store, with those deleted here; 0 if the source is not reached."""
         return 0 if self.probe is None else self.probe.memories - self.record.memories - self.record.deleted
 
     @property
     def rows(self) -> str:
-        """The memories there and here, in words."""
-        there = "" if self.probe is None else f"{self.probe.memories:,} there, "
+        """Counts in the source and the store."""
+        in_source = "" if self.probe is None else f"{self.probe.memories:,} there, "
         deleted = f", {self.record.deleted:,} more deleted here" if self.record.deleted else ""
-        return f"memories: {there}{self.record.memories:,} here{deleted}"
+        return f"memories: {in_source}{self.record.memories:,} here{deleted}"
 
     @property
     def embedder(self) -> str:
-        """Whose vectors they are, and whether the embedder makes them, in words."""
+        """The model of its vectors, and whether the embedder reproduces them."""
         record = self.record
         if record.dimension is None:
             return "no vectors"
@@ -79,27 +79,27 @@ class SourceStatus:
 
     @property
     def other_embedder(self) -> bool:
-        """Whether its vectors cannot be searched: nobody said who made them, or it was another embedder."""
+        """Whether its vectors cannot be searched: their model is unknown or not the embedder."""
         return self.record.dimension is not None and (
             self.record.model_id is None or self.model_id not in ("", self.record.model_id)
         )
 
     @property
     def contradicted(self) -> bool:
-        """Whether the embedder was asked, and does not make these vectors."""
+        """Whether the embedder was compared and does not reproduce the vectors."""
         return self.match is not None and self.match.asked > 0 and not self.match.same
 
 
 def snapshot_line(record: SourceRecord, now: datetime) -> str:
-    """How old the snapshot is, and whether it came to its end."""
+    """Whether the last snapshot is complete, and its age."""
     if record.complete and record.taken_at is not None:
         return f"complete, {age(now - record.taken_at)}"
     whole = "" if record.taken_at is None else f"; the last complete one {age(now - record.taken_at)}"
-    return f"broken off {age(now - record.begun_at)}{whole}"
+    return f"interrupted {age(now - record.begun_at)}{whole}"
 
 
 def age(passed: timedelta) -> str:
-    """`3 h ago`, in the largest unit that tells enough; `just now` below a minute."""
+    """Such as `3 h ago`; `just now` below a minute."""
     for least, unit, name in AGE_UNITS:
         if passed >= least:
             return f"{passed // unit} {name} ago"
@@ -109,9 +109,9 @@ def age(passed: timedelta) -> str:
 def ask_sources(
     store: Store, embedder: Embedder | None = None, known: Callable[[str], Address | None] = lambda plain: None
 ) -> Callable[[], list[SourceStatus]]:
-    """Begin to ask every source of a store; calling what is returned waits for the answers until the time is up. Raises nothing.
+    """Start to probe every source of a store; the returned function waits for the answers within the time limits. Raises nothing.
 
-    `embedder` is compared with the vectors that came; None: none is. `known` gives the address with its secret by the plain one.
+    `embedder`, if not None, is compared with the imported vectors. `known` returns the address with its secret for a plain one.
     """
     started = time.monotonic()
     asked = [
@@ -136,15 +136,15 @@ def _status(
     if matching is None:
         return SourceStatus(record, reached, problem, "", None, "not compared")
     late = f"not compared: the embedder took longer than {MATCH_TIMEOUT_S:g} s"
-    said = _answer(matching, started + MATCH_TIMEOUT_S, late)
-    if isinstance(said, str):
-        return SourceStatus(record, reached, problem, "", None, said)
-    return SourceStatus(record, reached, problem, *said, "")
+    compared = _answer(matching, started + MATCH_TIMEOUT_S, late)
+    if isinstance(compared, str):
+        return SourceStatus(record, reached, problem, "", None, compared)
+    return SourceStatus(record, reached, problem, *compared, "")
 
 
 def _probe(record: SourceRecord, address: Address | None) -> SourceInfo:
-    there = address or parse_saved(record.address, record.secret_from)
-    with closing(connect.open_source(there, record.mapping, PROBE_TIMEOUT_S)) as source:
+    address = address or parse_saved(record.address, record.secret_from)
+    with closing(connect.open_source(address, record.mapping, PROBE_TIMEOUT_S)) as source:
         return source.probe()
 
 
@@ -157,7 +157,7 @@ def _matching(
 
 
 def _answer(asked: Future[T], until: float, late: str) -> T | str:
-    """The answer, or a line that says why there is none."""
+    """The answer, or the reason why there is none."""
     try:
         return asked.result(max(0.0, until - time.monotonic()))
     except TimeoutError:

@@ -218,8 +218,8 @@ def test_a_snapshot_that_breaks_off_is_gone_on_with_and_problems_are_listed(
     source = Planted({name: taken(name) for name in "abcd"}, problems=problems, fails_after=2)
     planted(monkeypatch, source)
     page = go(typed(page, source.address), "take")
-    assert "2 memories were taken, connect again to go on" in plainly(page.error[0].value)
-    assert "⚠ broken off just now" in html(page, "wb-mem-source")
+    assert "2 memories were imported, connect again to resume" in plainly(page.error[0].value)
+    assert "⚠ interrupted just now" in html(page, "wb-mem-source")
     assert page.button(key="memories:source:1:take").label == "Resume"
     source.fails_after = None
     page = go(page, "1:take")

@@ -112,7 +112,7 @@ def test_a_snapshot_keeps_to_its_rate_and_can_be_cancelled_while_it_waits(
     source.memories |= {name: taken(name) for name in "fgh"}
 
     def cancel(label: str, done: int, total: int) -> None:
-        if label == "taking memories" and done >= 7:
+        if label == "importing memories" and done >= 7:
             raise Cancelled
 
     with pytest.raises(Cancelled):
@@ -168,7 +168,7 @@ def test_a_text_without_a_vector_is_in_no_vector_list_and_an_edited_one_is_embed
 
 def test_a_snapshot_that_breaks_off_goes_on_where_it_was(store: Store) -> None:
     source = Planted({name: taken(name) for name in "abcdefg"}, fails_after=4)
-    with pytest.raises(SourceError, match="lost; 4 memories were taken, connect again to go on"):
+    with pytest.raises(SourceError, match="lost; 4 memories were imported, connect again to resume"):
         take_snapshot(store, source, NOW)
     assert store.memories.count() == 4 and not store.sources.read()[0].complete
     source.fails_after = None
@@ -282,7 +282,7 @@ def test_what_was_taken_before_a_source_failed_stays_and_its_mapping_is_remember
     source = Planted({name: taken(name) for name in "abc"}, fails_after=2)
     planted(monkeypatch, source)
     mapping = read_mapping("id: key", "the mapping")
-    with pytest.raises(SourceError, match="2 memories were taken"):
+    with pytest.raises(SourceError, match="2 memories were imported"):
         connect(resources, SETTINGS, source_specs(resources, source.address, mapping), embedder="counting")
     source.fails_after = None
     (again,) = source_specs(resources, source.address)

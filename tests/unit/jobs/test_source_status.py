@@ -108,7 +108,7 @@ def test_sources_that_are_away_or_silent_are_asked_side_by_side_and_only_warn(
     monkeypatch.setattr(source_status, "PROBE_TIMEOUT_S", 0.3)
     away, *rest = source_checks(ask_sources(store)(), NOW)
     assert away.status == "warning" and away.finding.startswith("chroma://away:1/x: nobody answers; memories: 2 here; ")
-    assert "snapshot broken off just now" in away.finding
+    assert "snapshot interrupted just now" in away.finding
     assert [each.finding.partition(";")[0] for each in rest] == ["no answer within 0.3 s"] * 3
 
 
@@ -143,4 +143,4 @@ def test_ages_are_told_in_the_largest_unit_that_tells_enough(store: Store) -> No
     with pytest.raises(SourceError):
         take_snapshot(store, source, NOW + timedelta(hours=4))
     (record,) = store.sources.read()
-    assert snapshot_line(record, NOW + timedelta(hours=5)) == "broken off 60 min ago; the last complete one 5 h ago"
+    assert snapshot_line(record, NOW + timedelta(hours=5)) == "interrupted 60 min ago; the last complete one 5 h ago"
