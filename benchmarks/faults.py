@@ -188,7 +188,7 @@ def page(store: Path, out: Path) -> object:
 
     import cems_workbench.ui.kit.shared_resources as handles
 
-    handles.PAINT_SECONDS = 0.0
+    handles.WARM_UP_DELAY_S = 0.0
     os.environ.update(CEMS_WORKBENCH_STORE=str(store), CEMS_WORKBENCH_GATHER_AHEAD="false")
     shown = AppTest.from_file(str(ROOT / "app.py"), default_timeout=SECONDS).run()
     with_query = [box for box in shown.text_input if box.key == "inspect:query"]

@@ -30,7 +30,7 @@ from cems_workbench.settings import Settings
 from cems_workbench.store import ConfigRecord
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.score_cache import config_digest
-from cems_workbench.ui.evaluate.setup import SHOWN
+from cems_workbench.ui.evaluate.setup import DEFAULT_MEASURES
 
 COMPARED = ("workbench", "cems", "recollection")
 """The preset that the app opens with, and others that need no model server either."""
@@ -51,7 +51,7 @@ def measured_figures(resources: Resources) -> SampleFigures:
     evaluated, _ = evaluate_configs(
         configs,
         lambda config: labelled_selection(config, selection, grades, resources),
-        parse_measures(" ".join(SHOWN), query_set.scale.relevant_from),
+        parse_measures(" ".join(DEFAULT_MEASURES), query_set.scale.relevant_from),
     )
     card = experiment_card(compare([row.evaluation for row in evaluated]), QUERY_SET, evaluated[-1].content_hash)
     experiment = ConfigRecord(

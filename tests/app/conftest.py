@@ -119,4 +119,4 @@ def release() -> None:
     with contextlib.suppress(WorkbenchError):  # it could not be opened, which is what the test was about
         shared_resources.resources().close()
     shared_resources.resources.clear()
-    shared_resources.warmth.clear()
+    shared_resources.warm_up_state.clear()

@@ -25,7 +25,7 @@ from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.records import WHOLE_STORE, Judgment, Memory, Query
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import shared_resources
-from cems_workbench.ui.label.card import card_html, marked, name_of, written
+from cems_workbench.ui.label.card import card_html, dates_text, mark_words, split_meaning
 from tests.app.conftest import ROOT, release
 
 from .pages import OpenPage, checked, press
@@ -182,23 +182,23 @@ def test_a_card_says_how_long_before_its_query_the_memory_was_written() -> None:
     old = Memory(
         "m", "text", created_at=datetime(2026, 6, 1, 23, tzinfo=UTC), updated_at=datetime(2026, 7, 2, tzinfo=UTC)
     )
-    assert written(old, asked) == "written 2026-06-01, changed 2026-07-02, 92 days before the query"
-    assert written(Memory("m", "text", created_at=datetime(2026, 9, 2, tzinfo=UTC)), asked).endswith(
+    assert dates_text(old, asked) == "written 2026-06-01, changed 2026-07-02, 92 days before the query"
+    assert dates_text(Memory("m", "text", created_at=datetime(2026, 9, 2, tzinfo=UTC)), asked).endswith(
         "1 day after the query"
     )
-    assert written(Memory("m", "text"), asked) == "no date"
+    assert dates_text(Memory("m", "text"), asked) == "no date"
     dated, undated = (card_html(Card("q", Query("q1", "tide", as_of=when), old), 1, asked) for when in (asked, None))
     assert "asked 2026-09-01" in dated and "asked today, 2026-09-01" in undated
 
 
 def test_stopwords_of_the_query_are_marked_only_where_it_has_no_others() -> None:
-    assert marked("what is the tide", "the tide") == [("what is the ", False), ("tide", True)]
-    assert marked("the tide", "the") == [("the", True), (" tide", False)]
+    assert mark_words("what is the tide", "the tide") == [("what is the ", False), ("tide", True)]
+    assert mark_words("the tide", "the") == [("the", True), (" tide", False)]
 
 
 def test_a_grade_is_named_by_what_stands_before_the_colon() -> None:
-    assert name_of("Related: about the same thing") == ("Related", "about the same thing")
-    assert name_of("Answers the question") == ("Answers", "Answers the question")
+    assert split_meaning("Related: about the same thing") == ("Related", "about the same thing")
+    assert split_meaning("Answers the question") == ("Answers", "Answers the question")
 
 
 def test_a_press_for_a_card_that_is_gone_labels_nothing(page: AppTest) -> None:
@@ -216,7 +216,7 @@ def test_labelling_loads_no_model(queue_store: Path, monkeypatch: pytest.MonkeyP
     alone = AppTest.from_file(str(ROOT / "pages" / "label.py"), default_timeout=60).run()
     alone.text_input(key="reviewer:name").set_value("ada").run()
     press(alone, "label:grade:1")
-    assert (len(labels()), shared_resources.warmth().state) == (1, "cold")
+    assert (len(labels()), shared_resources.warm_up_state().state) == (1, "cold")
     release()
 
 

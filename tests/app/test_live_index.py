@@ -200,7 +200,7 @@ def test_evaluate_says_when_lists_were_answered_and_asks_again_on_request(
     page: Callable[..., AppTest], source: Cut
 ) -> None:
     opened = page(lists__origin="source")
-    resources = shared_resources.opened()
+    resources = shared_resources.open_or_explain()
     assert resources is not None
     resources.store.add(
         ParsedInput("asked", "queries", queries=[Query("q1", QUERY)], judgments=[Judgment("q1", "m0", 3)])

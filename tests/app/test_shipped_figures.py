@@ -18,7 +18,7 @@ from cems_workbench.jobs.query_set_evidence import gather_query_set, judged_sele
 from cems_workbench.jobs.sample_figures import read_figures, sample_figures
 from cems_workbench.records import Judgment
 from cems_workbench.settings import Settings
-from cems_workbench.ui.evaluate.setup import SHOWN
+from cems_workbench.ui.evaluate.setup import DEFAULT_MEASURES
 from tests.sample import copied
 
 from .pages import OpenPage, all_html, captions, checked
@@ -49,13 +49,15 @@ def test_the_shipped_figures_are_what_page_and_command_measure(
     shipped = next(config for config in figures.experiment.card["configs"] if config["config"] == CHEAP)["per_query"]
     shipped = {query.qid: shipped[query.qid] for query in queries}
 
-    measures = parse_measures(" ".join(SHOWN))
+    measures = parse_measures(" ".join(DEFAULT_MEASURES))
     on_file = labelled_file(read_evidence_file(file), None)
     (evaluated,), _ = evaluate_configs([(CHEAP, config)], lambda _: on_file, measures)
     assert _rounded(evaluated.to_json()["per_query"]) == _rounded(shipped), AGAIN
 
     monkeypatch.setattr(
-        sys, "argv", [*f"cems_workbench evaluate {file} --preset {CHEAP} --json --metric".split(), " ".join(SHOWN)]
+        sys,
+        "argv",
+        [*f"cems_workbench evaluate {file} --preset {CHEAP} --json --metric".split(), " ".join(DEFAULT_MEASURES)],
     )
     with pytest.raises(SystemExit):
         main()

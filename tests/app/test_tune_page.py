@@ -245,9 +245,9 @@ def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
 
 
 def test_a_config_with_the_card_of_another_store_warns(tuned: AppTest) -> None:
-    from cems_workbench.ui.tune.export import card_of_today
+    from cems_workbench.ui.tune.export import dated_card
 
-    card = card_of_today(found(tuned)).model_copy(update={"corpus_hash": "0123456789ab/7"})
+    card = dated_card(found(tuned)).model_copy(update={"corpus_hash": "0123456789ab/7"})
     page = show(tuned, "History")
     other = export_config(preset("qmd").config, "toml", card)
     page.file_uploader(key="tune:config_file").upload("other.toml", other.encode(), "text/plain")

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.records import ParsedInput, Query
 from cems_workbench.store import Store
-from cems_workbench.ui.tune.setup import WITHOUT
+from cems_workbench.ui.tune.setup import NO_JUDGMENTS
 from tests.sample import answered_queries, copied
 
 from .pages import OpenPage, all_html, captions, checked
@@ -32,7 +32,7 @@ def page(open_page: OpenPage, small_store: Path) -> AppTest:
     """The page on the small set without judgments, read by the reranker."""
     opened = open_page(small_store).switch_page("pages/tune.py").run()
     opened.selectbox(key="tune:set").select("eight").run()
-    opened.selectbox(key="tune:judges").select(WITHOUT).run()
+    opened.selectbox(key="tune:judges").select(NO_JUDGMENTS).run()
     if any(button.key == "tune:stand_in" for button in opened.button):
         opened.button(key="tune:stand_in").click().run(timeout=300)
     opened.selectbox(key="tune:group_by").select("query")
@@ -77,5 +77,5 @@ def test_a_store_with_queries_and_no_judgment_offers_it(open_page: OpenPage, tmp
     page = checked(open_page(tmp_path / "asked").switch_page("pages/tune.py").run())
     assert "None of its queries is judged yet" in all_html(page)
     page = checked(page.button(key="tune:without").click().run())
-    assert page.selectbox(key="tune:judges").value == WITHOUT
+    assert page.selectbox(key="tune:judges").value == NO_JUDGMENTS
     assert page.button(key="tune:stand_in")

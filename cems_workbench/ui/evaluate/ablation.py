@@ -16,7 +16,7 @@ from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.evaluate import missing_scores
 from cems_workbench.ui.evaluate.compare import pick_measure
-from cems_workbench.ui.evaluate.state import Choice, made_of
+from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import tick
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, lines
@@ -80,7 +80,7 @@ def _evaluations(evaluated: EvaluatedConfig, kind: str) -> list[Evaluation]:
         place.empty()
         return rows
 
-    return made_of([evaluated], ("ablation", kind), computed)
+    return cached_result([evaluated], ("ablation", kind), computed)
 
 
 def _rows(evaluations: Sequence[Evaluation], measure: Measure) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import streamlit as st
 from cems_workbench.jobs.calibration import calibrations
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.tuning.calibration import METHODS, Calibration
-from cems_workbench.ui.evaluate.state import Choice, made_of
+from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GREY, GRID, HOVERTEXT, lines
@@ -57,7 +57,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     )
     subject = by_name[name]
     least = choice.measures[0].grade
-    group_by, found, without = made_of(
+    group_by, found, without = cached_result(
         [subject],
         f"calibration {method} {probability}",
         lambda: calibrations(subject.batch, subject.evaluation.config, least, None, method, probability),

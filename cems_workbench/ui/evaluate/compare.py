@@ -18,7 +18,7 @@ from cems_workbench.evaluation.saved_comparison import SavedComparison
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
-from cems_workbench.ui.evaluate.state import Choice, made_of
+from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain, tick
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, lines
@@ -40,7 +40,7 @@ UNJUDGED = "unjudged"
 
 def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
     """The comparison with the first config, cached for the session by the evaluations."""
-    return made_of(measured, "comparison", lambda: compare([config.evaluation for config in measured]))
+    return cached_result(measured, "comparison", lambda: compare([config.evaluation for config in measured]))
 
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
@@ -161,7 +161,7 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]
         differences(others, measured[0].name)
 
 
-def draw_kept(kept: SavedComparison) -> None:
+def draw_saved(kept: SavedComparison) -> None:
     """Draw a saved comparison with the values of that time."""
     for line in missing_score_lines((config.name, config.needs) for config in kept.figures):
         st.caption(f":orange[⚠] {plain(line)}.")
@@ -200,7 +200,7 @@ def remarks(measured: Sequence[Figures]) -> list[str]:
 def _means(config: Figures, unjudged: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"config": config.name}
     for summary in config.summaries:
-        row[str(summary.measure)] = _with(summary)
+        row[str(summary.measure)] = _with_interval(summary)
         if unjudged and number(summary.worst) is not None:
             row[f"{summary.measure} {UNJUDGED}"] = f"{summary.worst:.3f} to {summary.best:.3f}"
     cost = config.cost
@@ -208,7 +208,7 @@ def _means(config: Figures, unjudged: bool) -> dict[str, Any]:
     return row | {"reranked": round(cost["reranked"] / max(1, config.queries))}
 
 
-def _with(summary: Summary) -> str | None:
+def _with_interval(summary: Summary) -> str | None:
     if number(summary.mean) is None:
         return None
     if summary.low == summary.high:

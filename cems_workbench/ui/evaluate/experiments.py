@@ -18,7 +18,7 @@ from cems_workbench.jobs.timeline import MADE_KEY, made_with
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.store import ConfigRecord
-from cems_workbench.ui.evaluate.compare import compared, draw_kept
+from cems_workbench.ui.evaluate.compare import compared, draw_saved
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import csv_bytes, plain
@@ -28,7 +28,7 @@ from cems_workbench.ui.kit.tables import pick_row
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
     """Draw the form to save or download the current comparison, and the saved experiments."""
     comparison = compared(measured)
-    _keep(comparison, measured, choice, resources)
+    _draw_save(comparison, measured, choice, resources)
     _downloads(comparison, measured, choice)
     st.markdown("## Saved experiments")
     experiments = resources.store.configs.experiments()
@@ -48,10 +48,12 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
         },
     )
     if picked is not None:
-        _reopened(experiments[picked])
+        _draw_experiment(experiments[picked])
 
 
-def _keep(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
+def _draw_save(
+    comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources
+) -> None:
     with st.form("evaluate:keep", border=False):
         name_box, note_box, button_box = st.columns([2, 4, 1], vertical_alignment="bottom")
         name = name_box.text_input("Save as", value=measured[-1].name, max_chars=120)
@@ -153,7 +155,7 @@ def _mean(card: Mapping[str, Any], measure: str) -> float | None:
     return mean
 
 
-def _reopened(experiment: ConfigRecord) -> None:
+def _draw_experiment(experiment: ConfigRecord) -> None:
     """Draw a saved experiment: its values of that time, and its config."""
     st.markdown(f"**{plain(experiment.name)}**" + (f"  \n:small[{plain(experiment.why)}]" if experiment.why else ""))
     try:
@@ -161,7 +163,7 @@ def _reopened(experiment: ConfigRecord) -> None:
     except InputError as error:
         st.caption(plain(f"{error}."))
     else:
-        draw_kept(kept)
+        draw_saved(kept)
     option = f"{experiment.name} (kept {experiment.id})"
     left, right = st.columns(2)
     if option not in st.session_state.get("evaluate:configs", ()):

@@ -52,7 +52,7 @@ from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.job_cache import for_all_sessions
-from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered, searched_once
+from cems_workbench.ui.kit.panels import draw_provenance, empty, offer_gather, search_cost_text
 from cems_workbench.ui.kit.progress import cancellable, progress_in
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.tables import draw_table, pick_row
@@ -64,10 +64,10 @@ FORMS_HELP = (
     "ids, one per line; or a log: hook_events.jsonl of CEMS, retriever spans of OpenInference, rows with query and results. The data "
     "stays on this machine."
 )
-MOST_EXPLANATIONS = 6
-KEPT_SETS = "evaluate:fidelity_sets"
-ORDER_WORDS = {"departing": "Largest difference first", "lowest": "Lowest recorded score first"}
-Asked = tuple[FidelitySetting, tuple[Query, ...]]
+MAX_EXPLANATIONS = 6
+CHOSEN_SETS = "evaluate:fidelity_sets"
+ORDER_LABELS = {"departing": "Largest difference first", "lowest": "Lowest recorded score first"}
+SettingQueries = tuple[FidelitySetting, tuple[Query, ...]]
 
 
 def draw(resources: Resources) -> None:
@@ -81,20 +81,20 @@ def draw(resources: Resources) -> None:
         st.info("Choose a config above.")
         return
     try:
-        asked = _asked(recordings, configs, as_chosen, resources)
+        asked = _settings_with_queries(recordings, configs, as_chosen, resources)
         if _gathered(asked, resources):
             st.rerun()
         lists = lexical_lists(recordings)
         measured = [found for one in asked if (found := _measured(one, resources, lists)) is not None]
         if measured:
-            _draw_answered(asked, resources)
+            _draw_provenance(asked, resources)
             _settings(measured)
             _queries(_chosen(measured))
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
 
 
-def _draw_answered(asked: Sequence[Asked], resources: Resources) -> None:
+def _draw_provenance(asked: Sequence[SettingQueries], resources: Resources) -> None:
     """Draw which lists a live system returned and when, with a button to request them again."""
     live = [(one, evidence.answered) for one in asked if (evidence := _evidence(*one, resources)) and evidence.answered]
 
@@ -104,7 +104,7 @@ def _draw_answered(asked: Sequence[Asked], resources: Resources) -> None:
 
     if live:
         said = "; ".join(f"{setting.name}: lists {answered}" for (setting, _), answered in live)
-        answered_line("evaluate:fidelity", said, ask_again)
+        draw_provenance("evaluate:fidelity", said, ask_again)
 
 
 def _recordings(resources: Resources) -> list[Recording]:
@@ -114,7 +114,7 @@ def _recordings(resources: Resources) -> list[Recording]:
         st.multiselect(
             "Query sets with recorded answers",
             list(sets),
-            key=KEPT_SETS,
+            key=CHOSEN_SETS,
             persist_state="session",
             format_func=lambda name: f"{neutralise(name)} · {sets.get(name, 0):,} answers",
             placeholder="Choose a query set",
@@ -191,12 +191,12 @@ def _configs(resources: Resources) -> tuple[list[tuple[str, PipelineConfig]], bo
     return [(name, options[name]) for name in names], not lay_over
 
 
-def _asked(
+def _settings_with_queries(
     recordings: Sequence[Recording],
     configs: Sequence[tuple[str, PipelineConfig]],
     as_chosen: bool,
     resources: Resources,
-) -> list[Asked]:
+) -> list[SettingQueries]:
     """Every file with every config, and its queries."""
     known = {query.qid: query for query in resources.store.queries.read()}
     silent = len(recordings) == 1 and len(recordings[0].answers) == 1 and recordings[0].answers[0].query is None
@@ -229,7 +229,7 @@ def _short(recording: Recording) -> str:
     return Path(recording.name).stem
 
 
-def _gathered(asked: Sequence[Asked], resources: Resources) -> bool:
+def _gathered(asked: Sequence[SettingQueries], resources: Resources) -> bool:
     """Draw the offer to gather missing evidence; True once it has been gathered."""
     missing = [(setting, queries) for setting, queries in asked if _evidence(setting, queries, resources) is None]
     if not missing:
@@ -249,9 +249,9 @@ def _gathered(asked: Sequence[Asked], resources: Resources) -> bool:
             which = f"{setting.name} ({i + 1} of {len(missing)})" if len(missing) > 1 else setting.name
             gather_evidence(setting.searched, selection_for(setting, queries), (), resources, under(which, progress))
 
-    return not_gathered(
+    return offer_gather(
         "evaluate:fidelity",
-        f"Not gathered yet: {names}. {searched_once(total, None, [setting.searched for setting, _ in missing])}; after that, every "
+        f"Not gathered yet: {names}. {search_cost_text(total, None, [setting.searched for setting, _ in missing])}; after that, every "
         "change of a weight or threshold is compared immediately.",
         gather,
         begun=any(finished),
@@ -262,7 +262,7 @@ def _evidence(setting: FidelitySetting, queries: Sequence[Query], resources: Res
     return read_evidence(setting.searched, selection_for(setting, queries), resources, for_all_sessions)
 
 
-def _measured(asked: Asked, resources: Resources, lists: Mapping[str, Lists]) -> MeasuredFidelity | None:
+def _measured(asked: SettingQueries, resources: Resources, lists: Mapping[str, Lists]) -> MeasuredFidelity | None:
     """The comparison of a setting, cached for the session; None until it is gathered."""
     setting, queries = asked
     evidence = _evidence(setting, queries, resources)
@@ -351,8 +351,8 @@ def _queries(measured: MeasuredFidelity) -> None:
         st.success("All queries match the recorded order and scores.", icon=":material/check:")
         return
     _causes(differences)
-    words = switch("Order", list(ORDER_WORDS.values()), "evaluate:fidelity_order")
-    differences = measured.listed(next(name for name, said in ORDER_WORDS.items() if said == words))
+    words = switch("Order", list(ORDER_LABELS.values()), "evaluate:fidelity_order")
+    differences = measured.listed(next(name for name, said in ORDER_LABELS.items() if said == words))
     nothing = sum(not one.query.recorded for one in differences)
     if nothing:
         st.caption(f"{nothing} without a recorded result {'is' if nothing == 1 else 'are'} listed first.")
@@ -460,7 +460,7 @@ def _explanations(measured: MeasuredFidelity) -> None:
         st.caption("No single parameter gives more queries the recorded order.")
         return
     draw_table(
-        [_explanation_row(now, one) for one in found[:MOST_EXPLANATIONS]],
+        [_explanation_row(now, one) for one in found[:MAX_EXPLANATIONS]],
         key="evaluate:fidelity_explanations",
         width=900,
         columns={

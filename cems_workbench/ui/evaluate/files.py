@@ -18,8 +18,8 @@ from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.state import OPENED_FILE, OpenedFile, page, read_file
 from cems_workbench.ui.kit.escape import plain
 
-CHUNK = 1 << 20
-MEGABYTES = 2000
+CHUNK_BYTES = 1 << 20
+MAX_UPLOAD_MB = 2000
 
 
 def draw(resources: Resources) -> None:
@@ -41,7 +41,7 @@ def draw(resources: Resources) -> None:
             persist_state="session",
             help="A path on the machine that runs the app: in the folder of its store, or in one of CEMS_WORKBENCH_FOLDERS",
         )
-        upload = st.file_uploader("or upload it", key="evaluate:file_upload", max_upload_size=MEGABYTES)
+        upload = st.file_uploader("or upload it", key="evaluate:file_upload", max_upload_size=MAX_UPLOAD_MB)
         if st.button("Open the file", key="evaluate:file_open", disabled=not (path.strip() or upload)):
             _offer(path.strip(), upload, resources)
         _decide()
@@ -106,7 +106,7 @@ def _saved(upload: IO[bytes] | None) -> Path:
     upload.seek(0)
     whole = Path(folder.name) / "upload"
     with output_path(whole) as part, part.open("wb") as out:
-        while chunk := upload.read(CHUNK):
+        while chunk := upload.read(CHUNK_BYTES):
             digest.update(chunk)
             out.write(chunk)
     return whole.replace(Path(folder.name) / f"{digest.hexdigest()[:16]}.evidence")

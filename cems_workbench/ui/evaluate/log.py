@@ -20,7 +20,7 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import draw_table
 
-WAYS: dict[str, Strategy] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
+STRATEGIES: dict[str, Strategy] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
 SUFFIXES = ["jsonl", "json", "csv", "tsv"]
 
 
@@ -45,7 +45,7 @@ def draw(resources: Resources) -> None:
         )
         way = st.segmented_control(
             "Choose",
-            list(WAYS),
+            list(STRATEGIES),
             default="Most frequent",
             required=True,
             key="evaluate:log_way",
@@ -70,11 +70,15 @@ def draw(resources: Resources) -> None:
         )
         if pressed and upload:
             with place.container():
-                _make(upload, WAYS[way or "Most frequent"], int(size), int(seed), name.strip(), resources)
+                _create_query_set(
+                    upload, STRATEGIES[way or "Most frequent"], int(size), int(seed), name.strip(), resources
+                )
         _outcome()
 
 
-def _make(upload: UploadedFile, way: Strategy, size: int, seed: int, name: str, resources: Resources) -> None:
+def _create_query_set(
+    upload: UploadedFile, way: Strategy, size: int, seed: int, name: str, resources: Resources
+) -> None:
     page.update(log_sample=None)
     progress = progress_in(st.empty())
     errors: list[RowError] = []

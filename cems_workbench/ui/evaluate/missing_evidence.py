@@ -19,7 +19,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.ui.evaluate.state import Choice, page
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import answered_line, not_gathered, searched_once
+from cems_workbench.ui.kit.panels import draw_provenance, offer_gather, search_cost_text
 
 Missing = Sequence[tuple[str, PipelineConfig]]
 
@@ -38,8 +38,8 @@ def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice,
         for config in pending
     )
     left = seconds_left(pending, _paces(measured))
-    once = searched_once(total, left, [config.config for config in pending])
-    return not_gathered(
+    once = search_cost_text(total, left, [config.config for config in pending])
+    return offer_gather(
         "evaluate",
         f"Not gathered yet: {names}. {once}; after that every change of a weight or threshold is measured at once.",
         lambda progress: _gather(pending, choice, resources, progress),
@@ -58,7 +58,7 @@ def draw_answered(measured: Sequence[EvaluatedConfig], choice: Choice, resources
             discard_evidence(row.evaluation.config, choice.selection, resources)
 
     said = "; ".join(f"{row.name}: lists {row.answered}" for row in asked)
-    answered_line("evaluate", said, None if choice.opened is not None else ask_again)
+    draw_provenance("evaluate", said, None if choice.opened is not None else ask_again)
 
 
 def _paces(measured: Sequence[EvaluatedConfig]) -> list[tuple[PipelineConfig, float]]:

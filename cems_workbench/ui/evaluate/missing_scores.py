@@ -14,12 +14,12 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.settings import Settings
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import offered
+from cems_workbench.ui.kit.panels import offer_job
 
 ICON = ":material/warning:"
-MOST = 3
+MAX_BANNER_LINES = 3
 """Maximum lines in the banner; if there are more, all are listed below it."""
-ASKED_AGAIN = 30
+SERVER_CACHE_S = 30
 """Cache time of the servers' availability."""
 
 
@@ -38,7 +38,7 @@ def of_evaluated(measured: Sequence[EvaluatedConfig]) -> list[Lacking]:
     ]
 
 
-def said(lacking: Sequence[Lacking]) -> list[str]:
+def banner_lines(lacking: Sequence[Lacking]) -> list[str]:
     """The lines of the banner, as plain text."""
     return missing_score_lines((one.name, one.needs) for one in lacking)
 
@@ -50,17 +50,17 @@ def draw(
 
     `locked`: why the evidence must not change. If nothing can be scored, the reason replaces the button.
     """
-    lines = said(lacking)
+    lines = banner_lines(lacking)
     if not lines:
         return False
     scorable = [one for one in lacking if one.scorable]
     why_not = (locked or why_not_scored(scorable, resources, Settings(), server_answers)) if scorable else None
     parts = [
         "The evidence is incomplete. The numbers use the available part.",
-        _listed(lines[:MOST]),
+        _listed(lines[:MAX_BANNER_LINES]),
     ]
-    if len(lines) > MOST + 1:
-        parts[-1] += f"\n- and {len(lines) - MOST} more, below"
+    if len(lines) > MAX_BANNER_LINES + 1:
+        parts[-1] += f"\n- and {len(lines) - MAX_BANNER_LINES} more, below"
     else:
         parts[-1] = _listed(lines)
     if why_not:
@@ -70,7 +70,7 @@ def draw(
     message = "\n\n".join(parts)
     done = False
     if scorable and not why_not:
-        done = offered(
+        done = offer_job(
             f"{key}:score",
             message,
             label,
@@ -82,7 +82,7 @@ def draw(
         )
     else:
         st.warning(message, icon=ICON)
-    if len(lines) > MOST + 1:
+    if len(lines) > MAX_BANNER_LINES + 1:
         with st.expander(f"All {len(lines)} gaps in the evidence"):
             st.markdown(_listed(lines))
     return done
@@ -98,7 +98,7 @@ def _score(lacking: Sequence[Lacking], resources: Resources, progress: Progress)
             st.toast(plain(f"{count} pairs have no score: {why}"), icon=ICON)
 
 
-@st.cache_resource(ttl=ASKED_AGAIN, show_spinner=False)
+@st.cache_resource(ttl=SERVER_CACHE_S, show_spinner=False)
 def server_answers() -> Answers:
     """Which servers are reachable."""
     settings = Settings()

@@ -51,7 +51,7 @@ def draw(resources: Resources) -> None:
                 "from": point.low,
                 "to": point.high,
                 "queries": point.queries,
-                "changed since the last": _words(point),
+                "changed since the last": _changes_text(point),
                 "note": point.note,
             }
             for point in reversed(found)
@@ -98,7 +98,7 @@ def figure(found: Sequence[Point], measure: str) -> Figure:
                     tick(name),
                     f"{measure} {point.mean:.4f} ({point.low:.3f} to {point.high:.3f})",
                     f"{point.queries} queries",
-                    f"changed: {_words(point)}",
+                    f"changed: {_changes_text(point)}",
                 )
                 for point in own
             ],
@@ -116,7 +116,7 @@ def figure(found: Sequence[Point], measure: str) -> Figure:
     return made
 
 
-def _words(point: Point) -> str:
+def _changes_text(point: Point) -> str:
     if point.changed is None:
         return "unknown"
     return ", ".join(point.changed) or "nothing"

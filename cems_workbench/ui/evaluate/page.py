@@ -39,18 +39,18 @@ VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], Non
     "Experiments": experiments.draw,
 }
 
-JUDGED, RECORDED, BEFORE = "Judged queries", "Recorded answers", "Over time"
+JUDGED, RECORDED, OVER_TIME = "Judged queries", "Recorded answers", "Over time"
 """What configs are compared with: judgments, recorded answers, or earlier measurements."""
 
 
-@shared_resources.said_in_place
+@shared_resources.show_errors
 def main() -> None:
     """Draw the page: the basis of comparison, the choice, the offer to gather, and the chosen view."""
     begin_page("Evaluate")
-    resources = shared_resources.opened()
+    resources = shared_resources.open_or_explain()
     if resources is None:
         return
-    against = switch("Compare with", (JUDGED, RECORDED, BEFORE), "evaluate:against")
+    against = switch("Compare with", (JUDGED, RECORDED, OVER_TIME), "evaluate:against")
     if against != JUDGED:
         fidelity.draw(resources) if against == RECORDED else over_time.draw(resources)
         shared_resources.warm_up(resources)

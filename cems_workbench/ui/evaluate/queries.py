@@ -15,7 +15,7 @@ from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.records import Query
 from cems_workbench.ui.evaluate.compare import pick_measure
-from cems_workbench.ui.evaluate.state import Choice, made_of
+from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table, pick_row
@@ -27,7 +27,7 @@ def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
     """Draw types as rows and configs as columns; regressions from the baseline are marked."""
     measure = pick_measure(measured[0].evaluation.measures)
     base = measured[0].evaluation.by_type()
-    lower = made_of(
+    lower = cached_result(
         measured, ("lower", measure), lambda: significantly_lower([one.evaluation for one in measured], measure)
     )
     rows = []

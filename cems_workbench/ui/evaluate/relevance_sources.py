@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.evaluation.relevance_sources import RelevanceSources, relevance_sources
 from cems_workbench.jobs.evaluation import EvaluatedConfig
-from cems_workbench.ui.evaluate.state import made_of
+from cems_workbench.ui.evaluate.state import cached_result
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table
 
@@ -54,4 +54,4 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
 
 
 def _view(evaluated: EvaluatedConfig) -> RelevanceSources:
-    return made_of([evaluated], "honest view", lambda: relevance_sources(evaluated.batch, evaluated.evaluation))
+    return cached_result([evaluated], "honest view", lambda: relevance_sources(evaluated.batch, evaluated.evaluation))

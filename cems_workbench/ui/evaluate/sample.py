@@ -7,9 +7,9 @@ import streamlit as st
 from cems_workbench.evaluation.saved_comparison import read_comparison
 from cems_workbench.jobs.sample_figures import sample_figures
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.evaluate.compare import draw_kept
+from cems_workbench.ui.evaluate.compare import draw_saved
 from cems_workbench.ui.evaluate.state import Choice
-from cems_workbench.ui.kit.panels import shipped_line
+from cems_workbench.ui.kit.panels import draw_bundled_notice
 
 
 def draw(choice: Choice, resources: Resources) -> None:
@@ -21,14 +21,14 @@ def draw(choice: Choice, resources: Resources) -> None:
         return
     names = list(figures.measured.presets)
     st.markdown("## Presets on the sample set")
-    shipped_line(
+    draw_bundled_notice(
         "evaluate",
         figures,
         "Gather measures the configs chosen above on this machine.",
         "Choose these presets",
         lambda: _choose(names),
     )
-    draw_kept(read_comparison(figures.experiment.card or {}))
+    draw_saved(read_comparison(figures.experiment.card or {}))
 
 
 def _choose(names: list[str]) -> None:

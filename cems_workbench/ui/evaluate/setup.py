@@ -30,11 +30,11 @@ from cems_workbench.ui.evaluate.state import (
 )
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import empty, say_effects
+from cems_workbench.ui.kit.panels import draw_effects, empty
 from cems_workbench.ui.kit.templates import render
 
-SHOWN = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
-CHEAP = "recollection"
+DEFAULT_MEASURES = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
+FAST_PRESET = "recollection"
 """A preset without rerank or expansion models, so that a first comparison is fast."""
 
 
@@ -50,7 +50,7 @@ def choose(resources: Resources) -> Choice | None:
         return None
     configs = _configs(resources)
     asked = _draw_judging(sets, file, resources)
-    say_effects(dict(configs), asked.project_only)
+    draw_effects(dict(configs), asked.project_only)
     measures = _measures(asked.relevant_from)
     _further(resources)
     if not configs:
@@ -236,14 +236,20 @@ def _bring_in(file: str, content: bytes) -> None:
 def _first() -> list[str]:
     """The preset and the config as set in Inspect; while unchanged, another preset."""
     name = state.present_preset()
-    return [name, PRESENT_NAME] if state.changed_parameters() else [name, CHEAP] if name != CHEAP else [name, "cems"]
+    return (
+        [name, PRESENT_NAME]
+        if state.changed_parameters()
+        else [name, FAST_PRESET]
+        if name != FAST_PRESET
+        else [name, "cems"]
+    )
 
 
 def _measures(grade: int) -> tuple[Measure, ...] | None:
     names = st.multiselect(
         "Measures",
         offered_measures(),
-        default=list(SHOWN),
+        default=list(DEFAULT_MEASURES),
         key="evaluate:measures",
         accept_new_options=True,
         persist_state="session",

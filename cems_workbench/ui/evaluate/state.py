@@ -37,9 +37,9 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.job_cache import for_all_sessions
 from cems_workbench.ui.kit.state import PageState
 
-EVALUATIONS_KEPT = 24
+MAX_EVALUATIONS = 24
 """Maximum evaluations cached per session."""
-VIEWS_KEPT = 12
+MAX_VIEW_RESULTS = 12
 """Maximum comparisons, ablations and judge comparisons cached per session."""
 JUDGES = {"People, else models": None, "People": "human", "Models": "model"}
 
@@ -47,7 +47,7 @@ JUDGES = {"People, else models": None, "People": "human", "Models": "model"}
 OPENED_FILE = "(opened evidence file)"
 """Name shown as the query set while an evidence file is open; no query set may have it."""
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ class EvaluateState:
     """Selection requested in the previous rerun; the next rerun sets the box to it, as with the two below."""
     next_configs: tuple[str, ...] | None = None
     close_file_box: bool = False
-    evaluations: RecentCache = field(default_factory=lambda: RecentCache(EVALUATIONS_KEPT))
-    views: RecentCache = field(default_factory=lambda: RecentCache(VIEWS_KEPT))
-    fidelities: RecentCache = field(default_factory=lambda: RecentCache(VIEWS_KEPT))
+    evaluations: RecentCache = field(default_factory=lambda: RecentCache(MAX_EVALUATIONS))
+    views: RecentCache = field(default_factory=lambda: RecentCache(MAX_VIEW_RESULTS))
+    fidelities: RecentCache = field(default_factory=lambda: RecentCache(MAX_VIEW_RESULTS))
     """Cached recordings, fidelity comparisons and explanations."""
     uploads: tempfile.TemporaryDirectory[str] | None = None
     """Directory of uploaded evidence files; deleted with the session."""
@@ -164,7 +164,7 @@ def measured(choice: Choice, resources: Resources) -> tuple[list[EvaluatedConfig
     return evaluate_configs(choice.configs, _source(choice, resources), choice.measures, cache=page.get().evaluations)
 
 
-def made_of(evaluated: Sequence[EvaluatedConfig], what: Hashable, make: Callable[[], Made]) -> Made:
+def cached_result(evaluated: Sequence[EvaluatedConfig], what: Hashable, make: Callable[[], Result]) -> Result:
     """A value computed from evaluations, cached for the session under `what`."""
     key = (what, *((*one.labelled.key, one.evaluation.config, one.evaluation.measures) for one in evaluated))
     return page.get().views(key, make)

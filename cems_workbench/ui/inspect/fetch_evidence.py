@@ -121,7 +121,7 @@ class _Painter:
 
 def _lists_are_fast(resources: Resources) -> bool:
     """Do the lists take some tenths of a second at most: models and indexes of this process, loaded?"""
-    ready = shared_resources.warmth().state == "ready" and isinstance(resources.embedder, TokenEmbedder)
+    ready = shared_resources.warm_up_state().state == "ready" and isinstance(resources.embedder, TokenEmbedder)
     return ready and searches_locally(state.present_config())
 
 

@@ -38,7 +38,7 @@ from cems_workbench.ui.inspect.typos import draw_typos
 from cems_workbench.ui.kit import shared_resources
 from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import answered_line, empty
+from cems_workbench.ui.kit.panels import draw_provenance, empty
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.templates import render
 
@@ -56,12 +56,12 @@ BUDGET_HELP = (
 )
 
 
-@shared_resources.said_in_place
+@shared_resources.show_errors
 def main() -> None:
     """Draw the page: first the ranking, then the controls, then the charts."""
     started = time.perf_counter()
     begin_page("Inspect", "inspect")
-    resources = shared_resources.opened()
+    resources = shared_resources.open_or_explain()
     if resources is None:
         st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
         return
@@ -264,7 +264,7 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
     )
     said = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
     if said or (trace.config.lists.answered_by == "source" and context.resources.engine() is not None):
-        answered_line(
+        draw_provenance(
             "inspect", said or "No list was returned by the live system", partial(forget_evidence, context.resources)
         )
     summary = judged_summary(trace, context.grades, context.relevant, context.answerable)

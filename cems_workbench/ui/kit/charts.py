@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.ui.kit.figures import NO_TOOLBAR
-from cems_workbench.ui.kit.screen_reader import named
+from cems_workbench.ui.kit.screen_reader import full_label
 from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cems_workbench.ui.kit.tables import Rows
 
-MOST = 12
+MAX_ROWS = 12
 """Rows shown before the table scrolls."""
 
 
@@ -28,8 +28,8 @@ def draw_chart(figure: Figure, *, key: str, alt: str, table: Callable[[], Rows] 
     """
     drawn = st.plotly_chart(figure, key=key, config=NO_TOOLBAR, alt=alt, **options)
     if table is not None:
-        opened = st.expander(named("As a table", alt), key=f"{key}:table", type="compact", on_change="rerun")
+        opened = st.expander(full_label("As a table", alt), key=f"{key}:table", type="compact", on_change="rerun")
         if opened.open:
             with opened:
-                draw_table(table(), key=f"{key}:rows", most=MOST)
+                draw_table(table(), key=f"{key}:rows", most=MAX_ROWS)
     return drawn

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
-def for_all_sessions(key: Hashable, make: Callable[[], Made], /) -> Made:
+def for_all_sessions(key: Hashable, make: Callable[[], Value], /) -> Value:
     """A `Cache` for evidence and batches; `key` is a tuple whose first item is the kind ("evidence" or other)."""
     kind = key[0] if isinstance(key, tuple) else key
-    made: Made = (_evidence if kind == "evidence" else _batch)(key, make)
+    made: Value = (_evidence if kind == "evidence" else _batch)(key, make)
     return made
 
 

@@ -46,7 +46,7 @@ def edited_memory(memory: Memory, typed: Mapping[str, Any], labels: Mapping[str,
     for name in DATES:
         row[name] = None if row[name] is None else row[name].isoformat()
     for name in labels:
-        if not _same(before[name], typed[name]):
+        if not _unedited(before[name], typed[name]):
             row[name] = typed[name]
     try:
         return parse_memory(row)
@@ -71,14 +71,14 @@ def optional_choice(label: str, key: str, values: Iterable[tuple[str | None, int
     )
 
 
-def _same(before: Any, typed: Any) -> bool:
+def _unedited(before: Any, typed: Any) -> bool:
     """Whether a browser that received `before` may return `typed` without an edit by the user."""
     if isinstance(before, str) and isinstance(typed, str):
-        return _as_browsers_have_it(before) == _as_browsers_have_it(typed)
+        return _browser_text(before) == _browser_text(typed)
     return bool(before == typed)
 
 
-def _as_browsers_have_it(text: str) -> str:
+def _browser_text(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
 
 

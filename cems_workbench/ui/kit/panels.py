@@ -28,7 +28,7 @@ def empty(title: str, text: str | Markup) -> None:
     draw("kit/empty.html", title=title, text=text)
 
 
-def answered_line(key: str, text: str, ask_again: Callable[[], None] | None) -> None:
+def draw_provenance(key: str, text: str, ask_again: Callable[[], None] | None) -> None:
     """Draw which lists a live system returned and when, with a button that requests them again (none if `ask_again` is None).
 
     `ask_again` is called before the next run of the page.
@@ -46,7 +46,9 @@ def answered_line(key: str, text: str, ask_again: Callable[[], None] | None) -> 
             )
 
 
-def shipped_line(page: str, figures: SampleFigures, anew: str, choose: str, on_click: Callable[[], None]) -> None:
+def draw_bundled_notice(
+    page: str, figures: SampleFigures, anew: str, choose: str, on_click: Callable[[], None]
+) -> None:
     """Draw that the results shown are bundled with the project, when they were measured, and how to measure again."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
@@ -59,7 +61,7 @@ def shipped_line(page: str, figures: SampleFigures, anew: str, choose: str, on_c
         st.button(choose, key=f"{page}:shipped", icon=":material/tune:", on_click=on_click)
 
 
-def say_effects(configs: Mapping[str, PipelineConfig], project_only: bool = False) -> None:
+def draw_effects(configs: Mapping[str, PipelineConfig], project_only: bool = False) -> None:
     """Draw how the chosen configs use each query's project and date; nothing without configs."""
     if not configs:
         return
@@ -68,12 +70,12 @@ def say_effects(configs: Mapping[str, PipelineConfig], project_only: bool = Fals
     st.caption(f"**Project of a query** · {plain(project)}. **Date of a query** · {plain(moment)}.")
 
 
-def not_gathered(page: str, message: str, gather: Callable[[Progress], None], *, begun: bool) -> bool:
+def offer_gather(page: str, message: str, gather: Callable[[Progress], None], *, begun: bool) -> bool:
     """Offer to gather missing evidence, with progress and Cancel; True once it has been gathered.
 
     `message` is Markdown. `begun`: an earlier gather was interrupted and will be resumed. An error becomes one line on the page.
     """
-    return offered(
+    return offer_job(
         f"{page}:gather",
         message,
         "Resume" if begun else "Gather",
@@ -84,7 +86,7 @@ def not_gathered(page: str, message: str, gather: Callable[[Progress], None], *,
     )
 
 
-def searched_once(total: int, left: float | None, configs: Iterable[PipelineConfig], word: str = "in all") -> str:
+def search_cost_text(total: int, left: float | None, configs: Iterable[PipelineConfig], word: str = "in all") -> str:
     """`Each of 129 queries is searched once, about 3 min in all`: the time in `left` seconds if known, else what it depends on."""
     said = f"Each of {total} queries is searched once"
     if left is not None:
@@ -98,7 +100,7 @@ def searched_once(total: int, left: float | None, configs: Iterable[PipelineConf
     return f"{said}, and {who} {read} of each, which can take minutes (the progress bar estimates the time)"
 
 
-def offered(
+def offer_job(
     key: str,
     message: str,
     label: str,

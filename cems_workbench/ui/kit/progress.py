@@ -15,7 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.progress import Progress
 from cems_workbench.ui.kit.escape import plain
 
-ESTIMATE_AFTER = 2.0
+ESTIMATE_AFTER_S = 2.0
 """Seconds of work before the time left is shown."""
 
 
@@ -26,7 +26,7 @@ def duration(seconds: float) -> str:
 
 def time_left(seconds: float, done: int, rest: int) -> str:
     """Estimate for `rest` steps after `done` took `seconds`, as ` · about 12 s left`; empty while there is too little data."""
-    if seconds < ESTIMATE_AFTER or done <= 0 or rest <= 0:
+    if seconds < ESTIMATE_AFTER_S or done <= 0 or rest <= 0:
         return ""
     return f" · about {duration(seconds * rest / done)} left"
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.platform.atomic_write import safe_stem
 
-NAME_MOST = 60
+MAX_NAME_CHARS = 60
 
 
 def report_button(key: str, name: str, write: Callable[[bool], str], *, texts: bool = True, what: str = "") -> None:
@@ -21,7 +21,7 @@ def report_button(key: str, name: str, write: Callable[[bool], str], *, texts: b
         texts: whether there are texts that can be left out.
         what: description of the contents, after "One HTML file for people who do not run the app:".
     """
-    file = safe_stem(name, "report", NAME_MOST)
+    file = safe_stem(name, "report", MAX_NAME_CHARS)
     with st.popover("Report", icon=":material/article:", key=f"{key}:popover"):
         st.caption(
             f"One HTML file for people who do not run the app: {what}It opens from disk without a network and can be printed."

@@ -11,7 +11,7 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.templates import render
 
 
-def named(word: str, what: str) -> str:
+def full_label(word: str, what: str) -> str:
     """A label that shows `word` and has the accessible name `word` + `what`, so that several Apply buttons can be told apart."""
     return f"{word} :gray[**{plain(what)}**]"
 

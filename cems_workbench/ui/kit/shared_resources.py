@@ -23,12 +23,12 @@ from cems_workbench.store import Store
 from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import plain
 
-PAINT_SECONDS = 2.0
+WARM_UP_DELAY_S = 2.0
 """Delay before models are loaded: loading holds the interpreter lock and would delay the first paint."""
 
 
 @dataclass
-class Warmth:
+class WarmUpState:
     """State of the background loading of models and indexes."""
 
     state: Literal["cold", "loading", "ready", "failed"] = "cold"
@@ -36,18 +36,18 @@ class Warmth:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-_handed_over: list[Resources] = []
+_next_resources: list[Resources] = []
 _switching = threading.Lock()
 
 
 @st.cache_resource(show_spinner=False)
 def resources() -> Resources:
     """The open store: the one from the settings until `switch` opens another. Raises StoreError with a line for the page."""
-    set_wait_notifier(_said_on_page)
-    return _handed_over.pop() if _handed_over else open_resources(Settings())
+    set_wait_notifier(_toast)
+    return _next_resources.pop() if _next_resources else open_resources(Settings())
 
 
-def _said_on_page(line: str) -> None:
+def _toast(line: str) -> None:
     """Show a toast on the page that waits for this thread, e.g. that another process holds the store's lock.
 
     From a separate thread: Streamlit replays elements drawn inside a cached function on every cache hit.
@@ -60,7 +60,7 @@ def _said_on_page(line: str) -> None:
         saying.start()
 
 
-def said_in_place(main: Callable[[], None]) -> Callable[[], None]:
+def show_errors(main: Callable[[], None]) -> Callable[[], None]:
     """Decorate a page so that a WorkbenchError is shown as one line where it occurred.
 
     Background jobs yield to the page while it is drawn.
@@ -77,7 +77,7 @@ def said_in_place(main: Callable[[], None]) -> Callable[[], None]:
     return draw
 
 
-def opened() -> Resources | None:
+def open_or_explain() -> Resources | None:
     """The open store; None if it cannot be opened (the error is drawn). Stops the page before sign-in."""
     reviewer.gate()
     try:
@@ -91,9 +91,9 @@ def opened() -> Resources | None:
 
 
 @st.cache_resource(show_spinner=False)
-def warmth() -> Warmth:
+def warm_up_state() -> WarmUpState:
     """The loading state, one per process."""
-    return Warmth()
+    return WarmUpState()
 
 
 def switch(folder: str, *, create: bool) -> Resources:
@@ -119,9 +119,9 @@ def switch(folder: str, *, create: bool) -> Resources:
             model = present.embedder  # already loaded
         else:
             model = embedder(wanted)
-        _handed_over.append(Resources(store, model, servers(settings)))
+        _next_resources.append(Resources(store, model, servers(settings)))
         resources.clear()
-        warmth.clear()
+        warm_up_state.clear()
         opened = resources()
         if present is not None:
             present.close()
@@ -138,7 +138,7 @@ def _present() -> Resources | None:
 
 def warm_up(opened: Resources) -> None:
     """Load models and indexes in the background, once; called after the page is drawn so that it is shown first."""
-    state = warmth()
+    state = warm_up_state()
     with state.lock:
         if state.state != "cold":
             return
@@ -146,8 +146,8 @@ def warm_up(opened: Resources) -> None:
     threading.Thread(target=_load, args=(opened, state), name="warm-up", daemon=True).start()
 
 
-def _load(opened: Resources, state: Warmth) -> None:
-    time.sleep(PAINT_SECONDS)
+def _load(opened: Resources, state: WarmUpState) -> None:
+    time.sleep(WARM_UP_DELAY_S)
     try:
         opened.embedder.encode_query("warm up")
         opened.refresh()

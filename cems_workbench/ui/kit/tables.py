@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Rows: TypeAlias = Sequence[Mapping[str, Any]] | DataFrame | Styler | pa.Table
 
-ROW = 30
+ROW_HEIGHT_PX = 30
 """Height of a table row in pixels."""
 
 
@@ -35,10 +35,16 @@ def draw_table(
     `options` are passed to `st.dataframe`.
     """
     if most is not None:
-        options["height"] = ROW * (min(max(_count(rows), 1), most) + 1) + 4  # with the header
-    shown = _ordered(rows)
+        options["height"] = ROW_HEIGHT_PX * (min(max(_count(rows), 1), most) + 1) + 4  # with the header
+    shown = _neutralised(rows)
     return st.dataframe(
-        shown, hide_index=True, row_height=ROW, key=key, column_config=columns, placeholder=placeholder, **options
+        shown,
+        hide_index=True,
+        row_height=ROW_HEIGHT_PX,
+        key=key,
+        column_config=columns,
+        placeholder=placeholder,
+        **options,
     )
 
 
@@ -49,7 +55,7 @@ def pick_row(rows: Rows, *, key: str, **options: Any) -> int | None:
     return picked[0] if picked and picked[0] < _count(rows) else None
 
 
-def _ordered(rows: Rows) -> Rows:
+def _neutralised(rows: Rows) -> Rows:
     """The rows with bidi controls neutralised in every text."""
     if isinstance(rows, Sequence):
         return [{_cell(name): _cell(value) for name, value in row.items()} for row in rows]

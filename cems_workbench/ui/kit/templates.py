@@ -21,7 +21,7 @@ from cems_workbench.ui.kit.tables import short_id
 FOLDER = Path(__file__).resolve().parents[1] / "templates"
 
 
-def _ordered(value: Any) -> Any:
+def _neutralised(value: Any) -> Any:
     """Neutralise bidi controls in an output value; Markup from another template has been processed already."""
     return neutralise(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -36,7 +36,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=False,
         auto_reload=False,
-        finalize=_ordered,
+        finalize=_neutralised,
     )
     environment.filters |= {"short_id": short_id, "excerpt": excerpt}
     return environment

@@ -15,11 +15,11 @@ SOURCE_COLOURS = {
     "relations": ("#7B848D",),
 }
 """Shades per source; the n-th variant takes the n-th shade. Semantic sources are blue, lexical ones orange."""
-ADDED_COLOURS = ("#8C6D31",)
+DEFAULT_COLOURS = ("#8C6D31",)
 """For every other retriever, such as a plugin's."""
 
 
 def list_colour(source: str, variant: int | None) -> str:
     """The colour of a list: its source's colour, in the shade of its query variant."""
-    shades = SOURCE_COLOURS.get(source, ADDED_COLOURS)
+    shades = SOURCE_COLOURS.get(source, DEFAULT_COLOURS)
     return shades[(variant or 0) % len(shades)]

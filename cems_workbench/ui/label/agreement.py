@@ -33,16 +33,16 @@ from cems_workbench.ui.kit.reviewer import reviewer
 from cems_workbench.ui.kit.tables import draw_table, pick_row
 
 RULES: dict[str, Rule] = {"Majority": "majority", "Strictest": "strictest"}
-ALPHA = (
+ALPHA_HELP = (
     "Agreement beyond chance over all reviewers; ordinal: grades far apart count more. 1 is full agreement, 0 is chance. "
     "Interval: bootstrap over queries. Usually read as reliable from 0.8, tentative from 0.667 (Krippendorff, 2004)."
 )
-KAPPA = (
+KAPPA_HELP = (
     "Agreement of two reviewers beyond chance; weighted: grades far apart count more, by the square. 1 is full agreement, 0 is chance. "
     "Interval: bootstrap over queries. Usually read as slight up to 0.2, fair to 0.4, moderate to 0.6, substantial to 0.8, then almost "
     "perfect (Landis and Koch, 1977)."
 )
-SETTLING = (
+RULE_HELP = (
     "Majority: the most frequent grade; open on a tie. Strictest: the lowest. A named decision overrides the rule. Raw labels are "
     "unchanged."
 )
@@ -62,7 +62,7 @@ def draw(resources: Resources) -> None:
             "Agreement needs two reviewers who graded the same pairs. Create a queue with more than one reviewer per pair."
         )
         return
-    st.markdown(f"{ALPHA_NAME} over all: **{whole}**, {alpha_reading(whole)}.", help=ALPHA)
+    st.markdown(f"{ALPHA_NAME} over all: **{whole}**, {alpha_reading(whole)}.", help=ALPHA_HELP)
     columns = {
         "coefficient": st.column_config.TextColumn("coefficient", width=240),
         "pairs": st.column_config.NumberColumn("pairs", width=60, help="Graded by both, or by two or more"),
@@ -70,12 +70,12 @@ def draw(resources: Resources) -> None:
             "read as", help="In brackets: the readings at both ends of the interval"
         ),
     }
-    st.markdown(f"## {KAPPA_NAME}, weighted, per pair of reviewers", help=KAPPA)
+    st.markdown(f"## {KAPPA_NAME}, weighted, per pair of reviewers", help=KAPPA_HELP)
     agreements = [_kappa_row(agreement) for agreement in pairwise_kappa(table) if agreement.kappa.pairs]
     draw_table(agreements, key="label:kappa", columns=columns)
     queries = {query.qid: query for query in resources.store.queries.read()}
     types = {qid: query.type or "" for qid, query in queries.items()}
-    st.markdown(f"## {ALPHA_NAME} by query type", help=ALPHA)
+    st.markdown(f"## {ALPHA_NAME} by query type", help=ALPHA_HELP)
     alphas = [
         {"type": kind or "(no type)", **_in_row(estimate, alpha_reading(estimate))}
         for kind, estimate in alpha_by_type(labels, types).items()
@@ -98,7 +98,7 @@ def _conflicts(resources: Resources, labels: list[Judgment], queries: dict[str, 
         default="Majority",
         required=True,
         key="label:rule",
-        help=SETTLING,
+        help=RULE_HELP,
     )
     rows = _rows(conflicts, labels, RULES[rule or "Majority"], queries, resources)
     picked = pick_row(rows, key="label:conflicts", most=10)

@@ -22,11 +22,11 @@ from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.label import state
 
 _WORD = re.compile(r"\w+")
-WIDTH = 900
+CARD_WIDTH_PX = 900
 """Pixels; longer lines are hard to read."""
-LEAST_MARKED = 3
+MIN_MARKED_CHARS = 3
 """Minimum length of a marked word: shorter ones occur in every text."""
-KEYS = (
+KEYS_HELP = (
     "**U** undoes the last grade, **S** skips the card, **N** opens the note (Esc leaves it), **Q** marks the query as unclear, "
     "**X** records that nothing in the store answers the query, "
     "**↑ ↓** scroll a long memory, **?** or **H** shows and hides this help. Each label is on disk before the next card appears."
@@ -40,7 +40,7 @@ def draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
 
 @st.fragment
 def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
-    with FOREGROUND.foreground_work(), st.container(width=WIDTH):
+    with FOREGROUND.foreground_work(), st.container(width=CARD_WIDTH_PX):
         if state.present().problem:
             st.error(plain(state.present().problem), icon=":material/block:")
         try:
@@ -57,12 +57,12 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
         drawn = card_html(card, shown.card_no, datetime.now(UTC), spoken) if card is not None else ""
         st.html(progress_html(progress) + drawn)
         if card is None:
-            _finished(progress)
+            _draw_finished(progress)
         else:
-            _grades(queue.scale(card.query.qid), resources, reviewer, shown.card_no)
-        _others(card, queue, resources, reviewer)
+            _draw_grades(queue.scale(card.query.qid), resources, reviewer, shown.card_no)
+        _draw_other_buttons(card, queue, resources, reviewer)
         if shown.help_open:
-            _help(None if card is None else queue.scale(card.query.qid))
+            _draw_help(None if card is None else queue.scale(card.query.qid))
 
 
 def card_html(card: Card, card_no: int, now: datetime, language: str = ENGLISH) -> Markup:
@@ -76,15 +76,15 @@ def card_html(card: Card, card_no: int, now: datetime, language: str = ENGLISH) 
         place=card.place,
         query=query.query,
         asked=" ".join(asked),
-        written=written(memory, query.as_of or now),
+        written=dates_text(memory, query.as_of or now),
         title=memory.title,
-        content=marked(memory.content, query.query, language),
+        content=mark_words(memory.content, query.query, language),
         facts=[fact for fact in (memory.category, memory.project, memory.author) if fact],
         memory_id=memory.id,
     )
 
 
-def written(memory: Memory, asked: datetime) -> str:
+def dates_text(memory: Memory, asked: datetime) -> str:
     """When a memory was written and changed, and how long before the query: reviewers judge whether it is outdated."""
     if memory.created_at is None:
         return "no date"
@@ -103,12 +103,12 @@ def written(memory: Memory, asked: datetime) -> str:
 def help_text(scale: GradeScale | None) -> str:
     """The meanings of grades and keys."""
     grades = "" if scale is None else "  \n".join(f"**{grade}** {plain(meaning)}" for grade, meaning in scale.grades)
-    return "\n\n".join(part for part in (grades, KEYS) if part)
+    return "\n\n".join(part for part in (grades, KEYS_HELP) if part)
 
 
-def marked(text: str, query: str, language: str = ENGLISH) -> list[tuple[str, bool]]:
+def mark_words(text: str, query: str, language: str = ENGLISH) -> list[tuple[str, bool]]:
     """The text in parts, each with whether it is a query word (ignoring case); stop words only if the query has no others."""
-    asked = {word.casefold() for word in _WORD.findall(query) if len(word) >= LEAST_MARKED}
+    asked = {word.casefold() for word in _WORD.findall(query) if len(word) >= MIN_MARKED_CHARS}
     wanted = asked - stop_words(language) or asked
     parts, end = [], 0
     for match in _WORD.finditer(text):
@@ -133,11 +133,11 @@ def progress_html(progress: QueueProgress) -> Markup:
     return render("label/progress.html", share=f"{share:.1f}", graded=progress.graded, parts=parts)
 
 
-def _grades(scale: GradeScale, resources: Resources, reviewer: str, card_no: int) -> None:
+def _draw_grades(scale: GradeScale, resources: Resources, reviewer: str, card_no: int) -> None:
     """One button per grade, with its meaning; its key is the grade."""
     columns = st.container(key="label:grades").columns(len(scale.grades))
     for column, (grade, meaning) in zip(columns, scale.grades, strict=True):
-        name, rest = name_of(meaning)
+        name, rest = split_meaning(meaning)
         column.button(
             f"**{grade}** {plain(name)}",
             key=f"label:grade:{grade}:{card_no}",
@@ -148,13 +148,13 @@ def _grades(scale: GradeScale, resources: Resources, reviewer: str, card_no: int
         column.caption(plain(rest))
 
 
-def name_of(meaning: str) -> tuple[str, str]:
+def split_meaning(meaning: str) -> tuple[str, str]:
     """A grade's meaning as a short name and the rest: split at the colon, else after the first word."""
     short, colon, rest = meaning.partition(":")
     return (short.strip(), rest.strip()) if colon else (meaning.split()[0] if meaning.split() else "", meaning)
 
 
-def _others(card: Card | None, queue: LabelQueue, resources: Resources, reviewer: str) -> None:
+def _draw_other_buttons(card: Card | None, queue: LabelQueue, resources: Resources, reviewer: str) -> None:
     """The other buttons, the note and the help."""
     box, shown = st.container(horizontal=True, vertical_alignment="center"), state.present()
     box.button(
@@ -185,7 +185,7 @@ def _others(card: Card | None, queue: LabelQueue, resources: Resources, reviewer
             _with_key("Nothing answers this", "X"),
             key=f"label:nothing:{shown.card_no}",
             icon=":material/block:",
-            on_click=state.nothing,
+            on_click=state.no_answer,
             args=answer,
             help="Nothing in the store answers the query. Saved with the memories you looked at; you get no more cards of it.",
         )
@@ -204,7 +204,7 @@ def _others(card: Card | None, queue: LabelQueue, resources: Resources, reviewer
         )
 
 
-def _help(scale: GradeScale | None) -> None:
+def _draw_help(scale: GradeScale | None) -> None:
     """An overlay, drawn last: always visible, and nothing else moves when it opens or closes."""
     box = st.container(key="label:keys")
     box.info(help_text(scale), icon=":material/keyboard:")
@@ -218,7 +218,7 @@ def _with_key(words: str, key: str) -> str:
     return f"{words} :gray-badge[{key}]"
 
 
-def _finished(progress: QueueProgress) -> None:
+def _draw_finished(progress: QueueProgress) -> None:
     if progress.left:
         st.info(
             "Other reviewers hold the remaining cards. Press Undo to change your last label, or come back in a minute."

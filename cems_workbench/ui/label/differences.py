@@ -19,9 +19,9 @@ from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.reviewer import reviewer
 from cems_workbench.ui.kit.tables import pick_row
 from cems_workbench.ui.label import state
-from cems_workbench.ui.label.card import name_of
+from cems_workbench.ui.label.card import split_meaning
 
-SHOWN = 200
+MAX_ROWS = 200
 Marks = Mapping[Pair, Sequence[LabelEvent]]
 """By pair: the events that mark the judge as wrong."""
 
@@ -39,7 +39,7 @@ def draw(
         "distance of the score from the threshold.",
     )
     hide = toggle.toggle("Hide “judge wrong”", key="label:differences:hide", persist_state="session")
-    shown = [difference for difference in every if not (hide and difference.scored.pair in marks)][:SHOWN]
+    shown = [difference for difference in every if not (hide and difference.scored.pair in marks)][:MAX_ROWS]
     if not shown:
         st.caption("No pairs left." if every else "They agree on every pair.")
         return
@@ -58,11 +58,11 @@ def draw(
     if problem := state.present().difference_problem:
         st.error(plain(problem), icon=":material/block:")
     if picked is None:
-        first = f"The first {SHOWN} are shown. " if len(every) > SHOWN else ""
+        first = f"The first {MAX_ROWS} are shown. " if len(every) > MAX_ROWS else ""
         st.caption(f"{first}Select a pair to read it in full, relabel it, or mark the judge as wrong.")
         return
     difference = shown[picked]
-    _in_full(difference, scores, marks.get(difference.scored.pair, ()), queries, resources)
+    _draw_pair(difference, scores, marks.get(difference.scored.pair, ()), queries, resources)
 
 
 def _marks(resources: Resources, judge: str) -> Marks:
@@ -95,7 +95,7 @@ def _rows(
     return rows
 
 
-def _in_full(
+def _draw_pair(
     difference: Difference,
     scores: PairScores,
     marks: Sequence[LabelEvent],
@@ -122,7 +122,7 @@ def _in_full(
     shown = {"query": query.query, "blind": False, "judge": scores.judge, "score": score}
     for grade, meaning in resources.store.query_sets.scale_of(qid).grades:
         box.button(
-            f"**{grade}** {plain(name_of(meaning)[0])}",
+            f"**{grade}** {plain(split_meaning(meaning)[0])}",
             key=f"label:differ:{grade}",
             help=plain(meaning),
             on_click=_label,

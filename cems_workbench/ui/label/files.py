@@ -20,8 +20,8 @@ from cems_workbench.ui.kit.progress import cancellable
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.label import state
 
-SHOWN = 500
-AUTO, ALL, ANYBODY = "recognise", "all queries", "anybody"
+MAX_ROWS = 500
+AUTO, ALL_QUERIES, ANY_JUDGE = "recognise", "all queries", "anybody"
 KINDS = {"People": "human", "Models": "model", "Both": "all"}
 RULES: dict[str, Rule | None] = {
     "All judges": None,
@@ -107,7 +107,9 @@ def _report(imports: Sequence[FileImport]) -> None:
     if not errors:
         return
     title, button = st.columns([4, 1], vertical_alignment="bottom")
-    title.caption(f"{len(errors):,} rows left out" + (f", the first {SHOWN} shown" if len(errors) > SHOWN else ""))
+    title.caption(
+        f"{len(errors):,} rows left out" + (f", the first {MAX_ROWS} shown" if len(errors) > MAX_ROWS else "")
+    )
     button.download_button(
         "Download as CSV",
         errors_csv(imports),
@@ -118,19 +120,19 @@ def _report(imports: Sequence[FileImport]) -> None:
         icon=":material/download:",
         width="stretch",
     )
-    rows = [{"file": name, "row": row, "field": field, "reason": why} for name, row, field, why in errors[:SHOWN]]
+    rows = [{"file": name, "row": row, "field": field, "reason": why} for name, row, field, why in errors[:MAX_ROWS]]
     draw_table(rows, key="label:files:left", most=8)
 
 
 def _choose(resources: Resources) -> _Choice | None:
     """The chosen judgments and format; None after an error, which is drawn."""
     boxes = st.columns(5, vertical_alignment="bottom")
-    sets = [ALL, *sorted(known.name for known in resources.store.query_sets.latest())]
+    sets = [ALL_QUERIES, *sorted(known.name for known in resources.store.query_sets.latest())]
     query_set = boxes[0].selectbox("Query set", sets, key="label:out:set")
     kind = KINDS[boxes[1].selectbox("Judged by", list(KINDS), key="label:out:kind")]
     judgments = resources.store.judgments.read(kind=None if kind == "all" else kind)
     names = sorted({judgment.judge for judgment in judgments})
-    judge = boxes[2].selectbox("Judge", [ANYBODY, *names], key="label:out:judge")
+    judge = boxes[2].selectbox("Judge", [ANY_JUDGE, *names], key="label:out:judge")
     rule = RULES[boxes[3].selectbox("Grades", list(RULES), key="label:out:rule", help=RULE_HELP)]
     form = boxes[4].selectbox(
         "Format",
@@ -139,9 +141,13 @@ def _choose(resources: Resources) -> _Choice | None:
         help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in judgment_writers()),
     )
     queries = {query.qid: query for query in resources.store.queries.read()}
-    qids = set(queries) if query_set == ALL else {query.qid for query in resources.store.query_sets.queries(query_set)}
+    qids = (
+        set(queries)
+        if query_set == ALL_QUERIES
+        else {query.qid for query in resources.store.query_sets.queries(query_set)}
+    )
     try:
-        chosen = choose_judgments(resources.store, qids, None if judge == ANYBODY else judge, kind, rule)
+        chosen = choose_judgments(resources.store, qids, None if judge == ANY_JUDGE else judge, kind, rule)
         return _Choice(chosen, write_judgments(form, chosen.judgments, queries), form)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
@@ -183,7 +189,10 @@ def _export(choice: _Choice, resources: Resources) -> None:
             icon=":material/task_alt:",
         )
     if left_out:
-        lines = [*left_out[:SHOWN], *([f"and {len(left_out) - SHOWN:,} more"] if len(left_out) > SHOWN else [])]
+        lines = [
+            *left_out[:MAX_ROWS],
+            *([f"and {len(left_out) - MAX_ROWS:,} more"] if len(left_out) > MAX_ROWS else []),
+        ]
         st.code(neutralise("\n".join(lines)), language=None, wrap_lines=True, height=min(220, 28 + 21 * len(lines)))
     with st.expander("Preview"):
         st.code("\n".join(written.text.splitlines()[:12]) or "(nothing)", language=None)

@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
-HEIGHT = 300
-ALL = "all queries"
-KAPPA = "Cohen’s kappa: agreement beyond chance on relevant or not; 1 is full, 0 is chance. 95 % interval: bootstrap over queries."
-BEST = (
+CHART_HEIGHT_PX = 300
+ALL_QUERIES = "all queries"
+KAPPA_HELP = "Cohen’s kappa: agreement beyond chance on relevant or not; 1 is full, 0 is chance. 95 % interval: bootstrap over queries."
+BEST_HELP = (
     "The threshold with the highest kappa. In brackets its 95 % interval: the best thresholds of a thousand bootstrap samples of "
     "queries. A wide interval means that more labels are needed."
 )
-RELIABLE = (
+RELIABILITY_HELP = (
     "Pairs in ten bins by the judge’s probability, against the share that people call relevant, with 95 % intervals. On the dashed "
     "line the judge is calibrated; above it the judge is too strict, below too lenient."
 )
@@ -69,7 +69,7 @@ def draw(resources: Resources) -> None:
     if JUDGE.is_off(config):
         st.info("The judge is off. Choose one in the sidebar of Inspect under Judge; auto uses the best one available.")
         return
-    key = (str(resources.store.path), resources.store.content_version, _judge_of(config))
+    key = (str(resources.store.path), resources.store.content_version, _judge_key(config))
     scores = _scores(key, labelled, config, resources)
     if scores is None:
         return
@@ -85,7 +85,7 @@ def draw(resources: Resources) -> None:
 def _choose(resources: Resources) -> tuple[Grades, int]:
     """People's grades of the chosen queries, and the lowest grade that counts as relevant."""
     left, right = st.columns([3, 1], vertical_alignment="bottom")
-    sets = [ALL, *sorted(query_set.name for query_set in resources.store.query_sets.latest())]
+    sets = [ALL_QUERIES, *sorted(query_set.name for query_set in resources.store.query_sets.latest())]
     name = left.selectbox("Labels of people for", sets, key="label:judge:set", persist_state="session")
     relevant_from = right.number_input(
         "Relevant from grade",
@@ -97,21 +97,21 @@ def _choose(resources: Resources) -> tuple[Grades, int]:
         help="The lowest grade that counts as relevant when a person’s grade is compared with the judge’s yes or no.",
     )
     grades = agreed_grades(resources.store.judgments.read(kind="human"), "human")
-    if name != ALL:
+    if name != ALL_QUERIES:
         qids = {query.qid for query in resources.store.query_sets.queries(name)}
         grades = {qid: row for qid, row in grades.items() if qid in qids}
     return grades, int(relevant_from)
 
 
-def _judge_of(config: PipelineConfig) -> object:
+def _judge_key(config: PipelineConfig) -> object:
     """The part of a config that determines the scores; threshold and bands only interpret them."""
     return config.judge.model_copy(update={"threshold": None, "bands": None})
 
 
 def _scores(key: object, labelled: set[Pair], config: PipelineConfig, resources: Resources) -> PairScores | None:
     """The judge's scores computed so far; a button requests the missing ones."""
-    at_hand = state.present().judge_scores
-    scores = at_hand.scores if at_hand is not None and at_hand.key == key else None
+    cached = state.present().judge_scores
+    scores = cached.scores if cached is not None and cached.key == key else None
     missing = labelled - {*scores.scores, *scores.failed} if scores else labelled
     if missing:
         box, button = st.columns([4, 1.2], vertical_alignment="center")
@@ -153,12 +153,12 @@ def _numbers(comparison: Comparison, config: PipelineConfig) -> None:
     failed = f" {len(scores.failed)} pairs have no score." if scores.failed else ""
     st.caption(f"{len(comparison.pairs):,} pairs graded by people and by {plain(scores.judge)}, with {whose}.{failed}")
     now, best, act = st.columns([1, 1.3, 0.9], vertical_alignment="bottom")
-    _kappa(now, f"Agreement now, above {threshold_text(threshold)}", calibration.present, KAPPA)
+    _kappa(now, f"Agreement now, above {threshold_text(threshold)}", calibration.present, KAPPA_HELP)
     if calibration.threshold is None or calibration.low is None or calibration.high is None:
         best.caption("No best threshold: needs both relevant and irrelevant pairs with different scores.")
         return
     between = f"{threshold_text(calibration.low)} to {threshold_text(calibration.high)}"
-    _kappa(best, f"Best: above {threshold_text(calibration.threshold)} ({between})", calibration.kappa, BEST)
+    _kappa(best, f"Best: above {threshold_text(calibration.threshold)} ({between})", calibration.kappa, BEST_HELP)
     same = config.judge.threshold == calibration.threshold
     act.button(
         "Threshold is applied" if same else f"Apply threshold {threshold_text(calibration.threshold)}",
@@ -187,7 +187,7 @@ def _charts(comparison: Comparison, config: PipelineConfig) -> None:
     st.html(confusion_html(band_confusion(comparison.pairs, scale), meanings))
     left, right = st.columns(2)
     with left:
-        st.markdown("## Agreement by threshold", help=BEST)
+        st.markdown("## Agreement by threshold", help=BEST_HELP)
         calibration = comparison.calibration
         draw_chart(
             agreement_figure(calibration, scale.threshold),
@@ -202,7 +202,9 @@ def _charts(comparison: Comparison, config: PipelineConfig) -> None:
         probability, own = probabilities(comparison.pairs)
         bins = reliability(probability, [pair.grade >= comparison.relevant_from for pair in comparison.pairs])
         error = calibration_error(bins)
-        st.markdown("## Reliability" + ("" if error is None else f" · calibration error {error:.2f}"), help=RELIABLE)
+        st.markdown(
+            "## Reliability" + ("" if error is None else f" · calibration error {error:.2f}"), help=RELIABILITY_HELP
+        )
         draw_chart(
             reliability_figure(bins, own),
             key="label:judge:reliability",
@@ -243,7 +245,7 @@ def agreement_figure(calibration: Calibration, present: float) -> Figure:
         name="kappa",
         hovertemplate=hover("above %{x:.4g} is relevant", "kappa %{y:.3f}"),
     )
-    low, high = _span(calibration, present)
+    low, high = _axis_range(calibration, present)
     if calibration.threshold is not None and calibration.low is not None and calibration.high is not None:
         figure.add_vrect(x0=calibration.low, x1=calibration.high, fillcolor=BLUE, opacity=0.13, line_width=0)
         figure.add_vline(x=calibration.threshold, line={"color": BLUE, "width": 2})
@@ -259,7 +261,7 @@ def agreement_figure(calibration: Calibration, present: float) -> Figure:
     return figure
 
 
-def _span(calibration: Calibration, present: float) -> tuple[float, float]:
+def _axis_range(calibration: Calibration, present: float) -> tuple[float, float]:
     """The axis range: all thresholds and the current one, with a margin."""
     values = [*map(float, calibration.thresholds), present]
     room = 0.04 * (max(values) - min(values) or 1.0)
@@ -322,7 +324,7 @@ def reliability_figure(bins: Sequence[Bin], own: bool) -> Figure:
 
 def _layout(across: str, up: str) -> dict[str, Any]:
     return {
-        "height": HEIGHT,
+        "height": CHART_HEIGHT_PX,
         "margin": {"l": 8, "r": 16, "t": 40, "b": 40},
         "showlegend": False,
         "hovermode": "closest",

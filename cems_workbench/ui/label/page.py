@@ -49,11 +49,11 @@ VIEWS = {
 }
 
 
-@shared_resources.said_in_place
+@shared_resources.show_errors
 def main() -> None:
     """Draw the page."""
     begin_page("Label", "label")
-    resources = shared_resources.opened()
+    resources = shared_resources.open_or_explain()
     if resources is None:
         return
     view = switch("View", list(VIEWS), state.VIEW)

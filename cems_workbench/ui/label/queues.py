@@ -25,7 +25,7 @@ from cems_workbench.store import QueueRecord
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import say_effects
+from cems_workbench.ui.kit.panels import draw_effects
 from cems_workbench.ui.kit.progress import cancellable
 from cems_workbench.ui.kit.reviewer import require
 from cems_workbench.ui.kit.tables import draw_table
@@ -43,11 +43,11 @@ ORDERS: dict[str, tuple[Strategy, str]] = {
 }
 UNJUDGED_DEPTH = 10
 """Depth of a queue made from a comparison: the cutoff of its measures."""
-JUDGED = (
+JUDGED_HELP = (
     "Judged@k: the share of the first k results that is judged. Unjudged results count as not relevant in every measure, so low "
     "coverage underestimates a config."
 )
-PRELABEL = (
+PRELABEL_HELP = (
     "The judge of Inspect grades the pairs by its bands: highly relevant is the highest grade, irrelevant the lowest. They are stored as "
     "judgments of a model and never replace people’s. Evaluate shows whose judgments it uses."
 )
@@ -55,11 +55,10 @@ PRELABEL = (
 
 def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) -> str | None:
     """The open queue, chosen in `left` or created in `right`; None while there is none."""
-    if (
-        made := state.present().made_queue
-    ) is not None:  # before the widgets are drawn: their values cannot be set afterwards
-        st.session_state[state.QUEUE], st.session_state[state.NEW_QUEUE] = made, False
-        state.update(made_queue=None)
+    if (created := state.present().created_queue) is not None:
+        # Before the widgets are drawn: their values cannot be set afterwards.
+        st.session_state[state.QUEUE], st.session_state[state.NEW_QUEUE] = created, False
+        state.update(created_queue=None)
     queues = {queue.name: queue for queue in resources.store.queues.read()}
     name: str | None = None
     if queues:
@@ -78,7 +77,7 @@ def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) ->
         with box:
             plan = _form(resources)
         if plan is not None:
-            _make(plan, resources)
+            _create(plan, resources)
     _offer_unjudged(resources)
     return name
 
@@ -89,7 +88,7 @@ def _title(queue: QueueRecord) -> str:
     return f"{neutralise(queue.name)}{mark} · {queue.overlap} reviewer{'s' if queue.overlap > 1 else ''} per pair"
 
 
-def _make(plan: QueuePlan, resources: Resources) -> None:
+def _create(plan: QueuePlan, resources: Resources) -> None:
     """Create a queue and open it; after a cancel, gathering can be resumed."""
     try:
         require("reviewer")
@@ -100,7 +99,7 @@ def _make(plan: QueuePlan, resources: Resources) -> None:
         st.error(plain(str(error)), icon=":material/block:")
         return
     state.close_queue()
-    state.update(made_queue=plan.name)
+    state.update(created_queue=plan.name)
     st.rerun()
 
 
@@ -124,7 +123,7 @@ def _offer_unjudged(resources: Resources) -> None:
     configs = {name: options[name] for name in comparison.configs if name in options}
     judgments = resources.store.judgments.read()
     selection = judged_selection(comparison.query_set, resources, judgments, comparison.project_only)
-    _make(QueuePlan(f"{comparison.query_set}-unjudged", selection, configs, UNJUDGED_DEPTH), resources)
+    _create(QueuePlan(f"{comparison.query_set}-unjudged", selection, configs, UNJUDGED_DEPTH), resources)
 
 
 def _form(resources: Resources) -> QueuePlan | None:
@@ -147,7 +146,7 @@ def _form(resources: Resources) -> QueuePlan | None:
         key="label:new:configs",
         help="The queue holds every result that any of these configs ranks within the depth.",
     )
-    say_effects({config: options[config] for config in configs})
+    draw_effects({config: options[config] for config in configs})
     depth = st.number_input(
         "Depth", 1, 100, 10, key="label:new:depth", help="Results of each config and query that are pooled."
     )
@@ -178,13 +177,13 @@ def _form(resources: Resources) -> QueuePlan | None:
 
 def draw(queue: LabelQueue, resources: Resources) -> None:
     """Draw the queue, its coverage, and its actions."""
-    _about(queue)
+    _draw_settings(queue)
     _coverage(queue, resources)
     _prelabel(queue, resources)
-    _forget(queue, resources)
+    _draw_delete(queue, resources)
 
 
-def _about(queue: LabelQueue) -> None:
+def _draw_settings(queue: LabelQueue) -> None:
     """Draw the queue's settings, and the progress per reviewer."""
     created, settings = f"{queue.record.created_at:%Y-%m-%d %H:%M} UTC", queue.record.settings
     order = next(
@@ -231,7 +230,7 @@ def _coverage(queue: LabelQueue, resources: Resources) -> None:
     """Draw Judged@k of each query under each config of the queue."""
     recorded = resources.store.queues.rankings(queue.record.name)
     rankings = {name: recorded[name] for name in queue.record.settings.get("configs", recorded) if name in recorded}
-    st.markdown("## Coverage", help=JUDGED)
+    st.markdown("## Coverage", help=JUDGED_HELP)
     if not rankings:
         st.caption("This queue predates saved rankings; create a new one to see them.")
         return
@@ -268,7 +267,7 @@ def _coverage(queue: LabelQueue, resources: Resources) -> None:
 
 def _prelabel(queue: LabelQueue, resources: Resources) -> None:
     """Draw the offer to grade every pair with the judge set in Inspect, stored as a model's judgments."""
-    st.markdown("## Pre-label with the model judge", help=PRELABEL)
+    st.markdown("## Pre-label with the model judge", help=PRELABEL_HELP)
     pairs = set(queue.pairs)
     counts = Counter(
         judgment.judge
@@ -311,7 +310,7 @@ def _prelabelled(scores: PairScores) -> None:
         st.warning(plain(scores.instead), icon=":material/swap_horiz:")
 
 
-def _forget(queue: LabelQueue, resources: Resources) -> None:
+def _draw_delete(queue: LabelQueue, resources: Resources) -> None:
     with st.popover("Delete this queue", icon=":material/delete:", key="label:forget"):
         st.caption("Deletes the queue; all labels are kept.")
         if st.button("Delete the queue", key="label:forget:sure", type="primary"):

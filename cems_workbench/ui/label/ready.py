@@ -8,12 +8,12 @@ from cems_workbench.jobs.ready_queue import BackgroundQueue, ready_plan
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import panels
 
-EVERY = 0.5
+REDRAW_INTERVAL_S = 0.5
 """Interval between redraws of the progress."""
 
 
 @st.cache_resource(show_spinner=False)
-def _made() -> dict[str, BackgroundQueue]:
+def _background_queues() -> dict[str, BackgroundQueue]:
     """The last ready-made queue of each open store, by its folder; shared by all sessions."""
     return {}
 
@@ -21,32 +21,32 @@ def _made() -> dict[str, BackgroundQueue]:
 def draw(resources: Resources) -> None:
     """Draw the progress of the ready-made queue; the first session starts it."""
     store = str(resources.store.path)
-    if store not in _made() and not _begin(resources):
+    if store not in _background_queues() and not _start(resources):
         panels.empty(
             "Nothing to judge yet",
             "A queue holds the top results of some configs for the queries of a set, and this store has no queries. Import queries on the "
             "Memories page.",
         )
         return
-    at_work = _made()[store]
+    at_work = _background_queues()[store]
     if at_work.over:
-        _over(at_work, resources)
+        _draw_no_queue(at_work, resources)
     else:
         _watch(store)
 
 
-def _begin(resources: Resources) -> bool:
+def _start(resources: Resources) -> bool:
     """Start creating the ready-made queue of a store; False if the store has no queries for one."""
     plan = ready_plan(resources)
     if plan is not None:
-        _made()[str(resources.store.path)] = BackgroundQueue(resources, plan).start()
+        _background_queues()[str(resources.store.path)] = BackgroundQueue(resources, plan).start()
     return plan is not None
 
 
-@st.fragment(run_every=EVERY)
+@st.fragment(run_every=REDRAW_INTERVAL_S)
 def _watch(store: str) -> None:
     """Draw the progress; a fragment that reruns without the rest of the page."""
-    at_work = _made()[store]
+    at_work = _background_queues()[store]
     if at_work.over:
         st.rerun()
     panels.empty("Creating a first queue", _contents(at_work))
@@ -55,12 +55,12 @@ def _watch(store: str) -> None:
     button.button("Cancel", key="label:ready:cancel", on_click=at_work.stop, width="stretch")
 
 
-def _over(at_work: BackgroundQueue, resources: Resources) -> None:
+def _draw_no_queue(at_work: BackgroundQueue, resources: Resources) -> None:
     """Draw why there is no queue, and how to create one."""
     why = f"It could not be created: {at_work.problem}" if at_work.problem else "It was deleted."
     panels.empty("There is no queue", f"{why} {_contents(at_work)}")
     if st.button("Create the ready-made queue", key="label:ready:again", icon=":material/playlist_add:"):
-        _begin(resources)
+        _start(resources)
         st.rerun()
 
 

@@ -77,7 +77,7 @@ class LabelState:
     """Why the last press was refused."""
     note_open: bool = False
     help_open: bool = False
-    made_queue: str | None = None
+    created_queue: str | None = None
     """A queue just created, to be opened before the widgets are drawn."""
     prelabelled: tuple[str, PairScores] | None = None
     """The queue that was last pre-labelled, and the judge's scores."""
@@ -116,11 +116,11 @@ def card(queue: LabelQueue, reviewer: str) -> tuple[Card | None, QueueSnapshot]:
         return dealt.card, queue.snapshot()
     next_card, snapshot = queue.deal(reviewer)
     if next_card is not None:
-        _lay(reviewer, next_card)
+        _show_card(reviewer, next_card)
     return next_card, snapshot
 
 
-def _lay(reviewer: str, next_card: Card) -> None:
+def _show_card(reviewer: str, next_card: Card) -> None:
     update(dealt=DealtCard(reviewer, next_card), card_no=present().card_no + 1)
 
 
@@ -152,7 +152,7 @@ def unclear(resources: Resources, reviewer: str, card_no: int) -> None:
         _write(lambda: resources.store.labels.unclear(qid, reviewer, _note()), "Query marked as unclear.")
 
 
-def nothing(resources: Resources, reviewer: str, card_no: int) -> None:
+def no_answer(resources: Resources, reviewer: str, card_no: int) -> None:
     """Record that nothing in the store answers the card's query, which removes its other cards."""
     answered = _card_of(reviewer, card_no)
     if answered is None:
@@ -184,7 +184,7 @@ def undo(resources: Resources, queue: LabelQueue, reviewer: str) -> None:
     again = queue.card((event.qid, event.memory_id)) if event.memory_id else None
     update(dealt=None, message="Undone.")
     if again is not None:
-        _lay(reviewer, again)
+        _show_card(reviewer, again)
 
 
 def toggle_note() -> None:

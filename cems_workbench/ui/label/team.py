@@ -8,7 +8,7 @@ from cems_workbench.jobs.team_status import team_status
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit.escape import plain
 
-LOOK_AGAIN = 60
+CACHE_S = 60
 """Cache time of the lines."""
 
 
@@ -22,6 +22,6 @@ def draw(resources: Resources) -> None:
         st.caption(plain(line))
 
 
-@st.cache_data(ttl=LOOK_AGAIN, show_spinner=False)
+@st.cache_data(ttl=CACHE_S, show_spinner=False)
 def _lines(store: str, _resources: Resources) -> list[str]:
     return team_status(_resources.store)

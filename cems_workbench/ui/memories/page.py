@@ -32,11 +32,11 @@ def header(resources: Resources) -> None:
     templates.draw("memories/head.html", count=words, path=resources.store.path)
 
 
-@shared_resources.said_in_place
+@shared_resources.show_errors
 def main() -> None:
     """Draw the page."""
     begin_page("Memories", "memories")
-    resources = shared_resources.opened()
+    resources = shared_resources.open_or_explain()
     if resources is None:
         store.folder(None)
         return

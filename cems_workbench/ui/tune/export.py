@@ -43,15 +43,15 @@ from cems_workbench.ui.evaluate.missing_scores import server_answers
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.job_cache import for_all_sessions
-from cems_workbench.ui.kit.panels import offered
+from cems_workbench.ui.kit.panels import offer_job
 from cems_workbench.ui.kit.report import report_button
 from cems_workbench.ui.kit.reviewer import require, reviewer, sign_in_configured
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.tune.state import outdated, page
 
-SIDE_FILE = "json"
+FORM_WITHOUT_COMMENTS = "json"
 """The format without comments: its card is a separate file."""
-MOST_LACKING = 4
+MAX_MISSING_LINES = 4
 
 
 def draw(result: SearchResult, resources: Resources) -> None:
@@ -66,8 +66,8 @@ def draw(result: SearchResult, resources: Resources) -> None:
         st.caption(
             ":orange[⚠] Stopped before it was cross-validated: its card has no result on queries unseen by the search."
         )
-    card = card_of_today(result)
-    name, why, author = _words(result)
+    card = dated_card(result)
+    name, why, author = _draw_name(result)
     config = named(name, result.tuned.config)
     _apply(config, why, author, card, result, resources)
     st.markdown("## Export")
@@ -76,12 +76,12 @@ def draw(result: SearchResult, resources: Resources) -> None:
         st.code(card.text, language=None, wrap_lines=True)
 
 
-def card_of_today(result: SearchResult) -> EvidenceCard:
+def dated_card(result: SearchResult) -> EvidenceCard:
     """The evidence card of a result, dated today."""
     return card_of(result, datetime.now(UTC).date().isoformat())
 
 
-def _words(result: SearchResult) -> tuple[str, str, str]:
+def _draw_name(result: SearchResult) -> tuple[str, str, str]:
     by_name = not sign_in_configured()
     boxes = st.columns([2, 4, 2] if by_name else [2, 4], vertical_alignment="bottom")
     usual = result.tuned.config.name
@@ -144,10 +144,10 @@ def _apply(
             what="the verdict, the gains, the changed parameters, and the card. No texts of queries or memories. ",
         )
     if keep:
-        _keep(config, why, author, card, result, resources)
+        _save(config, why, author, card, result, resources)
 
 
-def _keep(
+def _save(
     config: PipelineConfig, why: str, author: str, card: EvidenceCard, result: SearchResult, resources: Resources
 ) -> None:
     if not author:
@@ -188,8 +188,8 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
     )
     export = exported(config, form, card)
     own = _own_evidence(export, result, resources)
-    export, rankings, card = with_figures(config, form, card, lambda export: _kept(result, export, own))
-    st.caption(_lost_words(export))
+    export, rankings, card = with_figures(config, form, card, lambda export: _cached_rankings(result, export, own))
+    st.caption(_lost_text(export))
     _rankings(rankings)
     if export.lost:
         if rankings:
@@ -217,7 +217,7 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
             "application/json",
             key="tune:card",
             on_click="ignore",
-            help="The card as a separate file" + (": JSON has no comments." if form == SIDE_FILE else "."),
+            help="The card as a separate file" + (": JSON has no comments." if form == FORM_WITHOUT_COMMENTS else "."),
         )
     with st.container(key="tune-code"):
         st.code(
@@ -231,12 +231,12 @@ def _own_evidence(export: Export, result: SearchResult, resources: Resources) ->
     """Evidence gathered for the exported config, if the search's evidence does not cover it; None if there is none."""
     if not export.lost or outdated(result, resources) is not None:
         return None
-    if not any(ranking.lacking for ranking in _kept(result, export, None)):
+    if not any(ranking.lacking for ranking in _cached_rankings(result, export, None)):
         return None
     return of_selection(export, result.planned.data.labelled, resources, for_all_sessions)
 
 
-def _kept(result: SearchResult, export: Export, own: LabelledEvidence | None) -> Sequence[ExportedRanking]:
+def _cached_rankings(result: SearchResult, export: Export, own: LabelledEvidence | None) -> Sequence[ExportedRanking]:
     """The rankings by both configs, computed once per result, hold-out look and exported config."""
     there = None if own is None else own.batch
     key = ("export", result.tuned.looks, export.config, export.read, own and own.key)
@@ -302,8 +302,8 @@ def _fill(
         if missing_scores.draw("tune:export", rows, resources):
             st.rerun()
         return
-    lines = "\n".join(f"- {plain(line)}" for line in ranking.lacking[:MOST_LACKING])
-    more = len(ranking.lacking) - MOST_LACKING
+    lines = "\n".join(f"- {plain(line)}" for line in ranking.lacking[:MAX_MISSING_LINES])
+    more = len(ranking.lacking) - MAX_MISSING_LINES
     lines += f"\n- and {more} more" if more > 0 else ""
     head = f"The value as read by {export.reader} uses incomplete evidence and may be far off."
     selection = selection_of(result.planned.data.labelled)
@@ -319,11 +319,11 @@ def _fill(
 
     message = f"{head} Gather the {len(selection.queries)} queries to measure its exact ranking.\n\n{lines}"
     kept = "Gathered evidence is kept; gathering can be resumed."
-    if offered("tune:export_gather", message, "Gather", gather, icon=":material/warning:", kept=kept, warn=True):
+    if offer_job("tune:export_gather", message, "Gather", gather, icon=":material/warning:", kept=kept, warn=True):
         st.rerun()
 
 
-def _lost_words(export: Export) -> str:
+def _lost_text(export: Export) -> str:
     """One line on the parameters that the target format cannot express."""
     reader = f"{export.reader[:1].upper()}{export.reader[1:]}"
     if not export.lost:

@@ -14,10 +14,10 @@ from cems_workbench.tuning.space import SearchSpace
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.tune.state import scorer_for
 
-GUARDED = ("hit@5", "hit@1", "recall@10", "nDCG@10", "MRR")
-NOISE = ("noise@5", "answered", "refused", "noise@5<=0.5", "refused<=0.05")
+GUARDS = ("hit@5", "hit@1", "recall@10", "nDCG@10", "MRR")
+NO_ANSWER_GUARDS = ("noise@5", "answered", "refused", "noise@5<=0.5", "refused<=0.05")
 """Guards offered if there are queries without an answer."""
-RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
@@ -35,9 +35,9 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
         "without losing in another. Measures of harm, such as noise, are minimised. " + measures_help(),
     )
     types = sorted({kind for kind in data.batch.types if kind})
-    noise = NOISE if data.batch.without_answer(data.relevant_from).any() else ()
-    offered = [*GUARDED, *noise, *(f"{kind}:{measure}" for measure in GUARDED[:1] for kind in types)]
-    words = {text: _guard_words(text) for text in offered}
+    noise = NO_ANSWER_GUARDS if data.batch.without_answer(data.relevant_from).any() else ()
+    offered = [*GUARDS, *noise, *(f"{kind}:{measure}" for measure in GUARDS[:1] for kind in types)]
+    words = {text: _guard_text(text) for text in offered}
     texts = right.multiselect(
         "Must not get worse",
         offered,
@@ -64,7 +64,7 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
     return goal
 
 
-def _guard_words(text: str) -> str:
+def _guard_text(text: str) -> str:
     guard: Guard = parse_guard(text)
     if guard.bound is not None:
         return str(guard)
@@ -99,7 +99,7 @@ def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch
     except InputError as error:
         st.warning(plain(str(error)), icon=":material/call_split:")
         return None
-    st.caption(f"{planned.relevance}. {split_words(planned, settings.folds)}")
+    st.caption(f"{planned.relevance}. {split_text(planned, settings.folds)}")
     return planned
 
 
@@ -161,7 +161,7 @@ def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
     return SearchSettings(by, int(folds), float(sealed), int(trials), int(seed))
 
 
-def split_words(planned: PlannedSearch, wanted_folds: int) -> str:
+def split_text(planned: PlannedSearch, wanted_folds: int) -> str:
     """One line: number of tuning queries, folds, and sealed queries."""
     parts = planned.plan.split
     open_, sealed = len(parts.open), len(parts.holdout)
@@ -191,4 +191,4 @@ def effort(planned: PlannedSearch) -> str:
 
 
 def _large(size: int) -> str:
-    return f"{size:,}" if size < 1_000_000 else f"some 10{str(len(str(size)) - 1).translate(RAISED)}"
+    return f"{size:,}" if size < 1_000_000 else f"some 10{str(len(str(size)) - 1).translate(SUPERSCRIPTS)}"

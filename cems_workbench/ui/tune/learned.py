@@ -48,7 +48,7 @@ def draw(result: SearchResult) -> None:
                 {"parameter": names.get(path, path), "share": f"{share:.1%}"} for path, share in shares.shares
             ],
         )
-        st.caption(_importance_words(shares), help=_IMPORTANCE_HELP)
+        st.caption(_importance_text(shares), help=_IMPORTANCE_HELP)
     ranked = [path for path, _ in shares.shares] if shares is not None else list(names)
     _curve(result, ranked, names, measure)
     if len(ranked) > 1:
@@ -61,7 +61,7 @@ _IMPORTANCE_HELP = (
 )
 
 
-def _importance_words(shares: Importance) -> str:
+def _importance_text(shares: Importance) -> str:
     how = "exact, over the whole grid" if shares.exact else f"by a random forest over {shares.trials} configs"
     return f"Share of the variance that each explains alone, {how}. Interactions: {shares.together:.0%}."
 
@@ -107,7 +107,7 @@ def importance_figure(shares: Importance, names: dict[str, str]) -> Figure:
 
 def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measure: str) -> None:
     st.markdown("## Effect of one parameter")
-    called = _called(names)
+    called = _label_of(names)
     path = st.selectbox(
         "Parameter",
         ranked,
@@ -131,7 +131,7 @@ def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measu
     )
 
 
-def _called(names: dict[str, str]) -> Callable[[Any], str]:
+def _label_of(names: dict[str, str]) -> Callable[[Any], str]:
     return lambda path: names.get(path, str(path))
 
 
@@ -149,7 +149,7 @@ def _computed(key: Hashable, compute: Callable[[Progress], Computed]) -> Compute
 
 def _surface(result: SearchResult, ranked: list[str], names: dict[str, str], measure: str) -> None:
     st.markdown("## Effect of two parameters")
-    called = _called(names)
+    called = _label_of(names)
     left, right = st.columns(2)
     first = left.selectbox("Across", ranked, key="tune:map_x", format_func=called, persist_state="session")
     others = [path for path in ranked if path != first]

@@ -36,7 +36,7 @@ def set_up(resources: Resources) -> None:
     """Draw the setup of a search: queries, parameters, goal, and the start button."""
     data = setup.choose(resources)
     if data is None:
-        if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != setup.WITHOUT:
+        if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != setup.NO_JUDGMENTS:
             sample.draw(resources, st.session_state["tune:set"])
         return
     if data.stands_in:
@@ -52,7 +52,7 @@ def set_up(resources: Resources) -> None:
         run.draw_start(planned)
 
 
-def of_result(
+def result_view(
     draw: Callable[[SearchResult, Resources], None], before: Callable[[Resources], bool] = lambda _: False
 ) -> Callable[[Resources], None]:
     """A view of the last result; without one it draws `before`, or an empty state."""
@@ -67,7 +67,7 @@ def of_result(
         if warning:
             st.warning(plain(warning), icon=":material/history:")
         if searched.planned.data.stands_in:
-            st.info(unlabelled.SAID, icon=":material/label_off:")
+            st.info(unlabelled.UNLABELLED_NOTICE, icon=":material/label_off:")
         draw(searched, resources)
 
     return drawn
@@ -75,19 +75,19 @@ def of_result(
 
 VIEWS: Mapping[str, Callable[[Resources], None]] = {
     "Set up": set_up,
-    "Result": of_result(result.draw, sample.draw),
-    "What it learned": of_result(lambda result, _: learned.draw(result)),
-    "By query": of_result(lambda result, _: queries.draw(result)),
-    "Export": of_result(export.draw),
+    "Result": result_view(result.draw, sample.draw),
+    "What it learned": result_view(lambda result, _: learned.draw(result)),
+    "By query": result_view(lambda result, _: queries.draw(result)),
+    "Export": result_view(export.draw),
     "History": history.draw,
 }
 
 
-@shared_resources.said_in_place
+@shared_resources.show_errors
 def main() -> None:
     """Draw the page: the running search, or the chosen view."""
     begin_page("Tune", "tune")
-    resources = shared_resources.opened()
+    resources = shared_resources.open_or_explain()
     if resources is None:
         return
     set_view()

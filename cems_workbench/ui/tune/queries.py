@@ -33,7 +33,7 @@ def draw(result: SearchResult) -> None:
         return
     changes = wins_and_losses(result.tuned, result.planned.score, result.planned.batch)
     whole = tally(changes)
-    st.markdown(f"## {_words(whole)}, {result.planned.measure} {whole.difference:+.3f}")
+    st.markdown(f"## {_tally_text(whole)}, {result.planned.measure} {whole.difference:+.3f}")
     st.caption("Tuning queries only; the hold-out stays sealed.")
     changed = [change for change in changes if change.outcome != "same"]
     if changed:
@@ -47,7 +47,7 @@ def draw(result: SearchResult) -> None:
     _table(result, changes, measure)
 
 
-def _words(counts: Tally) -> str:
+def _tally_text(counts: Tally) -> str:
     return f"▲ {counts.won} won · ▼ {counts.lost} lost · = {counts.same} same"
 
 

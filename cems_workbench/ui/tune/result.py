@@ -51,7 +51,7 @@ from cems_workbench.ui.tune.state import page
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-TRIED = "#7B848D"
+TRIAL_COLOUR = "#7B848D"
 """Colour of configs that are neither the proposal nor on the front."""
 
 
@@ -60,7 +60,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
     st.html(verdict_html(result))
     announce(headline(result))
     if result.tuned.search.cancelled:
-        _go_on(result)
+        _draw_resume(result)
     measure = str(result.planned.plan.goal.objectives[0])
     st.html(gains_html(gain_rows(result), measure))
     st.caption(
@@ -74,7 +74,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
         _by_judgments(result, resources)
     for line in guard_lines(result):
         st.caption(f":material/shield: {plain(line)}")
-    _lacking(result, resources)
+    _draw_missing_scores(result, resources)
     if len(result.planned.plan.goal.names) > 1:
         _front(result)
     st.markdown("## Changed parameters")
@@ -96,7 +96,7 @@ def _by_judgments(result: SearchResult, resources: Resources) -> None:
         st.caption(plain(line))
 
 
-def _lacking(result: SearchResult, resources: Resources) -> None:
+def _draw_missing_scores(result: SearchResult, resources: Resources) -> None:
     """Draw the scores missing for baseline and proposal; once they are computed, the same search runs again."""
     planned = result.planned
     evidence, qids = planned.data.evidence, planned.data.batch.qids
@@ -112,7 +112,7 @@ def verdict_html(result: SearchResult) -> Markup:
     return render("tune/verdict.html", headline=headline(result), about=about, doubt=doubt_line(result))
 
 
-def _go_on(result: SearchResult) -> None:
+def _draw_resume(result: SearchResult) -> None:
     left, right = st.columns([4, 1], vertical_alignment="center")
     left.info("Stopped early. Configs already tried are kept; resuming skips them.", icon=":material/pause:")
     right.button(
@@ -315,7 +315,7 @@ def front_figure(result: SearchResult, second: int) -> Figure:
         )
 
     usable = [i for i, trial in enumerate(search.trials) if trial.usable]
-    dots(usable, "tried", {"color": TRIED, "size": 5, "opacity": 0.55})
+    dots(usable, "tried", {"color": TRIAL_COLOUR, "size": 5, "opacity": 0.55})
     broken = [i for i, trial in enumerate(search.trials) if trial.broken]
     if broken:
         dots(broken, "violates a guard", {"color": LIST_COLOURS[3], "size": 6, "symbol": "x-thin-open"})
@@ -327,7 +327,7 @@ def front_figure(result: SearchResult, second: int) -> Figure:
         "lines+markers",
         line={"color": LIST_COLOURS[0], "width": 2},
     )
-    dots([0], "baseline", {"color": TRIED, "size": 13, "symbol": "diamond-open", "line": {"width": 2.5}})
+    dots([0], "baseline", {"color": TRIAL_COLOUR, "size": 13, "symbol": "diamond-open", "line": {"width": 2.5}})
     proposal = next(i for i, trial in enumerate(search.trials) if trial is result.tuned.proposal)
     dots([proposal], "proposal", {"color": LIST_COLOURS[1], "size": 17, "symbol": "circle-open", "line": {"width": 3}})
     made.update_layout(

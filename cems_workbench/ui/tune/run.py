@@ -13,15 +13,15 @@ from cems_workbench.settings import settings_for
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GRID, hover
-from cems_workbench.ui.kit.progress import ESTIMATE_AFTER, duration
+from cems_workbench.ui.kit.progress import ESTIMATE_AFTER_S, duration
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.goal import effort
-from cems_workbench.ui.tune.state import page, take_result
+from cems_workbench.ui.tune.state import page, store_result
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-EVERY = 0.7
+REDRAW_INTERVAL_S = 0.7
 """Interval between redraws of a running search."""
 
 
@@ -56,13 +56,13 @@ def draw_running() -> bool:
     if at_work is None:
         return False
     if at_work.over:
-        _over(at_work)
+        _finish(at_work)
         return False
     _panel()
     return True
 
 
-@st.fragment(run_every=EVERY)
+@st.fragment(run_every=REDRAW_INTERVAL_S)
 def _panel() -> None:
     """Draw progress, the best value so far, and Stop; a fragment that reruns without the rest of the page."""
     at_work = page.get().running
@@ -75,7 +75,7 @@ def _panel() -> None:
 def _watched(at_work: BackgroundSearch) -> None:
     now = at_work.progress
     left, right = st.columns([5, 1], vertical_alignment="center")
-    left.progress(min(1.0, now.done / max(1, now.total)), text=_words(at_work))
+    left.progress(min(1.0, now.done / max(1, now.total)), text=_progress_text(at_work))
     right.button(
         "Stopping…" if at_work.stopping else "Stop",
         key="tune:stop",
@@ -101,7 +101,7 @@ def _watched(at_work: BackgroundSearch) -> None:
         )
 
 
-def _words(at_work: BackgroundSearch) -> str:
+def _progress_text(at_work: BackgroundSearch) -> str:
     now = at_work.progress
     part = {MAIN_SEARCH: "Searching", STABILITY: "Measuring the stability of each value"}.get(now.part, "")
     part = part or f"Cross-validating, {now.part} of {len(at_work.planned.plan.split.folds)}"
@@ -111,16 +111,16 @@ def _words(at_work: BackgroundSearch) -> str:
 def _left(at_work: BackgroundSearch) -> str:
     """Estimated time for the remaining configs at the current pace; repeated configs are free, so it may be shorter."""
     seconds, rest = time.monotonic() - at_work.started, at_work.planned.most_configs - at_work.tried
-    if seconds < ESTIMATE_AFTER or rest <= 0 or not at_work.tried:
+    if seconds < ESTIMATE_AFTER_S or rest <= 0 or not at_work.tried:
         return ""
     return f" · about {duration(seconds * rest / at_work.tried)} left in all"
 
 
-def _over(at_work: BackgroundSearch) -> None:
+def _finish(at_work: BackgroundSearch) -> None:
     """Store the result of a finished search, and show it."""
     page.update(running=None, problem=at_work.problem or page.get().problem)
     if at_work.result is not None:
-        take_result(at_work.result)
+        store_result(at_work.result)
     st.rerun()
 
 

@@ -24,11 +24,11 @@ from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.job_cache import for_all_sessions
-from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered, say_effects, searched_once
+from cems_workbench.ui.kit.panels import draw_effects, draw_provenance, empty, offer_gather, search_cost_text
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.tune import unlabelled
 
-WITHOUT = "None: a reranker’s order"
+NO_JUDGMENTS = "None: a reranker’s order"
 """The option to tune without judgments."""
 
 
@@ -36,7 +36,7 @@ def choose(resources: Resources) -> TuningData | None:
     """Draw the setup; None while there are no data to tune on, with the reason drawn in place."""
     sets = {query_set.name: query_set for query_set in resources.store.query_sets.latest()}
     judgments = resources.store.judgments.read()
-    if not sets or not (judgments or st.session_state.get("tune:judges") == WITHOUT):
+    if not sets or not (judgments or st.session_state.get("tune:judges") == NO_JUDGMENTS):
         _nothing(bool(sets))
         return None
     options = config_options(resources)
@@ -60,7 +60,7 @@ def choose(resources: Resources) -> TuningData | None:
     )
     kind = boxes[2].selectbox(
         "Judgments",
-        [*JUDGES, WITHOUT],
+        [*JUDGES, NO_JUDGMENTS],
         key="tune:judges",
         persist_state="session",
         help="Whose grades count. “People, else models” uses a model’s grade only if no person graded the pair. With none, list weights "
@@ -73,8 +73,8 @@ def choose(resources: Resources) -> TuningData | None:
         help="Search only the query’s project, if it has one.",
     )
     config = options.under_its_name(base)
-    say_effects({base: config}, bool(within))
-    if kind == WITHOUT:
+    draw_effects({base: config}, bool(within))
+    if kind == NO_JUDGMENTS:
         return unlabelled.gathered(config, unlabelled_selection(name, resources.store, bool(within)), resources)
     selection = judged_selection(name, resources, judgments, bool(within))
     if not selection.queries:
@@ -91,7 +91,7 @@ def _gathered(
     data = tuning_data(config, selection, grades, resources, for_all_sessions)
     if data is not None:
         if data.evidence.answered:
-            answered_line(
+            draw_provenance(
                 "tune", f"Lists {data.evidence.answered}", lambda: discard_evidence(config, selection, resources)
             )
         return data
@@ -99,7 +99,7 @@ def _gathered(
     total, done = pending[0].total, pending[0].finished
     there = f" ({done} of {total} queries done)" if done else ""
     left = seconds_left(pending)
-    once = searched_once(total, left, [config], "more")
+    once = search_cost_text(total, left, [config], "more")
     message = (
         f"Not gathered yet for {plain(config.name)}{there}. {once}; after that, trying a config takes milliseconds."
     )
@@ -109,7 +109,7 @@ def _gathered(
         for row in report.left_out:
             st.toast(plain(f"{row} (left out)"), icon=":material/warning:")
 
-    if not_gathered("tune", message, gather, begun=bool(done)):
+    if offer_gather("tune", message, gather, begun=bool(done)):
         st.rerun()
     return None
 
@@ -128,4 +128,4 @@ def _nothing(has_queries: bool) -> None:
 
 
 def _without() -> None:
-    st.session_state["tune:judges"] = WITHOUT
+    st.session_state["tune:judges"] = NO_JUDGMENTS

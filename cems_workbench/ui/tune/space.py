@@ -20,7 +20,7 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table
 
 PATHS = "tune:paths"
-WIDTHS = (3.4, 1.4, 4.4, 0.9)
+COLUMN_WIDTHS = (3.4, 1.4, 4.4, 0.9)
 WEIGHTS = "Weights of the lists"
 
 
@@ -136,7 +136,7 @@ def _axes(
 
 
 def _heads() -> None:
-    boxes = st.columns(WIDTHS)
+    boxes = st.columns(COLUMN_WIDTHS)
     boxes[0].caption("parameter")
     boxes[1].caption("baseline")
     for box, text in zip(boxes[2].columns(3), ("from", "to", "step"), strict=True):
@@ -148,7 +148,7 @@ def _axis_row(
     path: str, spec: FieldSpec | None, baseline: PipelineConfig, gathered: PipelineConfig, name: str
 ) -> Axis | None:
     """Draw name, baseline value, range and step or choices, and the number of values."""
-    boxes = st.columns(WIDTHS, vertical_alignment="center")
+    boxes = st.columns(COLUMN_WIDTHS, vertical_alignment="center")
     unit = f" ({spec.unit})" if spec is not None and spec.unit else ""
     boxes[0].markdown(plain(name + unit), help=_about(path, spec))
     boxes[1].markdown(plain(shown(value_at(baseline, path))))

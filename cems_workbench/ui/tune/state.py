@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from cems_workbench.jobs.background_search import BackgroundSearch
 
 VIEW = "tune:view"
-SCORERS_KEPT = 3
-CURVES_KEPT = 64
+MAX_SCORERS = 3
+MAX_CURVES = 64
 
 
 def _scorers() -> RecentCache:
-    return RecentCache(SCORERS_KEPT)
+    return RecentCache(MAX_SCORERS)
 
 
 def _curves() -> RecentCache:
-    return RecentCache(CURVES_KEPT)
+    return RecentCache(MAX_CURVES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class TuneState:
 page = PageState("tune", TuneState)
 
 
-def take_result(result: SearchResult) -> None:
+def store_result(result: SearchResult) -> None:
     """Store a search's result, and open it on the next rerun of the page."""
     page.update(result=result, learned=_curves(), next_view="Result")
 

@@ -27,15 +27,15 @@ from cems_workbench.tuning.optimizer import Trial, Watch
 from cems_workbench.ui.evaluate.missing_scores import server_answers
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.job_cache import for_all_sessions
-from cems_workbench.ui.kit.panels import offered
+from cems_workbench.ui.kit.panels import offer_job
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.tune.state import page
 
-SAID = (
+UNLABELLED_NOTICE = (
     "Unlabelled: no judgments are used here. A reranker’s order, with its mistakes, replaces them; labels decide "
     "better."
 )
-SEALED = 0.2
+SEALED_SHARE = 0.2
 """The share of judged queries sealed when a proposal is validated on judgments, as in a labelled search."""
 
 
@@ -43,7 +43,7 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
     """The tuning data; None while reranker scores are missing, with the offer to gather them drawn in place."""
     data = store_data(config, selection, resources, for_all_sessions)
     if data is not None:
-        st.info(SAID, icon=":material/label_off:")
+        st.info(UNLABELLED_NOTICE, icon=":material/label_off:")
         return data
     asking = with_reference_reranker(config)
     why_not = cannot_rerank(Settings(), asking, server_answers)
@@ -54,7 +54,7 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
         )
         return None
     message = (
-        f"{SAID}\n\nEach of {len(selection.queries)} queries{_drawn(selection, resources)} is searched once, and "
+        f"{UNLABELLED_NOTICE}\n\nEach of {len(selection.queries)} queries{_sample_text(selection, resources)} is searched once, and "
         f"{plain(model_key(asking.rerank))} scores the top of each list: seconds per query. After that, trying a config "
         "takes milliseconds."
     )
@@ -62,7 +62,7 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
     def gather(progress: Progress) -> None:
         gather_reference(config, selection, resources, progress)
 
-    if offered(
+    if offer_job(
         "tune:stand_in",
         message,
         "Gather and score",
@@ -74,7 +74,7 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
     return None
 
 
-def _drawn(selection: QuerySelection, resources: Resources) -> str:
+def _sample_text(selection: QuerySelection, resources: Resources) -> str:
     """A phrase saying that the queries are a sample of their set, or empty."""
     size = resources.store.query_sets.get(selection.query_set).size
     return f", drawn from {size}," if size > len(selection.queries) else ""
@@ -131,7 +131,7 @@ def _percent(share: float) -> int | None:
     return None if math.isnan(share) else round(100 * share)
 
 
-def judgments_at_hand(result: SearchResult, resources: Resources) -> LabelledEvidence | None:
+def current_judgments(result: SearchResult, resources: Resources) -> LabelledEvidence | None:
     """The evidence of an unlabelled search with the store's current judgments; None if none of its queries is judged."""
     grades = agreed(resources.store.judgments.read(), None)
     found = labelled(result.planned.data.evidence, grades, for_all_sessions)
@@ -142,13 +142,13 @@ def offer_judgments(result: SearchResult, resources: Resources) -> None:
     """Draw the offer to validate the proposal on existing judgments, if there are any."""
     if result.tuned.search.cancelled:
         return
-    judged = judgments_at_hand(result, resources)
+    judged = current_judgments(result, resources)
     if judged is None:
         st.caption("None of these queries is judged, so the proposal cannot be validated on judgments yet.")
         return
     planned = result.planned
     settings = SearchSettings(
-        planned.group_by, len(planned.plan.split.folds), SEALED, planned.plan.trials, planned.plan.seed
+        planned.group_by, len(planned.plan.split.folds), SEALED_SHARE, planned.plan.trials, planned.plan.seed
     )
 
     def compare(progress: Progress) -> None:
@@ -160,7 +160,7 @@ def offer_judgments(result: SearchResult, resources: Resources) -> None:
         f"{len(judged.batch.queries)} of these queries are judged. Validate the proposal on them, and compare it with one tuned "
         "on judgments."
     )
-    if offered(
+    if offer_job(
         "tune:by_judgments",
         message,
         "Validate on judgments",

@@ -29,7 +29,7 @@ from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.space import SearchSpace, parse_axis
-from cems_workbench.ui.evaluate.missing_scores import of_evaluated, said
+from cems_workbench.ui.evaluate.missing_scores import banner_lines, of_evaluated
 from tests.small_store import HashEmbedder, empty_store  # noqa: F401
 
 NOW = "2026-09-01T00:00:00+00:00"
@@ -155,7 +155,7 @@ def test_page_command_report_and_card_say_the_same_of_the_same_holes(tmp_path: P
         verb = "query lacks" if missing_scores == 1 else "queries lack"
         expected = [f"reranked: {missing_scores} {verb} reranker scores of some candidates"] if missing_scores else []
         (row,) = evaluated(evidence, config)
-        page = said(of_evaluated([row]))
+        page = banner_lines(of_evaluated([row]))
         assert [line for line in page if "reranker" in line] == expected
         assert all("lists.vector.depth: gathered with 50" in line for line in page if line not in expected)
         command = [line.removeprefix("warning: ") for line in row.evaluation.remarks if line.startswith("warning: ")]
@@ -170,13 +170,13 @@ def test_scoring_fills_what_the_configs_lack_and_nothing_else(tmp_path: Path, re
     evidence = written(tmp_path / "holed.evidence", holed, resources)
     deeper = with_values(RERANKED, {"name": "deeper", "rerank.depth": 5})
     rows = evaluated(evidence, RERANKED, deeper)
-    assert len(said(of_evaluated(rows))) == 2
+    assert len(banner_lines(of_evaluated(rows))) == 2
     asked = Settings(cross_encoder=MODEL_ID)
     assert why_not_scored(of_evaluated(rows), resources, asked, lambda: pytest.fail("no server is asked")) is None
     (report,) = score_lacking(of_evaluated(rows), resources)
     filled = read_evidence_file(evidence.path)
     assert filled.complete and report.content_hash == filled.content_hash != evidence.content_hash
-    assert said(of_evaluated(evaluated(filled, RERANKED, deeper))) == []
+    assert banner_lines(of_evaluated(evaluated(filled, RERANKED, deeper))) == []
     added = 0
     for qid, before in holed.items():
         after = filled.evidences[qid]
@@ -226,14 +226,14 @@ def test_scores_of_other_texts_are_not_mixed_with_those_that_are_there(tmp_path:
     rule = "5 queries lack rerank.chunk_chars: gathered with 999, wanted"
     scores = "5 queries lack reranker scores of some candidates"
     first = of_evaluated(evaluated(evidence, RERANKED, cut))
-    assert said(first) == [
+    assert banner_lines(first) == [
         f"reranked, cut: {scores}",
         f"reranked: {rule} {RERANKED.rerank.chunk_chars}",
         f"cut: {rule} 10",
     ]
     (report,) = score_lacking(first[1:], resources)
     filled = read_evidence_file(evidence.path)
-    assert report.pairs == 15 and said(of_evaluated(evaluated(filled, cut))) == []
+    assert report.pairs == 15 and banner_lines(of_evaluated(evaluated(filled, cut))) == []
     assert (
         max(
             len(score.chunk or "")
@@ -244,7 +244,7 @@ def test_scores_of_other_texts_are_not_mixed_with_those_that_are_there(tmp_path:
     )
     (other,) = of_evaluated(evaluated(filled, with_values(RERANKED, {"rerank.depth": 4})))
     assert (
-        said([other])[1]
+        banner_lines([other])[1]
         == f"reranked: 5 queries lack rerank.chunk_chars: gathered with 10, wanted {RERANKED.rerank.chunk_chars}"
     )
     assert other.unscored == 5 and not other.scorable and score_lacking([other], resources) == []
@@ -286,7 +286,7 @@ def test_the_button_of_the_banner_scores_and_the_banner_is_gone(tmp_path: Path, 
 
     holed = with_holes(np.random.default_rng(3))
     evidence = written(tmp_path / "holed.evidence", holed, resources)
-    expected = said(of_evaluated(evaluated(evidence, RERANKED)))
+    expected = banner_lines(of_evaluated(evaluated(evidence, RERANKED)))
     given = {"path": evidence.path, "resources": resources}
     shut = AppTest.from_function(banner, kwargs={**given, "locked": "the file is read-only"}).run()
     assert not shut.exception and not shut.button

@@ -15,7 +15,7 @@ from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
 from cems_workbench.cli import terminal
 from cems_workbench.records import Memory
 from cems_workbench.ui.kit.escape import JOINER, csv_bytes, excerpt, literal, plain, tick
-from cems_workbench.ui.kit.tables import ROW, draw_table
+from cems_workbench.ui.kit.tables import ROW_HEIGHT_PX, draw_table
 from cems_workbench.ui.memories.browse import COLUMNS, columns
 from cems_workbench.ui.memories.detail import facts_html
 from cems_workbench.ui.memories.statistics import bars, first_and_rest, near_html
@@ -65,7 +65,7 @@ def test_an_arrow_table_shows_texts_in_order_and_other_cells_as_they_are(monkeyp
     row = {"id": "m\u202e1", "n": 3, "none": None, "day": MEMORY.created_at.date(), "n\u2066": "שלום"}
     draw_table(pa.Table.from_pylist([row]), most=5)
     assert drawn[0][0].to_pylist() == [row | {"id": "m\ufffd1", "n\ufffd": row.pop("n\u2066")}]
-    assert drawn[0][1]["height"] == 2 * ROW + 4
+    assert drawn[0][1]["height"] == 2 * ROW_HEIGHT_PX + 4
     with pytest.raises(TypeError, match="list<"):
         draw_table(pa.table({"tags": [["x\u2066"]]}))
 

@@ -9,7 +9,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.ui.kit.tables import ROW, draw_table
+from cems_workbench.ui.kit.tables import ROW_HEIGHT_PX, draw_table
 
 FRAME = pd.DataFrame({"memory": ["a", "b", "c"]})
 
@@ -22,9 +22,9 @@ def test_a_table_is_as_high_as_its_rows_and_scrolls_past_the_most(
     monkeypatch: pytest.MonkeyPatch, rows: Any, most: int, shown: int
 ) -> None:
     monkeypatch.setattr(st, "dataframe", lambda data, **options: options)
-    assert draw_table(rows, most=most)["height"] == (shown + 1) * ROW + 4  # with the header
+    assert draw_table(rows, most=most)["height"] == (shown + 1) * ROW_HEIGHT_PX + 4  # with the header
     assert "height" not in draw_table(rows)
-    assert draw_table([], most=most)["height"] == 2 * ROW + 4  # room to say that it is empty
+    assert draw_table([], most=most)["height"] == 2 * ROW_HEIGHT_PX + 4  # room to say that it is empty
 
 
 def page(chosen: list[int]) -> AppTest:

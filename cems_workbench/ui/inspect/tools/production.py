@@ -39,7 +39,7 @@ from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.screen_reader import named
+from cems_workbench.ui.kit.screen_reader import full_label
 from cems_workbench.ui.kit.tables import draw_table
 
 DEPTHS = (1, 3, 5, 10, 20)
@@ -260,7 +260,7 @@ def _draw_explanation(i: int, explanation: Explanation[Agreement], now: Agreemen
         else None,
     )
     button.button(
-        named("Apply", name(explanation)),
+        full_label("Apply", name(explanation)),
         key=f"inspect:production:apply:{i}",
         on_click=_apply,
         args=(explanation,),

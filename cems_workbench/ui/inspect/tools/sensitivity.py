@@ -35,7 +35,7 @@ from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
 from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, bold, hover, lines
 from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.screen_reader import named
+from cems_workbench.ui.kit.screen_reader import full_label
 from cems_workbench.ui.kit.tables import pick_row, short_id
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
@@ -500,7 +500,7 @@ def _choices(context: InspectContext, swept: Sweep) -> None:
         stands = "" if relevant is None else f" · first relevant {relevant or 'none'}"
         middle.caption(plain(f"{difference(swept, segment)}: {_ids(segment.results) or 'no results'}{stands}"))
         right.button(
-            named("Apply", f"{swept.spec.label} {shown(segment.first)}"),
+            full_label("Apply", f"{swept.spec.label} {shown(segment.first)}"),
             key=f"inspect:sensitivity:value:{segment.first}",
             disabled=now,
             on_click=apply,

@@ -33,7 +33,7 @@ from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.report import report_button
-from cems_workbench.ui.kit.screen_reader import named
+from cems_workbench.ui.kit.screen_reader import full_label
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
@@ -172,7 +172,7 @@ def _draw_rescues(context: InspectContext, why: Why, labelled: LabelledSet | Non
     for i, rescue in enumerate(rescues or nearest):
         with st.container(horizontal=True, vertical_alignment="center", wrap=False, gap="small"):
             st.button(
-                named("Apply", what(rescue)),
+                full_label("Apply", what(rescue)),
                 key=f"inspect:why:apply:{i}",
                 on_click=apply,
                 width=76,
