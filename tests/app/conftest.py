@@ -63,8 +63,8 @@ def open_page(
     It is left open for the next test of the file with the same settings, unless it is the test's own.
     """
     for module, pause in (
-        (shared_resources, "PAINT_SECONDS"),
-        (inspect_page, "PAINT_SECONDS"),
+        (shared_resources, "WARM_UP_DELAY_S"),
+        (inspect_page, "PAINT_DELAY_S"),
         (fetch_evidence, "FLUSH_SECONDS"),
     ):
         monkeypatch.setattr(module, pause, 0.0)  # no browser is here to paint

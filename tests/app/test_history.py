@@ -45,7 +45,7 @@ def test_a_slider_move_is_undone_and_redone_with_ranking_and_control(open_page: 
 
 
 def test_a_drag_is_one_step_and_two_sliders_are_two(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "DRAG_SECONDS", 3600.0)
+    monkeypatch.setattr(history, "DRAG_S", 3600.0)
     page = search(open_page())
     for k in (50, 40, 30):
         page = set_slider(page, "fusion.k", k)
@@ -60,7 +60,7 @@ def test_a_drag_is_one_step_and_two_sliders_are_two(open_page: OpenPage, monkeyp
 def test_preset_reset_and_apply_are_steps_and_a_refused_value_is_none(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "DRAG_SECONDS", -1.0)
+    monkeypatch.setattr(history, "DRAG_S", -1.0)
     page = search(open_page())
     page = page.selectbox(key="inspect:preset:0").set_value("recollection").run()
     page = set_slider(page, "fusion.k", 30)
@@ -78,7 +78,7 @@ def test_preset_reset_and_apply_are_steps_and_a_refused_value_is_none(
 def test_every_way_to_change_the_config_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[str, object] = {}
     monkeypatch.setattr(state.st, "session_state", kept)
-    monkeypatch.setattr(history, "DRAG_SECONDS", -1.0)
+    monkeypatch.setattr(history, "DRAG_S", -1.0)
     other = with_values(CEMS, {"fusion.k": 7})
     for act in (
         lambda: state.change({"fusion.k": 30, "gap.ratio": 0.2}),

@@ -46,7 +46,7 @@ def test_a_graph_that_misses_is_named_with_exact_rank_and_cosine(
 
 
 def test_a_large_store_is_compared_on_request(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_check, "AT_ONCE", 400)
+    monkeypatch.setattr(index_check, "MAX_IMMEDIATE", 400)
     page = tool(search(open_page(), DEPLOY), "Index check")
     assert not [
         body

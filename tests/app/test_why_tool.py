@@ -128,7 +128,7 @@ def test_any_memory_is_found_by_words_or_id_and_explained(open_page: OpenPage) -
     page = page.text_input(key="inspect:why:search").set_value("m322").run()
     assert buttons(page, "inspect:why:match:")[0] == "inspect:why:match:m322"
     page = page.text_input(key="inspect:why:search").set_value("NAT gateway egress").run()
-    assert 1 <= len(buttons(page, "inspect:why:match:")) <= choose_memory.MATCHES
+    assert 1 <= len(buttons(page, "inspect:why:match:")) <= choose_memory.MAX_MATCHES
     page = press(page, buttons(page, "inspect:why:match:")[0])
     assert html(page, "wb-cause")
     assert page.text_input(key="inspect:why:search").value == ""

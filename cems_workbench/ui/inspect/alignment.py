@@ -15,7 +15,7 @@ from markupsafe import Markup
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.ui.kit.templates import render
 
-INSIDE = "##"
+CONTINUATION = "##"
 """Prefix of a wordpiece that continues a word."""
 COLUMNS = {
     "query": "Query token in bold; the rest of its word is muted",
@@ -27,7 +27,7 @@ COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class TokenMatch:
     """A query token with the rest of its word, its match (in the model's notation), and the numbers."""
 
     before: str
@@ -43,7 +43,7 @@ class Met:
     @property
     def inside(self) -> bool:
         """Whether the matched token continues a word."""
-        return goes_on(self.text)
+        return continues_word(self.text)
 
     @property
     def shown(self) -> str:
@@ -71,19 +71,19 @@ def _readable(entry: Any) -> bool:
     return finite and all(isinstance(entry.get(name), str) for name in ("query", "text"))
 
 
-def met_tokens(entries: Sequence[Mapping[str, Any]]) -> list[Met]:
+def token_matches(entries: Sequence[Mapping[str, Any]]) -> list[TokenMatch]:
     """The tokens in query order, each with the rest of its word and its contribution to the score."""
     total = sum(entry["idf"] for entry in entries)
     tokens = []
     for i, entry in enumerate(entries):
         start, end = i, i + 1
-        while start and entries[start]["query"].startswith(INSIDE):
+        while start and entries[start]["query"].startswith(CONTINUATION):
             start -= 1
-        while end < len(entries) and entries[end]["query"].startswith(INSIDE):
+        while end < len(entries) and entries[end]["query"].startswith(CONTINUATION):
             end += 1
         pieces = [joined(other["query"]) for other in entries[start:end]]
         tokens.append(
-            Met(
+            TokenMatch(
                 "".join(pieces[: i - start]),
                 pieces[i - start],
                 "".join(pieces[i - start + 1 :]),
@@ -99,15 +99,15 @@ def met_tokens(entries: Sequence[Mapping[str, Any]]) -> list[Met]:
 
 def joined(token: str) -> str:
     """A wordpiece without the continuation prefix."""
-    return token.removeprefix(INSIDE) if goes_on(token) else token
+    return token.removeprefix(CONTINUATION) if continues_word(token) else token
 
 
-def goes_on(token: str) -> bool:
+def continues_word(token: str) -> bool:
     """Whether a wordpiece continues a word. The prefix alone is a word."""
-    return token.startswith(INSIDE) and len(token) > len(INSIDE)
+    return token.startswith(CONTINUATION) and len(token) > len(CONTINUATION)
 
 
-def alignment_html(tokens: Sequence[Met], raw: float | None, *, numbered: bool = False) -> Markup:
+def alignment_html(tokens: Sequence[TokenMatch], raw: float | None, *, numbered: bool = False) -> Markup:
     """One row per query token: a bar for the cosine, and the numbers; the last row is their sum.
 
     `numbered` adds the index of each query token, which a heat map refers to.

@@ -24,7 +24,7 @@ from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.templates import render
 
-NAMED = 2
+MAX_NAMED = 2
 """Maximum parameters named in the line above the ranking; the tooltip lists all."""
 
 
@@ -74,7 +74,11 @@ def missing_line(baseline: Trace) -> str:
     asks = _parameters(baseline)
     unscored = [need for need in baseline.needs if isinstance(need, ScoreNeed)]
     scores = sum(len(need.memory_ids) for need in unscored)
-    parts = [", ".join(asks[:NAMED]) + (f" and {len(asks) - NAMED} more" if len(asks) > NAMED else "")] if asks else []
+    parts = (
+        [", ".join(asks[:MAX_NAMED]) + (f" and {len(asks) - MAX_NAMED} more" if len(asks) > MAX_NAMED else "")]
+        if asks
+        else []
+    )
     if scores:
         models = sorted({need.model for need in unscored})
         parts.append(f"{scores} scores by {', '.join(models)}")
@@ -103,7 +107,7 @@ def draw_baseline() -> None:
         if base is None:
             _offer()
         else:
-            _compared(base)
+            _draw_comparison(base)
 
 
 def _offer() -> None:
@@ -132,7 +136,7 @@ def _pin_chosen() -> None:
         state.pin(name, preset(name).config)
 
 
-def _compared(base: Baseline) -> None:
+def _draw_comparison(base: Baseline) -> None:
     differing = difference(base.config, state.present_config())
     st.markdown(f"Baseline **{plain(base.name)}**")
     if differing:
@@ -177,7 +181,7 @@ HELP = (
 )
 
 
-def sign(delta: RankDelta) -> str:
+def delta_sign(delta: RankDelta) -> str:
     """The rank difference as a cell text."""
     if delta.move in ("up", "down"):
         return f"{'▲' if delta.places > 0 else '▼'} {abs(delta.places)}"
@@ -186,7 +190,7 @@ def sign(delta: RankDelta) -> str:
     return {"same": "=", "new": "new"}.get(delta.move, "—")
 
 
-def words(delta: RankDelta, name: str) -> str:
+def delta_text(delta: RankDelta, name: str) -> str:
     """The rank difference as a tooltip; `name` is the baseline's."""
     if delta.move == "up":
         return f"Up from rank {delta.before} in the baseline {name}"
@@ -199,14 +203,14 @@ def words(delta: RankDelta, name: str) -> str:
     )
 
 
-def gone_html(against: RankComparison) -> Markup:
+def lost_results_html(against: RankComparison) -> Markup:
     """Memories that are only in the baseline's results, with its rank and where each is lost now; empty if none."""
-    gone = [_gone(against, memory_id) for memory_id in against.gone()]
+    gone = [_lost_result(against, memory_id) for memory_id in against.gone()]
     return render("inspect/gone.html", name=against.name, gone=gone) if gone else Markup("")
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class LostResult:
     """A memory that only the baseline returns."""
 
     memory_id: str
@@ -215,8 +219,8 @@ class Gone:
     text: str
 
 
-def _gone(against: RankComparison, memory_id: str) -> Gone:
+def _lost_result(against: RankComparison, memory_id: str) -> LostResult:
     lost = loss(against.now, memory_id)
     where = "no list has it" if lost is None else f"lost at {lost.stage}: {lost.reason}"
     text = excerpt(against.before.evidence.memories[memory_id].content, 240)
-    return Gone(memory_id, against.delta(memory_id).before, where, text)
+    return LostResult(memory_id, against.delta(memory_id).before, where, text)

@@ -24,7 +24,7 @@ GROUPS: dict[str, str] = {
     section: title for stage in STAGES for section, title in {stage.name: stage.title, **stage.sections}.items()
 }
 """Title by section of the config, in pipeline order."""
-OPEN_FIRST = FUSION.name
+OPEN_SECTION = FUSION.name
 
 Change = Callable[[Mapping[str, Any]], None]
 
@@ -76,7 +76,7 @@ def draw_controls(
         if not specs:
             continue
         # Label and icon must not change: they identify the expander, and a new expander starts closed.
-        group = st.expander(title, expanded=section == OPEN_FIRST, key=f"inspect:group:{section}", on_change="rerun")
+        group = st.expander(title, expanded=section == OPEN_SECTION, key=f"inspect:group:{section}", on_change="rerun")
         if group.open:
             with group:
                 for spec in specs:
@@ -242,7 +242,7 @@ def _tiers(control: Control) -> None:
         st.rerun()
 
 
-SHOWN = 12
+MAX_CHANGED = 12
 
 
 def draw_changed() -> None:
@@ -266,7 +266,7 @@ def draw_changed() -> None:
     )
     _draw_history(state.present().history)
     with st.container(gap="xsmall"):
-        for path, was, now in changed[:SHOWN]:
+        for path, was, now in changed[:MAX_CHANGED]:
             spec = field_spec(path)
             instant = "" if spec.cost == "replay" else " · new search"
             st.button(
@@ -278,8 +278,8 @@ def draw_changed() -> None:
                 icon=":material/restart_alt:",
                 help=f"`{path}`: back to {plain(shown(was))}. {COST_HELP[spec.cost]}",
             )
-        if len(changed) > SHOWN:
-            st.caption(f"and {len(changed) - SHOWN} more")
+        if len(changed) > MAX_CHANGED:
+            st.caption(f"and {len(changed) - MAX_CHANGED} more")
 
 
 def _draw_history(history: History) -> None:

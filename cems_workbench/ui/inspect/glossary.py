@@ -12,7 +12,7 @@ SOURCES: dict[str, str] = {source.name: source.description for source in LIST_SO
 
 RAW: dict[str, str] = {source.name: source.raw for source in LIST_SOURCES}
 
-LOST = "The stage after which it is no longer within the first {k}; empty: it ends within them, or no list has it"
+LOST_HELP = "The stage after which it is no longer within the first {k}; empty: it ends within them, or no list has it"
 """Help of "lost at" (`analysis.ranks.loss`)."""
 
 FACTORS = {name: factor.description for name, factor in adjust.FACTORS.items()}
@@ -30,7 +30,7 @@ def about(name: str) -> str:
     return SOURCES.get(source, "") + searched
 
 
-def counted_words(config: AssemblyConfig) -> str:
+def token_count_text(config: AssemblyConfig) -> str:
     """How tokens are counted, and for which text."""
     counter = "counted as ceil(characters / 4)" if config.token_counter == "chars4" else "counted with cl100k"
     text = "the content" if config.text == "memory" else "the text with the best score: a chunk, or the whole"

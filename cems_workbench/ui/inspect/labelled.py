@@ -33,7 +33,7 @@ LABELLED = "inspect:labelled"
 NOTHING_MISSING = "inspect:ahead:nothing"
 SIGNALS_SEEN = "inspect:abstain:judged_signals"
 """Keys of the session state."""
-EVERY = 1.0
+REDRAW_INTERVAL_S = 1.0
 """Interval between redraws of a background gather."""
 
 
@@ -92,12 +92,12 @@ def gather_ahead(context: InspectContext) -> None:
     """
     last = _gather_of(context)
     if last is None and Settings().gather_ahead and may_start_unasked(context.trace.config):
-        last = _begun(context)
+        last = _start_gather(context)
     if last is not None and not last.over:
         _watch(str(context.resources.store.path))
 
 
-def _begun(context: InspectContext) -> BackgroundEvidence | None:
+def _start_gather(context: InspectContext) -> BackgroundEvidence | None:
     """Start the background gather of the judged queries; None if nothing is missing.
 
     Judgments are read once per gather: "nothing missing" is remembered until another query is judged.
@@ -124,7 +124,7 @@ def _gather_of(context: InspectContext) -> BackgroundEvidence | None:
     return last if same else None
 
 
-@st.fragment(run_every=EVERY)
+@st.fragment(run_every=REDRAW_INTERVAL_S)
 def _watch(store: str) -> None:
     """Draw the progress of the gather, as a fragment; reruns the whole page when it ends."""
     at_work = _gathers()[store]

@@ -26,7 +26,7 @@ from cems_workbench.ui.inspect import baseline, fetch_evidence, rows, state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.dictionary import draw_dictionary
-from cems_workbench.ui.inspect.glossary import counted_words
+from cems_workbench.ui.inspect.glossary import token_count_text
 from cems_workbench.ui.inspect.labelled import forget_evidence, gather_ahead
 from cems_workbench.ui.inspect.picker import draw_picker
 from cems_workbench.ui.inspect.results import judged_summary, results_html
@@ -42,12 +42,12 @@ from cems_workbench.ui.kit.panels import draw_provenance, empty
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.templates import render
 
-EXAMPLES = 8
-LONG_LABEL = 48
+MAX_EXAMPLES = 8
+MIN_TOOLTIP_CHARS = 48
 """Characters from which a button label may be truncated, and gets a tooltip."""
-PAINT_SECONDS = 0.08
+PAINT_DELAY_S = 0.08
 """Pause after the ranking, so that the browser paints it before it receives charts and controls."""
-MOUNT_SECONDS = 0.16
+MOUNT_DELAY_S = 0.16
 """The same after a search, when the whole ranking is new to the browser."""
 NO_SOURCE = "No effect: this store has no live source. Connect one under Memories → Sources."
 BUDGET_HELP = (
@@ -70,11 +70,11 @@ def main() -> None:
         _offer_sample_data(resources)
         return
     open_link(resources)
-    request = _ask(resources)
+    request = _draw_query(resources)
     follow_link(request)
     toolbar = st.container(horizontal=True)
     if request is None:
-        _welcome(resources)
+        _draw_start(resources)
         _draw_sidebar(resources)
     else:
         _inspect(request, resources, started)
@@ -121,7 +121,7 @@ def _draw_toolbar(request: Request | None, resources: Resources) -> None:
         draw_share(resources, request, state.evidence_for(request, resources.store))
 
 
-def _ask(resources: Resources) -> Request | None:
+def _draw_query(resources: Resources) -> Request | None:
     """Draw the query box, project and as-of; the request, None while there is no query."""
     st.text_input(
         "Query",
@@ -160,7 +160,7 @@ def _ask(resources: Resources) -> Request | None:
         help="Date of the query (midnight UTC, or the exact time of a stored query). Empty: the time of the search. "
         "Results written later are marked.",
     )
-    _say_effects(bool(project and st.session_state.get(state.ONLY_PROJECT)))
+    _draw_effects(bool(project and st.session_state.get(state.ONLY_PROJECT)))
     expansion = state.present_config().expansion
     if expansion.backend == "manual":
         most = expansion.max_expansions
@@ -175,7 +175,7 @@ def _ask(resources: Resources) -> Request | None:
     return state.present_request()
 
 
-def _say_effects(project_only: bool) -> None:
+def _draw_effects(project_only: bool) -> None:
     """Draw the effect of project and date under the current config."""
     config = state.present_config()
     project_box, as_of_box = st.columns([5, 2])
@@ -183,7 +183,7 @@ def _say_effects(project_only: bool) -> None:
         box.caption(f"{':material/link_off: ' if effect.ignored else ''}{plain(effect.words)}")
 
 
-def _welcome(resources: Resources) -> None:
+def _draw_start(resources: Resources) -> None:
     """Draw the start page: an introduction, and example queries."""
     empty(
         "See why a memory was found, or was not",
@@ -197,11 +197,11 @@ def _welcome(resources: Resources) -> None:
     for i, query in enumerate(queries):
         by_type.setdefault(query.type, []).append(i)
     types = sorted(by_type.values(), key=lambda places: places[0])
-    examples = [places[turn] for turn in range(EXAMPLES) for places in types if turn < len(places)][:EXAMPLES]
+    examples = [places[turn] for turn in range(MAX_EXAMPLES) for places in types if turn < len(places)][:MAX_EXAMPLES]
     with st.container(horizontal=True):
         for query in (queries[i] for i in examples):
             text = plain(query.query)  # labels are Markdown
-            whole = text if len(text) > LONG_LABEL else None
+            whole = text if len(text) > MIN_TOOLTIP_CHARS else None
             st.button(text, key=f"inspect:example:{query.qid}", on_click=state.choose_query, args=(query,), help=whole)
 
 
@@ -248,7 +248,7 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
         answerable=judged.answerable,
     )
     _draw_ranking(context, started)
-    time.sleep(MOUNT_SECONDS if fetch else PAINT_SECONDS)
+    time.sleep(MOUNT_DELAY_S if fetch else PAINT_DELAY_S)
     draw_sidebar()
     draw_sections(context)
     rows.draw(context)
@@ -285,9 +285,9 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
             st.caption(f":material/schedule: {plain(later)}")
         st.html(results_html(trace, context.grades, context.followed, against))
     else:
-        _nothing_found(trace)
+        _draw_no_results(trace)
         if against is not None and against.gone():
-            st.html(baseline.gone_html(against))
+            st.html(baseline.lost_results_html(against))
 
 
 def _budget_line(trace: Trace) -> str:
@@ -302,10 +302,10 @@ def _budget_help(trace: Trace) -> str:
     """Help of the line above the results, for this config."""
     config, budget = trace.config.assembly, trace.stage(ASSEMBLY).fields.budget
     more = f", which is {config.max_tokens} except for aggregation queries" if budget != config.max_tokens else ""
-    return BUDGET_HELP.format(more=more, counted=counted_words(config))
+    return BUDGET_HELP.format(more=more, counted=token_count_text(config))
 
 
-def _nothing_found(trace: Trace) -> None:
+def _draw_no_results(trace: Trace) -> None:
     """Draw why there are no results, and what to do."""
     stage, why = nothing_returned(trace) or ("", "")
     hint = (

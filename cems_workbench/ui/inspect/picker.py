@@ -30,8 +30,8 @@ SIGNS = {
     "no answer": "– no answer",
 }
 PICKER, TABLE, SET = "inspect:picker", "inspect:picker_table", "inspect:picker_set"
-RECORDED, COMPARE, FOUND = "inspect:picker_recorded", "inspect:picker_compare", "inspect:picker_found"
-JUDGED = ""
+RECORDED, COMPARE, MATCHED = "inspect:picker_recorded", "inspect:picker_compare", "inspect:picker_found"
+ALL_JUDGED = ""
 """Choice of the judged queries of all sets."""
 
 
@@ -52,7 +52,7 @@ def draw_picker(resources: Resources) -> None:
     if popover.open:
         with popover:
             chosen = _chosen_set(judged, recorded)
-            if chosen == JUDGED:
+            if chosen == ALL_JUDGED:
                 _draw_judged(resources)
             else:
                 _draw_recorded(chosen, resources)
@@ -60,9 +60,9 @@ def draw_picker(resources: Resources) -> None:
 
 def _chosen_set(judged: int, recorded: Mapping[str, int]) -> str:
     """Draw the choice of the set whose queries are listed."""
-    names = [JUDGED] * bool(judged) + list(recorded)
+    names = [ALL_JUDGED] * bool(judged) + list(recorded)
     if not recorded:
-        return JUDGED
+        return ALL_JUDGED
     return st.selectbox(
         "Queries",
         names,
@@ -136,7 +136,7 @@ def _draw_recorded(name: str, resources: Resources) -> None:
     answers = resources.store.recorded_answers.read(name)
     config = state.present_config()
     try:
-        near = _nearness(name, answers, config, resources)
+        near = _similarity(name, answers, config, resources)
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return
@@ -153,7 +153,7 @@ def _draw_recorded(name: str, resources: Resources) -> None:
     _draw_queries(
         [_recorded_row(answer, near) for answer in answers],
         RECORDED,
-        lambda number: _bring(answers[number]),
+        lambda number: _open_recorded(answers[number]),
         {
             "results": number("results", width=58, help="Number of memories returned"),
             "top score": number("top score", width=72, format="%.3f", help="Highest recorded score"),
@@ -170,7 +170,7 @@ def _draw_recorded(name: str, resources: Resources) -> None:
     )
 
 
-def _nearness(
+def _similarity(
     name: str, answers: Sequence[RecordedAnswer], config: PipelineConfig, resources: Resources
 ) -> dict[str, float]:
     """Similarity of our results to the recorded answers, by qid; empty until their evidence is gathered. Raises as gathering does."""
@@ -192,9 +192,9 @@ def _nearness(
 def _productions(answers: Sequence[RecordedAnswer], resources: Resources) -> dict[str, Production]:
     """The answers mapped to the store's memories; cached, since matching by text is slow."""
     key = (tuple(answers), str(resources.store.path), resources.store.content_version)
-    last: tuple[object, dict[str, Production]] | None = st.session_state.get(FOUND)
+    last: tuple[object, dict[str, Production]] | None = st.session_state.get(MATCHED)
     if last is None or last[0] != key:
-        last = st.session_state[FOUND] = (key, productions_of(answers, resources.store))
+        last = st.session_state[MATCHED] = (key, productions_of(answers, resources.store))
     return last[1]
 
 
@@ -209,7 +209,7 @@ def _recorded_row(answer: RecordedAnswer, near: Mapping[str, float]) -> dict[str
     return row | {"query": answer.query, "asked": answer.asked_at, "project": answer.project}
 
 
-def _bring(answer: RecordedAnswer) -> None:
+def _open_recorded(answer: RecordedAnswer) -> None:
     """Search a recorded query, and open its recorded answer in the comparison tool."""
     state.choose_query(_query(answer))
-    state.bring_answer(answer.query or "", answer.returned)
+    state.open_answer(answer.query or "", answer.returned)

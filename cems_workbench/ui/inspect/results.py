@@ -15,17 +15,17 @@ from cems_workbench.pipeline.stages import ABSTAIN, FUSION
 from cems_workbench.pipeline.stages.abstain import switched_off as answering_all
 from cems_workbench.pipeline.trace import Result
 from cems_workbench.records import Memory
-from cems_workbench.ui.inspect.baseline import gone_html, sign, words
+from cems_workbench.ui.inspect.baseline import delta_sign, delta_text, lost_results_html
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
 GRADES = {0: "not relevant", 1: "related", 2: "helps", 3: "answers it"}
-READER = {
+READ_HELP = {
     "chunk": "The reranker reads the chunk with the highest rank in any searched list, including disabled lists",
     "memory": "What the reranker reads is chosen from the whole memory, not from the chunk that was found (Rerank → Text source)",
 }
-LONG = 330
+FOLD_AFTER_CHARS = 330
 """Characters from which a text is collapsed."""
 
 
@@ -71,7 +71,7 @@ def results_html(
         memory = trace.evidence.memories[result.memory_id]
         if against is not None:
             delta = against.delta(memory.id)
-            move, moved = sign(delta), words(delta, against.name)
+            move, moved = delta_sign(delta), delta_text(delta, against.name)
         else:
             row = fused.get(memory.id)
             move, moved = _move(None if row is None else row.rank_out, result.rank)
@@ -87,11 +87,11 @@ def results_html(
                 _facts(memory, trace, result.tokens, grades.get(memory.id), found, read),
                 memory.title if memory.title and not memory.content.startswith(memory.title) else None,
                 memory.content,
-                len(memory.content) > LONG or memory.content.count("\n") >= 3,
+                len(memory.content) > FOLD_AFTER_CHARS or memory.content.count("\n") >= 3,
                 _pieces(memory.content, found),
             )
         )
-    gone = Markup("") if against is None else gone_html(against)
+    gone = Markup("") if against is None else lost_results_html(against)
     return render("inspect/results.html", cards=cards, compared=against is not None, gone=gone)
 
 
@@ -173,7 +173,7 @@ def _facts(
     found_by = None if found is None else found.chunk.seq
     if read.get(memory.id, found_by) != found_by and len(trace.evidence.chunks[memory.id]) > 1:
         which = chunk_words(trace.evidence, memory.id, read[memory.id]) or "whole memory"
-        facts.append(Fact(READER[trace.config.rerank.text_source], f"reranker read the {which}"))
+        facts.append(Fact(READ_HELP[trace.config.rerank.text_source], f"reranker read the {which}"))
     named = (("Category", memory.category), ("Project", memory.project), ("Author", memory.author))
     facts += [Fact(meaning, text) for meaning, text in named if text]
     if memory.created_at is not None and as_of is not None:
@@ -186,11 +186,11 @@ def _facts(
         facts.append(Fact("High importance: Fusion can add a bonus", "important"))
     if memory.priority != 1.0:
         facts.append(Fact("Adjust multiplies its score by this", f"priority {memory.priority:g}"))
-    facts.append(Fact(_token_words(trace), f"{tokens} tokens"))
+    facts.append(Fact(_token_help(trace), f"{tokens} tokens"))
     return facts
 
 
-def _token_words(trace: Trace) -> str:
+def _token_help(trace: Trace) -> str:
     config = trace.config.assembly
     counter = "a token is counted as 4 characters" if config.token_counter == "chars4" else "counted in cl100k tokens"
     of = " for the text with the best score" if config.text == "version" else ""

@@ -33,7 +33,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Link, Setting
 from cems_workbench.ui.kit.escape import plain
 
-OLDEST = "cems"
+LEGACY_PRESET = "cems"
 """Preset of old links that name none, independent of the current default; new links name their preset."""
 PLACES = {"section": state.SECTION, "view": state.VIEW, "tool": state.TOOL}
 """Parts of the open view: their names in a link, and their widget keys."""
@@ -77,10 +77,10 @@ def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
         said.append(f"{name} could not be read and is ignored")
         return default
 
-    name = read("preset", str, OLDEST)
+    name = read("preset", str, LEGACY_PRESET)
     if name not in preset_names():
-        said.append(f"the preset {name} no longer exists; {OLDEST} is used instead")
-        name = OLDEST
+        said.append(f"the preset {name} no longer exists; {LEGACY_PRESET} is used instead")
+        name = LEGACY_PRESET
     as_of = read("as_of", str, None)
     places = read("places", dict, {})
     config = _config(read("config", str, ""), name, said)
@@ -175,7 +175,7 @@ def assigned(config: PipelineConfig, path: str) -> str:
 
 
 PARAMETER = "state"
-LONGEST_ID = 40
+MAX_ID_CHARS = 40
 """Maximum characters shown of an unknown id."""
 
 
@@ -186,7 +186,7 @@ def open_link(resources: Resources) -> None:
         return
     values = resources.store.links.read(wanted)
     if values is None:
-        shown = wanted if len(wanted) <= LONGEST_ID else wanted[:LONGEST_ID] + "…"
+        shown = wanted if len(wanted) <= MAX_ID_CHARS else wanted[:MAX_ID_CHARS] + "…"
         line = f"This store has no saved state {shown}; the page opens as usual."
         state.set_link(replace(link, id=None, asked=None, messages=(line,)))
         del st.query_params[PARAMETER]
@@ -208,7 +208,7 @@ def follow_link(request: Request | None) -> None:
     link = state.present().link
     if request is not None and link.variants_off:
         state.switch_variants(request, frozenset(link.variants_off))
-    now = _asked(request)
+    now = _request_key(request)
     if link.asked is None:
         link = replace(link, asked=now)
     elif link.asked != now:
@@ -220,7 +220,7 @@ def follow_link(request: Request | None) -> None:
         st.info(plain(line), icon=":material/link_off:")
 
 
-def _asked(request: Request | None) -> object:
+def _request_key(request: Request | None) -> object:
     off = state.variants_off(request) if request is not None else frozenset()
     return request, off, state.present().setting
 
@@ -240,7 +240,7 @@ def present_page(request: Request) -> SavedPage:
 def _save(request: Request, resources: Resources) -> None:
     """Save the current page and put its id into the address."""
     saved = resources.store.links.save(present_page(request).to_json())
-    state.set_link(Link(saved, _asked(request)))
+    state.set_link(Link(saved, _request_key(request)))
     st.query_params[PARAMETER] = saved
 
 

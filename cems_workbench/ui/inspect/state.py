@@ -33,8 +33,8 @@ from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.state import PageState
 
-DEPTH = 100
-DRAG_SECONDS = 1.5
+MAX_STEPS = 100
+DRAG_S = 1.5
 
 QUERY, PROJECT, ONLY_PROJECT = "inspect:query", "inspect:project", "inspect:only_project"
 AS_OF, MANUAL = "inspect:as_of", "inspect:manual"
@@ -73,10 +73,10 @@ class History:
         if before == now:
             return self
         same = subject is not None and subject == self.subject and bool(self.past)
-        if same and self.at is not None and 0 <= at - self.at <= DRAG_SECONDS:
+        if same and self.at is not None and 0 <= at - self.at <= DRAG_S:
             back = now == self.past[-1]  # dragged back to its start: nothing to undo
             return History(self.past[:-1]) if back else replace(self, future=(), at=at)
-        return History((*self.past, before)[-DEPTH:], (), subject, at)
+        return History((*self.past, before)[-MAX_STEPS:], (), subject, at)
 
     def undone(self, now: Setting) -> tuple[History, Setting]:
         """Undo one step from `now`: the new history and setting; unchanged if there is none."""
@@ -171,13 +171,13 @@ class InspectState:
         return Setting(self.preset, self.config)
 
 
-def _first() -> InspectState:
+def _initial() -> InspectState:
     """The initial state: the preset from the settings, or the default and the error."""
     name, problem = default_preset(Settings().preset)
     return InspectState(name, preset(name).config, problem)
 
 
-_page = PageState("inspect", _first)
+_page = PageState("inspect", _initial)
 
 
 def present() -> InspectState:
@@ -205,7 +205,7 @@ def open_in_inspect(
     _page.update(variants_off=None)
     if baseline is not None:
         pin(*baseline)
-    bring_answer(request.query, answered)
+    open_answer(request.query, answered)
     st.switch_page("pages/inspect.py")
 
 
@@ -217,7 +217,7 @@ def explain(memory_id: str, tool: str) -> None:
     st.session_state[SCROLL] = True
 
 
-def bring_answer(query: str, answered: Sequence[Returned]) -> None:
+def open_answer(query: str, answered: Sequence[Returned]) -> None:
     """Open the tool that compares the trace with a live system's answer to a query, unless the answer is empty."""
     if not answered:
         return

@@ -23,7 +23,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class StripCell:
     """One stage in the strip."""
 
     name: str
@@ -68,12 +68,12 @@ def notes_html(notes: list[tuple[str, str]] | list[str]) -> Markup:
     return render("inspect/notes.html", notes=[("", note) if isinstance(note, str) else note for note in notes])
 
 
-def _cell(stage: AnyStage, trace: Trace) -> Cell:
+def _cell(stage: AnyStage, trace: Trace) -> StripCell:
     done, off = trace.stage(stage), stage.is_off(trace.config)
     signals = ", ".join(_signals(trace)) if stage is QUERY else ""
     lines = [stage.description, *([f"Found: {signals}"] if signals else []), *(f"⚠ {text}" for text in done.warnings)]
     time = "off" if off else "" if done.elapsed_ms is None else f"{done.elapsed_ms:.2f} ms"
-    return Cell(stage.name, off, "\n".join(lines), _flow(stage, trace), time, len(done.warnings))
+    return StripCell(stage.name, off, "\n".join(lines), _flow(stage, trace), time, len(done.warnings))
 
 
 def _flow(stage: AnyStage, trace: Trace) -> Flow:

@@ -8,25 +8,25 @@ import streamlit as st
 
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.baseline import COLUMN, sign
+from cems_workbench.ui.inspect.baseline import COLUMN, delta_sign
 from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FOLLOWED = "rgba(0, 114, 178, 0.16)"
+FOLLOWED_TINT = "rgba(0, 114, 178, 0.16)"
 """Tint of the followed memory's row, which also has the sign ◆."""
-EXCERPT = 160
+EXCERPT_CHARS = 160
 """Maximum characters of a memory's text in a cell."""
 
 
-def marked(frame: pd.DataFrame, memory_id: str | None) -> Any:
+def mark_followed(frame: pd.DataFrame, memory_id: str | None) -> Any:
     """The frame with the followed memory's row marked; unchanged if it is not in the frame."""
     if memory_id is None or memory_id not in set(frame["memory"]):
         return frame
     shown = frame.copy()
     shown["memory"] = [f"◆ {value}" if value == memory_id else value for value in frame["memory"]]
-    tint = [f"background-color: {FOLLOWED}" if value == memory_id else "" for value in frame["memory"]]
+    tint = [f"background-color: {FOLLOWED_TINT}" if value == memory_id else "" for value in frame["memory"]]
     return shown.style.apply(lambda column: tint, axis=0)
 
 
@@ -38,12 +38,12 @@ def follow_table(frame: pd.DataFrame, memory_id: str | None, *, key: str, **opti
         if picked:
             state.follow(str(frame["memory"].iloc[picked[0]]))
 
-    draw_table(marked(frame, memory_id), key=key, on_select=chosen, selection_mode="single-row", **options)
+    draw_table(mark_followed(frame, memory_id), key=key, on_select=chosen, selection_mode="single-row", **options)
 
 
-def compared(frame: pd.DataFrame, against: RankComparison | None, name: str, after: str) -> pd.DataFrame:
+def with_deltas(frame: pd.DataFrame, against: RankComparison | None, name: str, after: str) -> pd.DataFrame:
     """The frame with each memory's rank difference in the list or stage `name`, after column `after`; unchanged without a baseline."""
     if against is not None and not frame.empty:
-        deltas = [sign(against.delta(memory_id, name)) for memory_id in frame["memory"]]
+        deltas = [delta_sign(against.delta(memory_id, name)) for memory_id in frame["memory"]]
         frame.insert(list(frame.columns).index(after) + 1, COLUMN, deltas)
     return frame

@@ -23,7 +23,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table
 
-CARD = ".card.json"
+CARD_SUFFIX = ".card.json"
 
 
 def draw_transfer(resources: Resources) -> None:
@@ -66,8 +66,8 @@ def draw_import(resources: Resources, place: str = "inspect:") -> None:
         help="Any export format, optionally with its evidence card (NAME.card.json). An .env overrides only the parameters "
         "it names.",
     )
-    configs = [upload for upload in uploads if not upload.name.endswith(CARD)]
-    cards = [upload for upload in uploads if upload.name.endswith(CARD)]
+    configs = [upload for upload in uploads if not upload.name.endswith(CARD_SUFFIX)]
+    cards = [upload for upload in uploads if upload.name.endswith(CARD_SUFFIX)]
     if len(configs) > 1:
         st.caption("Several configs were uploaded; the last is shown.")
     if configs:

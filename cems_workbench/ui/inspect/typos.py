@@ -10,7 +10,7 @@ from cems_workbench.store import LearnedPair
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.templates import render
 
-SHOWN = 40
+MAX_ROWS = 40
 
 
 def draw_typos(resources: Resources) -> None:
@@ -36,10 +36,10 @@ def draw_typos(resources: Resources) -> None:
             "can be learned again.",
         )
         with st.container(height=320 if len(pairs) > 7 else "content", border=False):
-            for pair in pairs[:SHOWN]:
+            for pair in pairs[:MAX_ROWS]:
                 _draw_pair(pair, resources)
-        if len(pairs) > SHOWN:
-            st.caption(f"and {len(pairs) - SHOWN} older ones")
+        if len(pairs) > MAX_ROWS:
+            st.caption(f"and {len(pairs) - MAX_ROWS} older ones")
         st.button(
             "Forget all learned",
             key="inspect:typos_forget_all",

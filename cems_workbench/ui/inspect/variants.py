@@ -19,7 +19,7 @@ from cems_workbench.ui.kit.templates import render
 if TYPE_CHECKING:
     import pandas as pd
 
-FIRST_COLUMNS = 10
+MAX_COLUMNS = 10
 SHARES_HELP = (
     "A row per query, a column per candidate in the order of fusion. A cell is the sum of base and bonus over the query's lists; "
     "empty: this query did not find it. {method} {combines}; the result is multiplied by the boost, 1 + multi-list boost × (lists that "
@@ -88,7 +88,7 @@ def shares_table(trace: Trace) -> pd.DataFrame:
     import pandas as pd
 
     every = variant_contributions(trace)
-    shown = every[:FIRST_COLUMNS]
+    shown = every[:MAX_COLUMNS]
     names = [f"{rank}  {short_id(shares.memory_id)}" for rank, shares in enumerate(shown, 1)]
     rows = []
     for i, variant in enumerate(trace.evidence.variants):

@@ -23,8 +23,8 @@ from cems_workbench.ui.memories.fields import FIELDS, title_and_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PAGE = 200
-TABLE_ROWS = 12
+PAGE_SIZE = 200
+MAX_TABLE_ROWS = 12
 NONE = "(none)"
 SORTS: dict[str, tuple[Sort, bool]] = {
     "Newest first": ("created", True),
@@ -63,14 +63,14 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     number = max(1, int(st.session_state.get(state.PAGE, 1)))
     summary = st.container()
     # Draw the rows first: counting the matches of a frequent text takes longer.
-    soon = resources.store.memories.soon(selection, PAGE, (number - 1) * PAGE)
+    soon = resources.store.memories.soon(selection, PAGE_SIZE, (number - 1) * PAGE_SIZE)
     if soon:
         _table(soon, selection.sort)
-    page = resources.store.memories.find(selection, PAGE, (number - 1) * PAGE)
-    pages = max(1, math.ceil(page.total / PAGE))
+    page = resources.store.memories.find(selection, PAGE_SIZE, (number - 1) * PAGE_SIZE)
+    pages = max(1, math.ceil(page.total / PAGE_SIZE))
     if number > pages:  # memories were deleted since
         st.session_state[state.PAGE] = number = pages
-        page = resources.store.memories.find(selection, PAGE, (number - 1) * PAGE)
+        page = resources.store.memories.find(selection, PAGE_SIZE, (number - 1) * PAGE_SIZE)
     with summary:
         _summary(page.total, total, number)
     if page.memories and not soon:
@@ -102,13 +102,13 @@ def filters(facets: Facets) -> Selection:
         **common,
     )
     boxes = st.columns(3, vertical_alignment="bottom") + st.columns(3, vertical_alignment="bottom")
-    categories = _several(
+    categories = _multiselect(
         boxes[0], "Category", "categories", facets.categories, "Memories of these categories.", common
     )
-    projects = _several(
+    projects = _multiselect(
         boxes[1], "Project", "projects", facets.projects, f"Memories of these projects; {NONE} has no project.", common
     )
-    sessions = _several(
+    sessions = _multiselect(
         boxes[2],
         "Session",
         "sessions",
@@ -159,7 +159,7 @@ def filters(facets: Facets) -> Selection:
     )
 
 
-def _several(
+def _multiselect(
     place: DeltaGenerator,
     label: str,
     name: str,
@@ -190,9 +190,9 @@ def clear_filters() -> None:
 
 def _summary(matching: int, total: int, number: int) -> None:
     """Draw the number of memories, the range shown, and Clear filters."""
-    first, last = (number - 1) * PAGE + 1, min(number * PAGE, matching)
+    first, last = (number - 1) * PAGE_SIZE + 1, min(number * PAGE_SIZE, matching)
     counted = f"{matching:,} of {total:,} memories match" if matching != total else f"All {total:,} memories"
-    shown = f" · {first:,}–{last:,} shown" if matching > PAGE else ""
+    shown = f" · {first:,}–{last:,} shown" if matching > PAGE_SIZE else ""
     with st.container(horizontal=True, vertical_alignment="center", key="memories:summary"):
         st.html(templates.render("memories/hint.html", text=counted + shown), width="content")
         st.button(
@@ -247,10 +247,10 @@ def _table(memories: Sequence[Memory], sort: Sort) -> None:
     draw_table(
         table(memories),
         key=key,
-        on_select=lambda: _picked(key, ids),
+        on_select=lambda: _select_row(key, ids),
         selection_mode="single-row",
         selection_default={"selection": {"rows": [ids.index(shown.selected)] if shown.selected in ids else []}},
-        most=TABLE_ROWS,
+        most=MAX_TABLE_ROWS,
         column_order=columns(sort),
         columns={
             "id": text("id", width=84, pinned=True, help=FIELDS["id"]),
@@ -271,7 +271,7 @@ def _table(memories: Sequence[Memory], sort: Sort) -> None:
     )
 
 
-def _picked(key: str, ids: Sequence[str]) -> None:
+def _select_row(key: str, ids: Sequence[str]) -> None:
     rows = st.session_state[key]["selection"]["rows"]
     state.select(ids[rows[0]] if rows else None)
 

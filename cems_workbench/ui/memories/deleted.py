@@ -13,12 +13,12 @@ from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import state
 from cems_workbench.ui.memories.fields import FIELDS, title_and_text
 
-SHOWN = 1_000
+MAX_ROWS = 1_000
 
 
 def draw(resources: Resources, _: DeltaGenerator) -> None:
     """Draw a table of deleted memories; selected ones can be restored."""
-    deleted, total = resources.store.memories.deleted(SHOWN)
+    deleted, total = resources.store.memories.deleted(MAX_ROWS)
     if not deleted:
         panels.empty(
             "No deleted memories",
@@ -29,7 +29,7 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
     ids = [entry.memory.id for entry in deleted]
     marked = [ids[row] for row in _rows(key) if row < len(ids)]
     text, button = st.columns([4, 1], vertical_alignment="bottom")
-    shown = f" The latest {SHOWN:,} are shown." if total > len(deleted) else ""
+    shown = f" The latest {MAX_ROWS:,} are shown." if total > len(deleted) else ""
     text.caption(f"{total:,} deleted. Select the rows to restore.{shown}")
     button.button(
         f"Restore {len(marked)}" if marked else "Restore",

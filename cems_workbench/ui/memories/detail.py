@@ -18,10 +18,10 @@ from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import edit, state
 from cems_workbench.ui.memories.fields import FIELDS
 
-RELATIONS = "Links between memories, such as one that supersedes another. Select a row to open the other memory."
-CHUNKS = "Long memories are split into chunks, which are searched separately. The rule is chosen at import."
-JUDGMENTS = "How well this memory answers a query, graded by a person or a model. Used to measure searches."
-TABLE_ROWS = 6
+RELATIONS_HELP = "Links between memories, such as one that supersedes another. Select a row to open the other memory."
+CHUNKS_HELP = "Long memories are split into chunks, which are searched separately. The rule is chosen at import."
+JUDGMENTS_HELP = "How well this memory answers a query, graded by a person or a model. Used to measure searches."
+MAX_TABLE_ROWS = 6
 
 
 def draw(resources: Resources, memory_id: str | None) -> None:
@@ -115,12 +115,12 @@ def _chunks(resources: Resources, memory: Memory) -> None:
     chunks = resources.store.chunks.read([memory.id]).get(memory.id, ())
     if not chunks:
         return
-    st.markdown(f"## Chunks ({len(chunks)})", help=CHUNKS)
+    st.markdown(f"## Chunks ({len(chunks)})", help=CHUNKS_HELP)
     number = st.column_config.NumberColumn
     draw_table(
         chunk_rows(chunks),
         key=f"memories:chunks:{memory.id}",
-        most=TABLE_ROWS,
+        most=MAX_TABLE_ROWS,
         columns={
             "#": number("#", width=40, help="Position in the memory"),
             "start": number("start", width=64, help="First character; empty: unknown"),
@@ -144,7 +144,7 @@ def relation_rows(memory_id: str, relations: Sequence[Relation], others: Mapping
 
 def _relations(resources: Resources, memory: Memory) -> None:
     relations = resources.store.relations.of_memory(memory.id)
-    st.markdown(f"## Relations ({len(relations)})", help=RELATIONS)
+    st.markdown(f"## Relations ({len(relations)})", help=RELATIONS_HELP)
     if not relations:
         st.caption("This memory has no relations.")
         return
@@ -156,7 +156,7 @@ def _relations(resources: Resources, memory: Memory) -> None:
         key=key,
         on_select=lambda: _follow(key, [row["memory"] for row in rows]),
         selection_mode="single-row",
-        most=TABLE_ROWS,
+        most=MAX_TABLE_ROWS,
         columns={
             "": st.column_config.TextColumn("", width=30, help="→ from this memory, ← to it"),
             "kind": st.column_config.TextColumn("kind", width=86, help="Kind of the relation"),
@@ -176,7 +176,7 @@ def _follow(key: str, ids: Sequence[str]) -> None:
 
 def _judgments(resources: Resources, memory: Memory) -> None:
     judged = resources.store.judgments.of_memory(memory.id)
-    st.markdown(f"## Judgments ({len(judged)})", help=JUDGMENTS)
+    st.markdown(f"## Judgments ({len(judged)})", help=JUDGMENTS_HELP)
     if not judged:
         st.caption("No query has been judged with this memory.")
         return
@@ -192,7 +192,7 @@ def _judgments(resources: Resources, memory: Memory) -> None:
             for judgment, query in judged
         ],
         key="memories:judgments",
-        most=TABLE_ROWS,
+        most=MAX_TABLE_ROWS,
         columns={
             "grade": st.column_config.NumberColumn(
                 "grade", width=56, format="%d", help="0 not relevant … 3 answers it"

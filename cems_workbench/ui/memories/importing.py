@@ -21,7 +21,7 @@ from cems_workbench.ui.kit.imports import ERROR_COLUMNS, counts_table, error_row
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import state
 
-SHOWN_ERRORS = 1_000
+MAX_ERROR_ROWS = 1_000
 AUTO = "recognise"
 LANGUAGE_NAMES = {
     language.AUTO: "detect from the texts",
@@ -57,7 +57,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     )
     spoken = language.AUTO if resources.store.memories.count() else _language(resources.store.language)
     if start and files:
-        _run([(file.name, file) for file in files], resources, place, "auto" if chosen == AUTO else chosen, spoken)
+        _import([(file.name, file) for file in files], resources, place, "auto" if chosen == AUTO else chosen, spoken)
     if not resources.store.memories.count() and SAMPLE_DATA.is_dir():
         with sample:
             offer_sample(resources, place, "import")
@@ -94,10 +94,10 @@ def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
         with ExitStack() as stack:
             names = [path for path in sorted(SAMPLE_DATA.iterdir()) if path.suffix in (".jsonl", ".qrels")]
             files = [(path.name, stack.enter_context(path.open("rb"))) for path in names]
-            _run(files, resources, place, "auto")
+            _import(files, resources, place, "auto")
 
 
-def _run(
+def _import(
     files: Iterable[tuple[str, IO[bytes]]],
     resources: Resources,
     place: DeltaGenerator,
@@ -107,7 +107,7 @@ def _run(
     reviewer.require("operator")
     state.update(imports=(), deleted=None)
     resources.store.language.choose(spoken)
-    with state.work(place, "import") as progress:
+    with state.cancellable_job(place, "import") as progress:
         for imported in import_files(files, resources.store, progress, format):
             # Stored one by one, so that an interrupted import reports its finished files.
             state.update(imports=(*state.present().imports, imported), indexes_behind=True)
@@ -151,8 +151,8 @@ def _report(imports: tuple[FileImport, ...]) -> None:
 def _errors(imports: tuple[FileImport, ...], errors: list[tuple[str, int, str, str]]) -> None:
     title, button = st.columns([4, 1], vertical_alignment="bottom")
     title.markdown(f"## {len(errors):,} row{'s' if len(errors) != 1 else ''} left out")
-    if len(errors) > SHOWN_ERRORS:
-        title.caption(f"The first {SHOWN_ERRORS:,} are shown; the CSV has all of them.")
+    if len(errors) > MAX_ERROR_ROWS:
+        title.caption(f"The first {MAX_ERROR_ROWS:,} are shown; the CSV has all of them.")
     button.download_button(
         "Download as CSV",
         errors_csv(imports),
@@ -164,7 +164,7 @@ def _errors(imports: tuple[FileImport, ...], errors: list[tuple[str, int, str, s
         width="stretch",
         help="All rejected rows, with reasons.",
     )
-    shown = [dict(zip(ERROR_COLUMNS, row, strict=True)) for row in errors[:SHOWN_ERRORS]]
+    shown = [dict(zip(ERROR_COLUMNS, row, strict=True)) for row in errors[:MAX_ERROR_ROWS]]
     draw_table(
         shown,
         key="memories:errors",

@@ -21,7 +21,7 @@ VIEWS = {
     "Store": store.draw,
 }
 
-SEEN = ("Browse", "Statistics")
+READ_ONLY_VIEWS = ("Browse", "Statistics")
 """Read-only views."""
 
 
@@ -40,9 +40,9 @@ def main() -> None:
     if resources is None:
         store.folder(None)
         return
-    state.belong_to(str(resources.store.path))
+    state.reset_for(str(resources.store.path))
     header(resources)
-    view = switch("View", [name for name in VIEWS if name in SEEN or reviewer.may("operator")], state.VIEW)
+    view = switch("View", [name for name in VIEWS if name in READ_ONLY_VIEWS or reviewer.may("operator")], state.VIEW)
     # Permanent placeholders, so that their content does not move the page below.
     progress, messages = st.empty(), st.container()
     with messages:
@@ -50,7 +50,7 @@ def main() -> None:
         detail.undo_bar(resources)
     try:
         VIEWS[view](resources, progress)
-        state.bring_up_to_date(resources, progress)
+        state.refresh_indexes(resources, progress)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
     shared_resources.warm_up(resources)

@@ -177,7 +177,7 @@ def take(resources: Resources, there: SourceSpec, place: DeltaGenerator, embedde
     state.changed()
     state.update(source_problem="", looked=None, connected=None, indexes_behind=False)
     try:
-        with state.work(
+        with state.cancellable_job(
             place, "source", "Stop here. What was taken stays; Take what changed goes on from there."
         ) as progress:
             found = connect(resources, Settings(), [there], progress, embedder, st.session_state.get(RATE))

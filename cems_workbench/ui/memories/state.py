@@ -32,7 +32,7 @@ VIEW, PAGE = "memories:view", "memories:page"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counted:
+class CachedStatistics:
     """Statistics of the store, its exact duplicates and their number; `key` identifies store content and day."""
 
     key: object
@@ -42,7 +42,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compared:
+class CachedNearDuplicates:
     """Near duplicates; `key` identifies store content, embedder and threshold."""
 
     key: object
@@ -66,8 +66,8 @@ class MemoriesState:
     """Whether the page must refresh the indexes after it is drawn."""
     imports: tuple[FileImport, ...] = ()
     """Reports of the last import."""
-    counted: Counted | None = None
-    compared: Compared | None = None
+    counted: CachedStatistics | None = None
+    compared: CachedNearDuplicates | None = None
     index_message: str = ""
     """Outcome of the last refresh or rebuild."""
     problem: str = ""
@@ -90,7 +90,7 @@ _page = PageState("memories", MemoriesState)
 present, update = _page.get, _page.update
 
 
-def belong_to(store: str) -> None:
+def reset_for(store: str) -> None:
     """Reset the state if it belongs to another store than the open one."""
     known = present().store
     if known is not None and known != store:
@@ -175,24 +175,24 @@ def dismiss_undo() -> None:
     update(deleted=None)
 
 
-STOP = "Stop here. Finished work is kept; the next search, or Refresh under Store, does the rest."
+STOP_HELP = "Stop here. Finished work is kept; the next search, or Refresh under Store, does the rest."
 
 
-def work(place: DeltaGenerator, name: str, stop: str = STOP) -> AbstractContextManager[Progress]:
+def cancellable_job(place: DeltaGenerator, name: str, stop: str = STOP_HELP) -> AbstractContextManager[Progress]:
     """A progress bar in `place`, with Cancel (tooltip `stop`), which also skips the pending index refresh."""
-    return cancellable(f"memories:cancel:{name}", stop, place=place, on_cancel=_leave_indexes)
+    return cancellable(f"memories:cancel:{name}", stop, place=place, on_cancel=_skip_refresh)
 
 
-def _leave_indexes() -> None:
+def _skip_refresh() -> None:
     update(indexes_behind=False)
 
 
-def bring_up_to_date(resources: Resources, place: DeltaGenerator) -> None:
+def refresh_indexes(resources: Resources, place: DeltaGenerator) -> None:
     """Refresh outdated indexes. An error is shown once; the next search retries."""
     if not present().indexes_behind:
         return
     try:
-        with work(place, "refresh") as progress:
+        with cancellable_job(place, "refresh") as progress:
             resources.refresh(progress)
     except WorkbenchError:
         update(indexes_behind=False)

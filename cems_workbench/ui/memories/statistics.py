@@ -24,18 +24,18 @@ from cems_workbench.ui.memories import state
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-BAR = 27
+BAR_HEIGHT_PX = 27
 """Height of a horizontal bar in pixels."""
-COLUMN_HEIGHT = 230
-BARS = 12
+COLUMN_HEIGHT_PX = 230
+MAX_BARS = 12
 COLOUR = LIST_COLOURS[0]
 FAINT = "rgba(128,128,128,0.22)"
-EXACT_SHOWN = 30
-EXACT_IDS = 20
-EXACT_LENGTH = 2_000
-NEAR_COSINE = 0.92
-COSINE = "Cosine of the two embeddings; 1: identical meaning to the model."
-NUMBERS = {
+MAX_EXACT_GROUPS = 30
+MAX_EXACT_IDS = 20
+MAX_EXACT_CHARS = 2_000
+DEFAULT_NEAR_COSINE = 0.92
+COSINE_HELP = "Cosine of the two embeddings; 1: identical meaning to the model."
+NUMBERS_HELP = {
     "memories": "Without deleted ones.",
     "pinned": "Never dropped because of their age.",
     "never accessed": "Never returned to an agent.",
@@ -49,7 +49,7 @@ NUMBERS = {
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
     """Draw numbers, charts and duplicates."""
-    counted = _counted(resources)
+    counted = _cached_statistics(resources)
     statistics = counted.statistics
     if not statistics.memories:
         panels.empty("Nothing to count yet", "Import memories first, under Import.")
@@ -94,14 +94,14 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     _near(resources, place)
 
 
-def _counted(resources: Resources) -> state.Counted:
+def _cached_statistics(resources: Resources) -> state.CachedStatistics:
     """Statistics of the store, recomputed when its content or the day changes (ages depend on the day)."""
     now = datetime.now(UTC)
     key = (resources.store.content_version, now.date())
     counted = state.present().counted
     if counted is None or counted.key != key:
         memories = resources.store.memories
-        counted = state.Counted(key, memories.statistics(now), *memories.exact_duplicates(EXACT_SHOWN))
+        counted = state.CachedStatistics(key, memories.statistics(now), *memories.exact_duplicates(MAX_EXACT_GROUPS))
         state.update(counted=counted)
     return counted
 
@@ -122,7 +122,7 @@ def numbers_html(statistics: Statistics) -> Markup:
         "median length": f"{statistics.median_length:,}",
         "longest": f"{statistics.longest:,}",
     }
-    return panels.numbers((name, value, NUMBERS[name]) for name, value in figures.items())
+    return panels.numbers((name, value, NUMBERS_HELP[name]) for name, value in figures.items())
 
 
 def _chart(
@@ -155,9 +155,9 @@ def exact_html(groups: Sequence[Duplicates]) -> Markup:
     shown = [
         {
             "count": f"{len(group.ids):,}",
-            "ids": group.ids[:EXACT_IDS],
-            "more": f"{len(group.ids) - EXACT_IDS:,}" if len(group.ids) > EXACT_IDS else "",
-            "content": group.content[:EXACT_LENGTH],
+            "ids": group.ids[:MAX_EXACT_IDS],
+            "more": f"{len(group.ids) - MAX_EXACT_IDS:,}" if len(group.ids) > MAX_EXACT_IDS else "",
+            "content": group.content[:MAX_EXACT_CHARS],
         }
         for group in groups
     ]
@@ -171,10 +171,10 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
         "Similarity from",
         0.80,
         1.0,
-        NEAR_COSINE,
+        DEFAULT_NEAR_COSINE,
         0.01,
         key="memories:near:threshold",
-        help=f"{COSINE} Lower finds more pairs.",
+        help=f"{COSINE_HELP} Lower finds more pairs.",
     )
     asked = button.button(
         "Compare",
@@ -185,9 +185,9 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
     key = (resources.store.content_version, resources.embedder.line, threshold)
     compared = state.present().compared
     if asked or (compared is not None and compared.key != key):
-        with state.work(place, "near") as progress:
+        with state.cancellable_job(place, "near") as progress:
             resources.refresh(progress)
-            compared = state.Compared(key, near_duplicates(resources, threshold))
+            compared = state.CachedNearDuplicates(key, near_duplicates(resources, threshold))
         state.update(compared=compared, indexes_behind=False)
     if compared is None:
         st.caption("Finds memories with nearly the same meaning. Press Compare.")
@@ -217,7 +217,7 @@ def near_html(near: NearDuplicates) -> Markup:
         (f"{cosine:.3f}", _side(near.memories[first]), _side(near.memories[second]))
         for first, second, cosine in near.closest.pairs
     ]
-    return templates.render("memories/near_duplicates.html", pairs=pairs, meaning=COSINE)
+    return templates.render("memories/near_duplicates.html", pairs=pairs, meaning=COSINE_HELP)
 
 
 def _side(memory: Memory) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def _side(memory: Memory) -> dict[str, Any]:
     return {"id": memory.id, "facts": facts, "title": memory.title, "content": memory.content}
 
 
-def first_and_rest(counts: Sequence[tuple[str | None, int]], none: str, most: int = BARS) -> list[tuple[str, int]]:
+def first_and_rest(counts: Sequence[tuple[str | None, int]], none: str, most: int = MAX_BARS) -> list[tuple[str, int]]:
     """The `most` largest as (label, count), and the others as one entry; `none` labels a missing value."""
     shown = [(none if name is None else name, count) for name, count in counts[:most]]
     rest = counts[most:]
@@ -251,7 +251,7 @@ def bars(counts: Sequence[tuple[str, int]]) -> Figure:
         **_hover(counts),
     )
     figure.update_layout(
-        height=BAR * max(len(counts), 2) + 16,
+        height=BAR_HEIGHT_PX * max(len(counts), 2) + 16,
         margin={"l": 8, "r": 44, "t": 4, "b": 4},
         bargap=0.34,
         showlegend=False,
@@ -278,7 +278,7 @@ def columns(counts: Sequence[tuple[str, int]], ticks: int = 8) -> Figure:
     figure = go.Figure()
     figure.add_bar(x=places, y=[count for _, count in counts], marker={"color": COLOUR}, **_hover(counts))
     figure.update_layout(
-        height=COLUMN_HEIGHT,
+        height=COLUMN_HEIGHT_PX,
         margin={"l": 8, "r": 8, "t": 8, "b": 8},
         bargap=0.18,
         showlegend=False,

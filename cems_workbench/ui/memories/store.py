@@ -42,12 +42,12 @@ RULES: dict[ChunkRule, str] = {
     "cems": "memories are split by CEMS's rule",
     "qmd": "memories are split by QMD's rule",
 }
-CHUNKS = (
+CHUNKS_HELP = (
     "Chunks are searched separately; a memory has the rank of its best chunk. `import --chunks RULE` sets how memories are "
     "split."
 )
 
-LANGUAGE = (
+LANGUAGE_HELP = (
     "Language of the stemmer and stop words of lexical search, and of typo corrections; the detectors support English only. Danish and "
     "Norwegian are too similar to be detected: choose one of them here."
 )
@@ -149,7 +149,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
         st.error(plain(problem), icon=":material/block:")
     st.html(indexes_html(states))
     templates.draw("memories/embedder.html", model=resources.embedder.line, meaning=INDEXES["vectors"][1])
-    st.caption(chunks_line(resources.store.chunks.statistics()), help=CHUNKS)
+    st.caption(chunks_line(resources.store.chunks.statistics()), help=CHUNKS_HELP)
     _language(resources)
     with st.container(horizontal=True, vertical_alignment="center"):
         refresh = st.button(
@@ -169,7 +169,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
             st.caption(message)
     if refresh or rebuild:
         reviewer.require("operator")
-        with state.work(place, "rebuild") as progress:
+        with state.cancellable_job(place, "rebuild") as progress:
             # Marked outdated until done, so that the next rerun resumes an interrupted refresh.
             state.update(indexes_behind=True, compared=None)
             report = resources.rebuild(progress) if rebuild else resources.embed_anew(progress)
@@ -180,7 +180,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
 def _language(resources: Resources) -> None:
     """Draw the language of lexical search, the reason for it, and a choice of another one."""
     spoken = resources.store.language.choice()
-    st.caption(f"Language: **{spoken.language}**, {plain(spoken.reason)}.", help=LANGUAGE)
+    st.caption(f"Language: **{spoken.language}**, {plain(spoken.reason)}.", help=LANGUAGE_HELP)
     box, button, _ = st.columns([2, 2, 4], vertical_alignment="bottom")
     key = f"memories:language:{spoken.language}"
     chosen = box.selectbox(
@@ -196,13 +196,13 @@ def _language(resources: Resources) -> None:
         key="memories:language:change",
         disabled=chosen == spoken.language,
         width="stretch",
-        on_click=_speak,
+        on_click=_change_language,
         args=(resources, key),
         help="Use this language for lexical search, and rebuild its index.",
     )
 
 
-def _speak(resources: Resources, key: str) -> None:
+def _change_language(resources: Resources, key: str) -> None:
     try:
         reviewer.require("operator")
         name = st.session_state[key]
@@ -221,12 +221,12 @@ def chunks_line(cut: ChunkStatistics) -> str:
     there = (
         "no memory is split"
         if not cut.chunks
-        else f"{_some(cut.memories, 'memory', 'memories')} in {cut.chunks:,} chunks{given}"
+        else f"{_count_text(cut.memories, 'memory', 'memories')} in {cut.chunks:,} chunks{given}"
     )
     return f"Chunks: **{cut.rule}**, {RULES[cut.rule]}; {there}."
 
 
-def _some(count: int, one: str, more: str) -> str:
+def _count_text(count: int, one: str, more: str) -> str:
     return f"{count:,} {one if count == 1 else more}"
 
 

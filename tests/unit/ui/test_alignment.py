@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.pipeline.evidence import ModelScore
-from cems_workbench.ui.inspect.alignment import alignment, alignment_html, met_tokens
+from cems_workbench.ui.inspect.alignment import alignment, alignment_html, token_matches
 from cems_workbench.ui.inspect.views.rerank.alignment import defaults
 
 
@@ -22,7 +22,7 @@ def score(kept: Any) -> ModelScore:
 
 
 def test_pieces_of_a_word_are_shown_within_the_word() -> None:
-    found = met_tokens([entry("the"), entry("elastic"), entry("##sea"), entry("##rch"), entry("?")])
+    found = token_matches([entry("the"), entry("elastic"), entry("##sea"), entry("##rch"), entry("?")])
     assert [(met.before, met.piece, met.after) for met in found] == [
         ("", "the", ""),
         ("", "elastic", "search"),
@@ -34,27 +34,27 @@ def test_pieces_of_a_word_are_shown_within_the_word() -> None:
 
 
 def test_what_a_token_adds_is_its_idf_times_its_cosine_over_all_idf() -> None:
-    found = met_tokens([entry("a", cosine=0.8, idf=3.0), entry("b", cosine=0.4, idf=1.0)])
+    found = token_matches([entry("a", cosine=0.8, idf=3.0), entry("b", cosine=0.4, idf=1.0)])
     assert [met.adds for met in found] == pytest.approx([0.6, 0.1])
     assert "0.7000" in alignment_html(found, 0.7)
 
 
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0.01, 20)), min_size=1, max_size=30))
 def test_the_additions_sum_to_the_weighted_mean_of_the_cosines(pairs: list[tuple[float, float]]) -> None:
-    found = met_tokens([entry("t", cosine=cosine, idf=idf) for cosine, idf in pairs])
+    found = token_matches([entry("t", cosine=cosine, idf=idf) for cosine, idf in pairs])
     mean = sum(cosine * idf for cosine, idf in pairs) / sum(idf for _, idf in pairs)
     assert sum(met.adds for met in found) == pytest.approx(mean, abs=1e-9)
 
 
 def test_a_bar_never_leaves_its_box_and_its_number_stands_beside_it() -> None:
-    body = alignment_html(met_tokens([entry("a", cosine=-0.2), entry("b", cosine=1.0001)]), None)
+    body = alignment_html(token_matches([entry("a", cosine=-0.2), entry("b", cosine=1.0001)]), None)
     assert "width:0%" in body
     assert "width:100%" in body
     assert "-0.200" in body
 
 
 def test_tokens_are_escaped_and_a_piece_within_a_word_says_so() -> None:
-    body = alignment_html(met_tokens([entry("<b>", "##<i>x")]), 0.5)
+    body = alignment_html(token_matches([entry("<b>", "##<i>x")]), 0.5)
     assert "<b>&lt;b&gt;</b>" in body
     assert "…</span>&lt;i&gt;x" in body
     assert 'title="##&lt;i&gt;x"' in body
@@ -71,7 +71,7 @@ def test_what_cannot_be_read_is_no_token(kept: Any) -> None:
 def test_a_pair_without_tokens_has_none() -> None:
     assert alignment(None) == []
     assert alignment(ModelScore(0.5, "text", None, None)) == []
-    assert met_tokens([]) == []
+    assert token_matches([]) == []
 
 
 def test_the_best_stands_beside_the_followed_one_or_the_second() -> None:

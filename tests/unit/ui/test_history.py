@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.ui.inspect.state import DEPTH, DRAG_SECONDS, History, Setting
+from cems_workbench.ui.inspect.state import DRAG_S, MAX_STEPS, History, Setting
 
 START = Setting("cems", preset("cems").config)
 
@@ -36,7 +36,7 @@ def test_a_drag_of_one_slider_is_one_step() -> None:
     history = History()
     settings = [START, *(at_k(k) for k in (59, 58, 57, 56))]
     for i, (before, now) in enumerate(pairwise(settings)):
-        history = history.after(before, now, "fusion.k", i * DRAG_SECONDS)
+        history = history.after(before, now, "fusion.k", i * DRAG_S)
     assert history.past == (START,)
     assert history.undone(settings[-1])[1] == START
 
@@ -48,7 +48,7 @@ def test_a_drag_to_and_fro_leaves_nothing_to_undo() -> None:
 
 def test_the_same_slider_moved_later_is_a_step_of_its_own() -> None:
     history = History().after(START, at_k(30), "fusion.k", 0.0)
-    history = history.after(at_k(30), at_k(20), "fusion.k", DRAG_SECONDS + 0.1)
+    history = history.after(at_k(30), at_k(20), "fusion.k", DRAG_S + 0.1)
     assert history.past == (START, at_k(30))
 
 
@@ -75,9 +75,9 @@ def test_a_new_step_drops_what_was_undone() -> None:
 
 def test_the_oldest_steps_are_forgotten_past_the_depth() -> None:
     history = History()
-    for k in range(1, DEPTH + 11):
+    for k in range(1, MAX_STEPS + 11):
         history = history.after(at_k(k), at_k(k + 1), None, float(k))
-    assert len(history.past) == DEPTH
+    assert len(history.past) == MAX_STEPS
     assert history.past[0] == at_k(11)
 
 

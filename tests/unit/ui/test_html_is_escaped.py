@@ -28,8 +28,8 @@ from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import Signal
 from cems_workbench.records import Memory, Query
 from cems_workbench.store import Duplicates, IndexState, LearnedPair
-from cems_workbench.ui.inspect.alignment import alignment_html, met_tokens
-from cems_workbench.ui.inspect.baseline import against_html, gone_html
+from cems_workbench.ui.inspect.alignment import alignment_html, token_matches
+from cems_workbench.ui.inspect.baseline import against_html, lost_results_html
 from cems_workbench.ui.inspect.follow import path_html
 from cems_workbench.ui.inspect.results import results_html
 from cems_workbench.ui.inspect.strip import strip_html, warnings_html
@@ -237,12 +237,12 @@ def gone(text: str) -> str:
     shown = trace(text)
     none = replay(shown.evidence, with_values(shown.config, {"assembly.limit": 1}))
     against = RankComparison(text, none, shown)
-    return against_html(against) + gone_html(against) + results_html(none, {}, None, against)
+    return against_html(against) + lost_results_html(against) + results_html(none, {}, None, against)
 
 
 def tokens(text: str) -> str:
     entries = [{"query": text, "text": f"##{text}", "idf": 2.0, "cosine": 0.5}]
-    return alignment_html(met_tokens(entries), 0.5, numbered=True)
+    return alignment_html(token_matches(entries), 0.5, numbered=True)
 
 
 def similar(text: str) -> str:

@@ -11,15 +11,15 @@ from cems_workbench.analysis.rank_flow import RankFlow, rank_flow
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.pipeline import ModelScore, Trace, replay
 from cems_workbench.records import Memory
-from cems_workbench.ui.inspect.baseline import gone_html
+from cems_workbench.ui.inspect.baseline import lost_results_html
 from cems_workbench.ui.inspect.results import results_html
 from cems_workbench.ui.inspect.views import rank_flow as view
 from cems_workbench.ui.inspect.views.rank_flow import (
-    FADE,
+    DROP_GAP,
     NEUTRAL,
     STYLES,
     Scale,
-    column_places,
+    column_positions,
     drawn_order,
     flow_figure,
     scale_of,
@@ -49,7 +49,7 @@ def drawn(subject: Trace, top: int = 5, grades: dict[str, int] | None = None, fo
 def test_a_line_runs_through_its_ranks_and_ends_with_a_cross_where_it_was_lost() -> None:
     flow, kinds, figure = drawn(trace(evidence({"vector": falling(6)}), LIMITED))
     at = [line.memory_id for line in drawn_order(flow, kinds, None)].index("m05")
-    curve, places = figure.data[at], column_places(flow)
+    curve, places = figure.data[at], column_positions(flow)
     marked = [
         (x, y, symbol)
         for x, y, symbol, size in zip(curve.x, curve.y, curve.marker.symbol, curve.marker.size, strict=True)
@@ -59,7 +59,7 @@ def test_a_line_runs_through_its_ranks_and_ends_with_a_cross_where_it_was_lost()
         (places["vector"], 5, NEUTRAL.symbol),
         (places["fusion"], 5, "x"),
     ]
-    assert curve.x[-1] == places["assembly"] - FADE  # where it was dropped
+    assert curve.x[-1] == places["assembly"] - DROP_GAP  # where it was dropped
 
 
 def test_the_followed_line_is_in_front_and_wider_than_any_other() -> None:
@@ -151,7 +151,7 @@ def test_hostile_ids_texts_and_names_are_shown_literally() -> None:
     kinds = view.line_kinds(now, {line.memory_id: 2 for line in flow.lines})
     followed = flow.lines[-1].memory_id
     texts = [
-        gone_html(against),
+        lost_results_html(against),
         results_html(now, {}, None, against),
         view.lost_html(flow, kinds, followed),
         view.legend_html(flow, kinds),

@@ -34,7 +34,7 @@ def test_the_page_and_a_command_begin_with_the_same_preset(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], named: str | None
 ) -> None:
     monkeypatch.delenv("CEMS_WORKBENCH_PRESET") if named is None else monkeypatch.setenv("CEMS_WORKBENCH_PRESET", named)
-    page = state._first()
+    page = state._initial()
     assert chosen_config(None, None, None) == page.config
     assert page.preset == (named if named in preset_names() else FIRST)
     assert (page.config_error or "") in capsys.readouterr().err

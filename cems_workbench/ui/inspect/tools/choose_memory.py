@@ -13,7 +13,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import short_id
 
-BUTTONS, MATCHES = 8, 6
+MAX_BUTTONS, MAX_MATCHES = 8, 6
 
 
 def missing(context: InspectContext, k: int) -> list[str]:
@@ -36,7 +36,9 @@ def choose(tool: str, query: str, memory_id: str) -> None:
 
 def offer(context: InspectContext, tool: str, lost: Sequence[str], present: str | None) -> None:
     """Draw buttons for the missing memories and the followed one; `present` is marked."""
-    options = {memory_id: f"{short_id(memory_id)} · grade {context.grades[memory_id]}" for memory_id in lost[:BUTTONS]}
+    options = {
+        memory_id: f"{short_id(memory_id)} · grade {context.grades[memory_id]}" for memory_id in lost[:MAX_BUTTONS]
+    }
     if context.followed is not None:
         options[context.followed] = f"◆ {options.get(context.followed, short_id(context.followed))}"
     memories = context.resources.store.memories.read(options)
@@ -51,8 +53,8 @@ def offer(context: InspectContext, tool: str, lost: Sequence[str], present: str 
                 type="primary" if memory_id == present else "secondary",
                 help=plain(text) or None,
             )
-        if len(lost) > BUTTONS:
-            st.caption(f"and {len(lost) - BUTTONS} more")
+        if len(lost) > MAX_BUTTONS:
+            st.caption(f"and {len(lost) - MAX_BUTTONS} more")
 
 
 def search_box(tool: str) -> None:
@@ -93,11 +95,11 @@ def offer_matches(context: InspectContext, tool: str) -> None:
 def matches(resources: Resources, text: str) -> tuple[list[Memory], int]:
     """The memory with that id, memories containing the text, then memories sharing words with it; and the total."""
     exact = resources.store.memories.get(text)
-    page = resources.store.memories.find(Selection(text=text, sort="id", descending=False), MATCHES)
+    page = resources.store.memories.find(Selection(text=text, sort="id", descending=False), MAX_MATCHES)
     found = {memory.id: memory for memory in ([exact] if exact else []) + list(page.memories)}
     total = max(page.total, len(found))
-    if len(found) < MATCHES:
-        near = [memory_id for memory_id, _ in resources.indexes.lexical.search(text, MATCHES)]
+    if len(found) < MAX_MATCHES:
+        near = [memory_id for memory_id, _ in resources.indexes.lexical.search(text, MAX_MATCHES)]
         found |= resources.store.memories.read([memory_id for memory_id in near if memory_id not in found])
         total = max(total, len(found))
-    return list(found.values())[:MATCHES], total
+    return list(found.values())[:MAX_MATCHES], total

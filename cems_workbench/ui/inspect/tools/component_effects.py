@@ -19,7 +19,7 @@ from cems_workbench.ui.kit.tables import draw_table, short_id
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-STILL = 1e-9
+MIN_EFFECT = 1e-9
 HELP = (
     "Each component is disabled alone and the query is replayed. Pairs reversed: the share of result pairs that change their order, "
     "(1 − Kendall’s tau) / 2. A memory in only one of the two result lists counts as below all results of the other; a pair in only "
@@ -42,7 +42,7 @@ def draw(context: InspectContext) -> None:
         )
         return
     k = trace.config.assembly.limit or NO_LIMIT_K
-    moving = [effect for effect in effects if effect.turned > STILL]
+    moving = [effect for effect in effects if effect.turned > MIN_EFFECT]
     st.markdown(_sentence(effects, moving), help=HELP)
     if moving:
         alt = "Bar chart: share of pairs reversed with each component disabled; the table below has the numbers."
@@ -56,7 +56,7 @@ def _sentence(effects: Sequence[Effect], moving: Sequence[Effect]) -> str:
     if not moving:
         return "No single component changes these results."
     most = max(moving, key=lambda effect: effect.turned)
-    idle = [effect.part.name for effect in effects if effect.turned <= STILL]
+    idle = [effect.part.name for effect in effects if effect.turned <= MIN_EFFECT]
     text = f"**{called(most.part.name)}** has the largest effect on this ranking: removing it reverses {most.turned:.0%} of pairs."
     if idle:
         text += f" {len(idle)} of {len(effects)} enabled components have no effect here."
@@ -75,7 +75,7 @@ def effects_figure(effects: Sequence[Effect]) -> Figure:
         orientation="h",
         name="pairs reversed without it",
         marker={"color": ["#0072B2" if effect.part.lists else "#7B848D" for effect in effects]},
-        text=[f"{effect.turned:.0%}" if effect.turned > STILL else "" for effect in effects],
+        text=[f"{effect.turned:.0%}" if effect.turned > MIN_EFFECT else "" for effect in effects],
         textposition="outside",
         cliponaxis=False,
         hovertemplate=hover("%{y}: removing it reverses %{x:.1%} of pairs"),

@@ -37,14 +37,14 @@ from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
-SHOWN = 15
+MAX_MATRIX_RESULTS = 15
 """Maximum results in the matrix, limited by the width of the numbers."""
 LIMIT, LAMBDA = "Dedup limit", "MMR λ"
 HELP = (
     "Above the diagonal: cosine of the embeddings, used by dedup. Below: word overlap (Jaccard: shared words / all words of both), "
     "used by MMR. Underlined: at or above the current dedup limit. –: no embedding."
 )
-FALL_HELP = (
+LOWER_LIMIT_HELP = (
     "Dedup goes down the ranking and drops each memory whose cosine with a kept one reaches the limit. Shown is the highest limit at "
     "which it drops this memory: exact, from the cosines, and verified by replay."
 )
@@ -66,14 +66,14 @@ def draw(context: InspectContext) -> None:
     st.markdown("## Similarity of the results", help=HELP)
     st.html(means_html(similar))
     st.html(matrix_html(context.trace, similar, config.similarity if config.enabled else None))
-    if len(ids) > SHOWN:
-        st.caption(f"The first {SHOWN} of {len(ids)} results; the means include all of them.")
+    if len(ids) > MAX_MATRIX_RESULTS:
+        st.caption(f"The first {MAX_MATRIX_RESULTS} of {len(ids)} results; the means include all of them.")
     stretches = _stretches(context, LIMIT)
     present = current_interval(stretches, context.trace.config)
     st.markdown("## Duplicates", help="Memories dropped by dedup at its current limit.")
     st.html(duplicates_html(context.trace, dropped_duplicates(context.trace)))
     near = dedup_thresholds(stretches, present)
-    st.markdown("## Duplicates at lower limits", help=FALL_HELP)
+    st.markdown("## Duplicates at lower limits", help=LOWER_LIMIT_HELP)
     st.html(falls_html(context.trace, near))
     _draw_trial(context, merged(stretches), ids)
 
@@ -100,12 +100,12 @@ def means_html(similar: Pairwise) -> Markup:
     return render("inspect/diversity/means.html", means=shown)
 
 
-MOST_TINT = 53
+MAX_TINT = 53
 """Tint in percent at a cosine of 1; a stronger tint gives a contrast below 4.5 in the dark theme."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MatrixCell:
     """The texts of a similarity of two results; `tint` in percent, None without an embedding."""
 
     title: str
@@ -121,12 +121,12 @@ class MatrixRow:
 
     memory_id: str
     text: str
-    cells: Sequence[Cell | None]
+    cells: Sequence[MatrixCell | None]
 
 
 def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> Markup:
     """The similarity matrix of the first results: cosines above the diagonal, word overlaps below."""
-    ids = similar.ids[:SHOWN]
+    ids = similar.ids[:MAX_MATRIX_RESULTS]
     rows = [
         MatrixRow(memory_id, _text(trace, memory_id, 200), [_cell(similar, i, j, limit) for j in range(len(ids))])
         for i, memory_id in enumerate(ids)
@@ -134,21 +134,21 @@ def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> Markup:
     return render("inspect/diversity/matrix.html", rows=rows)
 
 
-def _cell(similar: Pairwise, i: int, j: int, limit: float | None) -> Cell | None:
+def _cell(similar: Pairwise, i: int, j: int, limit: float | None) -> MatrixCell | None:
     if i == j:
         return None
     above = j > i
     value = float((similar.cosine if above else similar.overlap)[i, j])
     title = f"{'cosine' if above else 'word overlap'} of {short_id(similar.ids[i])} and {short_id(similar.ids[j])}"
     if isnan(value):
-        return Cell(f"{title}: one has no embedding", "–", None, False)
+        return MatrixCell(f"{title}: one has no embedding", "–", None, False)
     number = f"{value:.2f}".replace("0.", ".", 1)
-    tint = f"{MOST_TINT * max(0.0, min(value, 1.0)):.0f}"
-    return Cell(f"{title}: {value:.4f}", number, tint, above and limit is not None and value >= limit)
+    tint = f"{MAX_TINT * max(0.0, min(value, 1.0)):.0f}"
+    return MatrixCell(f"{title}: {value:.4f}", number, tint, above and limit is not None and value >= limit)
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class RankedMemory:
     """A memory with its rank in the results, if any."""
 
     memory_id: str
@@ -165,9 +165,9 @@ class Named:
 class DuplicateRow:
     """A memory, the limit at which dedup drops it, the one it duplicates, and their cosine."""
 
-    memory: Named
+    memory: RankedMemory
     when: str
-    of: Named
+    of: RankedMemory
     cosine: float
 
 
@@ -190,9 +190,9 @@ def falls_html(trace: Trace, near: Sequence[DedupThreshold]) -> Markup:
     return render("inspect/diversity/duplicates.html", line=line, rows=rows, other="nearest to")
 
 
-def _named(trace: Trace, memory_id: str) -> Named:
+def _named(trace: Trace, memory_id: str) -> RankedMemory:
     rank = next((result.rank for result in trace.results if result.memory_id == memory_id), "")
-    return Named(memory_id, rank, trace.evidence.memories[memory_id].content)
+    return RankedMemory(memory_id, rank, trace.evidence.memories[memory_id].content)
 
 
 def _text(trace: Trace, memory_id: str, length: int = 160) -> str:

@@ -20,9 +20,9 @@ from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.templates import render
 
 TYPED, MESSAGE = "inspect:expansion:typed", "inspect:expansion:message"
-MOST = 20
+MAX_EXPANSIONS = 20
 """Maximum number of expansions."""
-LISTED, TOLD = 4, 40
+MAX_CELL_IDS, MAX_TOOLTIP_IDS = 4, 40
 """Maximum ids in a cell, and in its tooltip."""
 HELP = "Each row is one replay without that variant’s lists (with them, if it is disabled), compared with the results above."
 COLUMNS = {
@@ -70,7 +70,7 @@ class VariantRow:
     @property
     def alone(self) -> str:
         """Memories found only by it."""
-        return ", ".join(self.part.alone[:TOLD])
+        return ", ".join(self.part.alone[:MAX_TOOLTIP_IDS])
 
 
 def ablation_html(parts: Sequence[VariantPart], switched: Sequence[VariantToggle]) -> Markup:
@@ -79,7 +79,7 @@ def ablation_html(parts: Sequence[VariantPart], switched: Sequence[VariantToggle
         VariantRow(part, toggled, f"{100 * part.share:.1f}", f"{100 * max(0.0, min(part.share, 1.0)):.1f}")
         for part, toggled in zip(parts, switched, strict=True)
     ]
-    return render("inspect/expansion/ablation.html", columns=COLUMNS, numbers=NUMBERS, rows=rows, listed=LISTED)
+    return render("inspect/expansion/ablation.html", columns=COLUMNS, numbers=NUMBERS, rows=rows, listed=MAX_CELL_IDS)
 
 
 def _summary(parts: Sequence[VariantPart], switched: Sequence[VariantToggle]) -> str:
@@ -128,8 +128,8 @@ def _add(trace: Trace, request: Request) -> None:
     section = state.present_config().expansion
     there = [variant.text for variant in variants if variant.kind == "expansion"]
     lines = [*(request.manual if section.backend == "manual" else there), line]
-    if len(lines) > MOST:
-        st.session_state[MESSAGE] = f"{MOST} expansions are already searched, the maximum."
+    if len(lines) > MAX_EXPANSIONS:
+        st.session_state[MESSAGE] = f"{MAX_EXPANSIONS} expansions are already searched, the maximum."
         return
     most = max(section.max_expansions, len(lines))
     state.apply({"expansion.backend": "manual", "expansion.max_expansions": most})

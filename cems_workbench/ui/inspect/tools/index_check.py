@@ -29,9 +29,9 @@ from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import draw_table, short_id
 from cems_workbench.ui.kit.templates import render
 
-AT_ONCE = 20_000
+MAX_IMMEDIATE = 20_000
 """Embeddings up to which the comparison starts when the tool is opened."""
-SHOWN = 50
+MAX_ROWS = 50
 GRAPH = "Chroma's graph"
 COMPARED = "inspect:index_check:compared"
 LIVE, TRIED = "inspect:index_check:live", "inspect:index_check:tried"
@@ -50,7 +50,7 @@ GRAPH_HELP = (
 
 
 @dataclass(frozen=True)
-class Compared:
+class CheckedList:
     """A list compared with the exact one."""
 
     name: str
@@ -93,13 +93,13 @@ def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
         str(context.resources.store.path),
         context.resources.store.content_version,
     )
-    last: tuple[object, tuple[ExactRanking, list[Compared]]] | None = st.session_state.get(COMPARED)
+    last: tuple[object, tuple[ExactRanking, list[CheckedList]]] | None = st.session_state.get(COMPARED)
     if last is None or last[0] != key:
         ids = vectors.ids(where)
         if not ids:
             st.info("No memory in the scope of this query has an embedding.", icon=":material/search_off:")
             return
-        if len(ids) > AT_ONCE and not st.button(
+        if len(ids) > MAX_IMMEDIATE and not st.button(
             f"Compare all {len(ids):,} embeddings",
             key="inspect:index_check",
             help="Reads all embeddings of the store once.",
@@ -142,7 +142,7 @@ def _list(context: InspectContext) -> RankedList | None:
 
 def _compared(
     context: InspectContext, ranked: RankedList, ids: Sequence[str], depth: int
-) -> tuple[ExactRanking, list[Compared]] | None:
+) -> tuple[ExactRanking, list[CheckedList]] | None:
     """The exact ranking and the lists compared with it; None after drawing the reason."""
     vectors, config = context.resources.indexes.vectors, context.trace.config
     where = search_filter(context.request, config)
@@ -164,16 +164,16 @@ def _compared(
     live = provenance_of(context.trace.evidence, ranked.name)
     how = live or (within if pooled else GRAPH if walked else "exact: all embeddings compared")
     answer = best_per_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
-    rows = [Compared(ranked.name, how, compare(exact, answer, depth), pooled)]
+    rows = [CheckedList(ranked.name, how, compare(exact, answer, depth), pooled)]
     if not walked:
-        rows.append(Compared("Chroma alone", GRAPH, compare(exact, graph, depth)))
+        rows.append(CheckedList("Chroma alone", GRAPH, compare(exact, graph, depth)))
     return exact, rows
 
 
-def _draw(context: InspectContext, ranked: RankedList, exact: ExactRanking, rows: Sequence[Compared]) -> None:
+def _draw(context: InspectContext, ranked: RankedList, exact: ExactRanking, rows: Sequence[CheckedList]) -> None:
     st.markdown(f"## {_verdict(rows[0], len(exact))}", help=GRAPH_HELP)
     st.html(answers_html(rows))
-    elsewhere = _elsewhere(context, ranked.name)
+    elsewhere = _found_by(context, ranked.name)
     for row in rows:
         if row.found.deep.missed:
             _draw_missed(context, row, elsewhere)
@@ -182,7 +182,7 @@ def _draw(context: InspectContext, ranked: RankedList, exact: ExactRanking, rows
             st.caption(f"{plain(row.name)} would not have missed any{either}.")
 
 
-def _elsewhere(context: InspectContext, name: str) -> dict[str, str]:
+def _found_by(context: InspectContext, name: str) -> dict[str, str]:
     """By memory, the first other list that contains it."""
     return {
         hit.memory_id: other.name
@@ -192,7 +192,7 @@ def _elsewhere(context: InspectContext, name: str) -> dict[str, str]:
     }
 
 
-def _verdict(row: Compared, count: int, nearest: str = "exact nearest") -> str:
+def _verdict(row: CheckedList, count: int, nearest: str = "exact nearest") -> str:
     deep = row.found.deep
     missed, k = len(deep.missed), deep.k
     if not missed:
@@ -202,17 +202,19 @@ def _verdict(row: Compared, count: int, nearest: str = "exact nearest") -> str:
     return f"{lost} {missed:,} of the {k:,} {nearest} memories; the first of them has rank {first:,}."
 
 
-def answers_html(rows: Sequence[Compared]) -> Markup:
+def answers_html(rows: Sequence[CheckedList]) -> Markup:
     """One row per list: recall at 10 and at its depth, and its score error."""
     return render("inspect/index_check/answers.html", columns=COLUMNS, rows=rows, depth=f"at {rows[0].found.deep.k:,}")
 
 
-def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str, str], score: str = "cosine") -> None:
+def _draw_missed(
+    context: InspectContext, row: CheckedList, elsewhere: Mapping[str, str], score: str = "cosine"
+) -> None:
     """Draw the missed memories, and other lists that found them; `score` is the score of the exact list."""
     import pandas as pd
 
     missed = row.found.deep.missed
-    shown, more = missed[:SHOWN], f" (the first {SHOWN})" if len(missed) > SHOWN else ""
+    shown, more = missed[:MAX_ROWS], f" (the first {MAX_ROWS})" if len(missed) > MAX_ROWS else ""
     st.markdown(f"## Missed by {plain(row.name)}{more}")
     memories = context.resources.store.memories.read([missed.memory_id for missed in shown])
     frame = pd.DataFrame(
@@ -276,7 +278,7 @@ def _draw_live(context: InspectContext, engine: Engine, variant: int) -> None:
 def _draw_live_list(context: InspectContext, check: EngineCheck, found: EngineComparison, where: str) -> None:
     """Draw one list of the engine: its recall, the cause of misses, and the missed memories."""
     live, exact = found.live, check.exact[found.live.name]
-    row = Compared(f"{live.name} of {where}", rows_words(found), found)
+    row = CheckedList(f"{live.name} of {where}", rows_text(found), found)
     nearest = "exact nearest" if live.name == "vector" else "best ranked"
     st.markdown(f"**{plain(_verdict(row, len(exact), nearest))}**  {plain(cause(found, check.probe))}")
     st.html(answers_html([row]))
@@ -288,10 +290,10 @@ def _draw_live_list(context: InspectContext, check: EngineCheck, found: EngineCo
         )
     if found.deep.missed:
         mine = next((each.name for each in context.trace.evidence.lists if each.source == live.name), "")
-        _draw_missed(context, row, _elsewhere(context, mine), "cosine" if live.name == "vector" else "rank")
+        _draw_missed(context, row, _found_by(context, mine), "cosine" if live.name == "vector" else "rank")
 
 
-def rows_words(found: EngineComparison) -> str:
+def rows_text(found: EngineComparison) -> str:
     """Rows requested and returned, and the time."""
     live = found.live
     return f"{live.asked:,} rows requested, {live.returned:,} returned in {1000 * live.seconds:.0f} ms"
@@ -321,7 +323,7 @@ def _draw_settings(check: EngineCheck) -> None:
         except WorkbenchError as error:
             st.error(plain(str(error)), icon=":material/link_off:")
             return
-    st.markdown(f"**{plain(mends(last[1]))}**")
+    st.markdown(f"**{plain(settings_text(last[1]))}**")
     number = st.column_config.NumberColumn
     draw_table(
         tried_rows([vector, *last[1]]),
@@ -351,7 +353,7 @@ def tried_rows(found: Sequence[EngineComparison]) -> list[dict[str, str | float]
     ]
 
 
-def mends(tried: Sequence[EngineComparison]) -> str:
+def settings_text(tried: Sequence[EngineComparison]) -> str:
     """The settings that find all missed memories, or the one that finds most."""
     whole = [each for each in tried if each.whole and each.changed]
     if whole:

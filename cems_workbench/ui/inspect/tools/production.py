@@ -34,7 +34,7 @@ from cems_workbench.records import RecordedAnswer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import LOST, about
+from cems_workbench.ui.inspect.glossary import LOST_HELP, about
 from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import excerpt, plain
@@ -43,7 +43,7 @@ from cems_workbench.ui.kit.screen_reader import full_label
 from cems_workbench.ui.kit.tables import draw_table
 
 DEPTHS = (1, 3, 5, 10, 20)
-SHOWN = 8
+MAX_EXPLANATIONS = 8
 """Maximum explanations listed."""
 EXPLAINED, MATCHED = "production:explained", "inspect:production:matched"
 TAU_HELP = "Kendall's tau: 1 the same order, 0 no relation, −1 reversed."
@@ -59,7 +59,7 @@ FORMS_HELP = (
 
 def draw(context: InspectContext) -> None:
     """Draw the input, the agreement, ranks, stages, scores, and explanations of the difference."""
-    brought = _brought(context)
+    brought = _recording(context)
     if brought is None:
         st.caption("Paste or upload the live system’s answer to this query. The data stays on this machine.")
         return
@@ -113,7 +113,7 @@ def draw_placements(context: InspectContext, production: Production) -> None:
             "production": number("production", width=84, help="Rank in production; empty: not returned"),
             "ours": number("ours", width=52, help="Rank in the results above; empty: not returned"),
             "memory": text("memory", width=110),
-            "lost at": text("lost at", width=110, help=LOST.format(k=context.target)),
+            "lost at": text("lost at", width=110, help=LOST_HELP.format(k=context.target)),
             "why": text("why", width=280),
             "content": text("content", width=420),
         },
@@ -246,7 +246,7 @@ def draw_explanations(context: InspectContext, production: Production, now: Agre
         f"{count} settings tried; {len(nearer)} are closer than RBO {now.rbo:.3f}. Closest first, "
         f"with how many of production’s {now.depth} results they return."
     )
-    for i, explanation in enumerate(nearer[:SHOWN]):
+    for i, explanation in enumerate(nearer[:MAX_EXPLANATIONS]):
         _draw_explanation(i, explanation, now)
 
 
@@ -293,7 +293,7 @@ def _apply(explanation: Explanation[Agreement]) -> None:
         state.apply({path: value for path, _, value in explanation.changes})
 
 
-def _brought(context: InspectContext) -> tuple[Recording, RecordedAnswer] | None:
+def _recording(context: InspectContext) -> tuple[Recording, RecordedAnswer] | None:
     """The pasted or uploaded recording, and its answer to this query; None if missing or unreadable (the error is drawn)."""
     key = state.answer_key(context.request.query)
     text_box, file_box = st.columns([3, 2])

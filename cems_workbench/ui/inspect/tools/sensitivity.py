@@ -46,7 +46,7 @@ NOW, ORDER, MEMBERS = "current results", "same memories, other order", "other me
 BANDS = {NOW: ("#0072B2", ""), ORDER: ("#56B4E9", "."), MEMBERS: ("#E69F00", "/")}
 """Colour and pattern of an interval by its kind of difference."""
 DASHES = ("solid", "dash", "dot", "dashdot")
-BAND, RANK, SPARK = 44, 26, 110
+BAND, RANK, METRICS_HEIGHT_PX = 44, 26, 110
 """Heights in pixels: intervals, one rank, metrics."""
 
 
@@ -67,7 +67,7 @@ def sweep_figure(
     """
     from plotly.subplots import make_subplots
 
-    heights = [BAND, max(4, swept.k) * RANK, *([SPARK] if curve else [])]
+    heights = [BAND, max(4, swept.k) * RANK, *([METRICS_HEIGHT_PX] if curve else [])]
     figure = make_subplots(rows=len(heights), cols=1, shared_xaxes=True, row_heights=heights, vertical_spacing=0.05)
     _bands(figure, swept)
     for i, memory_id in enumerate(memories):
@@ -213,8 +213,8 @@ def _metrics(figure: Figure, curve: Curve) -> None:
     figure.update_yaxes(range=[min(every) - room, max(every) + room], tickformat=".2f", fixedrange=True, row=3)
 
 
-KS = (1, 3, 5, 10)
-LINES = 12
+DEPTHS = (1, 3, 5, 10)
+MAX_LINES = 12
 NEW_ORDER, NEW_MEMBER = "a new order", "a new memory"
 METHODS = {
     "solved": (
@@ -240,7 +240,7 @@ def draw(context: InspectContext) -> None:
         "sensitivity:sweep", lambda: sweep(trace.evidence, trace.config, path, k, context.variants_off), path, k
     )
     shown_sweep = by_members(swept) if counted == NEW_MEMBER else swept
-    _say(shown_sweep)
+    _draw_summary(shown_sweep)
     if swept.numeric:
         _step(shown_sweep)
         curve = _curve(context, swept)
@@ -283,7 +283,7 @@ def _choose(config: PipelineConfig) -> tuple[str, int, str]:
         )
         k = st.segmented_control(
             "First",
-            KS,
+            DEPTHS,
             default=5,
             required=True,
             key="inspect:sensitivity:k",
@@ -302,7 +302,7 @@ def _choose(config: PipelineConfig) -> tuple[str, int, str]:
     return path, k or 5, counted or NEW_ORDER
 
 
-def _say(swept: Sweep) -> None:
+def _draw_summary(swept: Sweep) -> None:
     """Draw a summary of the sweep, and its accuracy."""
     name, meaning = METHODS[swept.method]
     tolerance = f" Accuracy of a breakpoint: {swept.tolerance:.2g}." if swept.tolerance else ""
@@ -409,7 +409,7 @@ def _curve(context: InspectContext, swept: Sweep) -> Curve | None:
 def _chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> None:
     relevant = context.relevant
     first = [*([context.followed] if context.followed else []), *sorted(relevant)]
-    memories = shown_memories(swept, first, LINES)
+    memories = shown_memories(swept, first, MAX_LINES)
     texts = {key: context.trace.evidence.memories[key].content for key in memories}
     signs = {key: f"{'◆ ' if key == context.followed else ''}{'✓ ' if key in relevant else ''}" for key in memories}
     figure = sweep_figure(swept, memories, texts, {key: sign for key, sign in signs.items() if sign}, curve)

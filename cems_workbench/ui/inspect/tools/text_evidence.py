@@ -35,7 +35,7 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store.search.postgres.postgres_text import TsQueryError
-from cems_workbench.ui.inspect.alignment import alignment, alignment_html, goes_on, joined, met_tokens
+from cems_workbench.ui.inspect.alignment import alignment, alignment_html, continues_word, joined, token_matches
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.assets import write_stylesheet
@@ -472,7 +472,7 @@ def _draw_heat(cosines: TokenCosines, pair: PairScore, memory_id: str) -> None:
     cut = " The model’s input ends here." if pair.detail and pair.detail.get("truncated") else ""
     st.html(heat_html(cosines, token_similarity(cosines, only)))
     st.caption(f"Late-interaction score {pair.raw:.4f}.{cut}")
-    st.html(alignment_html(met_tokens(alignment(ModelScore(pair.raw, detail=pair.detail))), pair.raw, numbered=True))
+    st.html(alignment_html(token_matches(alignment(ModelScore(pair.raw, detail=pair.detail))), pair.raw, numbered=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,7 +492,7 @@ def heat_html(cosines: TokenCosines, heat: TokenSimilarity) -> Markup:
     tokens = [
         Token(
             joined(token),
-            bool(i) and not goes_on(token),
+            bool(i) and not continues_word(token),
             ", ".join(str(t + 1) for t in heat.met_by[i]),
             f"nearest: {joined(cosines.query[heat.nearest[i]])}, cosine {heat.cosine[i]:.3f}",
             f"{55 * heat.strength[i]:.0f}",

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 WINNER, RELEVANT = "first result", "rank of the first relevant"
-WINNERS = 7
+MAX_COLOURS = 7
 """Memories with a separate colour; the others share one."""
 BANDS = ((1, "first"), (5, "rank 2–5"), (10, "rank 6–10"), (None, "past rank 10"))
 BAND_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#C3C9CF")
-DARK = frozenset({"#0072B2", "#8C6D31", "#7B848D", "#3A4149"})
+DARK_COLOURS = frozenset({"#0072B2", "#8C6D31", "#7B848D", "#3A4149"})
 """Colours that need white text; the others need dark text."""
-WITH_SIGNS = 24
+MAX_SIGNS_PER_SIDE = 24
 """Maximum cells per side with room for signs."""
 
 
@@ -91,9 +91,11 @@ def map_figure(grid: WeightMap, show: str, texts: Mapping[str, str]) -> Figure:
 
 def _points(grid: WeightMap, colouring: Colouring, texts: Mapping[str, str]) -> dict[str, Any]:
     """A point per cell with sign and hover text, which can be selected by a click."""
-    signed = max(len(grid.xs), len(grid.ys)) <= WITH_SIGNS
+    signed = max(len(grid.xs), len(grid.ys)) <= MAX_SIGNS_PER_SIDE
     unseen = {"marker": {"opacity": 0}}
-    shade = ["#FFFFFF" if colouring.colours[code] in DARK else "#12181F" for row in colouring.codes for code in row]
+    shade = [
+        "#FFFFFF" if colouring.colours[code] in DARK_COLOURS else "#12181F" for row in colouring.codes for code in row
+    ]
     return {
         "x": [j for _ in grid.ys for j in range(len(grid.xs))],
         "y": [i for i in range(len(grid.ys)) for _ in grid.xs],
@@ -124,7 +126,7 @@ def _rings(grid: WeightMap) -> list[dict[str, Any]]:
 
 def _by_winner(grid: WeightMap) -> Colouring:
     """The memories that come first, most frequent first, with a letter each."""
-    top = [key for key, _ in grid.winners[:WINNERS]]
+    top = [key for key, _ in grid.winners[:MAX_COLOURS]]
     letters = [chr(ord("a") + i) for i in range(len(top))]
     codes = [[top.index(key) if key in top else len(top) + (key is None) for key in row] for row in grid.first]
     names = [f"{letter}  {tick(short_id(key))}" for letter, key in zip(letters, top, strict=True)]
@@ -132,7 +134,7 @@ def _by_winner(grid: WeightMap) -> Colouring:
         codes,
         [*names, "·  another memory", "–  no results"],
         [*letters, "·", "–"],
-        [*LIST_COLOURS[: len(top)], LIST_COLOURS[WINNERS], "#3A4149"],
+        [*LIST_COLOURS[: len(top)], LIST_COLOURS[MAX_COLOURS], "#3A4149"],
     )
 
 
@@ -200,7 +202,7 @@ def _axis(spec: FieldSpec, values: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-FIRST_Y = "fusion.k"
+DEFAULT_Y = "fusion.k"
 SIZES = {12: "12 × 12", 24: "24 × 24", 40: "40 × 40"}
 
 
@@ -266,7 +268,7 @@ def _choose(config: PipelineConfig) -> tuple[str, str, int]:
         y = st.selectbox(
             "Up",
             paths,
-            paths.index(FIRST_Y),
+            paths.index(DEFAULT_Y),
             format_func=label_of,
             key="inspect:map:y",
             persist_state="session",

@@ -34,9 +34,9 @@ from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
 TOOL = "what_if"
-KEPT = 4
+MAX_CACHED = 4
 """Maximum outcomes cached."""
-MOST = 15
+MAX_MOVED = 15
 """Maximum moved results listed."""
 LABELS = {
     "content": "Text",
@@ -55,7 +55,7 @@ LABELS = {
     "noise_count": "Found noise",
 }
 """Without tags and author, which affect no list or factor."""
-TRIED, PROBLEM, TURN = "inspect:what_if:tried", "inspect:what_if:problem", "inspect:what_if:turn"
+TRIED, PROBLEM, GENERATION = "inspect:what_if:tried", "inspect:what_if:problem", "inspect:what_if:turn"
 
 
 def draw(context: InspectContext) -> None:
@@ -78,7 +78,7 @@ def draw(context: InspectContext) -> None:
         return
     st.markdown(f"## Scratch copy of {plain(short_id(memory_id))}")
     draw_form(context.resources, stored)
-    copy = tried(memory_id)
+    copy = last_edit(memory_id)
     if copy is None or copy == stored:
         st.caption("Change a field and press Try. Nothing is saved.")
         return
@@ -103,7 +103,7 @@ def _outcome(context: InspectContext, copy: Memory) -> WhatIf | None:
         )
 
     try:
-        return context.remembered("what_if:outcomes", make, copy, context.request, most=KEPT)
+        return context.remembered("what_if:outcomes", make, copy, context.request, most=MAX_CACHED)
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return None
@@ -128,14 +128,14 @@ def _draw_outcome(outcome: WhatIf, k: int) -> None:
     st.markdown("## Other results that moved")
     if moved:
         st.html(others_html(outcome, moved))
-    more = f"and {len(moved) - MOST} more" if len(moved) > MOST else ""
+    more = f"and {len(moved) - MAX_MOVED} more" if len(moved) > MAX_MOVED else ""
     if not moved or more:
         st.caption(more or "None: all other results keep their ranks.")
     if outcome.approximated:
         st.caption(" ".join(("Approximated.", *outcome.approximated)))
 
 
-def tried(memory_id: str) -> Memory | None:
+def last_edit(memory_id: str) -> Memory | None:
     """The last tried edit of a memory, or None."""
     edits: dict[str, Memory] = st.session_state.setdefault(TRIED, {})
     return edits.get(memory_id)
@@ -143,9 +143,9 @@ def tried(memory_id: str) -> Memory | None:
 
 def draw_form(resources: Resources, stored: Memory) -> None:
     """Draw the form, filled with the last tried edit; Try and Start again are handled before the rerun."""
-    turn = st.session_state.setdefault(TURN, 0)
+    turn = st.session_state.setdefault(GENERATION, 0)
     keys = {name: f"inspect:what_if:{turn}:{name}:{stored.id}" for name in LABELS}
-    for name, value in form_values(tried(stored.id) or stored, LABELS).items():
+    for name, value in form_values(last_edit(stored.id) or stored, LABELS).items():
         st.session_state.setdefault(keys[name], value)
     with st.form(f"inspect:what_if:form:{turn}"):
         _draw_fields(resources, keys)
@@ -213,7 +213,7 @@ def _start_again(memory_id: str) -> None:
     """Forget the tried edit; new widget keys reset the fields to the stored values."""
     st.session_state[TRIED].pop(memory_id, None)
     st.session_state[PROBLEM] = None
-    st.session_state[TURN] += 1
+    st.session_state[GENERATION] += 1
 
 
 def outcome_html(outcome: WhatIf, k: int | None = None) -> Markup:
@@ -246,7 +246,7 @@ def _value(value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class PairCell:
     """The text of a rank or score, and its tooltip."""
 
     text: str
@@ -260,7 +260,7 @@ class PairRow:
     name: str
     meaning: str
     same: bool
-    cells: Sequence[Cell]
+    cells: Sequence[PairCell]
     move: str
     words: str
 
@@ -296,7 +296,7 @@ class MovedRow:
 def others_html(outcome: WhatIf, moved: Sequence[MovedMemory]) -> Markup:
     """The other results whose ranks changed."""
     rows = []
-    for other in moved[:MOST]:
+    for other in moved[:MAX_MOVED]:
         there = outcome.after if other.memory_id in outcome.after.evidence.memories else outcome.before
         content = there.evidence.memories[other.memory_id].content
         move = _sign(other.before, other.after)
@@ -304,12 +304,12 @@ def others_html(outcome: WhatIf, moved: Sequence[MovedMemory]) -> Markup:
     return render("inspect/what_if/others.html", rows=rows)
 
 
-def _cells(place: EditedRank | None, name: str) -> tuple[Cell, Cell]:
+def _cells(place: EditedRank | None, name: str) -> tuple[PairCell, PairCell]:
     """Rank and score in a list or stage."""
     if place is None:
-        return Cell("–", "Does not reach this stage"), Cell("–")
-    rank = Cell(_number(place.rank)) if place.kept else Cell("✕", "Dropped here")
-    return rank, Cell("–" if place.score is None else _score(place.score, name), repr(place.score))
+        return PairCell("–", "Does not reach this stage"), PairCell("–")
+    rank = PairCell(_number(place.rank)) if place.kept else PairCell("✕", "Dropped here")
+    return rank, PairCell("–" if place.score is None else _score(place.score, name), repr(place.score))
 
 
 def _score(score: float, name: str) -> str:

@@ -38,10 +38,10 @@ from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
 TOOL = "why"
-SHOWN = 8
-NAMED = 12
+MAX_CHANGES = 8
+MAX_NAMED = 12
 """Maximum queries named in a tooltip that gain or lose a hit."""
-KEPT = 8
+MAX_CACHED = 8
 """Maximum explanations cached, so that switching between memories needs no new computation."""
 APPLIED = "inspect:why:applied"
 
@@ -49,7 +49,7 @@ APPLIED = "inspect:why:applied"
 def draw(context: InspectContext) -> None:
     """Draw the choice of a memory, the cause, the path and the counterfactuals."""
     write_stylesheet("why")
-    _wanted(context)
+    _draw_target(context)
     k = context.target
     lost = choose_memory.missing(context, k)
     memory_id = choose_memory.chosen(context, TOOL)
@@ -68,7 +68,7 @@ def draw(context: InspectContext) -> None:
         )
         return
     labelled = labelled_set(context)
-    why = _answer(context, memory_id, k, labelled)
+    why = _explanation(context, memory_id, k, labelled)
     if why is None:
         return
     st.html(cause_html(why, memory.content))
@@ -83,7 +83,7 @@ def draw(context: InspectContext) -> None:
     _draw_rescues(context, why, labelled)
 
 
-def _wanted(context: InspectContext) -> None:
+def _draw_target(context: InspectContext) -> None:
     """Draw the box for the target rank; empty: the result limit."""
     first, second = st.columns([1, 3], vertical_alignment="bottom")
     with second:
@@ -120,7 +120,7 @@ def _judgments(context: InspectContext, lost: list[str], k: int) -> None:
         )
 
 
-def _answer(context: InspectContext, memory_id: str, k: int, labelled: LabelledSet | None) -> Why | None:
+def _explanation(context: InspectContext, memory_id: str, k: int, labelled: LabelledSet | None) -> Why | None:
     """The explanation, cached by memory, request, config, evidence and labelled queries; None after an error."""
     trace = context.trace
     place = st.empty()
@@ -139,7 +139,7 @@ def _answer(context: InspectContext, memory_id: str, k: int, labelled: LabelledS
         )
 
     try:
-        return context.remembered("why:answers", make, memory_id, k, context.request, labelled, most=KEPT)
+        return context.remembered("why:answers", make, memory_id, k, context.request, labelled, most=MAX_CACHED)
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return None
@@ -154,14 +154,14 @@ def _draw_path(path: MemoryPath) -> None:
         st.html(path_html(path))
     if path.places:
         st.markdown("## Rank in each list, over the whole store")
-        st.html(places_html(path.places))
+        st.html(list_ranks_html(path.places))
 
 
 def _draw_rescues(context: InspectContext, why: Why, labelled: LabelledSet | None) -> None:
     """Draw the changes that bring it in, each with a button; or the closest ones."""
     if why.path.status == "in the top k":
         return
-    rescues = why.counterfactuals[:SHOWN]
+    rescues = why.counterfactuals[:MAX_CHANGES]
     if not rescues and why.nearest is None:
         st.info("No single parameter, pair of parameters or other search brings it closer.", icon=":material/block:")
         return
@@ -219,7 +219,7 @@ def apply(rescue: Counterfactual, request: Request, memory_id: str, stood: str) 
     st.session_state[APPLIED] = Applied(words, before, state.present_config(), asked)
 
 
-def take_back() -> None:
+def undo_applied() -> None:
     """Restore the page from before the last applied change."""
     applied: Applied = st.session_state.pop(APPLIED)
     state.use_config(applied.before)
@@ -237,7 +237,7 @@ def draw_applied() -> None:
             "Undo this change",
             key="inspect:why:back",
             icon=":material/undo:",
-            on_click=take_back,
+            on_click=undo_applied,
             help="Restores all parameters from before this change.",
         )
 
@@ -280,7 +280,7 @@ def path_html(path: MemoryPath) -> Markup:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceLine:
+class ListRankLine:
     """The texts of a list, and of the memory's rank in it."""
 
     name: str
@@ -292,10 +292,10 @@ class PlaceLine:
     words: str
 
 
-def places_html(places: Sequence[ListEntry]) -> Markup:
+def list_ranks_html(places: Sequence[ListEntry]) -> Markup:
     """The memory's rank in each list when the whole store is searched."""
     lines = [
-        PlaceLine(
+        ListRankLine(
             called(place.list),
             about(place.list),
             _rank(place.rank),
@@ -325,7 +325,7 @@ def rescue_html(rescue: Counterfactual) -> Markup:
         words=what(rescue),
         explained=_explained(rescue),
         notes=_notes(rescue),
-        judged=_judged(rescue),
+        judged=_judged_text(rescue),
         kept=moved_text(rescue.side_effects),
         gain="" if effect is None else f"{effect.gain:+.3f}".replace("-", "−"),
         interval="" if effect is None else interval_text(effect),
@@ -371,7 +371,7 @@ def _explained(rescue: Counterfactual) -> str:
     return "\n".join([*lines, f"Distance {rescue.distance:.3f} in slider ranges."])
 
 
-def _judged(rescue: Counterfactual) -> str:
+def _judged_text(rescue: Counterfactual) -> str:
     """The effect on the judged queries, as text; or why it is unknown."""
     effect = rescue.labelled
     if effect is None:
@@ -379,8 +379,8 @@ def _judged(rescue: Counterfactual) -> str:
     return (
         f"Of {effect.queries} judged queries: nDCG@10 better in {effect.better}, worse in {effect.worse}, mean {effect.before:.4f} → "
         f"{effect.after:.4f}, a gain of {effect.gain:+.4f} with a 95 % interval from {effect.low:+.4f} to {effect.high:+.4f}. "
-        f"Gained a hit: {', '.join(effect.gained[:NAMED]) or 'none'}. "
-        f"Lost a hit: {', '.join(effect.lost[:NAMED]) or 'none'}."
+        f"Gained a hit: {', '.join(effect.gained[:MAX_NAMED]) or 'none'}. "
+        f"Lost a hit: {', '.join(effect.lost[:MAX_NAMED]) or 'none'}."
     )
 
 

@@ -25,9 +25,9 @@ from cems_workbench.ui.kit.theme import LIST_COLOURS
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-WITH, WITHOUT = "with an answer", "without an answer"
-HERE, CUT = LIST_COLOURS[4], LIST_COLOURS[3]
-KINDS = {WITH: (LIST_COLOURS[0], "circle"), WITHOUT: (LIST_COLOURS[1], "diamond")}
+WITH_ANSWER, WITHOUT_ANSWER = "with an answer", "without an answer"
+QUERY_COLOUR, THRESHOLD_COLOUR = LIST_COLOURS[4], LIST_COLOURS[3]
+KINDS = {WITH_ANSWER: (LIST_COLOURS[0], "circle"), WITHOUT_ANSWER: (LIST_COLOURS[1], "diamond")}
 """Colour and symbol of each kind of query."""
 
 
@@ -40,7 +40,7 @@ class Reading:
     threshold: float | None
 
     @property
-    def says(self) -> str:
+    def meaning(self) -> str:
         """Its meaning for the decision, in words."""
         if self.threshold is None:
             return "off"
@@ -103,8 +103,8 @@ def _draw_table(found: list[Reading], judged: SignalTable | None) -> None:
                 "threshold", format="%.4g", width=90, help="Set in the sidebar under Abstain; empty: off"
             ),
             "says": text("says", width=130),
-            f"below: {WITH}": number(f"below: {WITH}", format="%.0f %%", width=150, help=share),
-            f"below: {WITHOUT}": number(f"below: {WITHOUT}", format="%.0f %%", width=165, help=share),
+            f"below: {WITH_ANSWER}": number(f"below: {WITH_ANSWER}", format="%.0f %%", width=150, help=share),
+            f"below: {WITHOUT_ANSWER}": number(f"below: {WITHOUT_ANSWER}", format="%.0f %%", width=165, help=share),
         },
     )
 
@@ -117,10 +117,10 @@ def signal_rows(found: list[Reading], judged: SignalTable | None) -> list[dict[s
             "signal": SIGNALS[reading.name].title,
             "this query": reading.value,
             "threshold": reading.threshold,
-            "says": reading.says,
+            "says": reading.meaning,
         }
         if judged is not None:
-            for kind, values in zip((WITH, WITHOUT), judged.of(reading.name), strict=True):
+            for kind, values in zip((WITH_ANSWER, WITHOUT_ANSWER), judged.of(reading.name), strict=True):
                 value = reading.value if len(values) else None
                 row[f"below: {kind}"] = None if value is None else 100 * float((values < value).mean())
         rows.append(row)
@@ -132,12 +132,12 @@ def _draw_chart(found: list[Reading], judged: SignalTable) -> None:
     first = next((title for title, reading in names.items() if reading.threshold is not None), next(iter(names)))
     chosen = st.segmented_control("Signal", list(names), default=first, required=True, key="inspect:abstain:signal")
     reading = names[chosen or first]
-    kinds = dict(zip((WITH, WITHOUT), judged.of(reading.name), strict=True))
+    kinds = dict(zip((WITH_ANSWER, WITHOUT_ANSWER), judged.of(reading.name), strict=True))
     draw_chart(
         spread_figure(reading, kinds),
         key="inspect:abstain:spread",
-        alt=f"Dot chart: {SIGNALS[reading.name].title} of {len(kinds[WITH])} judged queries with an answer and "
-        f"{len(kinds[WITHOUT])} without; lines mark this query and the threshold.",
+        alt=f"Dot chart: {SIGNALS[reading.name].title} of {len(kinds[WITH_ANSWER])} judged queries with an answer and "
+        f"{len(kinds[WITHOUT_ANSWER])} without; lines mark this query and the threshold.",
         table=lambda: [
             {"query": kind, "value": float(value)} for kind, values in kinds.items() for value in np.sort(values)
         ],
@@ -160,8 +160,8 @@ def spread_figure(reading: Reading, kinds: dict[str, Floats]) -> Figure:
             hovertemplate=hover(kind, "%{x:.4g}"),
         )
     lines = [
-        (reading.value, "this query", HERE, "solid", "top right"),
-        (reading.threshold, "threshold", CUT, "dash", "top left"),
+        (reading.value, "this query", QUERY_COLOUR, "solid", "top right"),
+        (reading.threshold, "threshold", THRESHOLD_COLOUR, "dash", "top left"),
     ]
     for value, name, colour, dash, corner in lines:
         if value is not None:

@@ -13,20 +13,20 @@ from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import FACTORS
-from cems_workbench.ui.inspect.tables import compared, follow_table
+from cems_workbench.ui.inspect.tables import follow_table, with_deltas
 from cems_workbench.ui.kit.escape import excerpt
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TOP = 60
+MAX_ROWS = 60
 
 
 def draw(context: InspectContext) -> None:
     """Draw one row per candidate, one column per factor that applied."""
     st.caption("Each factor multiplies the score; empty: the factor does not apply.")
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    frame = adjust_table(context.trace, TOP, context.against)
+    frame = adjust_table(context.trace, MAX_ROWS, context.against)
     factors = {name: number(name.replace("_", " "), format="%.4f", width=82, help=FACTORS[name]) for name in FACTORS}
     follow_table(
         frame,
@@ -70,7 +70,7 @@ def adjust_table(trace: Trace, top: int, against: RankComparison | None = None) 
         }
         for row in trace.stage(ADJUST).rows[:top]
     ]
-    frame = compared(pd.DataFrame(rows), against, ADJUST.name, "rank")
+    frame = with_deltas(pd.DataFrame(rows), against, ADJUST.name, "rank")
     empty = [name for name in FACTORS if name in frame and frame[name].isna().all()]
     return frame.drop(columns=empty if trace.config.adjust.clamp else [*empty, "before clamp"], errors="ignore")
 

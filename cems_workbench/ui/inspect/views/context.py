@@ -9,11 +9,11 @@ from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import counted_words
+from cems_workbench.ui.inspect.glossary import token_count_text
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import short_id
 
-NAMED = 4
+MAX_NAMED = 4
 """Maximum omitted memories named."""
 
 
@@ -24,12 +24,12 @@ def draw(context: InspectContext) -> None:
         st.caption("The context is empty: no memory was selected.")
         return
     strategy, skipped = trace.stage(ASSEMBLY).fields.strategy, trace.skipped_for_budget
-    listed = ", ".join(plain(short_id(memory_id)) for memory_id in skipped[:NAMED])
-    left_out = f" {len(skipped)} did not fit: {listed}{' …' if len(skipped) > NAMED else ''}." if skipped else ""
+    listed = ", ".join(plain(short_id(memory_id)) for memory_id in skipped[:MAX_NAMED])
+    left_out = f" {len(skipped)} did not fit: {listed}{' …' if len(skipped) > MAX_NAMED else ''}." if skipped else ""
     st.caption(
         f"{trace.tokens_used} tokens, assembled by {strategy}.{left_out}",
         help="greedy: by score, as far as the token budget allows. mmr: the same, but preferring novel results. "
-        f"{counted_words(trace.config.assembly)} Texts are shown literally.",
+        f"{token_count_text(trace.config.assembly)} Texts are shown literally.",
     )
     st.code(neutralise(context_text(trace)), language=None, wrap_lines=True)
 

@@ -13,7 +13,7 @@ from cems_workbench.pipeline.fusion_methods import Contribution, fusion_method
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, PartKind, score_parts
 from cems_workbench.pipeline.stages.lists import LISTS, called
-from cems_workbench.ui.inspect.baseline import sign
+from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.variants import draw_shares
@@ -26,9 +26,9 @@ from cems_workbench.ui.kit.theme import list_colour
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-BAR = 30
+BAR_HEIGHT_PX = 30
 """Height of a candidate's bar including margin, in pixels."""
-FIRST = 12
+MAX_CANDIDATES = 12
 PATTERNS: dict[str, str] = {"top-rank bonus": "/", "importance bonus": "/", "score blend": "."}
 """Fill pattern by kind of part; others are solid."""
 
@@ -59,7 +59,7 @@ def draw(context: InspectContext) -> None:
     draw_shares(trace)
 
 
-def contributions_figure(trace: Trace, top: int = FIRST, against: RankComparison | None = None) -> Figure:
+def contributions_figure(trace: Trace, top: int = MAX_CANDIDATES, against: RankComparison | None = None) -> Figure:
     """Stacked bars of each candidate's score after fusion (`score_parts`): per list its base (solid) and bonus (hatched), then parts that
     belong to no single list. The bars of a row add up to the score used for sorting.
 
@@ -114,7 +114,7 @@ def contributions_figure(trace: Trace, top: int = FIRST, against: RankComparison
     add("minmax", None, "minmax of equal scores", "#7B848D", ["every raw score is 0; minmax makes it 1" for _ in rows])
     figure.update_layout(
         barmode="stack",
-        height=110 + BAR * max(len(rows), 3),
+        height=110 + BAR_HEIGHT_PX * max(len(rows), 3),
         margin={"l": 10, "r": 16, "t": 8, "b": 40},
         legend={
             "orientation": "h",
@@ -132,7 +132,7 @@ def contributions_figure(trace: Trace, top: int = FIRST, against: RankComparison
     return figure
 
 
-def parts_rows(trace: Trace, top: int = FIRST) -> list[dict[str, str | float | None]]:
+def parts_rows(trace: Trace, top: int = MAX_CANDIDATES) -> list[dict[str, str | float | None]]:
     """One row per candidate: the parts of its score, and their sum."""
     stage = trace.stage(FUSION)
     kept = stage.kept[:top]
@@ -196,7 +196,7 @@ def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str
 
 def _label(trace: Trace, row: FusionRow, against: RankComparison | None) -> str:
     start = excerpt(trace.evidence.memories[row.memory_id].content, 28)
-    delta = "" if against is None else f"  {sign(against.delta(row.memory_id, 'fusion'))}"
+    delta = "" if against is None else f"  {delta_sign(against.delta(row.memory_id, 'fusion'))}"
     return f"{row.rank_out}{delta}  {literal(short_id(row.memory_id))}  {literal(start)}"
 
 

@@ -14,20 +14,20 @@ from cems_workbench.pipeline.stages.lists import called, turn_of
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import LOST, about
-from cems_workbench.ui.inspect.tables import compared, follow_table
+from cems_workbench.ui.inspect.glossary import LOST_HELP, about
+from cems_workbench.ui.inspect.tables import follow_table, with_deltas
 from cems_workbench.ui.kit.escape import excerpt
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TOP = 40
+MAX_ROWS = 40
 
 
 def draw(context: InspectContext) -> None:
     """Draw one row per memory with its rank in all lists and stages."""
     st.caption("The rank of each memory in all lists and stages; empty: not included. Results come first.")
-    frame = journey_table(context.trace, TOP, context.followed, context.against, context.target)
+    frame = journey_table(context.trace, MAX_ROWS, context.followed, context.against, context.target)
     text = st.column_config.TextColumn
     ranks = {
         name: st.column_config.NumberColumn(
@@ -44,7 +44,7 @@ def draw(context: InspectContext) -> None:
             **ranks,
             COLUMN: text(COLUMN, width=96, help=HELP),
             "memory": text("memory", width=92, pinned=True),
-            "lost at": text("lost at", width=78, help=LOST.format(k=context.target)),
+            "lost at": text("lost at", width=78, help=LOST_HELP.format(k=context.target)),
             "why": text("why", width="medium", help="Effect of that stage on it"),
             "content": text("content", width="large"),
         },
@@ -86,7 +86,7 @@ def journey_table(
         stage, why = (lost.stage, lost.reason) if lost is not None else ("", "")
         rows.append([memory_id, stage, *found_lists, *ranks, why, text])
     frame = pd.DataFrame(rows, columns=["memory", "lost at", *lists, *RANKED_STAGES, "why", "content"])
-    return compared(frame.astype({name: "Int64" for name in [*lists, *RANKED_STAGES]}), against, RESULTS, "memory")
+    return with_deltas(frame.astype({name: "Int64" for name in [*lists, *RANKED_STAGES]}), against, RESULTS, "memory")
 
 
 VIEW = View("Journey", 60, draw)

@@ -17,7 +17,7 @@ from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.inspect.tables import compared, follow_table
+from cems_workbench.ui.inspect.tables import follow_table, with_deltas
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
 from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, lines
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
 
-YES, NO = "#0072B2", "#D55E00"
-LABEL = 14
+RELEVANT_COLOUR, NOT_RELEVANT_COLOUR = "#0072B2", "#D55E00"
+LABEL_HEIGHT_PX = 14
 """Height of a label in pixels; labels of neighbouring limits alternate between two lines, off-axis limits are above them."""
-REACH = 1.0
+MAX_RELATIVE_DISTANCE = 1.0
 """A limit further from the scores than this share of their range is labelled at the edge instead of drawn to scale."""
 
 
@@ -100,7 +100,7 @@ def judge_table(trace: Trace, grades: Mapping[str, int], against: RankComparison
             }
         )
     frame = pd.DataFrame(rows).astype({"human grade": "Int64", "logit (raw)": "Float64", "sigmoid": "Float64"})
-    frame = compared(frame, against, RESULTS, "rank")
+    frame = with_deltas(frame, against, RESULTS, "rank")
     for name, texts in differing_texts(trace).items():
         frame[name] = [texts.get(result.memory_id) for result in trace.results]
     return frame if frame["problem"].notna().any() else frame.drop(columns="problem")
@@ -163,8 +163,8 @@ def scores_figure(trace: Trace) -> Figure:
     ]
     figure = go.Figure()
     for relevant, name, colour, symbol in (
-        (True, "relevant", YES, "circle"),
-        (False, "not relevant", NO, "diamond-open"),
+        (True, "relevant", RELEVANT_COLOUR, "circle"),
+        (False, "not relevant", NOT_RELEVANT_COLOUR, "diamond-open"),
     ):
         shown = [result for result in judged if result[2].relevant is relevant]
         if not shown:
@@ -215,18 +215,24 @@ def _draw_limits(figure: Figure, trace: Trace, scores: list[float]) -> tuple[flo
     limits += [(low, name, False) for low, name in zip(bands, names, strict=True) if low != threshold]
     least, most = min(scores), max(scores)
     span = max(most - least, 0.05 * max(abs(least), abs(most)), 1e-6)
-    near = [limit for limit in limits if least - REACH * span <= limit[0] <= most + REACH * span]
+    near = [
+        limit
+        for limit in limits
+        if least - MAX_RELATIVE_DISTANCE * span <= limit[0] <= most + MAX_RELATIVE_DISTANCE * span
+    ]
     low = min([least, *(value for value, *_ in near)]) - 0.08 * span
     high = max([most, *(value for value, *_ in near)]) + 0.08 * span
     for i, (value, name, solid) in enumerate(sorted(near)):
         figure.add_vline(x=value, line={"color": GREY, "width": 2 if solid else 1, "dash": "solid" if solid else "dot"})
-        figure.add_annotation(_note(f"{name} > {value:g}", x=value, xanchor="center", yshift=LABEL * (i % 2)))
+        figure.add_annotation(_note(f"{name} > {value:g}", x=value, xanchor="center", yshift=LABEL_HEIGHT_PX * (i % 2)))
     for sign, x, side in (("◀", 0, "left"), ("▶", 1, "right")):
         beyond = [(value, name) for value, name, _ in limits if (value < low if side == "left" else value > high)]
         if beyond:
             text = ", ".join(f"{name} {value:g}" for value, name in beyond)
             shown = f"{sign} {text}" if side == "left" else f"{text} {sign}"
-            figure.add_annotation(_note(shown, x=x, xanchor=side, xref="paper", yshift=2 * LABEL if near else 0))
+            figure.add_annotation(
+                _note(shown, x=x, xanchor=side, xref="paper", yshift=2 * LABEL_HEIGHT_PX if near else 0)
+            )
     return low, high
 
 

@@ -24,14 +24,14 @@ from cems_workbench.ui.kit.escape import excerpt, plain
 if TYPE_CHECKING:
     import pandas as pd
 
-INNER = {
+HYBRID_RANKS = {
     "meaning #": "Rank of the chunk by meaning within the hybrid list; empty: beyond its depth",
     "words #": "Rank of the chunk by ts_rank within the hybrid list; empty: beyond its depth",
 }
 """The ranks from which a hybrid list's scores are computed."""
-WHOLE = [source.name for source in LIST_SOURCES if not source.relevance]
+INTEGER_SCORES = [source.name for source in LIST_SOURCES if not source.relevance]
 """Lists with integer raw scores: seconds, and counts."""
-DATED = "recency"
+TIMESTAMP_LIST = "recency"
 """The list whose raw scores are timestamps in Unix seconds, shown as dates."""
 
 
@@ -70,12 +70,12 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
     for column, entry in zip(columns, entries, strict=True):
         with column:
             whose = provenance_of(trace.evidence, entry.name)
-            said = f"{use_words(fields, entry)} · {plain(whose)}" if whose else use_words(fields, entry)
+            said = f"{use_text(fields, entry)} · {plain(whose)}" if whose else use_text(fields, entry)
             st.markdown(f"**{plain(called(entry.name))}**  {said}", help=about(entry.name))
             _draw_list(trace, entry.name, context.followed)
 
 
-def use_words(fields: ListsFields, entry: ListUse) -> str:
+def use_text(fields: ListsFields, entry: ListUse) -> str:
     """The number of a list's hits used, or the hybrid list that it is part of."""
     hybrid = fields.inside(entry)
     if hybrid:
@@ -102,10 +102,10 @@ def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
                 width=66,
                 help="Rank of that chunk among the chunks of the list; a memory takes its best chunk",
             ),
-            **{name: number(name, width=74, help=meaning) for name, meaning in INNER.items()},
+            **{name: number(name, width=74, help=meaning) for name, meaning in HYBRID_RANKS.items()},
             "raw": dated
-            if source == DATED
-            else number("raw", format="%.0f" if source in WHOLE else "%.4f", width=84, help=RAW.get(source)),
+            if source == TIMESTAMP_LIST
+            else number("raw", format="%.0f" if source in INTEGER_SCORES else "%.4f", width=84, help=RAW.get(source)),
             "normalised": number(
                 "normalised", format="%.4f", width=84, help="Score used by threshold and fusion; empty: cut or off"
             ),
@@ -141,7 +141,7 @@ def list_table(trace: Trace, name: str) -> pd.DataFrame:
         if any(ranks):
             frame.insert(3, "chunk #", pd.Series(ranks, dtype="Int64"))
     inner = inner_ranks(trace.evidence, trace.config, name)
-    for i, column in enumerate(INNER if inner else ()):
+    for i, column in enumerate(HYBRID_RANKS if inner else ()):
         found = [inner.get((memory_id, hit.chunk), (None, None))[i] for _, memory_id, hit in hits]
         frame.insert(list(frame.columns).index("raw"), column, pd.Series(found, dtype="Int64"))
     return frame
@@ -149,7 +149,7 @@ def list_table(trace: Trace, name: str) -> pd.DataFrame:
 
 def _raw(name: str, raw: float) -> float | str:
     """A raw score for display; for the recency list, the date."""
-    return datetime.fromtimestamp(raw, UTC).date().isoformat() if name.partition(":")[0] == DATED else raw
+    return datetime.fromtimestamp(raw, UTC).date().isoformat() if name.partition(":")[0] == TIMESTAMP_LIST else raw
 
 
 def _text(trace: Trace, memory_id: str, seq: int | None) -> str:

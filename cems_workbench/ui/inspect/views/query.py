@@ -24,7 +24,7 @@ from cems_workbench.ui.inspect.variants import draw_switches
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.templates import render
 
-NO_LLM = "No LLM was used: none is set (CEMS_WORKBENCH_LLM_MODEL)."
+NO_LLM_TEXT = "No LLM was used: none is set (CEMS_WORKBENCH_LLM_MODEL)."
 SCALES = {"raw": "unscaled", "max": "divided by the maximum", "saturating": "s / (1 + s)"}
 
 
@@ -163,7 +163,7 @@ def _consequence(verdict: bool, trace: Trace, config: Conversational) -> str:
 def llm_line(llm: Mapping[str, Any] | None) -> str:
     """The model used, its number of requests, and of cached replies."""
     if llm is None:
-        return NO_LLM
+        return NO_LLM_TEXT
     calls, cached = llm["calls"], llm["cached"]
     return f"LLM {plain(str(llm['model']))}: {calls} request{'s' if calls != 1 else ''}, {cached} from the cache."
 

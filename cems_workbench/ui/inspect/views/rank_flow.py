@@ -21,7 +21,7 @@ from cems_workbench.pipeline.list_provenance import answered_lists, provenance_o
 from cems_workbench.pipeline.stages import JUDGE, LISTS
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.baseline import sign
+from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.results import GRADES
@@ -34,19 +34,19 @@ from cems_workbench.ui.kit.templates import render
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-STEPS = 14
+POINTS_PER_CURVE = 14
 """Points of a curve between two columns: enough to look smooth; all can be hovered and clicked."""
-MOST_POINTS = 0.8
+MIN_LINEAR_SHARE = 0.8
 """Minimum share of the points drawn to scale."""
-FADE = 0.38
+DROP_GAP = 0.38
 """Distance, in columns, at which a dropped memory's line ends before the column that dropped it, to avoid overlap."""
-TAIL = 0.4
+COMPRESSED_SHARE = 0.4
 """Height of the compressed ranks, as a share of those drawn to scale."""
-LABEL = 16
+MAX_LABEL_CHARS = 16
 """Maximum characters of a column's name."""
-LISTS_APART = 0.35
+LISTS_GAP = 0.35
 GRID, RULE = "rgba(128,128,128,0.14)", "rgba(128,128,128,0.55)"
-Stop = tuple[float, float]
+Point = tuple[float, float]
 """x and y of a point."""
 
 
@@ -92,7 +92,7 @@ class Scale:
 
     @property
     def _tail(self) -> float:
-        return max(4.0, TAIL * self.depth)
+        return max(4.0, COMPRESSED_SHARE * self.depth)
 
     @property
     def ticks(self) -> list[int]:
@@ -116,7 +116,7 @@ def scale_of(flow: RankFlow, top: int) -> Scale:
     )
     final = max((line.final_rank or 0 for line in flow.lines), default=0)
     last = ranks[-1] if ranks else 1
-    most = ranks[int(MOST_POINTS * (len(ranks) - 1))] if ranks else 1
+    most = ranks[int(MIN_LINEAR_SHARE * (len(ranks) - 1))] if ranks else 1
     return Scale(min(max(top, min(final, 60), min(most, 2 * top)), last), last)
 
 
@@ -153,10 +153,10 @@ def drawn_order(flow: RankFlow, kinds: Mapping[str, Kind], followed: str | None)
     return sorted(flow.lines, key=lambda line: (line.memory_id == followed, line.memory_id in kinds))
 
 
-def column_places(flow: RankFlow) -> dict[str, float]:
+def column_positions(flow: RankFlow) -> dict[str, float]:
     """x position of each column; lists, which run in parallel, are set apart from the stages."""
     places = {name: float(i) for i, name in enumerate(flow.lists)}
-    start = len(flow.lists) + (LISTS_APART if flow.lists else 0.0)
+    start = len(flow.lists) + (LISTS_GAP if flow.lists else 0.0)
     return places | {name: start + i for i, name in enumerate(flow.stages)}
 
 
@@ -175,26 +175,26 @@ class _Pen:
         self.symbols.append(symbol)
         self.sizes.append(size)
 
-    def bend(self, start: Stop, end: Stop) -> None:
+    def bend(self, start: Point, end: Point) -> None:
         """Add a curve between two columns that starts and ends horizontally."""
-        for step in range(1, STEPS):
-            share = step / STEPS
+        for step in range(1, POINTS_PER_CURVE):
+            share = step / POINTS_PER_CURVE
             rise = share * share * (3 - 2 * share)
             self.put(start[0] + share * (end[0] - start[0]), start[1] + rise * (end[1] - start[1]))
 
 
-def _stops(line: FlowLine, flow: RankFlow, scale: Scale) -> tuple[list[Stop], list[Stop]]:
+def _stops(line: FlowLine, flow: RankFlow, scale: Scale) -> tuple[list[Point], list[Point]]:
     """Positions of the line in the lists, and in the stages including the point where it was dropped."""
-    places = column_places(flow)
+    places = column_positions(flow)
     stops = [(point.column, (places[point.column], scale.height(point.rank))) for point in line.points]
     listed = [stop for column, stop in stops if column in flow.lists]
     staged = [stop for column, stop in stops if column not in flow.lists]
     if line.dropped is not None:
-        staged.append((places[line.dropped.stage] - FADE, scale.height(line.dropped.rank or 1)))
+        staged.append((places[line.dropped.stage] - DROP_GAP, scale.height(line.dropped.rank or 1)))
     return listed, staged
 
 
-def _lost_place(line: FlowLine, flow: RankFlow) -> int | None:
+def _lost_index(line: FlowLine, flow: RankFlow) -> int | None:
     """Index of the stage position with the cross: after the stage that lost it, or where that stage dropped it."""
     if line.loss is None:
         return None
@@ -205,7 +205,7 @@ def _lost_place(line: FlowLine, flow: RankFlow) -> int | None:
 def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: bool, hover: str) -> dict[str, Any]:
     """Only markers in the lists, which run in parallel; a line through the stages; a cross where it was lost."""
     listed, staged = _stops(line, flow, scale)
-    lost = _lost_place(line, flow)
+    lost = _lost_index(line, flow)
     size = kind.size + (3 if followed else 0)
     pen = _Pen()
     for stop in listed:
@@ -255,7 +255,7 @@ def _thread(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: 
 
 def _labels(flow: RankFlow, scale: Scale, label: Callable[[FlowLine], str]) -> list[dict[str, Any]]:
     """Labels of results next to their last point; for compressed ranks only if there is room."""
-    at = max(column_places(flow).values(), default=0.0)
+    at = max(column_positions(flow).values(), default=0.0)
     free = -1.0
     labels = []
     for line in flow.lines:
@@ -270,12 +270,12 @@ def _labels(flow: RankFlow, scale: Scale, label: Callable[[FlowLine], str]) -> l
 
 
 def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
-    places = column_places(flow)
+    places = column_positions(flow)
     row = 22 if scale.depth <= 12 else 19 if scale.depth <= 24 else 16
     height = round(row * (scale.rows + 1))
     shapes = []
     if flow.lists:
-        at = len(flow.lists) - 0.5 + LISTS_APART / 2
+        at = len(flow.lists) - 0.5 + LISTS_GAP / 2
         shapes.append(_rule(x0=at, x1=at, y0=0, y1=1, yref="paper"))
     if scale.last > scale.depth:
         at = scale.depth + 0.5
@@ -290,7 +290,7 @@ def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
         "showlegend": False,
         "xaxis": {
             "tickvals": list(places.values()),
-            "ticktext": [tick(called(name), LABEL) for name in places],
+            "ticktext": [tick(called(name), MAX_LABEL_CHARS) for name in places],
             "side": "top",
             "range": [-0.35, max(places.values(), default=0.0) + 0.15],
             "fixedrange": True,
@@ -318,9 +318,9 @@ def _rule(**place: Any) -> dict[str, Any]:
 
 TOPS = (5, 10, 20, 40)
 BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
-LISTED = 6
+MAX_LOST = 6
 """Maximum lost memories listed below the chart."""
-ID, PIXELS = 14, 6.6
+MAX_ID_CHARS, PIXELS_PER_CHAR = 14, 6.6
 """Characters of an id in a label, and pixels per character."""
 
 _HELP = (
@@ -359,7 +359,7 @@ def draw(context: InspectContext) -> None:
     st.caption(_summary(flow, trace, top, bool(context.grades), context.relevant), help=_HELP.format(k=context.target))
     st.html(legend_html(flow, kinds))
     label = partial(_label, names=_names(flow, trace), followed=context.followed, against=context.against)
-    margin = 24 + round(PIXELS * max((len(label(line)) for line in flow.lines if line.final_rank), default=0))
+    margin = 24 + round(PIXELS_PER_CHAR * max((len(label(line)) for line in flow.lines if line.final_rank), default=0))
     figure = flow_figure(flow, top, kinds, context.followed, partial(hover_text, trace, kinds), label, margin)
     # A new key after each selection, since a selected point cannot be selected again.
     key = f"inspect:rank_flow:{context.followed}"
@@ -448,15 +448,18 @@ def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
 
 def _names(flow: RankFlow, trace: Trace) -> dict[str, str]:
     """Label of each result: its id, or the start of its text if shortened ids are ambiguous."""
-    ids = {line.memory_id: tick(line.memory_id, ID) for line in flow.lines if line.final_rank is not None}
+    ids = {line.memory_id: tick(line.memory_id, MAX_ID_CHARS) for line in flow.lines if line.final_rank is not None}
     if len(set(ids.values())) == len(ids):
         return ids
-    return {memory_id: tick(excerpt(trace.evidence.memories[memory_id].content, ID + 4), ID + 4) for memory_id in ids}
+    return {
+        memory_id: tick(excerpt(trace.evidence.memories[memory_id].content, MAX_ID_CHARS + 4), MAX_ID_CHARS + 4)
+        for memory_id in ids
+    }
 
 
 def _label(line: FlowLine, names: Mapping[str, str], followed: str | None, against: RankComparison | None) -> str:
     mark = "◆ " if line.memory_id == followed else ""
-    delta = "" if against is None else f"{sign(against.delta(line.memory_id))}  "
+    delta = "" if against is None else f"{delta_sign(against.delta(line.memory_id))}  "
     return f"{line.final_rank}  {delta}{mark}{names.get(line.memory_id, '')}"
 
 
@@ -486,7 +489,7 @@ def lost_html(flow: RankFlow, kinds: Mapping[str, Kind], followed: str | None) -
     if not lost:
         return Markup("")
     lost.sort(key=lambda line: (line.memory_id != followed, places.get(line.memory_id, len(places))))
-    named = [(line, kinds.get(line.memory_id, NEUTRAL).name) for line in lost[:LISTED]]
+    named = [(line, kinds.get(line.memory_id, NEUTRAL).name) for line in lost[:MAX_LOST]]
     return render("inspect/lost.html", lines=named, more=len(lost) - len(named))
 
 

@@ -13,16 +13,16 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, LISTS, RERANK
 from cems_workbench.pipeline.stages.lists import called
-from cems_workbench.ui.inspect.baseline import sign, words
+from cems_workbench.ui.inspect.baseline import delta_sign, delta_text
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.templates import render
 
-AT_FIRST = tuple(stage.name for stage in (FUSION, RERANK, ADJUST, ASSEMBLY))
-MOST_COLUMNS, TOP = 5, 20
-MOVED = "Places gained ▲ or lost ▼ in this stage"
+DEFAULT_COLUMNS = tuple(stage.name for stage in (FUSION, RERANK, ADJUST, ASSEMBLY))
+MAX_COLUMNS, MAX_ROWS = 5, 20
+MOVED_HELP = "Places gained ▲ or lost ▼ in this stage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Column:
 
     name: str
     rows: Sequence[StageRow]
-    whose: str = ""
+    provenance: str = ""
     """For a list returned by a live system: a note on that."""
 
     @property
@@ -67,15 +67,15 @@ def draw(context: InspectContext) -> None:
         options,
         selection_mode="multi",
         format_func=lambda name: plain(called(name)),
-        default=[name for name in AT_FIRST if name in options],
+        default=[name for name in DEFAULT_COLUMNS if name in options],
         key="inspect:stages",
         help="Up to five columns side by side: lists with their normalised scores, stages with their scores.",
     )
-    names = [name for name in options if name in (chosen or ())][:MOST_COLUMNS]
+    names = [name for name in options if name in (chosen or ())][:MAX_COLUMNS]
     if not names:
         st.caption("Choose a list or a stage above.")
         return
-    st.html(side_by_side_html(context.trace, names, TOP, context.followed, context.against))
+    st.html(side_by_side_html(context.trace, names, MAX_ROWS, context.followed, context.against))
 
 
 def side_by_side_html(
@@ -119,9 +119,9 @@ def _row(trace: Trace, name: str, ranked: Ranked, followed: str | None, against:
     memory_id, rank, before, score, dropped = ranked
     if against is not None:
         delta = against.delta(memory_id, name)
-        move, moved = sign(delta), words(delta, against.name)
+        move, moved = delta_sign(delta), delta_text(delta, against.name)
     else:
-        move, moved = _move(before - rank) if rank and before else "", MOVED
+        move, moved = _move(before - rank) if rank and before else "", MOVED_HELP
     text = excerpt(trace.evidence.memories[memory_id].content)
     return StageRow(memory_id, rank, score, move, moved, text, dropped, memory_id == followed)
 

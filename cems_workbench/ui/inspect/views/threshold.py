@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
 
-CHOSEN, TRIED = "#0072B2", "rgba(128,128,128,0.55)"
-LINE = "#D55E00"
+CHOSEN_COLOUR, TRIED_COLOUR = "#0072B2", "rgba(128,128,128,0.55)"
+LINE_COLOUR = "#D55E00"
 
 
 def draw(context: InspectContext) -> None:
@@ -92,7 +92,7 @@ def tried_figure(search: ThresholdSearch) -> Figure:
         constraintext="none",
         textangle=0,
         text=[f"{count} ◆ chosen" if is_it else str(count) for count, is_it in zip(counts, chosen, strict=True)],
-        marker={"color": [CHOSEN if is_it else TRIED for is_it in chosen]},
+        marker={"color": [CHOSEN_COLOUR if is_it else TRIED_COLOUR for is_it in chosen]},
         hovertext=[
             f"threshold {value:g}: {count} distinct memories" for value, count in zip(visited, counts, strict=True)
         ],
@@ -100,7 +100,7 @@ def tried_figure(search: ThresholdSearch) -> Figure:
     )
     top = max([*counts, target or 0, 1])
     if target is not None:
-        figure.add_hline(y=target, line={"color": LINE, "width": 2, "dash": "dash"})
+        figure.add_hline(y=target, line={"color": LINE_COLOUR, "width": 2, "dash": "dash"})
         side = "left" if len(visited) > 1 else "right"  # away from the chosen bar, which is the last and highest
         figure.add_annotation(
             text=f"target {target}",

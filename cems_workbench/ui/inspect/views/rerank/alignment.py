@@ -10,7 +10,7 @@ import streamlit as st
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.stages.rerank import RERANK, RerankRow, model_key
-from cems_workbench.ui.inspect.alignment import alignment, alignment_html, met_tokens
+from cems_workbench.ui.inspect.alignment import alignment, alignment_html, token_matches
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import short_id
@@ -74,4 +74,4 @@ def _draw_candidate(
     if chosen is None:
         return
     score = scores[chosen]
-    st.html(alignment_html(met_tokens(alignment(score)), score.raw))
+    st.html(alignment_html(token_matches(alignment(score)), score.raw))

@@ -11,7 +11,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.tables import compared, follow_table
+from cems_workbench.ui.inspect.tables import follow_table, with_deltas
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,4 +85,4 @@ def rerank_table(trace: Trace, against: RankComparison | None = None) -> pd.Data
                 "text read": score.chunk if score else None,
             }
         )
-    return compared(pd.DataFrame(rows), against, RERANK.name, "after")
+    return with_deltas(pd.DataFrame(rows), against, RERANK.name, "after")

@@ -32,7 +32,7 @@ from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.templates import render
 
-MEANING = {
+NUMBERS_HELP = {
     "scored": "Candidates within the rerank depth that the model scored",
     "failed": "Candidates without a score; flagged, never cached",
     "timeouts": "Failed: no answer within the timeout",
@@ -55,7 +55,7 @@ def draw_health(context: InspectContext) -> None:
     head = [row.memory_id for row in stage.rows if row.outcome in ("scored", "failed")]
     counted = account(scores[memory_id] for memory_id in head if memory_id in scores)
     st.html(model_html(trace) + numbers_html(health, counted))
-    st.html(notes_html(doubts(trace, counted)))
+    st.html(notes_html(notes(trace, counted)))
     if config.combine == "position_bands":
         weights = effective_weights(stage.rows, config.bands)
         if weights:  # none without scores: after a cancel, or without an answer from the server
@@ -91,14 +91,14 @@ def numbers_html(health: Health, counted: ScoreAccount) -> Markup:
         "from the cache": f"{counted.cached_share:.0%}",
         "p50 / p95": latency,
     }
-    return panels.numbers((name, value, MEANING[name]) for name, value in cells.items())
+    return panels.numbers((name, value, NUMBERS_HELP[name]) for name, value in cells.items())
 
 
 def _seconds(value: float) -> str:
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
 
 
-def doubts(trace: Trace, counted: ScoreAccount) -> list[str]:
+def notes(trace: Trace, counted: ScoreAccount) -> list[str]:
     """Warnings and notes on these scores, one line each."""
     stage = trace.stage(RERANK)
     health, spread = stage.fields.health, unit_spread(stage.rows)
