@@ -54,7 +54,7 @@ def test_a_threshold_refuses_and_the_view_says_which_signal_and_where_it_stands(
     set_config(page, with_values(preset("cems").config, OFF | {"abstain.vector": round(here + 0.1, 3)}))
     page.run()
     assert "Nothing is returned:" in markdown(page) and "best vector score" in markdown(page)
-    assert table_with(page, "this query").set_index("signal").loc["best vector score", "says"] == "nothing answers"
+    assert table_with(page, "this query").set_index("signal").loc["best vector score", "says"] == "no answer"
     page = search(page, "where is the green tea")
     assert "Answered." in markdown(page)
 

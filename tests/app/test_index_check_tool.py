@@ -66,7 +66,7 @@ def test_the_pool_of_a_preset_is_named_as_what_lost_a_memory(open_page: OpenPage
     page = tool(search(configured(open_page(), {}, "recollection"), DEPLOY), "Index check")
     assert "of the 200 last accessed and the lexical hits" in html(page, "wb-recall")
     assert "The candidate set left out" in markdown(page)
-    assert any("Chroma alone would have missed nothing." in caption.value for caption in page.caption)
+    assert any("Chroma alone would not have missed any." in caption.value for caption in page.caption)
 
 
 def test_the_filter_of_the_query_is_that_of_the_check(open_page: OpenPage) -> None:
@@ -83,13 +83,13 @@ def test_each_variants_list_is_checked_on_its_own(open_page: OpenPage) -> None:
     box = next(box for box in page.selectbox if box.label == "Vector list")
     page = box.select_index(1).run()
     assert not page.exception
-    assert "vector:1 holds" in markdown(page)
+    assert "vector:1 contains" in markdown(page)
 
 
 def test_a_store_with_one_memory_and_one_with_none_to_find(open_page: OpenPage, tmp_path: Path) -> None:
     page = open_page(stored(tmp_path, {"one": "the only memory is personal"}))
     page = tool(search(page, "only memory"), "Index check")
-    assert "holds the 1 exactly nearest of 1 memories" in markdown(page)
+    assert "contains the 1 exact nearest of 1 memories" in markdown(page)
     set_state(page, gathered=None)
     page = tool(search(configured(page, {"query.scope": "shared"}), "only"), "Index check")
     assert any("No memory in the scope of this query" in info.value for info in page.info)

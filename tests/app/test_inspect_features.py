@@ -10,7 +10,9 @@ from cems_workbench.config import export_config, parse_config, preset, with_valu
 from cems_workbench.evaluation.grades import relevant
 from cems_workbench.jobs.evidence_memory import judged_queries
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.ui.inspect.catalogue import views_in
 from cems_workbench.ui.inspect.picker import SIGNS
+from cems_workbench.ui.inspect.sections import VIEWS
 from cems_workbench.ui.inspect.transfer import diff_rows
 from cems_workbench.ui.kit import shared_resources
 from tests.thoroughly import first_of
@@ -34,7 +36,6 @@ from .inspect_page import (
 from .pages import OpenPage, buttons, captions, html, press
 
 pytestmark = [pytest.mark.models]
-VIEWS = ("Contributions", "Query", "Lists", "Stages", "Journey", "Rerank", "Adjust", "Context")
 
 
 def test_a_followed_memory_is_marked_and_its_path_is_shown(open_page: OpenPage) -> None:
@@ -49,7 +50,7 @@ def test_a_followed_memory_is_marked_and_its_path_is_shown(open_page: OpenPage) 
     path = html(page, "wb-path")
     assert f"<code>{third}</code>" in path
     assert re.findall(r"<th>(\w+)</th>", path)[:4] == ["stage", "lists", "threshold", "fusion"]
-    for view in VIEWS:
+    for view in views_in(VIEWS):
         show(page, view)
     show(page, "Journey")
     assert f"◆ {third}" in set(page.dataframe[0].value["memory"])
@@ -226,7 +227,7 @@ def test_every_view_draws_with_an_expansion(open_page: OpenPage, backend: str) -
     page = search(page, WIRED)
     evidence = evidence_of(page)
     assert len(evidence.variants) == 2
-    for view in VIEWS:
+    for view in views_in(VIEWS):
         show(page, view)
 
 

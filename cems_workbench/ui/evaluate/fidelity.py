@@ -254,7 +254,7 @@ def _gathered(asked: Sequence[SettingQueries], resources: Resources) -> bool:
         f"Not gathered yet: {names}. {search_cost_text(total, None, [setting.searched for setting, _ in missing])}; after that, every "
         "change of a weight or threshold is compared immediately.",
         gather,
-        begun=any(finished),
+        resumable=any(finished),
     )
 
 

@@ -43,7 +43,7 @@ def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice,
         "evaluate",
         f"Not gathered yet: {names}. {once}; after that every change of a weight or threshold is measured at once.",
         lambda progress: _gather(pending, choice, resources, progress),
-        begun=any(config.finished for config in pending),
+        resumable=any(config.finished for config in pending),
     )
 
 

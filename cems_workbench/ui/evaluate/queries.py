@@ -94,8 +94,8 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     ]
     rows = []
     for q in places:
-        beside = None if other is None else (other.name, float(after[q]), OUTCOMES[outcome[q]])
-        rows.append(_row(queries[q], base.name, float(before[q]), beside))
+        compared = None if other is None else (other.name, float(after[q]), OUTCOMES[outcome[q]])
+        rows.append(_row(queries[q], base.name, float(before[q]), compared))
     counts = " · ".join(f"{OUTCOMES[i]} {int((outcome == i).sum())}" for i in range(4) if other)
     st.caption(counts or f"{len(rows)} queries, the worst first")
     if not rows:

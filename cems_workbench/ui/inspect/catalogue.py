@@ -20,8 +20,8 @@ class View:
     """A view or tool: title, position and drawing function.
 
     `place` orders the buttons of a section, ascending, and is unique within its folder. Numbers are in steps of 10, to leave gaps: views
-    follow the pipeline, from Query (20) to Context (110), after the default view, Contributions (10); tools go from one memory (10) to the
-    whole config (100). A new view or tool takes a free number between its neighbours.
+    roughly follow the pipeline, from Query (20) to Context (110), after the default view, Contributions (10); tools go from one memory
+    (10) to the whole config (100). A new view or tool takes a free number between its neighbours.
     """
 
     title: str

@@ -23,7 +23,7 @@ from cems_workbench.ui.kit.templates import render
 GRADES = {0: "not relevant", 1: "related", 2: "helps", 3: "answers it"}
 READ_HELP = {
     "chunk": "The reranker reads the chunk with the highest rank in any searched list, including disabled lists",
-    "memory": "What the reranker reads is chosen from the whole memory, not from the chunk that was found (Rerank → Text source)",
+    "memory": "The text for the reranker is chosen from the whole memory, not from the matching chunk (Rerank → Text source)",
 }
 FOLD_AFTER_CHARS = 330
 """Characters from which a text is collapsed."""

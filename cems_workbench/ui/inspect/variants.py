@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS = 10
 SHARES_HELP = (
-    "A row per query, a column per candidate in the order of fusion. A cell is the sum of base and bonus over the query's lists; "
-    "empty: this query did not find it. {method} {combines}; the result is multiplied by the boost, 1 + multi-list boost × (lists that "
+    "One row per query, one column per candidate in fusion order. A cell is the sum of base and bonus over the query’s lists; "
+    "empty: not found by this query. {method} {combines}; the result is multiplied by the boost, 1 + multi-list boost × (lists that "
     "contain it − 1). The normalised raw score × (1 − score blend) plus the score blend is the score after fusion."
 )
 COMBINES = {"sum": "adds up the rows of a column", "max": "takes the largest term of a column (◆)"}

@@ -47,13 +47,13 @@ def draw_provenance(key: str, text: str, ask_again: Callable[[], None] | None) -
 
 
 def draw_bundled_notice(
-    page: str, figures: SampleFigures, anew: str, choose: str, on_click: Callable[[], None]
+    page: str, figures: SampleFigures, measure_hint: str, choose: str, on_click: Callable[[], None]
 ) -> None:
     """Draw that the results shown are bundled with the project, when they were measured, and how to measure again."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
             f":material/inventory_2: Measured with CEMS Workbench {plain(figures.version)} on {figures.day.isoformat()}; these results "
-            f"are bundled with the project. {anew}",
+            f"are bundled with the project. {measure_hint}",
             width="stretch",
             help="Shown because this store holds exactly the sample set: the same memories, relations, queries, judgments, embedder and "
             "presets as in that measurement. Times were measured on another machine.",
@@ -70,17 +70,17 @@ def draw_effects(configs: Mapping[str, PipelineConfig], project_only: bool = Fal
     st.caption(f"**Project of a query** · {plain(project)}. **Date of a query** · {plain(moment)}.")
 
 
-def offer_gather(page: str, message: str, gather: Callable[[Progress], None], *, begun: bool) -> bool:
+def offer_gather(page: str, message: str, gather: Callable[[Progress], None], *, resumable: bool) -> bool:
     """Offer to gather missing evidence, with progress and Cancel; True once it has been gathered.
 
-    `message` is Markdown. `begun`: an earlier gather was interrupted and will be resumed. An error becomes one line on the page.
+    `message` is Markdown. `resumable`: an earlier gather was interrupted and will be resumed. An error becomes one line on the page.
     """
     return offer_job(
         f"{page}:gather",
         message,
-        "Resume" if begun else "Gather",
+        "Resume" if resumable else "Gather",
         gather,
-        icon=":material/pause_circle:" if begun else ":material/hourglass_empty:",
+        icon=":material/pause_circle:" if resumable else ":material/hourglass_empty:",
         cancel=f"{page}:cancel",
         kept="What was gathered is kept; gathering can be resumed.",
     )

@@ -44,10 +44,10 @@ def progress_text(label: str, done: int, total: int, seconds: float, first: int 
 
 def progress_in(place: DeltaGenerator) -> Progress:
     """A progress callback that draws its bar in `place`, with the time left once it can be estimated."""
-    begun: dict[str, tuple[float, int]] = {}
+    started: dict[str, tuple[float, int]] = {}
 
     def report(label: str, done: int, total: int) -> None:
-        start, first = begun.setdefault(label, (time.monotonic(), done))
+        start, first = started.setdefault(label, (time.monotonic(), done))
         text = progress_text(label, done, total, time.monotonic() - start, first)
         place.progress(min(done / total, 1.0) if total else 0.0, text=plain(text))
 

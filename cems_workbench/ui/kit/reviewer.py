@@ -67,7 +67,7 @@ def draw_right(needed: Role) -> bool:
     """Whether the user has the rights of this role; otherwise a notice is drawn."""
     if may(needed):
         return True
-    st.info(f"Only a person with the role {needed} may {RIGHTS[needed]}; yours is {role()}.", icon=":material/lock:")
+    st.info(f"Only the role {needed} may {RIGHTS[needed]}; your role is {role()}.", icon=":material/lock:")
     return False
 
 

@@ -12,7 +12,7 @@ from cems_workbench.ui.kit.templates import render
 
 
 def full_label(word: str, what: str) -> str:
-    """A label that shows `word` and has the accessible name `word` + `what`, so that several Apply buttons can be told apart."""
+    """A label that shows `word` and has the accessible name `word` + `what`, so that several Apply buttons are distinguishable."""
     return f"{word} :gray[**{plain(what)}**]"
 
 

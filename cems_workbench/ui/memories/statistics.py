@@ -180,7 +180,7 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
         "Compare",
         key="memories:near:button",
         width="stretch",
-        help=f"Compares every memory with every other, the newest {MAX_MEMORIES:,} of a larger store.",
+        help=f"Compares all pairs of memories; in a larger store, the newest {MAX_MEMORIES:,}.",
     )
     key = (resources.store.content_version, resources.embedder.line, threshold)
     compared = state.present().compared

@@ -166,7 +166,7 @@ def _save(
 
 def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
     """A preset file: summary, origin, all keys."""
-    changed = "proposed without labels beside" if card.unlabelled else "tuned from"
+    changed = "proposed without labels from" if card.unlabelled else "tuned from"
     made = f"{card.baseline} kept after a search" if card.kept else f"{changed} {card.baseline}"
     summary = why or f"{config.name}: {made}."
     return dump_config(config, header=f"{summary}\nSource: {made}, with CEMS Workbench.\n{card.text}")

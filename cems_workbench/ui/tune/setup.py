@@ -109,7 +109,7 @@ def _gathered(
         for row in report.left_out:
             st.toast(plain(f"{row} (left out)"), icon=":material/warning:")
 
-    if offer_gather("tune", message, gather, begun=bool(done)):
+    if offer_gather("tune", message, gather, resumable=bool(done)):
         st.rerun()
     return None
 

@@ -1,12 +1,14 @@
-"""The views and tools of Inspect are found in their folders: adding one is one file, and an unopened section costs nothing."""
+"""Views and tools of Inspect are discovered in their folders: adding one is one file, and an unopened section is not imported."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from itertools import count
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
@@ -60,35 +62,19 @@ def test_two_views_of_one_title_or_place_are_an_error(
         views_in(package(one=("Same", 1, ""), two=other))
 
 
-def test_the_views_and_tools_stand_in_the_order_of_the_pipeline_and_of_the_questions() -> None:
-    assert list(views_in(VIEWS)) == [
-        "Contributions",
-        "Query",
-        "Lists",
-        "Stages",
-        "Rank flow",
-        "Journey",
-        "Threshold",
-        "Rerank",
-        "Adjust",
-        "Judge",
-        "Abstain",
-        "Context",
-    ]
-    tools = views_in(TOOLS)
-    assert list(tools) == [
-        "Why is it missing?",
-        "What if it were different?",
-        "Text evidence",
-        "Index check",
-        "Expansion",
-        "Diversity",
-        "Sensitivity",
-        "Weight map",
-        "Effective weights",
-        "Against production",
-    ]
-    assert all(tool.question.endswith("?") for tool in tools.values())
+@pytest.mark.parametrize("section", [VIEWS, TOOLS])
+def test_catalogue_lists_every_record_once_in_the_order_of_places(section: str) -> None:
+    package = import_module(section)
+    modules = [import_module(f"{section}.{module.name}") for module in iter_modules(package.__path__)]
+    records = [module.VIEW for module in modules if hasattr(module, "VIEW")]
+    listed = list(views_in(section).values())
+    assert listed == sorted(records, key=lambda view: view.place)
+    assert len({view.title for view in listed}) == len({view.place for view in listed}) == len(records)
+    assert all(view.title and callable(view.draw) for view in listed)
+
+
+def test_every_tool_asks_a_question() -> None:
+    assert all(tool.question.endswith("?") for tool in views_in(TOOLS).values())
 
 
 def test_the_page_is_imported_without_its_views_and_tools() -> None:

@@ -50,7 +50,7 @@ LOWER_LIMIT_HELP = (
 )
 TRY_HELP = {
     LIMIT: "Each choice is a range of limits with the same results, with exact ends.",
-    LAMBDA: f"MMR = λ × score − (1 − λ) × overlap with what is selected. Looked at every {LAMBDA_STEP}; a change between two is bisected.",
+    LAMBDA: f"MMR = λ × score − (1 − λ) × overlap with selected results. In steps of {LAMBDA_STEP}; changes are located by bisection.",
 }
 
 
@@ -182,7 +182,7 @@ def duplicates_html(trace: Trace, gone: Sequence[Duplicate]) -> Markup:
 
 def falls_html(trace: Trace, near: Sequence[DedupThreshold]) -> Markup:
     """The results that a lower limit would drop, each with the most similar one."""
-    line = "" if near else f"No result would be taken at any limit down to {LOWEST_LIMIT:g}."
+    line = "" if near else f"No result would be dropped at any limit down to {LOWEST_LIMIT:g}."
     rows = [
         DuplicateRow(_named(trace, one.memory_id), f"at ≤ {one.limit:.4f}", _named(trace, one.of), one.limit)
         for one in near

@@ -281,7 +281,7 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
     edges: list[Edge] = []
     if place is not None:
         edges += _reader_edges(memory, place, score, config.backend, room)
-    if memory.id not in context.trace.evidence.chunks:  # chunks fit the embedder, or were imported as they are
+    if memory.id not in context.trace.evidence.chunks:  # chunks fit the embedder, or were imported unchanged
         edges += _embedder_edge(memory, room)
     tips = words.tips
     title = "" if not memory.title or memory.content.startswith(memory.title) else memory.title

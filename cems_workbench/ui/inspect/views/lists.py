@@ -44,7 +44,7 @@ def draw(context: InspectContext) -> None:
     for note in depth_notes(trace.config):
         st.caption(
             f"{note}.",
-            help="The limit is that of Assembly; oversample is set under Rerank, the first-stage factor under Lists.",
+            help="The limit is set under Assembly, oversample under Rerank, the first-stage factor under Lists.",
         )
     entries = [entry for entry in stage.fields.lists if entry.gathered]
     if not entries:
