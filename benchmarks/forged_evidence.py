@@ -143,7 +143,7 @@ ROWS = {
         "notes.warnings: expected an object",
     ),
     "tags that are a number": ("UPDATE memories SET tags = '5'", "tags: expected an array of texts, found 5"),
-    "a memory twice": ("UPDATE memories SET id = 'a'", "memories.id: 'a' stands in the file twice"),
+    "a memory twice": ("UPDATE memories SET id = 'a'", "memories.id: 'a' is in the file twice"),
     "memories with a gap": ("UPDATE memories SET number = number + 1", "numbered without a gap"),
     "a priority that is no number": (
         "UPDATE memories SET priority = 'nan'",

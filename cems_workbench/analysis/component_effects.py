@@ -1,4 +1,4 @@
-"""Effective weights: how much each part of the pipeline moved the ranking of one query, beside the weight it nominally has.
+"""Component effects: how much each part of the pipeline moved the ranking of one query, next to its nominal weight.
 
 Leave-one-out: that part alone is switched off, the query is replayed, and the results are compared with those of now.
 
@@ -35,8 +35,8 @@ NO_LIMIT_K = 10
 class Part:
     """One part of the pipeline and what switches it off: values of the config, or lists that are left out.
 
-    `lists` is one list of one query variant; of a source that has several lists whatever the variant, as relations have, it is
-    all of them, because none of those is anything by itself. What is made of a list, or begins from it, stays as it is.
+    `lists` is one list of one query variant; of a source whose lists belong to no variant, such as relations, it is
+    all of them, because none of them stands alone. What is derived from a list stays unchanged.
     """
 
     name: str

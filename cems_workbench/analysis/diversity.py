@@ -135,7 +135,7 @@ def _replayed(evidence: Evidence, config: PipelineConfig, switched_off: Collecti
 def _next_limit(evidence: Evidence, stages: PipelineRun) -> float:
     """The largest cosine between two memories that dedup keeps; -inf without a pair.
 
-    What stands below the last result matters to nobody, unless MMR chooses.
+    Candidates below the last result matter only to MMR.
     """
     cosines, has = encode_one(evidence).cosines(0)
     dedup, assembly = stages.of(DEDUP), stages.of(ASSEMBLY)

@@ -25,9 +25,9 @@ from cems_workbench.store.search.hits import best_per_memory
 
 @dataclass(frozen=True, slots=True)
 class EngineComparison(IndexComparison):
-    """One list of the engine beside the exact one, as deep as the config keeps of it.
+    """One list of the engine compared with the exact one, to the depth that the config keeps.
 
-    `changed` says with which setting it was asked, None: as it is.
+    `changed` says with which setting it was asked, None: unchanged.
     """
 
     live: LiveList
@@ -41,7 +41,7 @@ class EngineComparison(IndexComparison):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineCheck:
-    """What the engine answered to one text, beside the exact answers; it can be asked again with other settings."""
+    """The engine's hits for one text compared with the exact ones; it can be queried again with other settings."""
 
     engine: Engine
     probe: SourceInfo
@@ -80,7 +80,7 @@ class EngineCheck:
 def compare_engine(
     live: LiveList, exact: ExactRanking, kept: int, changed: tuple[str, str] | None = None
 ) -> EngineComparison:
-    """A list of the engine beside the exact ranking; `kept` memories count.
+    """A list of the engine compared with the exact ranking; only `kept` memories count.
 
     What is not in the exact one does not: the engine knows nothing of the query's filter on projects.
     """

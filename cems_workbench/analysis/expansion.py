@@ -2,7 +2,7 @@
 
     share(variant, candidate) = sum of base + bonus over the variant's lists that hold the candidate
     share(v)  = sum over the results of v's terms of the fused raw score / sum of those raw scores
-    alone(v)  = candidates that stand in v's lists, and in no list of another variant nor of the relations
+    alone(v)  = candidates in v's lists, and in no list of another variant nor of the relations
     without v = the replay with v's lists left out; one that is switched off already is put back instead
 
 tau and rbo compare the results with and without it (why/side_effects.py). Lists that belong to no variant (recency, access, relations)
@@ -65,7 +65,7 @@ LIST_ORDER = tuple(source.name for source in LIST_SOURCES if source.finds)
 
 @dataclass(frozen=True, slots=True)
 class VariantPart:
-    """One variant as it is now: candidates its lists hold, those nobody else found, its share (0..1) of the results' fused score."""
+    """One variant: candidates in its lists, candidates that only it brought, its share (0..1) of the results' fused score."""
 
     index: int
     text: str

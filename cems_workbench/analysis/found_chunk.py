@@ -1,4 +1,4 @@
-"""Which chunk a memory was found by, which one a reranker read, and where that stands in the memory.
+"""Which chunk a memory was found by, which one a reranker read, and where it is in the memory.
 
 Where the config says that the text that scored best is what is meant (`assembly.text: version`), it is the chunk of the list with the best
 score, as `fusion.best_version` has it; else the chunk that stands highest in a list that takes part, the earlier list first.
@@ -91,7 +91,7 @@ def chunk_words(evidence: Evidence, memory_id: str, seq: int | None) -> str:
 
 
 def chunk_span(content: str, chunk: Chunk) -> tuple[int, int] | None:
-    """(start, end) of the chunk in the content, in characters; None where it does not stand there as it is."""
+    """(start, end) of the chunk in the content, in characters; None if the content does not contain it verbatim."""
     start = chunk.start if chunk.start is not None else content.find(chunk.text)
     end = start + len(chunk.text)
     return (start, end) if start >= 0 and content[start:end] == chunk.text else None

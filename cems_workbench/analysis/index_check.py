@@ -66,7 +66,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class IndexComparison:
-    """An answer beside the exact one: its recall at `NEAR` and at its own depth, and the largest distance of a score from the exact one."""
+    """Hits compared with the exact ones: recall at `NEAR_DEPTH` and at their own depth, and the largest score difference."""
 
     near: Recall
     deep: Recall
@@ -128,7 +128,7 @@ def largest_difference(exact: ExactRanking, answer: Hits) -> float:
 
 
 def compare(exact: ExactRanking, answer: Hits, depth: int) -> IndexComparison:
-    """An answer of `depth` memories beside the exact one."""
+    """The hits of `depth` memories compared with the exact ones."""
     return IndexComparison(
         recall_at(exact, answer, NEAR_DEPTH), recall_at(exact, answer, depth), largest_difference(exact, answer)
     )

@@ -49,7 +49,7 @@ class RankFlow:
     """Lines by final rank, then the dropped ones by how far they came.
 
     `folded` are stages that changed nothing; `lists_left_out` and `lines_left_out` are past what can be drawn; `unranked` were
-    asked for and stand in no list.
+    asked for and are in no list.
     """
 
     lists: tuple[str, ...]
@@ -69,7 +69,7 @@ class RankFlow:
 def rank_flow(trace: Trace, top: int, asked: Collection[str] = (), k: int | None = None) -> RankFlow:
     """The flow of the first `top` memories and of those `asked` for, the most wanted first; `k` is the target rank of `loss`.
 
-    Past `MOST_LINES` the asked ones have precedence, in their order, then the best ranked.
+    Past `MAX_LINES` the asked ones have precedence, in their order, then the best ranked.
     """
     folded = tuple(name for name in RANKED_STAGES if name not in ("fusion", RESULTS) and _changes_nothing(trace, name))
     stages = [name for name in RANKED_STAGES if name not in folded]

@@ -122,7 +122,7 @@ def stage_words(trace: Trace, stage: AnyStage, memory_id: str) -> str:
 
 
 def dropped(trace: Trace, memory_id: str) -> Loss | None:
-    """The stage that took the memory out, at whatever rank; None when it is in the results or was in no list.
+    """The stage that dropped the memory, at any rank; None when it is in the results or was in no list.
 
     Before fusion nobody has a rank: then it is the best one that a list gave it, of those that take part if any has it.
     """
@@ -176,7 +176,7 @@ def _rank(ranks: Ranks, memory_id: str) -> int | None:
 
 @dataclass(frozen=True)
 class RankComparison:
-    """A trace beside that of a pinned baseline config, on the same evidence or on what that config asks for."""
+    """A trace compared with that of a pinned baseline config, on the same evidence or on that config's own."""
 
     name: str
     now: Trace

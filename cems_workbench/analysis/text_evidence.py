@@ -4,7 +4,7 @@
     part(t) = idf(t) * tf / (tf + k1 * (1 - b + b * length / mean length)),  idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))
 
 Of a memory in the index the parts are read from it, so that they add up to the score in the list; tf is counted in the text, df and
-N are the index's. A text that the index does not hold is scored by the index's statistics as they are.
+N are the index's. A text that the index does not hold is scored with the index's statistics unchanged.
 
 A chunk that a reranker read is a stretch of the content; `seed_overlap` puts a ". " back at its end, which the content may not have
 there. A model cuts a text after its last token; the cut is named here as the end of the last whole word before it.
@@ -80,7 +80,7 @@ class LexicalEvidence:
 def lexical_evidence(
     index: LexicalIndex, query: str, memory: Memory, texts: Mapping[int | None, str] | None = None
 ) -> LexicalEvidence:
-    """What each term of `query` gives `memory` in the index as it is; of one with chunks, what they give its best.
+    """What each term of `query` gives `memory` in the current index; for a memory with chunks, its best chunk.
 
     `texts` are what the memory is found by (`store.indexes.texts`), where it has chunks.
     """
@@ -132,7 +132,7 @@ class Match:
 def matches(text: str, terms: Collection[str], language: str = ENGLISH) -> list[Match]:
     """Where `text` has one of `terms`, in order, without overlaps: the words and identifiers that give them.
 
-    A text that NFKC changes is cut at its spaces instead, so that positions are those of the text as it stands.
+    A text that NFKC changes is cut at its spaces instead, so that positions are those of the original text.
     """
     wanted = set(terms)
     pieces: Sequence[str] = chunks(text) if normalised(text) == text else text.split()

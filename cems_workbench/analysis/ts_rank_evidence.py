@@ -1,6 +1,6 @@
 """Which lexemes of a query met which text, and what each is worth in its ts_rank.
 
-    ts_rank(text) = 1/n * sum over the query's n lexemes of gain(how often it stands in the text)
+    ts_rank(text) = 1/n * sum over the query's n lexemes of gain(its count in the text)
     gain(c) = 0.1 * (1 + 1/4 + 1/9 + ... + 1/c²) / 1.64493, so 0.0608 for once and at most 1.64 times that
 
 Neither how rare a lexeme is nor how long the text is counts. A query that PostgreSQL reads as a phrase or as words that must all stand
@@ -61,7 +61,7 @@ class RankEvidence:
 
 
 WORD = re.compile(r"[^\W_]+(?:[-'’._/@:][^\W_]+)*")
-"""A word as it is marked in a text: what PostgreSQL may parse as one token, without the marks around it."""
+"""A word marked in a text: what PostgreSQL may parse as one token, without the marks around it."""
 
 
 def rank_evidence(index: TsRankIndex, query: str, texts: Mapping[int | None, str]) -> RankEvidence:

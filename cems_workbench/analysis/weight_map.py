@@ -55,7 +55,7 @@ class WeightMap:
 
 
 def grid(spec: FieldSpec, config: PipelineConfig, count: int) -> list[Any]:
-    """About `count` values over the slider's range, evenly apart, the present one among them in place of its nearest."""
+    """About `count` values over the slider's range, evenly spaced; the current value replaces its nearest."""
     low, high = slider(spec, config)
     spaced = [low + (high - low) * i / max(1, count - 1) for i in range(count)]
     values = sorted({round(value) for value in spaced}) if spec.type is int else [round(value, 10) for value in spaced]

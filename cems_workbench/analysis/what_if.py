@@ -1,15 +1,15 @@
 """What if one memory were different? Its way through the pipeline as it is stored and as edited, side by side; nothing is written.
 
-The evidence is made anew for that one memory, while everything else, and the store, stays as it is:
+The evidence is recomputed for that one memory; everything else, and the store, stays unchanged:
 
     vector    exact cosine of the embedding of the changed text with each query variant
     lexical   BM25 of the changed text by the index's own statistics (text_evidence.py)
-    ts_rank   ts_rank of the changed chunks, behind whoever has the same
-    relations, recency, access   made anew from those lists, as gathering makes them
+    ts_rank   ts_rank of the changed chunks, after candidates with the same score
+    relations, recency, access   recomputed from those lists, as gathering does
 
 A list is searched one deeper, the memory taken out of it and put in where its new score places it, and cut to its depth: it may
-enter a list or fall out, and who was next takes its place. The query variants are those that were searched. The list of a source that
-is added stays as it is: what that source would make of the edit only it knows.
+enter a list or fall out, and the next one moves up. The query variants are those that were searched. The list of a source that
+is added stays unchanged: only that source knows how it would rank the edit.
 
 Then the scores that a reranker or judge had for the memory are asked for again, and those of a reranker for what follows another question
 by the edit, and both evidences are replayed under the same config.
@@ -55,7 +55,7 @@ UNDATED = datetime.min.replace(tzinfo=UTC)
 def scratch_evidence(
     edited: Memory, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
 ) -> Evidence:
-    """The evidence with `edited` in the place of the stored memory of its id. Raises ModelError when it cannot be embedded.
+    """The evidence with `edited` instead of the stored memory of the same id. Raises ModelError when it cannot be embedded.
 
     Scores of a reranker or a judge for a changed content are left out, so that they are asked for again, and so are those of a reranker for
     what follows another question.
@@ -384,12 +384,12 @@ def _approximated(
     )  # whose seeds it finds
     if by_bm25 and any(ranked.source == "lexical" for ranked in evidence.lists):
         said.append(
-            "BM25 takes word frequencies and mean length from the store as it is; a real edit would shift them a little."
+            "BM25 takes word frequencies and mean length from the unchanged store; a real edit would shift them a little."
         )
     added = [ranked.name for ranked in evidence.lists if ranked.source in ADDED_LISTS]
     if added:
         said.append(
-            f"The lists of added sources ({', '.join(added)}) stay as they are; only those know what they would find."
+            f"The lists of added sources ({', '.join(added)}) stay unchanged; only those sources know what they would return."
         )
     if len(evidence.variants) > 1:
         said.append(

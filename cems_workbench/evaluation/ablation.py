@@ -2,15 +2,15 @@
 
 `cems` are the phases of the CEMS retrieval improvements plan, each with all before it, in the values of the preset `cems`:
 
-    phase 0  as it was: vector search and expansions, unweighted, not clamped
+    phase 0  before the plan: vector search and expansions, unweighted, not clamped
     phase 1  + no expansion where a lexical probe finds a strong signal
     phase 2  + the lexical list, normalised
     phase 3  + weight 2 for the original query, and the top-rank bonus
-    phase 4  + the reranker of the config at hand, or else the plan's own
+    phase 4  + the reranker of the given config, or else the plan's
     phase 5  + scores clamped to 0..1
-    phase 6  the config at hand: the plan's last phase is tuning
+    phase 6  the given config: the plan's last phase is tuning
 
-`ace` are rows A to D of ACE's A/B test, the shipped presets. The documents' own figures cannot be had again: their data is theirs.
+`ace` are rows A to D of ACE's A/B test, the shipped presets. The documents' figures cannot be reproduced: their data is not public.
 Expansions and their probe are gathered: where the evidence was gathered otherwise, that is among what the evaluation lacks.
 
 Source: CEMS plan, "Results Tracking"; ACE retrieval precision document, "A/B Test Results".

@@ -67,7 +67,7 @@ class Outcome:
     holds: bool
     line: str
     name: str = ""
-    """What was asserted, as it was written: the same from run to run."""
+    """The assertion as written: the same in every run."""
 
 
 def parse_bound(text: str, example: str) -> Bound:
@@ -112,7 +112,7 @@ class NoLoss:
         return Outcome(holds, f"{'no loss' if holds else 'LOSS'}: {self.scoped} {told}{said}", str(self))
 
     def __str__(self) -> str:
-        """As it is written."""
+        """As written."""
         return self.scoped + ("" if self.level is None else f" p<{self.level:g}")
 
 

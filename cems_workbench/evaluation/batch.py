@@ -77,7 +77,7 @@ class LabelledBatch:
         seconds_per_query: float | None = None,
     ) -> None:
         """Queries without evidence are left out, and are in `not_gathered`; those without a judgment in `not_judged`, but for those that
-        it was said of that nothing answers them.
+        that are marked as having no answer.
 
         `seconds_per_query` is what gathering took, where that was recorded.
         """
@@ -96,7 +96,7 @@ class LabelledBatch:
         self._blocks = self._encode()
 
     def __reduce__(self) -> tuple[type[LabelledBatch], tuple[object, ...]]:
-        """Encoded anew where it is unpickled: tables hold functions, which cannot be sent."""
+        """Encoded again after unpickling: tables hold functions, which cannot be pickled."""
         evidences = dict(zip(self.qids, self.evidences, strict=True))
         grades = dict(zip(self.qids, self.grades, strict=True))
         return LabelledBatch, (self.queries, evidences, grades, self.seconds_per_query)
@@ -165,7 +165,7 @@ class LabelledBatch:
         return Rankings(config, order, score, graded, needs, sent)
 
     def signals(self, config: PipelineConfig) -> dict[str, Floats]:
-        """(Q) of each signal of abstain the value of every query under a config, whatever its thresholds; NaN where there is none."""
+        """(Q) of each signal of abstain the value of every query under a config, regardless of thresholds; NaN if there is none."""
         asking = asking_all(config)
         found = {name: np.full(len(self.queries), np.nan) for name in SIGNALS}
         for block in self._blocks:

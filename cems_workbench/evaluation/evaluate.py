@@ -99,7 +99,7 @@ class Evaluation:
     failed: Mapping[str, int] = field(default_factory=dict)
     """Why the reranker gave some candidates no score, with the number of queries."""
     unanswerable: tuple[str, ...] = ()
-    """It was said that nothing answers these: they are in the means of measures that are of such queries."""
+    """Marked as having no answer: only measures of such queries include them."""
 
     @property
     def lacking(self) -> tuple[str, Mapping[str, int]]:
@@ -258,7 +258,7 @@ def summarise(
     best: Floats,
     seed: int,
 ) -> tuple[Summary, ...]:
-    """The measures of (Q, M) values; `ends` (2, M) are of their bootstrap, `graded` is what a measure of all queries is drawn anew of."""
+    """The measures of (Q, M) values; `ends` (2, M): their bootstrap interval; `graded`: input of measures over all queries."""
     low, high = ends.copy()
     for m, measure in enumerate(measures):
         sampled = resample(measure, graded, seed)
@@ -270,7 +270,7 @@ def summarise(
 
 
 def not_improved(graded: GradedRankings, measures: Sequence[Measure]) -> tuple[Ints, Ints]:
-    """The numbers of the queries of which no relevant memory is known, and of those of which it was said that nothing answers them."""
+    """The numbers of the queries of which no relevant memory is known, and of those marked as having no answer."""
     least = min((measure.grade for measure in measures), default=1)
     without = graded.without_answer(least)
     return np.flatnonzero(~graded.answerable(least) & ~without), np.flatnonzero(without)

@@ -1,8 +1,8 @@
 """The evidence of a whole query set in one portable file: gathered once, replayed anywhere without a store or a model.
 
 It is a DuckDB database. Queries are added one committed transaction at a time, so that what a killed gather finished is there and
-a later one goes on after it. The header says what it was gathered with; a file of another store, another state of it, another
-embedder or other gather parameters is not gone on with, and can be read all the same.
+a later gather resumes after it. The header says what it was gathered with; a file of another store, another state of it, another
+embedder or other gather parameters is not resumed, but can be read.
 
 Two hashes are written when the gather is complete, and checked when the file is read: `replay_hash`, over everything that replay can see,
 and `content_hash`, over that, the judgments on its queries, the relevance grade and the config: everything that moves a figure measured on
@@ -71,7 +71,7 @@ REPLAYED_TABLES = (
 LATER = (("*", "chunks", "member, seq"), ("*", "edges", "qid, position"))
 """What files of the first format have not."""
 HASHED_WHOLE = 20_000
-"""Rows of a table that are read at once; of a longer one each column is read by itself, this many rows at a time."""
+"""Rows of a table that are read at once; a longer table is read column by column, this many rows at a time."""
 
 
 def replay_hash(cursor: duckdb.DuckDBPyConnection) -> str:
@@ -140,7 +140,7 @@ def _hash_judged(
 
 
 def _hash_of_file(cursor: duckdb.DuckDBPyConnection, replayed: str, header: Header) -> str:
-    """`content_hash` of what stands in a file, which is not read into memory."""
+    """`content_hash` of a file's content, which is not read into memory."""
     said = []
     if "answerable" in evidence_rows.column_names(cursor, "queries"):
         said = cursor.execute(
@@ -154,7 +154,7 @@ def _hash_of_file(cursor: duckdb.DuckDBPyConnection, replayed: str, header: Head
 
 FORMAT = "cems-workbench-evidence-set/2"
 READABLE = (FORMAT, "cems-workbench-evidence-set/1")
-"""The first had no chunks, edges and tokens; it is read, and not gone on with."""
+"""Format 1 had no chunks, edges and tokens; it is read, but not resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Header:
 
     @property
     def config(self) -> PipelineConfig:
-        """The config whose gather parameters were used; what it does not state was as it was before that was a parameter."""
+        """The config whose gather parameters were used; what it does not state has the value from before it was a parameter."""
         return _stated_config(self.config_yaml)
 
     @property
@@ -189,7 +189,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceSet:
-    """An evidence file as it was read. `queries` are all of the set, `evidences` those that were gathered, in their order."""
+    """An evidence file that was read. `queries` are all of the set, `evidences` those that were gathered, in their order."""
 
     path: Path
     header: Header
@@ -213,7 +213,7 @@ class EvidenceSet:
         """What the file's hash does not say, in words; empty where it says all."""
         if self.proves_judgments:
             return ""
-        return "an earlier version made this evidence file: its hash does not prove that its judgments are as they were"
+        return "an earlier version made this evidence file: its hash does not prove that its judgments are unchanged"
 
     @property
     def answered(self) -> str:
@@ -240,9 +240,9 @@ class EvidenceFile:
     def create(
         cls, path: Path, header: Header, queries: Sequence[Query], judgments: Sequence[Judgment]
     ) -> EvidenceFile:
-        """A new file with its query set. Raises InputError when it is there already or cannot be written."""
+        """A new file with its query set. Raises InputError when it already exists or cannot be written."""
         if path.exists():
-            raise InputError(f"{path} is there already")
+            raise InputError(f"{path} already exists")
         connection = _connect(path, read_only=False)
         try:
             with _transaction(connection, path):
@@ -258,7 +258,7 @@ class EvidenceFile:
 
     @classmethod
     def resume(cls, path: Path, header: Header, queries: Sequence[Query]) -> EvidenceFile:
-        """Open a file to go on with it. Raises InputError when it was gathered with something else, naming what."""
+        """Open a file to resume it. Raises InputError when it was gathered with something else, naming what."""
         connection = _connect(path, read_only=False)
         try:
             evidence_rows.require_whole(connection, str(path))
@@ -271,13 +271,9 @@ class EvidenceFile:
                 what = f"{other[0]} is not in it, or differs" if other else f"it holds {len(known)} queries"
                 reason = f"it is of another query set: {what}"
             if reason is not None:
-                raise InputError(
-                    f"{path} cannot be gone on with: {reason}. Name another file; this one can still be read"
-                )
+                raise InputError(f"{path} cannot be resumed: {reason}. Name another file; this one can still be read")
             for portion in evidence_rows.cut(connection, PORTION_QUERIES, PORTION_BYTES):
-                evidence_rows.read_evidence(
-                    connection, str(path), portion
-                )  # what could not be read in the end is not gone on with
+                evidence_rows.read_evidence(connection, str(path), portion)  # a file that cannot be read is not resumed
             return cls(path, connection)
         except BaseException as error:
             connection.close()
@@ -291,7 +287,7 @@ class EvidenceFile:
 
     @contextmanager
     def writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A transaction in which rows are added as they are (`evidence_rows.insert`); whoever reads the file proves them."""
+        """A transaction that adds rows without checks (`evidence_rows.insert`); the reader validates them."""
         with _transaction(self._connection, self.path):
             yield self._connection
 
@@ -363,7 +359,7 @@ class PortionedFile:
     """An evidence file that is read some queries at a time, in memory that does not grow with the file; close it."""
 
     def __init__(self, path: Path) -> None:
-        """Raises InputError as `read_evidence_file` does, but for size; what is wrong with a query is said when that is read."""
+        """Raises InputError as `read_evidence_file` does, but for size; errors within a query are raised when it is read."""
         self.path = path
         self._connection = connection = _connect(path, read_only=True, memory_limit=STREAM_LIMIT)
         try:
@@ -406,7 +402,7 @@ class PortionedFile:
             yield from (qid for (qid,) in rows)
 
     def portions(self) -> Iterator[EvidenceSet]:
-        """The queries in their order, some at a time, each portion as the evidence of a set of its own; the hash is that of the file.
+        """The queries in their order, some at a time, each portion as the evidence of a separate set; the hash is that of the file.
 
         Raises InputError for a query that is not as evidence is.
         """
@@ -414,7 +410,7 @@ class PortionedFile:
             yield self._read(portion)
 
     def of_queries(self, qids: Collection[str]) -> EvidenceSet:
-        """Those of the queries that are among these, wherever they stand, as a set of its own. Raises InputError as `portions` does."""
+        """Those of the queries that are among these, at any position, as a separate set. Raises InputError as `portions` does."""
         try:
             chosen = evidence_rows.choose(self._connection, qids)
         except Exception as error:
@@ -461,7 +457,7 @@ def read_progress(path: Path) -> tuple[int, float]:
 
 
 def replace_judgments(path: Path, judgments: Sequence[Judgment]) -> None:
-    """Put these judgments into a file in place of those in it, and write its new content hash.
+    """Replace the judgments of a file, and write its new content hash.
 
     Raises InputError when the file is open elsewhere or cannot be written.
     """
@@ -472,7 +468,7 @@ def replace_judgments(path: Path, judgments: Sequence[Judgment]) -> None:
 
 
 def add_scores(path: Path, read: str, scored: Mapping[str, Evidence]) -> str:
-    """Put the model scores of these queries, and their notes, into a file in place of those in it, and give its new content hash.
+    """Replace the model scores and notes of these queries in a file, and return its new content hash.
 
     `read` is the `replay_hash` that they were added to. It is one transaction: after it the file is what it was, or holds all of
     them under its new hash. Raises InputError when the file has changed since, is open elsewhere, or cannot be written.
@@ -480,7 +476,9 @@ def add_scores(path: Path, read: str, scored: Mapping[str, Evidence]) -> str:
     with _opened(path, read_only=False) as connection:
         with _transaction(connection, path):
             if replay_hash(connection) != read:
-                raise InputError(f"{path} was changed meanwhile; run it again, what was scored is in the store's cache")
+                raise InputError(
+                    f"{path} has changed since it was read; run the command again: the scores are in the store's cache"
+                )
             evidence_rows.replace_scores(connection, scored, str(path))
             mark = _write_hashes(connection, path, complete=_meta(connection, REPLAYED) is not None)
         _checkpoint(connection)
@@ -497,7 +495,7 @@ def replace_relevant_from(path: Path, grade: int) -> None:
 
 
 def mismatch(had: Header, wanted: Header) -> str | None:
-    """Why a file cannot be gone on with, or be taken for evidence of the present store; None when it can."""
+    """Why a file cannot be resumed or used as evidence of the current store; None when it can."""
     if had.store_id != wanted.store_id:
         return f"it was gathered from another store ({had.store_id or 'unknown'}; this one is {wanted.store_id})"
     if had.content_version != wanted.content_version:
@@ -552,7 +550,7 @@ def _header(connection: duckdb.DuckDBPyConnection, path: Path) -> Header:
 
 
 def _write_hashes(connection: duckdb.DuckDBPyConnection, path: Path, *, complete: bool = True) -> str:
-    """The content hash of what stands in the file; written where the file is complete. The caller's is the transaction."""
+    """The content hash of the file, written if the file is complete. The transaction is the caller's."""
     replayed = replay_hash(connection)
     whole = _hash_of_file(connection, replayed, _header(connection, path))
     if complete:
@@ -562,7 +560,7 @@ def _write_hashes(connection: duckdb.DuckDBPyConnection, path: Path, *, complete
 
 
 REPLAYED, WHOLE = "content_hash", "whole_hash"
-"""Where the hashes stand in `meta`; the first is called as it was when there was no other."""
+"""The keys of the hashes in `meta`; the first keeps its name from when it was the only one."""
 
 _HEADER = {
     "query_set": str,
@@ -670,7 +668,7 @@ MAX_FILE_BYTES = 2_000_000_000
 PORTION_QUERIES = 2048
 """Queries that are read at a time where a file is not read as a whole."""
 PORTION_BYTES = 64_000_000
-"""Of the rows of those queries, counted as `MOST_BYTES`; where they hold more, fewer are read."""
+"""Of the rows of those queries, counted as `MAX_FILE_BYTES`; where they hold more, fewer are read."""
 STREAM_LIMIT = "400MB"
 """Memory of DuckDB while a file is read a portion at a time."""
 
@@ -722,14 +720,14 @@ def _transaction(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[
 
 
 def _said(error: BaseException, path: Path) -> BaseException:
-    """The error of a block: DuckDB's as one line, any other as it is."""
+    """The error of a block: DuckDB's as one line, any other unchanged."""
     import duckdb
 
     return _unreadable(error, path) if isinstance(error, duckdb.Error) else error
 
 
 def _checkpoint(connection: duckdb.DuckDBPyConnection) -> None:
-    """Put what was committed into the file itself; where that cannot be done it is in the log beside it."""
+    """Checkpoint committed rows into the file; if that fails they stay in the log next to it."""
     import duckdb
 
     with suppress(duckdb.Error):

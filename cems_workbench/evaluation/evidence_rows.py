@@ -179,7 +179,7 @@ CHOSEN = -1
 
 
 def choose(cursor: duckdb.DuckDBPyConnection, qids: Collection[str]) -> Portion:
-    """The portion of these queries of a file that was `cut`, wherever they stand in it; of queries chosen before it holds no more."""
+    """The portion of these queries of a file that was `cut`, at any position; it holds no rows of other queries."""
     import pyarrow as pa
 
     cursor.execute(f"DELETE FROM portions WHERE portion = {CHOSEN}")
@@ -192,7 +192,7 @@ def choose(cursor: duckdb.DuckDBPyConnection, qids: Collection[str]) -> Portion:
 
 
 class Known:
-    """What stands in the file already: numbers of memories and of texts."""
+    """What the file already holds: numbers of memories and of texts."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, source: str) -> None:
         self.memories: dict[str, tuple[int, Memory]] = read_memories(cursor, source)[0]
@@ -203,7 +203,7 @@ class Known:
 def require_whole(cursor: duckdb.DuckDBPyConnection, source: str) -> None:
     """Raise InputError as `<source>: <table>.<column>: <what is wrong>` for rows that belong to no other, stand twice or do not fit.
 
-    What the rows say of evidence is held against `pipeline.validation` when they are read.
+    `pipeline.validation` checks the rows when they are read.
     """
 
     def require_none(where: str, select: str, problem: str) -> None:
@@ -228,7 +228,7 @@ def require_whole(cursor: duckdb.DuckDBPyConnection, source: str) -> None:
     for table, keys in UNIQUE:
         if table in there:
             twice = f"SELECT {keys} FROM {table} GROUP BY ALL HAVING count(*) > 1"
-            require_none(f"{table}.{keys}", twice, " stands in the file twice")
+            require_none(f"{table}.{keys}", twice, " is in the file twice")
     for table, column, other, key in REFERS:
         if table in there:
             lost = f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL AND {column} NOT IN (SELECT {key} FROM {other})"
@@ -383,7 +383,7 @@ def _write_scores(
 
 
 def replace_scores(cursor: duckdb.DuckDBPyConnection, scored: Mapping[str, Evidence], source: str) -> None:
-    """Put the model scores and notes of these queries, by qid, in place of those in the file, inside the caller's transaction."""
+    """Replace the model scores and notes of these queries, by qid, inside the caller's transaction."""
     known = Known(cursor, source)
     for qid, evidence in scored.items():
         number = {key: known.memories[key][0] for key in evidence.memories}
@@ -404,7 +404,7 @@ def insert(cursor: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
 def write_query_set(
     cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query], judgments: Sequence[Judgment], source: str
 ) -> None:
-    """Put the queries, in their order, and the judgments into the file. Raises InputError where they could not be read again."""
+    """Write the queries, in their order, and the judgments. Raises InputError if they could not be read later."""
     import pyarrow as pa
 
     check_query_set(queries, (), source)
@@ -420,7 +420,7 @@ def write_query_set(
 
 
 def write_judgments(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment], source: str) -> None:
-    """Put these judgments into the file in place of those in it. Raises InputError where they could not be read again."""
+    """Replace the judgments of the file. Raises InputError if they could not be read later."""
     import pyarrow as pa
 
     fields = ("qid", "memory_id", "grade", "judge", "kind")

@@ -1,8 +1,8 @@
 """Evidence of any size: one or several files of one query set, read some queries at a time.
 
-A file that is read whole takes some 35 kB of memory a query. Here portions of at most `PORTION` queries are read, each as a small
-`EvidenceSet`, and forgotten: memory is that of a portion and what DuckDB sorts with (`STREAM_LIMIT`), whatever the file holds. Every check
-and both hashes of a file are those of one that is read whole.
+A file that is read whole takes some 35 kB of memory a query. Here portions of at most `PORTION_QUERIES` queries are read, each as a
+small `EvidenceSet`, and forgotten: memory is that of one portion and of DuckDB's sort (`STREAM_LIMIT`), regardless of the file's size.
+Checks and hashes are those of a file that is read whole.
 
 Several files are the evidence of one set that was gathered in parts, perhaps on several machines: they were gathered from the same state
 of the same store with the same parameters, and no query was gathered in two of them.

@@ -7,7 +7,7 @@ How each judged query fares under a config: found, found too low, missed; or sai
 
 A query is *found* when its best-graded memory is first among the judged ones and within the first `K` results, *low* when some
 memory that helps (grade 2 or 3; grade 1 where there is none) is within the first `K`, *missed* when none is. Of another query nothing
-relevant is known (*none known*), or it was said that nothing answers it (*no answer*).
+relevant is known (*none known*), or it is marked as having no answer (*no answer*).
 """
 
 from __future__ import annotations

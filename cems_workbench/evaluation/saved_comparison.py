@@ -1,4 +1,4 @@
-"""A comparison read back from the card of a kept experiment, so that it is shown as it was when it was measured."""
+"""A comparison read back from the card of a kept experiment, so that it is shown as measured."""
 
 from __future__ import annotations
 

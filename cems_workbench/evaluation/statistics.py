@@ -8,7 +8,7 @@ cut-off be either not relevant or of the highest grade that the judgments have. 
 highest with the first m and lowest with the last m, so trying every m gives the exact worst and best case. The lowest lies below the
 point value only for measures that ask for all relevant (recall, AP, nDCG): what turns out relevant further down is then missed.
 
-A measure of all queries together (AUROC, AUPRC, AURC) is computed anew on each draw; the test of its difference between two configs is
+A measure of all queries together (AUROC, AUPRC, AURC) is recomputed on each draw; the test of its difference between two configs is
 the share of draws on the other side of 0.
 
 Is the difference between two configs more than chance? A paired randomisation test over queries, corrected for many tests.
@@ -36,7 +36,7 @@ from cems_workbench.pipeline.table import Bools, Floats, Ints
 RESAMPLES = 1000
 LEVEL = 0.95
 MAX_DRAWS_IN_MEMORY = 20_000_000
-"""Numbers that are drawn at once and kept for the next config; of more, a `PORTION` at a time is drawn and summed."""
+"""Numbers that are drawn at once and kept for the next config; of more, a `BATCH_SIZE` at a time is drawn and summed."""
 BATCH_SIZE = 5_000_000
 
 

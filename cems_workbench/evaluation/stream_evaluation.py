@@ -2,8 +2,8 @@
 
 A portion is a `LabelledBatch`, replayed and measured as any other; what stays of it are its values, 8 bytes a query, measure and config,
 and who its queries are. Intervals, tests and measures of all queries together are then made of all values as `evaluate` makes them, so
-that the figures are its. What stays out is what only a batch at hand can give: the results of every query. So a comparison takes the
-overlap of results as it was counted in passing.
+that the figures are its. Only a batch in memory can give the results of every query, so they are left out. So a comparison takes the
+overlap of results counted during the pass.
 
 The worst and best case of what is not judged depends on the highest grade of all queries. The judgments' highest is taken for it; where
 no query turns out to have it, since its judges agreed on a lower one, the pass is made once more.

@@ -76,7 +76,7 @@ class Agreement:
 
     @property
     def nearness(self) -> float:
-        """How near the two are, as whoever looks for an explanation counts it."""
+        """How close the two rankings are, as the search for an explanation measures it."""
         return self.rbo
 
 

@@ -3,7 +3,7 @@
     not here         a recorded result is no memory of this store
     equal scores     the two orders differ only among results that the recording itself gives equal scores
     equal relations  with edges of equal similarity read in another order, the replay gives the recorded order; which of them comes first
-    equal ts_rank    ... with equal scores of an ordered list standing in another order ...    a database settles as it likes
+    equal ts_rank    ... with equal scores in an ordered list, in another order ...    a database settles as it likes
     equal hybrid     the order is the recorded one, and a score that is not is of a memory that shares its score in the hybrid list
     lexical scores   the recording holds its own lexical list, and scores of it are not ours: words are cut otherwise (`ts_rank`'s parser)
     vector list      the recording holds its own vector list, and its order is not that of ours
@@ -77,7 +77,7 @@ def cause_of(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause:
 
 
 def _equal_scores(query: QueryFidelity) -> tuple[str, str] | None:
-    """Two results of equal recorded scores that stand in another order with us, when nothing else differs."""
+    """Two results with equal recorded scores whose order differs here, when nothing else differs."""
     scores = query.recorded_scores
     if query.same_order or not query.same_set or any(key not in scores for key in query.recorded):
         return None
@@ -173,7 +173,7 @@ def _other_order(query: QueryFidelity, trace: Trace) -> Cause | None:
                 results = replay(other, trace.config).results
                 scores = {result.memory_id: result.score for result in results}
                 found = _nearness(query, tuple(scores), scores)
-                if found >= (SCORE_ULPS, -query.precision if query.same_order else -math.inf):
+                if found >= (SAME_ORDER, -query.precision if query.same_order else -math.inf):
                     return Cause(tie.kind, tie.words())
                 if found > best:
                     evidence, best, moved = other, found, True
@@ -199,7 +199,7 @@ def _off(query: QueryFidelity) -> list[str]:
 
 
 def _equal_within(query: QueryFidelity, trace: Trace) -> Cause | None:
-    """Of the recorded order: every score that is off is of a memory that stands in a nested list with the score of another."""
+    """Of the recorded order: every score that differs belongs to a memory whose score in a nested list equals another's."""
     off = _off(query)
     if not query.same_order or not off:
         return None
@@ -220,15 +220,15 @@ def _equal_within(query: QueryFidelity, trace: Trace) -> Cause | None:
     return None
 
 
-SCORE_ULPS = 2.0
+SAME_ORDER = 2.0
 
 
 def _nearness(query: QueryFidelity, found: tuple[str, ...], scores: Mapping[str, float]) -> tuple[float, float]:
-    """How near results are to the recorded ones: the overlap of the orders, `SAME` for the same; then how far the worst score is off."""
+    """How near results are to the recorded ones: their overlap, `SAME_ORDER` if equal; then the largest score difference."""
     if found != query.recorded:
         return rbo(query.recorded, found), 0.0
     off = max((abs(score - scores[key]) for key, score in query.recorded_scores.items() if key in scores), default=0.0)
-    return SCORE_ULPS, -off
+    return SAME_ORDER, -off
 
 
 def _equal_edges(relations: Sequence[Relation], concerned: set[str]) -> Iterator[_Tie]:

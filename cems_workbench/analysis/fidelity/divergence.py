@@ -30,7 +30,7 @@ class Divergence:
 
 
 def first_divergence(trace: Trace, recorded: Sequence[str], ours: Sequence[str] | None = None) -> Divergence | None:
-    """The first stage after which the recorded results cannot come out as they were recorded; None when they do.
+    """The first stage after which the recorded results can no longer be reproduced; None when they are.
 
     `ours` are our results where they were cut to the recorded ones' length; else all of the trace.
     """
@@ -63,7 +63,7 @@ def _lost(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list
 
 
 def _reordered(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list[Divergence]:
-    """The stage from which on the memories that both return stand in another order, none when they end in the same."""
+    """The first stage from which the common memories stay in another order; None when the final order is the same."""
     common = [memory_id for memory_id in recorded if memory_id in results]
     wrong: Divergence | None = None
     for stage in reversed(RANKED_STAGES):

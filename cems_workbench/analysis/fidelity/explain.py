@@ -1,9 +1,9 @@
 """What would explain what production answered: a preset, or one replay parameter, set otherwise.
 
-Each is replayed on the evidence at hand and kept when it brings our results nearer to production's: of one query by the rank-biased
+Each is replayed on the same evidence and kept when it brings our results closer to production's: of one query by the rank-biased
 overlap of the two orders, cut to production's length; of a set by the number of queries with production's very order, and where that is
 equal by the mean overlap. Values of a number are those that a rescue tries (`why.rescue`), on the slider's steps, and once more between
-the neighbours of the best. `together` goes on from the best one, a parameter at a time, while that helps.
+the neighbours of the best. `combined_changes` continues from the best one, a parameter at a time, while that helps.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NearT = TypeVar("NearT", bound=Near, covariant=True)
 
 
 class Trials(Protocol[NearT]):
-    """Results under many configs, beside what production answered."""
+    """Results under many configs, compared with production's."""
 
     def agreement(self, config: PipelineConfig) -> NearT:
         """How far the results of a config agree with production's."""
@@ -61,7 +61,7 @@ DEPTH = 10
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Generic[NearT]):
-    """Parameters set anew, or a whole preset, and how far our results would then agree.
+    """Changed parameters, or a whole preset, and the agreement that results.
 
     `gathers`: the preset also asks for other evidence, so that only its replay parameters speak here.
     """
@@ -118,7 +118,7 @@ class SetAgreement:
 
     @property
     def nearness(self) -> float:
-        """One query more with the same order is nearer, whatever becomes of the overlap of the others."""
+        """One more query in the same order counts as closer, regardless of overlap elsewhere."""
         return self.same_order + self.rbo
 
 
@@ -270,7 +270,7 @@ def _on_a_step(spec: FieldSpec, value: float) -> Any:
 
 
 def _of_value(replays: Trials[NearT], config: PipelineConfig, spec: FieldSpec, value: Any) -> Explanation[NearT] | None:
-    """None for a value that the config does not allow, alone or beside its others."""
+    """None for a value that the config does not allow, alone or in combination."""
     found = replays.agreement(changed(config, spec.path, value))
     now = config.get(spec.path)
     one = Explanation(((spec.path, now, value),), found, distance(spec, now, value))

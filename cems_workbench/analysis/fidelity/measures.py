@@ -1,7 +1,7 @@
 """Measures of fidelity: how far the results of a set of queries are what a real system answered to them.
 
     same_order   share of queries with the same memories in the same order, to the end
-    same_set     share with the same memories, in whatever order
+    same_set     share with the same memories, in any order
     same_first   share with the same first memory; two empty answers are the same
     overlap      mean Jaccard overlap of the first ten: memories in both / memories in either, 1 for two empty answers
     rbo          mean rank-biased overlap of the whole orders (`why.side_effects`)
@@ -29,7 +29,7 @@ MEANS = ("overlap", "rbo", "tau")
 SCORE_DIFFERENCE = "score_difference"
 MEASURES: Mapping[str, str] = {
     "same_order": "share of queries with the same memories in the same order, to the end",
-    "same_set": "share of queries with the same memories, in whatever order",
+    "same_set": "share of queries with the same memories, in any order",
     "same_first": "share of queries with the same first memory",
     "overlap": "mean Jaccard overlap of the first ten",
     "rbo": "mean rank-biased overlap, 0 to 1: the top counts most",
@@ -45,7 +45,7 @@ EXACT_PRECISION = 1e-6
 class QueryFidelity:
     """One query: the memories that were answered, those that we have (cut where the recorded answers are), and their scores.
 
-    `unknown` are recorded results that are no memory of the store; they stand in `recorded` under the id that they came with. Scores
+    `unknown` are recorded results that are no memory of the store; `recorded` has them under their original id. Scores
     that differ by no more than `precision` are the same.
     """
 

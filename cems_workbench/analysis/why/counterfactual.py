@@ -1,6 +1,6 @@
 """Counterfactuals: changes of one parameter, or of two, that bring the memory into the top k, ranked by what else they disturb.
 
-values tried   the slider's range, walked outwards from where it stands: numbers at growing distances on either side (all of them where
+values tried   the slider's range, walked outwards from the current value: numbers at growing distances on either side (all of them where
                they are few whole numbers), choices and switches one by one. A distance is a share of the slider's range; another
                choice is a whole range away.
 one parameter  the nearest value that succeeds. Weights of the fusion are solved (`linear`), a threshold of abstain is the value of its
@@ -9,7 +9,7 @@ one parameter  the nearest value that succeeds. Weights of the fusion are solved
                of success narrower than its steps; a solved weight cannot.
 two            only when none alone succeeds, in a bounded number of replays. The parameters that alone bring the memory's score nearest
                to the k-th are set to their best values, and under each of them every other parameter is searched as if it were
-               single. A pair that succeeds is made as small as it can be: both numbers are brought back towards where they were, by
+               single. A pair that succeeds is made as small as it can be: both numbers move back towards the current values, by
                the same share of the way.
 """
 
@@ -296,7 +296,7 @@ def _found(trials: Trials, config: PipelineConfig, spec: FieldSpec, point: Break
 def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
     """The next step of the slider past the breakpoint, then of finer and finer ones; inside the slider, so never its end.
 
-    The end of a slider is a word of its own: a weight of 0 is a list that counts for nothing.
+    The ends of a slider have names: a weight of 0 is a list without influence.
     """
     if not spec.step or spec.type is not float:
         return []
@@ -481,7 +481,7 @@ def with_labels(
     k: int,
     progress: Progress = silent,
 ) -> list[Counterfactual]:
-    """The counterfactuals with their effect on the labelled queries, the first `LABELLED_AT_MOST` of those that need no gather."""
+    """The counterfactuals with their effect on the labelled queries, the first `MAX_LABELLED` of those that need no gather."""
     todo = [counterfactual for counterfactual in ordered(counterfactuals) if not counterfactual.gathers]
     measured = todo[:MAX_LABELLED]
     rest = [*todo[MAX_LABELLED:], *(counterfactual for counterfactual in counterfactuals if counterfactual.gathers)]
@@ -544,7 +544,7 @@ def attempts(trials: Trials, config: PipelineConfig, active: Sequence[FieldSpec]
 def pair_counterfactuals(
     trials: Trials, config: PipelineConfig, tried: Sequence[Attempt], progress: Progress = silent
 ) -> list[Counterfactual]:
-    """At most `KEPT` pairs, the nearest of those that hold one of the `PROMISING` best attempts."""
+    """At most `MAX_COUNTERFACTUALS` pairs, the nearest of those that hold one of the `PROMISING_ATTEMPTS` best attempts."""
     now = trials.outcome(config).distance
     promising = [attempt for attempt in tried if attempt.reached < now][:PROMISING_ATTEMPTS]
     pairs: list[tuple[Attempt, Attempt]] = []

@@ -144,7 +144,7 @@ class _Search:
         return ListEntry(name, found.rank, found.score, limits.memories, returned, words, limits.chunks, deeper)
 
     def _only_inside(self, source: Source) -> bool:
-        """Is a list no list of its own, but one of those that a hybrid list is made of?"""
+        """Is this an inner list of a hybrid list?"""
         lists = self.config.lists
         inside = {"vector": lists.vector.enabled, "ts_rank": lists.ts_rank.enabled}
         return lists.hybrid.enabled and not inside.get(source, True)
@@ -157,7 +157,7 @@ class _Search:
         return DepthLimits(list_depths(self.config)[source], chunks)
 
     def _deeper(self, source: Source, found: ListRank) -> Iterator[dict[str, Any]]:
-        """The depths that would hold the memory in a list of its own."""
+        """The depths at which a plain list would contain the memory."""
         if found.rank is None or not self.config.get(f"lists.{source}.enabled"):
             return
         needed = {f"lists.{source}.depth": found.rank}
@@ -188,7 +188,7 @@ class _Search:
     def _in_hybrid(
         self, i: int, by_meaning: ChunkHits, by_words: ChunkHits, factor: float
     ) -> nested.HybridPlace | None:
-        """The place in a hybrid list whose lists inside are `factor` times as deep as it is."""
+        """The rank in a hybrid list whose inner lists are `factor` times as deep as it."""
         config = changed(self.config, "lists.hybrid.inner_factor", factor)
         cuts = hybrid_cuts_of(self.evidence.query, config, self.evidence.language)
         return nested.hybrid_place(

@@ -1,6 +1,6 @@
 """The path of one memory through every stage of a trace, in words; the stage that lost it, and the cause in one plain sentence.
 
-What lost means stands in `analysis/ranks.py:loss`; the sentence names that stage first, and then what was done to the memory.
+`analysis/ranks.py:loss` defines lost; the sentence names that stage first, and then what was done to the memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """Where a search of the whole store ranks the memory, whatever the depth; rank None: it does not say.
+    """The memory's rank in an exhaustive search, regardless of depth; rank None: unknown.
 
     `depth` memories of the list count, and what the first `chunks` chunks hold; None is all. `deeper`: changes of depths, each of which
     would let the list hold the memory.
@@ -186,7 +186,7 @@ def _later(path: MemoryPath, trace: Trace) -> str:
 
 
 def _reranked(trace: Trace, memory_id: str) -> str | None:
-    """What rerank did, None when it left the rank as it was."""
+    """What rerank did, None when the rank did not change."""
     row = trace.stage(RERANK).by_id.get(memory_id)
     if row is None or row.rank_out == row.rank_in or row.rank_out is None:
         return None
@@ -194,7 +194,7 @@ def _reranked(trace: Trace, memory_id: str) -> str | None:
 
 
 def _adjusted(trace: Trace, memory_id: str) -> str | None:
-    """What adjust did, None when it left the rank as it was."""
+    """What adjust did, None when the rank did not change."""
     row = trace.stage(ADJUST).by_id.get(memory_id)
     if row is None or row.rank_out == row.rank_in or row.rank_out is None or row.rank_in is None:
         return None
@@ -206,7 +206,7 @@ def _adjusted(trace: Trace, memory_id: str) -> str | None:
 
 
 def _passed(trace: Trace, rank_in: int, rank_out: int) -> str:
-    """Who passed a memory in adjust that no factor of its own cut."""
+    """The memories that overtook one in adjust that no factor lowered."""
     passed = [
         other
         for other in trace.stage(ADJUST).rows

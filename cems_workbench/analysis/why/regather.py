@@ -1,6 +1,6 @@
 """What gathering would have to do otherwise: deeper lists, another route or filter, an expansion term that the memory holds.
 
-Each is really gathered, without asking a language model or the judge, and replayed; only what then stands in the top k is a
+Each is really gathered, without asking a language model or the judge, and replayed; only a change that then puts it in the top k is a
 counterfactual. Terms are rare ones of the memory itself that the query lacks: what the query would have had to say.
 """
 
@@ -72,14 +72,14 @@ def gather_counterfactuals(
     missed: list[Missed] = []
     tries = list(_tries(trials, config, request, resources, places))
     for i, attempt in enumerate(tries):
-        progress("gathering anew", i, len(tries))
+        progress("gathering again", i, len(tries))
         evidence = gathered(attempt, config, request, resources)
         inner = trials.on(evidence)
         if inner.succeeds(attempt.config(config)):
             counterfactuals.append(_measured(_least(attempt, inner, config), trials, inner, config))
         else:
             missed.append((_measured(attempt, trials, inner, config), evidence))
-    progress("gathering anew", len(tries), len(tries))
+    progress("gathering again", len(tries), len(tries))
     missed.sort(key=lambda one: (one[0].rank is None, one[0].place is None, one[0].place or 0))
     return counterfactuals, missed
 
@@ -87,7 +87,7 @@ def gather_counterfactuals(
 def with_a_parameter(
     missed: Sequence[Missed], trials: Trials, config: PipelineConfig, progress: Progress = silent
 ) -> list[Counterfactual]:
-    """At most `KEPT` counterfactuals by one of the `PROMISING` nearest gather changes and one parameter replayed on what it gathers.
+    """At most `MAX_COUNTERFACTUALS`, each one of the `PROMISING` nearest gather changes plus one parameter replayed on its evidence.
 
     A breakpoint holds on that evidence.
     """
@@ -193,7 +193,7 @@ def gathered(
 
 
 def _measured(counterfactual: Counterfactual, trials: Trials, inner: Trials, config: PipelineConfig) -> Counterfactual:
-    """The counterfactual with what it comes to on the evidence of `inner`, against the results as they are."""
+    """The counterfactual with what it comes to on the evidence of `inner`, compared with the current results."""
     outcome = inner.outcome(counterfactual.config(config))
     moved = side_effects(trials.outcome(config).results, outcome.results, trials.memory_id)
     return replace(counterfactual, rank=outcome.rank, place=outcome.stood, side_effects=moved)

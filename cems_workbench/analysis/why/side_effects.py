@@ -1,4 +1,4 @@
-"""What a change does beside the memory it is meant for: to the other results of this query, and to every labelled query.
+"""Side effects of a change: on the other results of this query, and on every labelled query.
 
 Of this query, with the memory taken out of both lists of results:
 
@@ -41,7 +41,7 @@ RBO_PERSISTENCE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class SideEffects:
-    """tau and rbo are 1 when the other results stay as they are; `gone` of them, beyond the one that makes room, are not there.
+    """tau and rbo are 1 when the other results do not change; `gone` of them, beyond the one that makes room, are not there.
 
     `emptied`: fewer than half as many results are left.
     """

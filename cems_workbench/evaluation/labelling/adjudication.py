@@ -1,6 +1,6 @@
 """One grade per pair where reviewers differ: by majority, by the strictest, or decided by a named person.
 
-The raw labels stay as they are; a verdict is computed from them, and a person's decision, kept beside them in the store, stands above
+Raw labels never change; a verdict is computed from them, and a person's decision, stored separately, takes precedence over
 any rule. Majority is the grade that more than half gave; without one the pair stays open, as does every conflict under "decided".
 
 Which judgments are meant: of some queries, of one judge, of people or models, raw or settled to one grade a pair.

@@ -11,7 +11,7 @@ graded by m people adds 1 / (m - 1) for each two of its grades), n of each grade
     alpha = 1 - (n - 1) * sum(o[c, k] * d[c, k]) / sum(n[c] * n[k] * d[c, k])
 
 with d = 1 where c and k differ (nominal), (c - k)² (interval), or (sum of n from c to k - (n[c] + n[k]) / 2)² (ordinal). Intervals are
-percentiles over queries drawn anew with replacement, because the pairs of one query are not independent. A coefficient is None where
+percentiles over queries resampled with replacement, because the pairs of one query are not independent. A coefficient is None where
 it is not defined: no pair in common, or only one grade in use.
 """
 

@@ -2,7 +2,7 @@
 
 A person's grade counts as relevant from `relevant_from` on, a model's score above a threshold t. Cohen's kappa of the two is computed
 for every t that tells two scores apart, from cumulative counts, and the best t is the one of highest kappa; of a stretch of equal ones
-its middle. Intervals are percentiles over queries drawn anew with replacement: each draw has a best threshold of its own, and the
+its middle. Intervals are percentiles over queries resampled with replacement: each draw has its own best threshold, and the
 kappa of every fixed threshold. The interval of the threshold says how far it can move without the labels saying otherwise.
 
 Reliability: pairs in bins of equal count by the judge's probability, against the share that people call relevant, with Wilson's

@@ -73,7 +73,7 @@ def top_first(pairs: Iterable[PooledPair]) -> list[PooledPair]:
 
 
 def shuffled(pairs: Sequence[PooledPair], seed: int | str) -> list[PooledPair]:
-    """The pairs in an order drawn by the seed, whatever order they come in."""
+    """The pairs in an order drawn by the seed, independent of the input order."""
     drawn = sorted(pairs, key=lambda pair: pair.pair)
     random.Random(f"{seed}").shuffle(drawn)
     return drawn

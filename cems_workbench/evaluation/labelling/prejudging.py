@@ -1,7 +1,7 @@
 """A model judge over any query-memory pairs, in results or not: its scores, and its judgments kept apart from people's.
 
-A pair is judged as beside a ranking (`pipeline.scoring`): what the reranker would read of the whole memory, or its first
-`judge.max_chars` characters, against the query as it stands in the set. A band becomes a grade by its place: irrelevant is the lowest
+A pair is judged as in a ranking (`pipeline.scoring`): what the reranker would read of the whole memory, or its first
+`judge.max_chars` characters, against the query's text in the set. A band becomes a grade by its place: irrelevant is the lowest
 grade of the query's scale, highly relevant the highest; on 0 to 3 the four bands are the four grades. Every score is cached in the store
 as it comes, and judgments are kept query by query, so that what was finished before a cancel stays.
 """
@@ -34,7 +34,7 @@ SOURCE = "pre-labelled"
 
 @dataclass(frozen=True, slots=True)
 class PairScores:
-    """What a judge said of some pairs: raw scores, on a scale of its own, and why the others have none.
+    """A judge's raw scores of some pairs, their scale, and why other pairs have none.
 
     `instead` is a line to show where another model than the configured one judged. `own` is how the judge's scores are read unless
     a config says otherwise; None where that is not known.
@@ -68,7 +68,7 @@ def score_pairs(
 ) -> PairScores:
     """What the judge of a config says of pairs, from the cache where it is there. Unknown queries and memories are left out.
 
-    Raises InputError when the config has no judge, ModelError when none can be had, and what `progress` raises.
+    Raises InputError when the config has no judge, ModelError when none is available, and what `progress` raises.
     """
     return _judged(pairs, config, resources, progress, keep=False)
 
@@ -76,7 +76,7 @@ def score_pairs(
 def prelabel(
     pairs: Iterable[Pair], config: PipelineConfig, resources: Resources, progress: Progress = silent
 ) -> PairScores:
-    """`score_pairs`, with each query's judgments kept in the store under the model's name as soon as they are there."""
+    """`score_pairs`, and store each query's judgments under the model's name as soon as they exist."""
     return _judged(pairs, config, resources, progress, keep=True)
 
 

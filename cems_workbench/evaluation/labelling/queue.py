@@ -2,7 +2,7 @@
 
 A pair is done when `overlap` people have graded it. A reviewer gets the first pair of their order that they have not graded or skipped,
 whose query they did not call unclear or without an answer, and for which graders and the reviewers who look at it now are fewer than
-`overlap`. The order is the queue's; of a shuffled queue everybody has an order of their own, and a decisive queue is put in order anew
+`overlap`. The order is the queue's; in a shuffled queue every reviewer has a separate order, and a decisive queue is reordered
 for each card.
 
 *Decisive first* deals the pairs whose label could change which of two configs is better on nDCG@k. The difference of two configs on a
@@ -10,7 +10,7 @@ query, with gain g of memory m and discount d(r) = 1 / log2(1 + r) up to rank k 
 
     DCG_A - DCG_B = sum over m of g(m) * (d(rank of m under A) - d(rank of m under B))
 
-so a memory that both rank alike cannot decide, whatever its grade, and a query that both rank alike needs no label at all. A label is
+so a memory that both rank alike cannot decide, regardless of its grade, and a query that both rank alike needs no label at all. A label is
 worth |d_A - d_B| times the chance that the memory is relevant, over the gain already known to be there (which nDCG divides by). The
 labels that are known narrow that: a pair judged needs none, and the gain of a relevant memory makes the rest of its query worth less.
 
@@ -188,7 +188,7 @@ class _OpenPairs:
 
 
 class LabelQueue:
-    """A kept queue at work. The store is asked anew at each call, so that all sessions see the same labels."""
+    """A kept queue at work. The store is read at each call, so that all sessions see the same labels."""
 
     def __init__(self, store: Store, name: str) -> None:
         """Raises InputError when the store has no queue of that name."""
@@ -210,7 +210,7 @@ class LabelQueue:
         return self._pairs
 
     def snapshot(self) -> QueueSnapshot:
-        """What was said until now."""
+        """The labels and marks so far."""
         return QueueSnapshot(tuple(self._store.queues.labels(self.record.name)), tuple(self._store.labels.marks()))
 
     def next_card(self, reviewer: str) -> Card | None:

@@ -1,5 +1,5 @@
 """Measures by name: `hit@5`, `recall@10`, `P@3`, `MRR`, `nDCG@10`, `AP`, `Judged@10`, and `hit(rel=2)@5` for another grade.
-`AUROC(by=vector)` is of a signal of abstain in place of the first result's score; several are separated by ";".
+`AUROC(by=vector)` uses a signal of abstain instead of the first result's score; several are separated by ";".
 
 A family of measures is a module here that declares `MEASURE = MeasureFamily(...)`, or an entry point of another package in the group
 `cems_workbench.measures`. `R@5` is refused: the CEMS and ACE documents mean hit@5 by it, everybody else recall@5.
@@ -97,7 +97,7 @@ class Measure:
         return None if compute is None else compute(self._by_signal(rankings), self.k, self.grade, drawn)
 
     def _by_signal(self, rankings: GradedRankings) -> GradedRankings:
-        """The rankings with the signal of this measure in place of the first score."""
+        """The rankings with the signal of this measure instead of the first score."""
         return replace(rankings, chosen=self.signal) if self.signal else rankings
 
     def values(self, rankings: GradedRankings) -> Floats:
@@ -179,7 +179,7 @@ STANDARD = "hit@1 hit@5 hit@10 recall@1 recall@5 recall@10 P@3 MRR nDCG@10 AP Ju
 
 
 NO_ANSWER = "noise@5 answered refused P AUROC AUPRC AURC@5"
-"""Those that say how well queries without an answer are told from the others."""
+"""Measures of how well queries without an answer are separated from the others."""
 
 
 def offered_measures(per_query: bool = False) -> list[str]:

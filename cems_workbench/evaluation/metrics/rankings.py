@@ -1,6 +1,6 @@
-"""What measures read: Q rankings as the grades that stand at each rank, beside every grade that was given.
+"""Input of measures: Q rankings as the grade at each rank, and all judged grades.
 
-A query is answerable where a memory was judged relevant for it, and unanswerable where it was said that nothing answers it and nothing was
+A query is answerable where a memory was judged relevant for it, and unanswerable if it is marked as having no answer and nothing was
 judged relevant. It is neither while all that was judged is irrelevant and nobody said so: what was not looked at may answer it.
 """
 
@@ -30,7 +30,7 @@ class GradedRankings:
     ideal: Ints
     """(Q, J) every grade given for the query, highest first, then NO_GRADE."""
     unanswerable: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
-    """(Q) was it said that nothing answers the query? Empty where it was said of none."""
+    """(Q) is the query marked as having no answer? Empty if none is."""
     score: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     """(Q, R) final score of the result at each rank, NaN past the end; empty where scores are not known."""
     signals: Callable[[str], Floats] | None = None
@@ -91,7 +91,7 @@ def graded(
 ) -> GradedRankings:
     """From rankings of memory ids, best first, and the grades of each query by memory id.
 
-    `unanswerable` says of which queries it was said that nothing answers them, none where it is empty; `scores` are those of the results.
+    `unanswerable` marks the queries without an answer, none if it is empty; `scores` are those of the results.
     """
     depth = max((len(ranking) for ranking in rankings), default=0)
     grade = np.zeros((len(rankings), depth), dtype=np.int64)

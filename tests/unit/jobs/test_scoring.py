@@ -214,7 +214,7 @@ def test_a_cancelled_run_leaves_a_valid_file_with_what_was_finished(tmp_path: Pa
     assert [bool(one.model_scores) for one in kept.evidences.values()] == [True, True, False, False, False]
     report = score_evidence(kept, [RERANKED], resources)
     assert (report.queries, report.pairs) == (3, 9)
-    with pytest.raises(InputError, match="changed meanwhile"):  # of what was read before
+    with pytest.raises(InputError, match="has changed since it was read"):  # of what was read before
         score_evidence(evidence, [RERANKED], resources)
     assert read_evidence_file(evidence.path).content_hash == report.content_hash
 
