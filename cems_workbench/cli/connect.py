@@ -96,7 +96,7 @@ def connect_command(
         if forget:
             for plain in [each.address.plain for each in specs]:
                 count = connecting.forget(resources, settings, plain)
-                say(f"{plain}: {count} memories deleted, the source forgotten")
+                say(f"{plain}: {count} memories deleted, source removed")
             return
         specs = [dataclasses.replace(each, address=_with_password(each.address, ask_password)) for each in specs]
         report = connecting.connect(resources, settings, specs, progress, embedder, rows_per_second)

@@ -1,8 +1,8 @@
-"""Running systems that memories were taken from: which memories are whose, as of when, and the vectors that came with them.
+"""Live sources of a store: which memories are from which source, when they were imported, and their vectors.
 
-A memory of a source is written as the source has it, with its chunks and vectors, and nothing is embedded: the vector index takes
-the vectors that came. A batch is one transaction, so that a snapshot that is broken off goes on where it was. A memory that is gone
-from its source is deleted here, and comes back when the source has it again; one that a user deleted here stays so.
+Memories are stored with the chunks and vectors of the source; nothing is embedded, and the vector index uses the imported vectors. A batch
+is one transaction, so an interrupted snapshot can be resumed. A memory that its source no longer has is deleted, and restored when the
+source has it again; one that a user deleted stays deleted.
 """
 
 from __future__ import annotations
@@ -35,44 +35,44 @@ _COLUMNS = "id, address, mapping, probe, secret_from, dimension, embedder, model
 
 
 DUCKDB_VECTOR_ROWS = 2_048
-"""Rows whose texts DuckDB holds in memory at once when it writes a table to the file: a vector of its."""
+"""Rows whose texts DuckDB holds in memory at once when it writes a table to its file (one of its vectors)."""
 TEXT_MEMORY_FACTOR = 2
-"""What that takes, of the size of these texts: 600 of 1 MB wanted less than 1.2."""
+"""Memory for that, relative to the size of the texts; measured: below 1.2 for 600 texts of 1 MB."""
 KEY_BYTES = 240
-"""What the two keys of a memory take in memory while rows are written, at most; 195 were measured."""
+"""Memory for the two keys of a row while rows are written; 195 bytes were measured."""
 UPDATE_BYTES = 128_000_000
-"""What changing memories takes besides, whose old texts are kept until the commit; adding new ones does not."""
+"""Additional memory for updates, which keep the old texts until the commit; inserts do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """A source as the store knows it. `memories` are those of its memories that are live here, `deleted` those a user deleted here."""
+    """A source as saved in the store, with the number of its memories, and of those that a user deleted."""
 
     id: int
     address: str
     mapping: Mapping[str, Any] | None
     probe: Mapping[str, Any]
-    """What it said of itself when it was last taken, as JSON values."""
+    """Its SourceInfo at the last import, as JSON values."""
     secret_from: str
     dimension: int | None
     embedder: str | None
-    """The setting of the embedder that made its vectors; None while nobody said it."""
+    """The setting of the embedder that made its vectors; None while unknown."""
     model_id: str | None
     begun_at: datetime
     taken_at: datetime | None
-    """When the last complete snapshot was begun; None while there is none."""
+    """Start of the last complete snapshot; None before the first."""
     memories: int = 0
     deleted: int = 0
 
     @property
     def complete(self) -> bool:
-        """Whether the snapshot that was last begun came to its end."""
+        """Whether the last snapshot is complete."""
         return self.taken_at is not None and self.taken_at >= self.begun_at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImportRows:
-    """Memories of a source as rows of the tables they are put into, made without the store: a thread can do it beside the writing."""
+    """Memories as rows of the store's tables, built without the store, so that a thread can do it during writes."""
 
     ids: list[str]
     sizes: NDArray[np.int64]
@@ -84,60 +84,60 @@ class ImportRows:
     markers: pa.Table
 
     @classmethod
-    def of(cls, given: Sequence[TakenMemory]) -> ImportRows:
-        """Chunks are numbered from 0 in the order of the source's numbers; a memory without any is marked, so that nothing cuts it."""
+    def of(cls, taken: Sequence[TakenMemory]) -> ImportRows:
+        """Chunks are numbered from 0 in the order of the source's numbers; a memory without chunks is marked, so that it is not chunked."""
         import pyarrow as pa
 
-        sha = cache(text_sha)  # the text of a document of one chunk is its chunk's
-        ids = [each.memory.id for each in given]
-        texts = [text for each in given for text in (each.memory.content, *(chunk.text for chunk in each.chunks))]
+        sha = cache(text_sha)  # a document of one chunk has the same text twice
+        ids = [each.memory.id for each in taken]
+        texts = [text for each in taken for text in (each.memory.content, *(chunk.text for chunk in each.chunks))]
         chunks, cut = given_tables(
             {
                 each.memory.id: [
                     Chunk(each.memory.id, i, chunk.text, chunk.start) for i, chunk in enumerate(_ordered(each))
                 ]
-                for each in given
+                for each in taken
             },
-            {each.memory.id: sha(each.memory.content) for each in given},
+            {each.memory.id: sha(each.memory.content) for each in taken},
             sha,
         )
         return cls(
             ids=ids,
             sizes=np.array([len(text) if text.isascii() else len(text.encode()) for text in texts], np.int64),
-            memories=memories.staging([each.memory for each in given], sha),
+            memories=memories.staging([each.memory for each in taken], sha),
             chunks=chunks,
             cut=cut,
-            vectors=_vectors_table(given, sha),
+            vectors=_vectors_table(taken, sha),
             markers=pa.table(
-                {"id": pa.array(ids, pa.string()), "marker": pa.array([each.marker for each in given], pa.string())}
+                {"id": pa.array(ids, pa.string()), "marker": pa.array([each.marker for each in taken], pa.string())}
             ),
         )
 
 
 @dataclass
 class _MemoryNeed:
-    """What DuckDB cannot do without while memories are written: their keys, and the texts that it reads at once when it writes a table."""
+    """The memory that DuckDB needs while rows are written: for keys, and for the texts that it holds at once."""
 
     memories: int
     longest: NDArray[np.int64]
-    """Bytes of the DUCKDB_VECTOR_ROWS longest texts, which may come to lie side by side."""
+    """Bytes of the DUCKDB_VECTOR_ROWS longest texts, which may be in one of its vectors."""
     changing: bool
     allow: Callable[[int], None] = lambda _: None
 
     @property
     def bytes(self) -> int:
-        """All of it."""
+        """The sum."""
         return KEY_BYTES * self.memories + TEXT_MEMORY_FACTOR * int(self.longest.sum()) + self.changing * UPDATE_BYTES
 
     def grow(self, memories: int, sizes: NDArray[np.int64]) -> None:
-        """Allow what so many memories, with texts of these bytes, need besides."""
+        """Add the need of further memories with texts of these sizes, and allow it."""
         self.memories += memories
         self.longest = np.sort(np.concatenate([self.longest, sizes]))[-DUCKDB_VECTOR_ROWS:]
         self.allow(self.bytes)
 
 
 def _needed(cursor: duckdb.DuckDBPyConnection) -> _MemoryNeed:
-    """What the memories that are there need."""
+    """The need of the existing memories."""
     count = cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0]
     sizes = [
         row[0]
@@ -159,7 +159,7 @@ class Sources:
         self._needed: _MemoryNeed | None = None
 
     def read(self) -> list[SourceRecord]:
-        """Every source, in the order in which they were first connected."""
+        """Every source, in the order of their first import."""
         with self._database.reading() as cursor:
             counted = {
                 source_id: (live, deleted)
@@ -172,7 +172,7 @@ class Sources:
         return [_record(row, counted.get(row[0], (0, 0))) for row in rows]
 
     def with_memories(self) -> list[SourceRecord]:
-        """The sources that memories of the store come from, as `read` gives them."""
+        """The sources that have memories in the store."""
         return [record for record in self.read() if record.memories]
 
     def begin(
@@ -184,9 +184,9 @@ class Sources:
         secret_from: str,
         when: datetime,
     ) -> int:
-        """Note that a snapshot of this source is begun; returns the source's number.
+        """Save the start of a snapshot; returns the id of the source.
 
-        Raises StoreError when the vectors that are here have another dimension than the source's.
+        Raises StoreError if the store's vectors have another dimension than the source's.
         """
         text = None if mapping is None else json.dumps(mapping, ensure_ascii=False)
         with self._database.transaction() as cursor:
@@ -196,9 +196,9 @@ class Sources:
                 [dimension, address],
             ).fetchall()
             if dimension is not None and others:
-                there, size = others[0]
+                other, size = others[0]
                 raise StoreError(
-                    f"{address} has vectors of {dimension} numbers, and the store those of {there} with {size}; "
+                    f"{address} has vectors of {dimension} numbers, and the store those of {other} with {size}; "
                     "connect it with another --store"
                 )
             known = cursor.execute("SELECT id FROM sources WHERE address = ?", [address]).fetchall()
@@ -218,7 +218,7 @@ class Sources:
 
     @contextmanager
     def bulk_writes(self) -> Iterator[None]:
-        """While it is open many memories are put quickly, and the store keeps little of them in memory. Raises StoreError."""
+        """A context for writing many memories quickly and with little memory. Raises StoreError."""
         with self._database.reading() as cursor:
             needed = _needed(cursor)
         try:
@@ -229,12 +229,12 @@ class Sources:
             self._needed = None
 
     def finish(self, source_id: int, when: datetime) -> None:
-        """Note that the snapshot begun at `when` is complete."""
+        """Save that the snapshot started at `when` is complete."""
         with self._database.transaction() as cursor:
             cursor.execute("UPDATE sources SET taken_at = ? WHERE id = ?", [to_naive(when), source_id])
 
     def name_embedder(self, source_id: int, embedder: str, model_id: str) -> None:
-        """Note which embedder made the vectors of a source: its setting and its model."""
+        """Save the embedder of a source's vectors: its setting and its model."""
         with self._database.transaction() as cursor:
             cursor.execute(
                 "UPDATE sources SET embedder = ?, model_id = ? WHERE id = ?", [embedder, model_id, source_id]
@@ -242,7 +242,7 @@ class Sources:
             bump_content_version(cursor)
 
     def forget(self, source_id: int) -> int:
-        """Delete the memories of a source and forget it; returns how many they were."""
+        """Remove a source and its memories; returns their number."""
         with self._database.transaction() as cursor:
             ids = _ids(cursor.execute("SELECT memory_id FROM source_rows WHERE source_id = ?", [source_id]).fetchall())
             count = self._delete(cursor, ids)
@@ -253,7 +253,7 @@ class Sources:
         return count
 
     def changed(self, source_id: int, ids: Sequence[str], markers: Sequence[str]) -> list[str]:
-        """Those of `ids` that are new here, or stand here with another marker, in their order."""
+        """The `ids` that are new or have another marker in the store, in their order."""
         import pyarrow as pa
 
         table = pa.table({"id": pa.array(ids, pa.string()), "marker": pa.array(markers, pa.string())})
@@ -269,7 +269,7 @@ class Sources:
         return [each for each in ids if each not in known]
 
     def put(self, source_id: int, rows: ImportRows) -> RowCounts:
-        """Write memories of a source as they are there, in one transaction; they replace what stands under their ids."""
+        """Write memories of a source in one transaction; they replace memories with the same ids."""
         import duckdb
 
         if not rows.ids:
@@ -278,16 +278,18 @@ class Sources:
             self._needed.grow(len(rows.ids), rows.sizes)
         try:
             return self._put(source_id, rows)
-        except duckdb.OutOfMemoryException:  # long texts that are compared with those that are there
+        except duckdb.OutOfMemoryException:  # long texts, compared with the existing ones
             with self._database.whole_memory():
                 return self._put(source_id, rows)
 
     def _put(self, source_id: int, rows: ImportRows) -> RowCounts:
         with self._database.transaction() as cursor:
             with staged(cursor, "staged_ids", rows.markers):
-                there = set(_ids(cursor.execute("SELECT id FROM staged_ids SEMI JOIN memories USING (id)").fetchall()))
-            counts = memories.upsert(cursor, rows.memories, new=not there)
-            back = (
+                existing = set(
+                    _ids(cursor.execute("SELECT id FROM staged_ids SEMI JOIN memories USING (id)").fetchall())
+                )
+            counts = memories.upsert(cursor, rows.memories, new=not existing)
+            restored = (
                 _ids(
                     cursor.execute(
                         "UPDATE memories SET deleted_at = NULL, changed = ? WHERE deleted_at IS NOT NULL AND id IN "
@@ -295,18 +297,18 @@ class Sources:
                         [next_version(cursor), rows.ids],
                     ).fetchall()
                 )
-                if there
+                if existing
                 else []
             )
-            put_given(cursor, rows.chunks, rows.cut, new=not there)
-            _write_vectors(cursor, rows.vectors, there)
-            _write_markers(cursor, source_id, rows.markers, there)
+            put_given(cursor, rows.chunks, rows.cut, new=not existing)
+            _write_vectors(cursor, rows.vectors, existing)
+            _write_markers(cursor, source_id, rows.markers, existing)
             bump_content_version(cursor)
-        self._hidden.difference_update(back)
+        self._hidden.difference_update(restored)
         return counts
 
     def remove_absent(self, source_id: int, seen: Iterable[pa.Array]) -> int:
-        """Delete the memories of a source that are not among the `seen` ids; returns how many."""
+        """Delete the memories of a source that are not among the `seen` ids; returns their number."""
         import pyarrow as pa
 
         table = pa.table({"id": pa.chunked_array([*seen], pa.string())})
@@ -338,7 +340,7 @@ class Sources:
         return len(deleted)
 
     def put_relations(self, source_id: int, edges: Iterable[Sequence[Relation]]) -> tuple[RowCounts, int]:
-        """Put the edges between memories of a source in place of those that were taken of it; returns counts and how many left."""
+        """Replace the relations of a source; returns counts, and how many were deleted."""
         added = updated = total = 0
         seen: list[pa.Table] = []
         for portion in edges:
@@ -357,7 +359,7 @@ class Sources:
         return RowCounts(added, updated, total - added - updated), gone
 
     def _unrelate(self, cursor: duckdb.DuckDBPyConnection, source_id: int, seen: Sequence[pa.Table]) -> int:
-        """Delete the edges that begin at a memory of the source and were not seen."""
+        """Delete the relations from memories of the source that were not seen."""
         import pyarrow as pa
 
         table = pa.concat_tables([*seen, _keys(())])
@@ -372,7 +374,7 @@ class Sources:
         return int(gone)
 
     def chunk_numbers(self, ids: Set[str]) -> dict[tuple[str, int], int]:
-        """The store's number of a chunk by the memory's id and the source's number, of those chunks that have a vector."""
+        """(memory id, source's number) -> store's number of each chunk with a vector."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
                 "SELECT memory_id, source_seq, seq FROM source_vectors WHERE seq <> ? AND memory_id IN (SELECT unnest(?))",
@@ -381,7 +383,7 @@ class Sources:
         return {(memory_id, source_seq): seq for memory_id, source_seq, seq in rows}
 
     def sample_texts(self, source_id: int, most: int) -> list[tuple[EntryId, str, NDArray[np.float32]]]:
-        """`most` texts of a source with the vectors that came with them, spread over its memories; long ones only where others lack."""
+        """`most` texts of a source with their vectors, spread over its memories; long texts only if there are not enough others."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
                 "SELECT v.memory_id, v.seq, coalesce(c.content, m.content), m.title, v.vector FROM source_vectors AS v "
@@ -394,38 +396,38 @@ class Sources:
 
 
 def as_vector(blob: bytes) -> NDArray[np.float32]:
-    """A kept vector, shape (dimension,)."""
+    """A stored vector, shape (dimension,)."""
     return np.frombuffer(blob, "<f4").astype(np.float32, copy=False)
 
 
 def given_vectors(
     cursor: duckdb.DuckDBPyConnection, texts: Mapping[EntryId, str]
 ) -> tuple[dict[EntryId, NDArray[np.float32]], set[EntryId]]:
-    """Of these entries, each with the sha of its text: the vectors that came with them, and which are to have none.
+    """Imported vectors of these entries (each with the sha of its text), and the entries that must have no vector.
 
-    A vector counts while it was made of the text as it is now. An entry of a source's memory that came without one has none there
-    either; one whose text was changed here is in neither, and is embedded.
+    A vector counts only if it was made from the present text. An entry that the source has without a vector must have none; an entry
+    whose text was edited here is in neither result, and is embedded.
     """
     ids = list({memory_id for memory_id, _ in texts})
-    ours = cursor.execute(
+    imported = cursor.execute(
         "SELECT memory_id FROM source_rows WHERE marker IS NOT NULL AND memory_id IN (SELECT unnest(?))", [ids]
     ).fetchall()
-    if not ours:
+    if not imported:
         return {}, set()
     # Row numbers first: one query would read every vector of the table.
-    places = cursor.execute("SELECT rowid FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [_ids(ours)])
+    places = cursor.execute("SELECT rowid FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [_ids(imported)])
     rows = cursor.execute(
         "SELECT memory_id, seq, text_sha, vector FROM source_vectors WHERE rowid IN (SELECT unnest(?))",
         [_ids(places.fetchall())],
     ).fetchall()
     made_of = {entry_id(memory_id, seq): (sha, blob) for memory_id, seq, sha, blob in rows}
     found = {place: as_vector(made_of[place][1]) for place, sha in texts.items() if made_of.get(place, ("",))[0] == sha}
-    known = set(_ids(ours))
+    known = set(_ids(imported))
     return found, {place for place in texts if place[0] in known and place not in made_of}
 
 
 def check_embedder(cursor: duckdb.DuckDBPyConnection, model_id: str) -> None:
-    """Raise StoreError when the vectors of a source were made by another model than this one, or nobody said by which."""
+    """Raise StoreError if the vectors of a source are from another model than this one, or from an unknown one."""
     rows = cursor.execute(
         "SELECT address, dimension, model_id FROM sources AS s WHERE dimension IS NOT NULL AND model_id IS DISTINCT FROM ? "
         "AND EXISTS (FROM source_rows AS r WHERE r.source_id = s.id AND r.marker IS NOT NULL) ORDER BY id",
@@ -465,14 +467,14 @@ def _ids(rows: Sequence[tuple[Any, ...]]) -> list[str]:
     return [row[0] for row in rows]
 
 
-def _ordered(given: TakenMemory) -> list[TakenChunk]:
-    return sorted(given.chunks, key=lambda chunk: chunk.seq)
+def _ordered(taken: TakenMemory) -> list[TakenChunk]:
+    return sorted(taken.chunks, key=lambda chunk: chunk.seq)
 
 
 def _vectors(
-    given: Sequence[TakenMemory], sha: Callable[[str], str]
+    taken: Sequence[TakenMemory], sha: Callable[[str], str]
 ) -> Iterator[tuple[str, int, int | None, str, NDArray[np.float32]]]:
-    for each in given:
+    for each in taken:
         if each.vector is not None and not each.chunks:
             yield each.memory.id, WHOLE_MEMORY, None, sha(indexed_text(each.memory)), each.vector
         for i, chunk in enumerate(_ordered(each)):
@@ -480,10 +482,10 @@ def _vectors(
                 yield each.memory.id, i, chunk.seq, sha(chunk.text), chunk.vector
 
 
-def _vectors_table(given: Sequence[TakenMemory], sha: Callable[[str], str]) -> pa.Table:
+def _vectors_table(taken: Sequence[TakenMemory], sha: Callable[[str], str]) -> pa.Table:
     import pyarrow as pa
 
-    rows = list(_vectors(given, sha))
+    rows = list(_vectors(taken, sha))
     ids, seqs, source_seqs, shas, vectors = zip(*rows, strict=True) if rows else ([],) * 5
     return pa.table(
         {
@@ -497,7 +499,7 @@ def _vectors_table(given: Sequence[TakenMemory], sha: Callable[[str], str]) -> p
 
 
 def _blobs(vectors: Sequence[NDArray[np.float32]]) -> pa.Array:
-    """The bytes of vectors, little-endian; of one memory where they are equally long, which is quicker."""
+    """Vectors as little-endian bytes; one buffer if all have the same length, which is faster."""
     import pyarrow as pa
 
     sizes = {vector.nbytes for vector in vectors}
@@ -510,13 +512,13 @@ def _blobs(vectors: Sequence[NDArray[np.float32]]) -> pa.Array:
     )
 
 
-def _write_vectors(cursor: duckdb.DuckDBPyConnection, table: pa.Table, there: Set[str]) -> None:
+def _write_vectors(cursor: duckdb.DuckDBPyConnection, table: pa.Table, existing: Set[str]) -> None:
     with staged(cursor, "staged_vectors", table):
-        if there:
-            # What the vector index holds of these texts was made of another vector: it takes the new one.
+        if existing:
+            # Mark changed vectors as stale in the vector index.
             # Row numbers first: one query would read every vector of the table.
             places = cursor.execute(
-                "SELECT rowid FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [list(there)]
+                "SELECT rowid FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [list(existing)]
             )
             cursor.execute(
                 "UPDATE embedded AS e SET text_sha = '' FROM source_vectors AS v, staged_vectors AS s WHERE v.memory_id = e.memory_id "
@@ -524,13 +526,13 @@ def _write_vectors(cursor: duckdb.DuckDBPyConnection, table: pa.Table, there: Se
                 "AND v.rowid IN (SELECT unnest(?))",
                 [_ids(places.fetchall())],
             )
-            cursor.execute("DELETE FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [list(there)])
+            cursor.execute("DELETE FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [list(existing)])
         cursor.execute("INSERT INTO source_vectors SELECT * FROM staged_vectors")
 
 
-def _write_markers(cursor: duckdb.DuckDBPyConnection, source_id: int, table: pa.Table, there: Set[str]) -> None:
-    if there:
-        cursor.execute("DELETE FROM source_rows WHERE memory_id IN (SELECT unnest(?))", [list(there)])
+def _write_markers(cursor: duckdb.DuckDBPyConnection, source_id: int, table: pa.Table, existing: Set[str]) -> None:
+    if existing:
+        cursor.execute("DELETE FROM source_rows WHERE memory_id IN (SELECT unnest(?))", [list(existing)])
     with staged(cursor, "staged_rows", table):
         cursor.execute("INSERT INTO source_rows SELECT id, ?, marker FROM staged_rows", [source_id])
 

@@ -98,7 +98,7 @@ def notes(tmp_path: Path) -> str:
 
 def test_a_store_without_a_source_says_what_addresses_look_like(page: AppTest) -> None:
     assert "postgresql://USER@HOST:5432/DATABASE" in all_html(page) and "env:NAME" in all_html(page)
-    assert "nothing is ever written to the source" in captions(page)
+    assert "nothing is written to the source" in captions(page)
     assert page.button(key="memories:source:look").disabled and page.button(key="memories:source:take").disabled
 
 

@@ -342,7 +342,7 @@ class Sources:
     def take(self, address: str) -> None:
         """Take the memories of the source at an address, and wait for its card."""
         self.window.type(self.address, address)
-        self.window.press("Take memories")
+        self.window.press("Import memories")
         expect(self.card).to_contain_text("complete", timeout=WAIT)
         self.window.expect_no_error()
 

@@ -1,6 +1,6 @@
-"""The Sources view: connect a running system, take what it holds, and see how each source of the store stands.
+"""The Sources view: connect a live system, import its memories, and the status of each source of the store.
 
-A password is handed to the resources, which keep it in memory, and taken out of the page at once; what is shown is the address without it.
+A password moves at once from the page to the resources, which hold it in memory; addresses are shown without it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from cems_workbench.ui.memories import state
 ADDRESS, PASSWORD, MAPPING, EMBEDDER, RATE = (
     f"memories:source:{name}" for name in ("address", "password", "mapping", "embedder", "rate")
 )
-READ_ONLY = "Only read: nothing is ever written to the source, and nothing is embedded."
+READ_ONLY = "Read-only: nothing is written to the source, and nothing is embedded."
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
-    """The form, what became of it, and a card for each source. Progress is shown in `place`."""
+    """The form, its result, and a card for each source. Progress is shown in `place`."""
     _form(resources, place)
     present = state.present()
     if present.source_problem:
@@ -64,7 +64,7 @@ def _address_forms() -> list[tuple[str, str, str]]:
 
 
 def _form(resources: Resources, place: DeltaGenerator) -> None:
-    st.markdown("## Connect a running system", help=f"{READ_ONLY} The role needs the right to read and no other.")
+    st.markdown("## Connect a live system", help=f"{READ_ONLY} The role needs the right to read and no other.")
     box, password = st.columns([3, 1])
     box.text_input(
         "Address",
@@ -85,73 +85,73 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
         st.text_input(
             "Embedder that made its vectors",
             key=EMBEDDER,
-            placeholder=f"{Settings().embedder}, if it makes the same vectors",
-            help="A path, hub id, `ollama:MODEL`, or `openai:MODEL` on an OpenAI-compatible server. Left empty, the one that is set is "
-            "taken when it makes 20 of the stored vectors again.",
+            placeholder=f"{Settings().embedder}, if it reproduces them",
+            help="A path, hub id, `ollama:MODEL`, or `openai:MODEL` on an OpenAI-compatible server. Empty: the configured one, if it "
+            "reproduces 20 of the stored vectors.",
         )
         st.number_input(
-            "Rows a second, at most",
+            "Rows per second, at most",
             min_value=1,
             value=None,
             step=100,
             key=RATE,
-            placeholder="as they come",
-            help="For a system that is busy: no more chunks, or memories without any, are read a second on average. Also for Take what "
-            "changed.",
+            placeholder="no limit",
+            help="For busy systems: at most so many chunks (or memories without chunks) are read per second on average. Also for Import "
+            "changes.",
         )
         st.text_area(
             "Mapping",
             key=MAPPING,
             height=120,
             placeholder="table: public.notes\nid: note_id\ntext: body\nvector: embedding",
-            help="YAML that says which columns of which table are id, text and vector; only for a table that is neither CEMS’s nor "
-            "mem0’s. docs/use/sources.md has the other fields.",
+            help="YAML that names the table and its columns id, text and vector, or the fields of a payload; not needed for tables of "
+            "CEMS or mem0. docs/use/sources.md has the other fields.",
         )
     with st.container(horizontal=True, vertical_alignment="center"):
         typed = bool(st.session_state[ADDRESS].strip())
         looking = st.button(
-            "Look",
+            "Preview",
             key="memories:source:look",
             on_click=_keep_secret,
             args=(resources,),
             disabled=not typed,
-            help="Report what is there: engine, counts, index, settings and what is missing. Nothing is taken.",
+            help="Show engine, counts, index, settings and what is missing. Nothing is imported.",
         )
         taking = st.button(
-            "Take memories",
+            "Import memories",
             key="memories:source:take",
             type="primary",
             on_click=_keep_secret,
             args=(resources,),
             disabled=not typed,
-            help="Take memories, chunks, vectors and relations into this store. What was taken before is only read where it changed.",
+            help="Import memories, chunks, vectors and relations into this store. Later imports read only changes.",
         )
         st.caption(READ_ONLY)
     if not looking and not taking:
         return
     try:
         reviewer.require("operator")
-        there = _typed(resources)
+        spec = _typed(resources)
     except InputError as error:
         state.update(source_problem=str(error), looked=None, connected=None)
         return
     if taking:
-        take(resources, there, place, st.session_state[EMBEDDER].strip() or None)
+        import_source(resources, spec, place, st.session_state[EMBEDDER].strip() or None)
     state.update(source_problem="", looked=None, connected=None)
     try:
-        with place, st.spinner("asking what is there"):
-            state.update(looked=(there.address.plain, probe_source(there)))
+        with place, st.spinner("asking the source"):
+            state.update(looked=(spec.address.plain, probe_source(spec)))
     except WorkbenchError as error:
         state.update(source_problem=str(error))
 
 
 def _keep_secret(resources: Resources) -> None:
-    """Hand a typed password to the resources, and empty the box; one in the address is taken out of it."""
+    """Move a typed password, or one in the address, from the page to the resources."""
     password = st.session_state[PASSWORD]
     st.session_state[PASSWORD] = ""
     try:
         address = _typed(resources).address
-    except InputError:  # said when the button is answered
+    except InputError:  # shown when the button is handled
         return
     if password:
         address = address.with_secret(password, "the page")
@@ -164,36 +164,36 @@ def _keep_secret(resources: Resources) -> None:
 def _typed(resources: Resources) -> SourceSpec:
     """The source that the form names. Raises InputError."""
     mapping = st.session_state.get(MAPPING, "").strip()
-    (there,) = source_specs(
+    (spec,) = source_specs(
         resources, st.session_state[ADDRESS].strip(), read_mapping(mapping, "Mapping") if mapping else None
     )
-    return there
+    return spec
 
 
-def take(resources: Resources, there: SourceSpec, place: DeltaGenerator, embedder: str | None = None) -> None:
-    """Connect one source, with progress and Cancel in `place`, and draw the page anew with what became of it."""
+def import_source(resources: Resources, spec: SourceSpec, place: DeltaGenerator, embedder: str | None = None) -> None:
+    """Import one source, with progress and Cancel in `place`, and redraw the page with the result."""
     reviewer.require("operator")
-    # Already now: a run that is cancelled has changed the store too.
+    # Before the import: a cancelled one has changed the store too.
     state.changed()
     state.update(source_problem="", looked=None, connected=None, indexes_behind=False)
     try:
         with state.cancellable_job(
-            place, "source", "Stop here. What was taken stays; Take what changed goes on from there."
+            place, "source", "Stop here. What was imported stays; Resume continues from there."
         ) as progress:
-            found = connect(resources, Settings(), [there], progress, embedder, st.session_state.get(RATE))
-        state.update(connected=found)
+            report = connect(resources, Settings(), [spec], progress, embedder, st.session_state.get(RATE))
+        state.update(connected=report)
     except WorkbenchError as error:
         state.update(source_problem=str(error))
     st.rerun()
 
 
 def probe_html(address: str, probe: SourceInfo) -> Markup:
-    """What a source says of itself, and what it lacks."""
+    """The description of a source, with what it lacks."""
     return templates.render("memories/source.html", address=address, engine=probe.engine, facts=_drawn(probe.facts))
 
 
 def _drawn(facts: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
-    """Facts as the template takes them; a setting keeps the name that the engine gives it."""
+    """(name, value, state) for the template; names of settings stay as the engine has them."""
     return [
         (name if "." in name or "_" in name else name.capitalize(), value, "warning" if name == "missing" else "ok")
         for name, value in facts
@@ -201,41 +201,41 @@ def _drawn(facts: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
 
 
 def _draw_probe(address: str, probe: SourceInfo) -> None:
-    st.markdown("## What is there")
+    st.markdown("## What the source has")
     with st.container(border=True):
         st.html(probe_html(address, probe))
 
 
-def _draw_connected(found: ConnectReport) -> None:
-    st.markdown("## Last taken")
-    rows = [row for report, _ in found.sources for row in report.counts]
+def _draw_connected(report: ConnectReport) -> None:
+    st.markdown("## Last import")
+    rows = [row for snapshot, _ in report.sources for row in snapshot.counts]
     number = st.column_config.NumberColumn
     draw_table(
         rows,
         key="memories:source:counts",
         most=len(rows),
         columns={
-            "rows": st.column_config.TextColumn("rows", width="small", help="What was taken"),
+            "rows": st.column_config.TextColumn("rows", width="small", help="What was imported"),
             "added": number("added", help="New in this store"),
-            "updated": number("updated", help="Already here, and changed there since"),
-            "unchanged": number("unchanged", help="Already here as they are there; not read again"),
-            "deleted": number("deleted", help="Gone there, and so deleted here"),
+            "updated": number("updated", help="Changed in the source since the last import"),
+            "unchanged": number("unchanged", help="Same in both; not read again"),
+            "deleted": number("deleted", help="No longer in the source, so deleted here"),
         },
     )
-    for report, said in found.sources:
-        read, *notes = report.lines
-        templates.draw("memories/source_said.html", lines=[read, *([said] if said else []), *notes])
-        _problems(report)
-    if found.problem:
-        st.warning(plain(f"Not searchable yet: {found.problem}"), icon=":material/warning:")
+    for snapshot, embedder_line in report.sources:
+        read, *notes = snapshot.lines
+        templates.draw("memories/source_said.html", lines=[read, *([embedder_line] if embedder_line else []), *notes])
+        _problems(snapshot)
+    if report.problem:
+        st.warning(plain(f"Not searchable yet: {report.problem}"), icon=":material/warning:")
 
 
 def _problems(report: SnapshotReport) -> None:
-    """The rows that were not taken, or not whole."""
+    """The rows that were left out, or imported in part."""
     count = len(report.problems) + report.more_problems
     if not count:
         return
-    st.markdown(f"## {count:,} row{'s' if count != 1 else ''} left out, or not whole")
+    st.markdown(f"## {count:,} row{'s' if count != 1 else ''} left out, or imported in part")
     if count > len(report.problems):
         st.caption(f"The first {len(report.problems):,} are listed.")
     draw_table(
@@ -246,7 +246,7 @@ def _problems(report: SnapshotReport) -> None:
             "memory": st.column_config.TextColumn("memory", width="medium", help="Its id there"),
             "field": st.column_config.TextColumn("field", width="small"),
             "reason": st.column_config.TextColumn(
-                "reason", width="large", help="Why it was not taken, or what of it was not"
+                "reason", width="large", help="Why the row or the field was left out"
             ),
         },
     )
@@ -270,7 +270,7 @@ def _cards(resources: Resources, place: DeltaGenerator) -> None:
 
 
 def asked(resources: Resources, place: DeltaGenerator) -> list[SourceStatus]:
-    """How each source stands, asked once for every content of the store."""
+    """The status of each source, asked once per content version of the store."""
     ready = _ready(resources)
     key = (str(resources.store.path), resources.store.content_version, resources.embedder.line if ready else "")
     last = state.present().sources_asked
@@ -282,18 +282,18 @@ def asked(resources: Resources, place: DeltaGenerator) -> list[SourceStatus]:
 
 
 def forget_answers() -> None:
-    """Ask the sources anew at the next run."""
+    """Ask the sources again at the next run."""
     state.update(sources_asked=None)
 
 
 def _ready(resources: Resources) -> bool:
-    """Whether the embedder can be asked now: nobody is to wait here while weights are loaded."""
+    """Whether the embedder is loaded: the page does not wait for weights."""
     embedder = resources.embedder
     return not isinstance(embedder, TokenEmbedder) or embedder.loaded
 
 
 def card_html(status: SourceStatus, now: datetime) -> Markup:
-    """How a source stands: reachable, what is there and here, the snapshot, the vectors."""
+    """The status of a source: reachable, counts, snapshot, vectors, settings."""
     record, probe = status.record, status.probe
     answers = ("Reachable", "answers", "good") if probe is not None else ("Reachable", status.problem, "warning")
     facts = [
@@ -317,12 +317,12 @@ def _card_buttons(resources: Resources, record: SourceRecord, place: DeltaGenera
     key = f"memories:source:{record.id}"
     with st.container(horizontal=True, vertical_alignment="center"):
         taking = st.button(
-            "Take what changed" if record.complete else "Resume",
+            "Import changes" if record.complete else "Resume",
             key=f"{key}:take",
             icon=":material/sync:",
-            help="Read what is new or changed there, and delete here what is gone there.",
+            help="Import new and changed memories, and delete those that the source no longer has.",
         )
-        with st.popover("Name its embedder", key=f"{key}:naming", help="Say which embedder made its vectors."):
+        with st.popover("Name its embedder", key=f"{key}:naming", help="Name the embedder that made its vectors."):
             named = st.text_input(
                 "Embedder that made its vectors",
                 record.embedder or "",
@@ -330,16 +330,16 @@ def _card_buttons(resources: Resources, record: SourceRecord, place: DeltaGenera
                 help="A path, hub id, `ollama:MODEL` or `openai:MODEL`. It is compared with 20 of the stored vectors.",
             ).strip()
             naming = st.button("Compare and use it", key=f"{key}:name", disabled=not named)
-        with st.popover("Forget", key=f"{key}:forgetting", help="Delete what was taken of it from this store."):
+        with st.popover("Forget", key=f"{key}:forgetting", help="Remove this source and its memories from the store."):
             st.caption(f"Deletes its {record.memories:,} memories from this store. The source itself is not touched.")
             st.button("Delete them and forget it", key=f"{key}:forget", on_click=_forget, args=(resources, record))
     if taking or naming:
         try:
-            there = saved_spec(resources, record)
+            spec = saved_spec(resources, record)
         except InputError as error:
             state.update(source_problem=str(error))
             st.rerun()
-        take(resources, there, place, named if naming else None)
+        import_source(resources, spec, place, named if naming else None)
 
 
 def _forget(resources: Resources, record: SourceRecord) -> None:
@@ -351,4 +351,4 @@ def _forget(resources: Resources, record: SourceRecord) -> None:
         state.update(source_problem=str(error))
         return
     state.changed()
-    st.toast(f"{count:,} memories deleted, the source forgotten", icon=":material/link_off:")
+    st.toast(f"{count:,} memories deleted, source removed", icon=":material/link_off:")
