@@ -1,4 +1,4 @@
-"""The Inspect page under AppTest: what a person does there, what is read off it, and its state as tests see and set it."""
+"""The Inspect page under AppTest: actions, reading values, and access to its state."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def set_state(page: AppTest, **changes: Any) -> None:
 
 
 def gathered(page: AppTest) -> Gathered:
-    """The evidence at hand, with what it was gathered for."""
+    """The current evidence, with the request it was gathered for."""
     value = state_of(page).gathered
     assert value is not None
     return value
 
 
 def evidence_of(page: AppTest) -> Evidence:
-    """The evidence at hand."""
+    """The current evidence."""
     return gathered(page).evidence
 
 

@@ -1,4 +1,4 @@
-"""What any page of the app offers under AppTest: widgets to press, texts to read, and a check that nothing went wrong."""
+"""Helpers for all pages under AppTest: press widgets, read texts, and check that there is no error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def checked(page: AppTest) -> AppTest:
 
 
 def press(page: AppTest, key: str) -> AppTest:
-    """Press the button of this key; keys of a card's buttons may go on with the card's turn after a colon."""
+    """Press the button of this key; keys of a card's buttons may end with a colon and the card's number."""
     next(button for button in page.button if button.key == key or str(button.key).startswith(f"{key}:")).click()
     return checked(page.run())
 
@@ -40,17 +40,17 @@ def field(page: AppTest, kind: str, name: str) -> Any:
 
 
 def plainly(text: str) -> str:
-    """Markdown as it is read, without the escapes."""
+    """Markdown without escapes."""
     return text.replace("\\", "")
 
 
 def captions(page: AppTest) -> str:
-    """All captions as they are read."""
+    """All captions, without escapes."""
     return plainly(" ".join(caption.value for caption in page.caption))
 
 
 def markdown(page: AppTest) -> str:
-    """All markdown texts as they are read."""
+    """All markdown texts, without escapes."""
     return plainly(" ".join(element.value for element in page.markdown))
 
 

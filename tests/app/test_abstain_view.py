@@ -1,4 +1,4 @@
-"""Abstain: every signal of the query, what it decides, and where it stands among the judged queries of both kinds."""
+"""Abstain view: the query's signals, the decision, and the comparison with judged queries of both kinds."""
 
 from __future__ import annotations
 

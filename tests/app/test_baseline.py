@@ -1,4 +1,4 @@
-"""A pinned baseline: deltas on the results and in every table, what left the top k, the diff, and the way back."""
+"""A pinned baseline: deltas on the results and in every table, lost results, the config diff, and restoring it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_baseline_that_asks_for_more_than_was_gathered_says_so_in_one_line(ope
 
 
 def test_a_baseline_of_other_lists_is_gathered_for_itself(open_page: OpenPage) -> None:
-    """CEMS's hybrid list is not in what preset `cems` gathers: without lists of its own the baseline would rank by none."""
+    """Preset `cems` does not gather CEMS's hybrid list: without separately gathered lists the baseline would have none."""
     page = open_page()
     set_config(page, preset("cems_head").config)
     own = order(search(page))

@@ -1,4 +1,4 @@
-"""What a page shows when a part of the store that it needs cannot be read."""
+"""A page shows one line if a part of the store cannot be read."""
 
 from __future__ import annotations
 

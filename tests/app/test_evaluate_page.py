@@ -1,4 +1,4 @@
-"""The Evaluate page: choose, gather, compare, by type and query, honest view, ablation, experiments."""
+"""The Evaluate page: choose, gather, compare, by type and query, compare judges, ablation, experiments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool "Expansion": switches, what each form of the query gave, the results without it, and a form typed by hand."""
+"""The tool "Expansion": switches, the contribution of each query variant, the results without it, and a typed variant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluate, against recorded answers: what to bring, what differs and where, and the way into Inspect."""
+"""Evaluate with recorded answers: input, differences, and opening a query in Inspect."""
 
 from __future__ import annotations
 

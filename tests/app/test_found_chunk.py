@@ -1,4 +1,4 @@
-"""Which chunk a memory was found by, on the pages: in its card, in Lists, and in the detail of the Memories page."""
+"""The matching chunk of a memory: in its result, in Lists, and in the detail of the Memories page."""
 
 from __future__ import annotations
 

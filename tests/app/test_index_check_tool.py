@@ -1,4 +1,4 @@
-"""The tool "Index check": recall of the list and of Chroma's graph, who was missed, and large stores on request."""
+"""The tool "Index check": recall of the list and of Chroma's graph, missed memories, and large stores on request."""
 
 from __future__ import annotations
 

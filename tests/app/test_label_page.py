@@ -58,7 +58,7 @@ def labels() -> list[Judgment]:
 
 
 def card(page: AppTest) -> str:
-    """The card on the table, without its number and the progress above it."""
+    """The current card, without its number and the progress above it."""
     found = next(text for text in (str(one.proto.body) for one in page.get("html")) if 'class="wb-card-query"' in text)
     return re.sub(r' data-card="\d+"', "", found[found.index('<div class="wb-card"') :])
 
@@ -225,7 +225,7 @@ def test_two_reviewers_of_one_pair_count_by_the_rule_of_evaluation_wherever_grad
     qid, memory_id = next(pair for pair in resources.store.queues.pairs("four") if not graded(pair))
     for judge, grade in (("ann", 0), ("bo", 0), ("cy", 3)):
         resources.store.labels.give(Judgment(qid, memory_id, grade, judge))
-    assert judged_queries(resources)[1][qid][memory_id] == 0  # the median, not whoever came last
+    assert judged_queries(resources)[1][qid][memory_id] == 0  # the median, not the latest grade
     query = next(one for one in resources.store.queries.read() if one.qid == qid)
     assert query_grades(Request(query.query, query.project, query.as_of), resources.store).grades[memory_id] == 0
 

@@ -1,4 +1,4 @@
-"""The other views of the Label page: people and the judge, queues at large, and judgments as files."""
+"""The other views of the Label page: people and judge, queues, and judgments as files."""
 
 from __future__ import annotations
 

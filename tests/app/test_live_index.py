@@ -1,4 +1,4 @@
-"""The live index on the Inspect page: nothing without a source, one line when the source is away, whose list each is."""
+"""The live index on the Inspect page: hidden without a source, one line if the source is unreachable, provenance of each list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluate and Tune open Inspect on the very request that they measured: its project alone, its moment, no query typed by hand."""
+"""Evaluate and Tune open Inspect with the exact request they measured: its project, its time, no typed queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TYPED = preset("cems").config.model_copy(update={"name": "typed"})
 
 @pytest.fixture(scope="module")
 def store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample store with sets of answered queries that have a project; the first of them has no moment of its own."""
+    """The sample store with sets of answered queries that have a project; the first of them has no time."""
     folder = tmp_path_factory.mktemp("request")
     with copied(sample_store, folder) as opened:
         first, *others = [query for query in answered_queries(opened) if query.project][:QUERIES]
@@ -39,7 +39,7 @@ def store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(open_page: OpenPage, store: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
-    """Inspect after somebody searched everywhere, with a further query of their own."""
+    """Inspect after a search in all projects with a further typed query."""
     monkeypatch.setattr(streamlit, "switch_page", lambda target: None)  # AppTest goes there itself
     opened = open_page(store)
     set_config(opened, with_values(TYPED, {"expansion.backend": "manual"}))

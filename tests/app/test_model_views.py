@@ -1,4 +1,4 @@
-"""The views on what models said: judge, reranker health, threshold, the understanding of the query, and learned typos."""
+"""Views of model output: judge, reranker health, threshold, query analysis, and learned typos."""
 
 from __future__ import annotations
 

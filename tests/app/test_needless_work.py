@@ -1,4 +1,4 @@
-"""What a run of the Inspect page does not do twice."""
+"""A rerun of the Inspect page repeats no work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Inspect page under CEMS as it runs: lists that replay makes of others, and several lists of relations."""
+"""The Inspect page with CEMS's default config: lists derived by replay, and several lists of relations."""
 
 from __future__ import annotations
 

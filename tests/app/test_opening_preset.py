@@ -1,4 +1,4 @@
-"""The preset that the app opens with."""
+"""The initial preset of the app."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store whose vectors another embedder made: the pages say so, search nothing, and embed anew when they are told to."""
+"""A store with vectors of another embedder: the pages report it, do not search, and re-embed on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Page and command line work on the same evidence, the same search and the same count of looks: what one began the other goes on with."""
+"""Page and command line share evidence, searches and hold-out looks: one can resume what the other started."""
 
 from __future__ import annotations
 

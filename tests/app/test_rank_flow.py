@@ -1,4 +1,4 @@
-"""The rank flow on the page: how many, whose, followed by a click, and with nothing to draw."""
+"""The rank flow on the page: number of lines, baseline, following by click, and an empty chart."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def test_a_click_follows_the_memory_of_that_line(monkeypatch: pytest.MonkeyPatch
     assert state["inspect:follow"] == "m2"
     state["chart"] = {"selection": {"points": []}}
     view.follow_selected("chart", ("m1", "m2"))
-    assert state["inspect:follow"] == "m2"  # a selection that is let go changes nothing
+    assert state["inspect:follow"] == "m2"  # clearing the selection changes nothing
     state["chart"] = {"selection": {"points": [{"curve_number": 2}]}}
     view.follow_selected("chart", ("m1", "m2"))
-    assert state["inspect:follow"] == "m2"  # a line that is nobody's
+    assert state["inspect:follow"] == "m2"  # a line without a memory
 
 
 def test_nothing_to_draw_is_said(open_page: OpenPage) -> None:

@@ -1,4 +1,4 @@
-"""A log of what production answered: imported on the Memories page's terms, chosen on Evaluate, picked on Inspect."""
+"""A log of production's answers: imported, chosen on Evaluate, picked on Inspect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store whose vectors were made by nobody that is known: every page that searches says so in one line, with what to do."""
+"""A store with vectors of an unknown embedder: every searching page shows one line with the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of the sample set that come with the project: they are what is measured here, and what the first screens show."""
+"""The bundled results of the sample set: they equal a new measurement, and are shown on the first screens."""
 
 from __future__ import annotations
 

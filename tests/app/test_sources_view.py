@@ -1,4 +1,4 @@
-"""The Sources view of the Memories page, on a real directory of Chroma: look, take, take again, cancel, name, forget."""
+"""The Sources view of the Memories page, on a real Chroma directory: check, import, update, cancel, name the embedder, forget."""
 
 from __future__ import annotations
 
@@ -240,4 +240,4 @@ def test_an_embedder_is_named_on_the_card(page: AppTest, monkeypatch: pytest.Mon
     page = drawn(page.text_input(key="memories:source:1:embedder").set_value("nobody/nothing").run())
     page = press(page, "memories:source:1:name")
     assert "makes 384 numbers, the source has 3" in all_html(page)
-    # The packaged one takes the place of what is nowhere, and its length does not fit.
+    # The packaged embedder is the fallback for a missing one, and its dimension does not match.

@@ -1,4 +1,4 @@
-"""The Tune page: choose, search in the background, result, hold-out, what it learned, by query, taking away, history."""
+"""The Tune page: choose, search in the background, result, hold-out, what it learned, by query, export, history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Tune page without judgments: chosen, read by the packaged reranker, searched, held against judgments, and taken away."""
+"""The Tune page without judgments: setup, scoring by the packaged reranker, search, validation on judgments, export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What if a memory were different, on the page: a scratch copy is edited and tried; the store stays as it is."""
+"""What if a memory were different, on the page: a scratch copy is edited and tried; the store does not change."""
 
 from __future__ import annotations
 

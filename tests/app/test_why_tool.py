@@ -1,4 +1,4 @@
-"""Why is it missing, on the page: pick a memory, read the cause, apply a rescue, take it back."""
+"""Why is it missing, on the page: choose a memory, read the cause, apply a change, undo it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def open_tool(page: AppTest, query: str = FAILING, **state: object) -> AppTest:
-    """The tool on a query, as of its own day where it is judged."""
+    """The tool on a query, as of its date if it is judged."""
     stored = next((one for one in shared_resources.resources().store.queries.read() if one.query == query), None)
     choose_tool(page, "Why is it missing?")
     if stored is not None and stored.as_of is not None:

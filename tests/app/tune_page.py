@@ -1,4 +1,4 @@
-"""The Tune page's state as tests see and set it; everything else goes through the page's widgets."""
+"""Access to the Tune page's state; everything else goes through the page's widgets."""
 
 from __future__ import annotations
 

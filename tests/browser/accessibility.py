@@ -1,4 +1,4 @@
-"""What axe-core finds on a page as it is drawn, in light and dark."""
+"""Violations found by axe-core on a drawn page, in light and dark themes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 from .pages import DRAWN
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-"""The rules of WCAG 2.2 on level AA, and what axe recommends beside them."""
+"""The rules of WCAG 2.2 on level AA, and axe's best practices."""
 STREAMLITS = (
     ("target-size", 'aria-label="Clear value"'),
     ("presentation-role-conflict", "stFileUploaderDropzone"),
@@ -21,7 +21,7 @@ STREAMLITS = (
 STILL = """*, *::before, *::after {transition:none !important; animation:none !important;}
 :has(> .st-key-inspect-row_actions) {position:static !important;}"""
 MAIN = {"include": ['[data-testid="stMain"]'], "exclude": [".wb-results", ".wb-strip", ".js-plotly-plot svg"]}
-"""What changes from view to view: the page without what stands on every view, and without figures, which have an alternative text."""
+"""The part that differs between views: without elements common to all views, and without charts, which have alternative texts."""
 WHOLE = {"include": ["html"]}
 PREFERS = "scheme => matchMedia(`(prefers-color-scheme: ${scheme})`).matches"
 RUN = """([place, rules]) => axe.run(place, {runOnly: rules, resultTypes: ["violations"]}).then(found =>
@@ -39,10 +39,10 @@ def violations(page: Page, place: Mapping[str, Sequence[str]] = WHOLE) -> list[s
     """Each rule that an element in this place breaks, and contrasts in the other scheme too: scheme, rule, element, what is wrong."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_script())
-        # A colour half way to another is nobody's choice, and what lies under the bar of a result is scrolled free of it.
+        # Skip colours in transition; elements under the action bar are scrolled clear of it.
         page.add_style_tag(content=STILL)
     found: dict[str, None] = {}
-    # All rules in the scheme that is on: the other stays for the next place, for to change it draws the whole page anew.
+    # All rules in the current theme; the other one stays for the next view, since a change redraws the whole page.
     schemes = sorted(("light", "dark"), key=lambda scheme: not page.evaluate(PREFERS, scheme))
     for scheme, rules in zip(schemes, (RULES, ["color-contrast"]), strict=True):
         if not page.evaluate(PREFERS, scheme):

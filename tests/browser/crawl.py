@@ -1,4 +1,4 @@
-"""A walk over every page, view and tool of the app, one after the other; each step is given as its name while the page stands."""
+"""A walk over all pages, views and tools of the app; yields the name of each step while its page is shown."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ PAGES: Mapping[str, Callable[[Window], Iterator[str]]] = {
 
 
 def tooltips(window: Window) -> Iterator[str]:
-    """Every tooltip of the page as it stands, one after the other, by its text; what is covered shows none."""
+    """The text of every tooltip of the page; covered elements show none."""
     for target in window.page.get_by_test_id("stTooltipHoverTarget").all():
         if target.is_visible():
             shown = window.page.get_by_test_id("stTooltipContent").last

@@ -1,4 +1,4 @@
-"""A store whose every name and text is an attack, and what of it must never be seen on a page.
+"""A store whose names and texts are all attacks, and the effects that must never appear on a page.
 
 Each text is a mark, `Qz07:`, and an attack. Wherever a mark is read on a page, the attack must follow it letter for letter, as far as
 there is room for it; and nothing on the page may come from an attack: no element, link, formula, icon or colour.
@@ -218,7 +218,7 @@ def _evil_card(card: Any) -> Any:
 
 
 def _take(store: Store) -> None:
-    """A running system with an attack in all that it says of itself, which has stopped since."""
+    """A live system with an attack in all of its metadata, stopped since."""
 
     class Talking(Planted):
         def probe(self) -> SourceInfo:

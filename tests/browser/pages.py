@@ -1,4 +1,4 @@
-"""Page objects: what a person does on each page of the app, and when the page has answered.
+"""Page objects: user actions on each page of the app, and waiting for the response.
 
 Nothing here waits for a number of seconds. `Window.rerun` waits for the rerun that an action asks the server for, and
 `Window.settled` until no rerun is at work and the last one is drawn; everything else waits for an element to appear.
@@ -149,7 +149,7 @@ class Window:
             return
         with self.rerun():
             choice.click()
-            # A list that was drawn anew under the click is still open, with the option as it was; asked without waiting, as it may close.
+            # A list redrawn during the click is still open with the old option; checked without waiting, as it may close.
             while not self._running and choice.evaluate_all(NOT_CHOSEN):
                 with suppress(PlaywrightTimeout):  # it may have closed in this very moment
                     choice.click(timeout=1000)

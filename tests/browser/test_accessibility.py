@@ -1,4 +1,4 @@
-"""Every page: no rule of WCAG 2.2 AA is broken, in light and dark, and the keyboard comes to the query.
+"""Every page: no violation of WCAG 2.2 AA, in light and dark themes, and the query is reachable by keyboard.
 
 The views of each are looked at by `make thorough`, those of Inspect in test_crawler.py, those of Evaluate in test_evaluate.py.
 """

@@ -1,4 +1,4 @@
-"""Slow reranking: progress with a count, a cancel that does not wait for the model, and a second run that does only the rest."""
+"""Slow reranking: progress with a count, a cancel that does not wait for the model, and a second run that scores only the rest."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class SlowServer:
 
 @pytest.fixture
 def slow_server(sample_store: Path, tmp_path: Path) -> Iterator[SlowServer]:
-    """The app on a store of its own, whose reranker scores one batch and then waits for the gate."""
+    """The app on a separate store, whose reranker scores one batch and then waits for the gate."""
     store = Path(shutil.copytree(sample_store, tmp_path / "store"))
     script, record = tmp_path / "slow_app.py", tmp_path / "scored.jsonl"
     script.write_text(SLOW_APP)
@@ -86,7 +86,7 @@ def test_scoring_is_cancelled_at_once_and_gone_on_with_where_it_stopped(
         expect(count).to_be_visible()
         soon = inspect.page.locator(".wb-soon")
         expect(soon).to_have_count(10)  # the order so far is there while the model is busy
-        expect(inspect.page.locator(".wb-settling-note")).to_contain_text(f"has read {BATCH} of")
+        expect(inspect.page.locator(".wb-settling-note")).to_contain_text(f"has scored {BATCH} of")
         total = int(count.inner_text().split(" of ")[1])
         assert total > 2 * BATCH, "too few candidates to cancel before the last batch"
         cancel = inspect.page.get_by_role("button", name="Cancel", exact=True)

@@ -33,7 +33,7 @@ WALKED = {"label": 5, "inspect": 21}
 
 
 def expect_no_fault(windows: BrowserContext, url: str, page: str, look: Callable[[Page, bool], list[str]]) -> None:
-    """What `look` finds on each view of a page; it is told whether the view is the first."""
+    """The findings of `look` on each view of a page; its argument: whether the view is the first."""
     with window_on(windows, url) as window:
         faults: dict[str, list[str]] = {}
         for place in PAGES[page](window):

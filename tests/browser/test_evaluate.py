@@ -21,7 +21,7 @@ CONFIGS = ("cems", "recollection", "cems_head")
 
 @pytest.fixture(scope="module")
 def gathered(windows: BrowserContext, server: str) -> Iterator[Window]:
-    """A window on Evaluate where three configs were gathered for a query set of six; every test here goes on in it."""
+    """A window on Evaluate where three configs were gathered for a query set of six; shared by all tests here."""
     with window_on(windows, server) as window:
         window.open("evaluate")
         window.choose("Configs", CONFIGS[2])

@@ -1,4 +1,4 @@
-"""Which names the app answers to: a page of a name that was pointed at this machine gets no session (DNS rebinding)."""
+"""Accepted host names: a page under a name rebound to this machine gets no session (DNS rebinding)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ STAGES = [
 FADES = """() => { window.wbFades = {}; document.addEventListener("transitionrun", event => {
   for (const one of event.target.getAnimations()) { const {delay, duration} = one.effect.getTiming();
     if (delay) window.wbFades[event.target.dataset.testid ?? event.target.tagName] ??= duration; } }); }"""
-"""By kind of element how long what waits before it changes takes to change, in milliseconds."""
+"""Delay before a changed element is redrawn, in milliseconds, by kind of element."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Labelling by keyboard: forty cards, each on disk once under its author when the next one appears."""
+"""Labelling by keyboard: forty cards, each label on disk once, with its author, before the next card appears."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person connects a running CEMS, searches by its own lists, sees what its index left out, and tries the setting that mends it."""
+"""Connect a live CEMS, search its own lists, see what its index missed, and try the setting that fixes it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def live(
 
 
 def _open_lists(window: Window) -> None:
-    """Open the section of the lists, once more where the page was drawn anew under the click, as a person would."""
+    """Open the section of the lists; click again if the page was redrawn during the click."""
     for _ in range(3):
         with window.rerun():
             window.page.get_by_test_id("stSidebar").get_by_text("Lists", exact=True).click()

@@ -1,4 +1,4 @@
-"""A person edits a memory, deletes it and takes that back; the store is left as it was found."""
+"""Edit a memory, delete it and undo that; the store is left unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log of production: its queries are picked on Inspect with their answers beside the trace, and held against configs on Evaluate."""
+"""A log of production: queries are picked on Inspect with their recorded answers, and compared with configs on Evaluate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def test_a_recorded_query_is_picked_with_its_answer_beside_the_trace(window: Win
     assert queries[0] == EMPTY
     assert scores == sorted(scores)
     window.press("Compare with this config")
-    expect(window.table().locator("table tr").first).to_contain_text("RBO")  # it is told after it is painted
+    expect(window.table().locator("table tr").first).to_contain_text(
+        "RBO"
+    )  # its accessible text is set after it is painted
     listed = cells(window.table())
     near = [float(rbo) for rbo in column(listed, "RBO")[1:]]
     assert near == sorted(near)
@@ -55,7 +57,7 @@ def test_a_kept_set_is_held_against_a_config(window: Window) -> None:
     )
     expect(window.table(1).locator("table tr").nth(2)).to_contain_text(lowest["query"])
     scores: list[float] = []
-    for _ in range(200):  # the cells are told after they are painted, some before others
+    for _ in range(200):  # the accessible texts of cells are set after they are painted, in any order
         scores = [float(score) for score in column(cells(window.table(1)), "top score")[1:]]
         if scores == sorted(scores):
             break

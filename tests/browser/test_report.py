@@ -1,4 +1,4 @@
-"""A report opened from disk with networking off: in both themes, at phone width, by whoever cannot see the figures."""
+"""A report opened from disk with networking off: in both themes, at phone width, and for readers who cannot see the charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sensitivity, Weight map and Effective weights with a real mouse: charts are drawn, and what is applied changes the ranking."""
+"""Sensitivity, Weight map and Effective weights with a real mouse: charts are drawn, and applied values change the ranking."""
 
 from __future__ import annotations
 

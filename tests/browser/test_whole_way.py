@@ -1,4 +1,4 @@
-"""The way of the guide: open a failing query, label, tune, compare, export. What is exported is what was set on the sliders."""
+"""The guide's workflow: open a failing query, label, tune, compare, export. The exported config equals the sliders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole way through the app in a browser: a failing query, labels, a search for better weights, a comparison, a file.
+"""The guide's workflow in a browser: a failing query, labels, a search for better weights, a comparison, a file.
 
 `walk` is run by a test, and by `docs/make_guide.py`, which keeps a picture of each station.
 """

@@ -1,4 +1,4 @@
-"""The token table of late interaction: words put together again, what each token adds, and nothing rendered."""
+"""The token table of late interaction: words reassembled from tokens, contributions, and escaping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chart is drawn where its table has to be named."""
+"""A chart requires its table to be named."""
 
 from __future__ import annotations
 

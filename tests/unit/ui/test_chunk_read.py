@@ -1,4 +1,4 @@
-"""A card says which chunk found the memory, and which one the reranker read where that is another."""
+"""A result names the matching chunk, and the chunk read by the reranker if it differs."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_the_oldest_steps_are_forgotten_past_the_depth() -> None:
 
 @given(st.lists(st.sampled_from(["set", "undo", "redo"]), max_size=40))
 def test_undo_and_redo_walk_one_line_of_settings(acts: list[str]) -> None:
-    """Whatever is done, the settings in order are those past, the present one, those undone; a new one cuts the line here."""
+    """After any operations, the settings in order are the undo steps, the current one, the redo steps; a change drops the redo steps."""
     history, now, line, place = History(), START, [START], 0
     for turn, act in enumerate(acts):
         if act == "set":

@@ -1,4 +1,4 @@
-"""Whatever a memory, a query or a list is called: no tag, attribute or entity of it reaches the page.
+"""No tag, attribute or entity in the name of a memory, query or list reaches the page.
 
 Each view is drawn twice, once with hostile text and once with harmless text of the same length, and must have the same tags
 and attributes both times; and the hostile text must be readable in it, letter for letter.

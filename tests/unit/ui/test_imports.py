@@ -1,4 +1,4 @@
-"""Uploaded files: every row accounted for, whatever the files are called, and what was finished before a cancel stays."""
+"""Uploaded files: every row is reported, with any file name, and files finished before a cancel are kept."""
 
 from __future__ import annotations
 

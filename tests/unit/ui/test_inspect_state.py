@@ -1,4 +1,4 @@
-"""The state of the Inspect page: what is asked, and the door that other pages open it with."""
+"""State of the Inspect page: the request, and opening the page from other pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the Memories page that draw nothing."""
+"""The pure functions of the Memories page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory in a form: what was not touched stays exactly as it is, what was typed is held to the rules of the import."""
+"""A memory in a form: untouched fields keep their exact values, edited ones are validated like an import."""
 
 from __future__ import annotations
 

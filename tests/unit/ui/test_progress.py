@@ -1,4 +1,4 @@
-"""How far long work is, and how long it will take still."""
+"""Progress texts: count and time left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rank flow's chart and texts: every line where its ranks are, signs beside colours, hostile text shown literally."""
+"""The rank flow's chart and texts: line positions, signs in addition to colours, hostile text shown literally."""
 
 from __future__ import annotations
 

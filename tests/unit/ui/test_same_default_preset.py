@@ -1,4 +1,4 @@
-"""What nobody chose is the same preset on the page and on the command line, and every command says which."""
+"""The default preset is the same on the page and on the command line, and every command names it."""
 
 from __future__ import annotations
 

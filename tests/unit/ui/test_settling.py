@@ -1,4 +1,4 @@
-"""The order that is painted while the reranker reads."""
+"""The intermediate order drawn while the reranker runs."""
 
 from __future__ import annotations
 

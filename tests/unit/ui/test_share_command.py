@@ -1,4 +1,4 @@
-"""The command line of a page: read back by the command line's own readers it gives the config and the request."""
+"""The page's command line: parsed by the command line's own readers, it gives the config and the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stylesheets reach the page: Streamlit's sanitiser throws a whole style element away for one thing that looks like a tag."""
+"""The stylesheets reach the page: Streamlit's sanitiser drops a whole style element for one thing that looks like a tag."""
 
 from __future__ import annotations
 

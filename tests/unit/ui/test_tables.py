@@ -1,4 +1,4 @@
-"""The tables of the app: how high one is, and which row of it is chosen."""
+"""Tables of the app: height and row selection."""
 
 from __future__ import annotations
 

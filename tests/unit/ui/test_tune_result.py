@@ -1,4 +1,4 @@
-"""The tables of a tuning result: what stands in them, and that nothing in them is read as HTML."""
+"""Tables of a tuning result: contents, and escaping."""
 
 from __future__ import annotations
 
