@@ -60,7 +60,7 @@ def test_what_is_asked_is_gathered_once_and_measured_by_setting(page: AppTest) -
         press(page, "evaluate:fidelity:gather")
     assert list(table_with(page, "same order")["answers"]) == ["sample_cut, cems_head", "sample_cut, recollection"]
     page.selectbox(key="evaluate:fidelity_setting").select("sample_cut, recollection").run()
-    listed = table_with(checked(page), "parts at")
+    listed = table_with(checked(page), "diverges at")
     assert list(listed["RBO"]) == sorted(listed["RBO"])
     assert set(listed["cause"]) <= {"lexical scores", "other", "equal relations", "equal scores"}
 
@@ -70,7 +70,7 @@ def test_a_row_opens_its_query_in_inspect_with_the_recorded_answer_beside_it(pag
     page.multiselect(key="evaluate:fidelity_configs").set_value(["recollection"]).run()
     if any(button.key == "evaluate:fidelity:gather" for button in page.button):
         press(page, "evaluate:fidelity:gather")
-    listed = table_with(page, "parts at")
+    listed = table_with(page, "diverges at")
     page.session_state["evaluate:fidelity_queries"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
     checked(page.run())
     asked = next(row for row in json.loads(RECORDING.read_text())["answers"] if row["qid"] == listed["qid"][0])

@@ -94,10 +94,10 @@ def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
     """One line per config: risk by coverage, the baseline in grey."""
     import plotly.graph_objects as go
 
-    made = go.Figure()
+    chart = go.Figure()
     colours = cycle((BASELINE, *LIST_COLOURS[:-1]))
     for name, (coverage, risk) in curves.items():
-        made.add_scatter(
+        chart.add_scatter(
             x=coverage,
             y=risk,
             mode="lines",
@@ -110,7 +110,7 @@ def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
             hovertemplate=HOVERTEXT,
         )
     axis = {"tickformat": ".0%", "fixedrange": True, "gridcolor": GRID, "zeroline": False}
-    made.update_layout(
+    chart.update_layout(
         height=300,
         margin={"l": 8, "r": 16, "t": 12, "b": 40},
         showlegend=len(curves) > 1,
@@ -118,7 +118,7 @@ def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
         xaxis={**axis, "title": "answered", "range": [0, 1.01]},
         yaxis={**axis, "title": "of them failed", "rangemode": "tozero"},
     )
-    return made
+    return chart
 
 
 def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]) -> None:
@@ -184,17 +184,17 @@ def pick_measure(measures: Sequence[Measure]) -> Measure:
 
 def remarks(measured: Sequence[Figures]) -> list[str]:
     """Notes without duplicates: times affected by caching, queries left out, rerankers that failed."""
-    said = []
+    lines = []
     for config in measured:
         if config.from_cache:
-            said.append(f"{plain(config.name)}: ms per query includes {config.from_cache}, which lowers it.")
+            lines.append(f"{plain(config.name)}: ms per query includes {config.from_cache}, which lowers it.")
         if config.scored_later:
-            said.append(f"{plain(config.name)}: ms per query excludes {config.scored_later}.")
+            lines.append(f"{plain(config.name)}: ms per query excludes {config.scored_later}.")
         if config.not_gathered:
-            said.append(f"{plain(config.name)}: {config.not_gathered} queries could not be gathered and are left out.")
+            lines.append(f"{plain(config.name)}: {config.not_gathered} queries could not be gathered and are left out.")
         for why, count in config.failed.items():
-            said.append(f":orange[⚠] {plain(config.name)}: its reranker failed for {count} queries: {plain(why)}.")
-    return said
+            lines.append(f":orange[⚠] {plain(config.name)}: its reranker failed for {count} queries: {plain(why)}.")
+    return lines
 
 
 def _means(config: Figures, unjudged: bool) -> dict[str, Any]:
@@ -239,13 +239,13 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
     import plotly.graph_objects as go
 
     rows = [next(row for row in config.summaries if row.measure == measure) for config in measured]
-    made = go.Figure()
+    chart = go.Figure()
     for y, (config, row) in enumerate(zip(measured, rows, strict=True)):
         colour = OTHER if y else BASELINE
-        made.add_scatter(
+        chart.add_scatter(
             x=[row.worst, row.best], y=[y, y], mode="lines", line={"color": colour, "width": 1}, hoverinfo="skip"
         )
-        made.add_scatter(
+        chart.add_scatter(
             x=[row.low, row.high],
             y=[y, y],
             mode="lines",
@@ -253,7 +253,7 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
             opacity=0.45,
             hoverinfo="skip",
         )
-        made.add_scatter(
+        chart.add_scatter(
             x=[row.mean],
             y=[y],
             mode="markers+text",
@@ -271,7 +271,7 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
             hovertemplate=HOVERTEXT,
         )
     names = [f"{tick(config.name)}{'' if y else ' (baseline)'}  " for y, config in enumerate(measured)]
-    made.update_layout(
+    chart.update_layout(
         height=60 + 46 * len(measured),
         margin={"l": 8, "r": 16, "t": 12, "b": 30},
         showlegend=False,
@@ -286,7 +286,7 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
             "zeroline": False,
         },
     )
-    return made
+    return chart
 
 
 def differences(others: Sequence[ConfigComparison], baseline: str) -> None:

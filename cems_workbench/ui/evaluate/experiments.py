@@ -70,13 +70,13 @@ def _draw_save(
     config = measured[-1].evaluation.config.model_copy(update={"name": name.strip()})
     try:
         reviewer.require("reviewer")
-        kept = resources.store.configs.add_experiment(
+        saved = resources.store.configs.add_experiment(
             name.strip(), dump_config(config), note.strip(), card, reviewer.reviewer() or ""
         )
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return
-    st.success(f"Saved as experiment {kept.id}. You can choose its config above.", icon=":material/bookmark:")
+    st.success(f"Saved as experiment {saved.id}. You can choose its config above.", icon=":material/bookmark:")
 
 
 def _hash(measured: Sequence[EvaluatedConfig]) -> str:
@@ -159,11 +159,11 @@ def _draw_experiment(experiment: ConfigRecord) -> None:
     """Draw a saved experiment: its values of that time, and its config."""
     st.markdown(f"**{plain(experiment.name)}**" + (f"  \n:small[{plain(experiment.why)}]" if experiment.why else ""))
     try:
-        kept = read_comparison(experiment.card or {})
+        saved = read_comparison(experiment.card or {})
     except InputError as error:
         st.caption(plain(f"{error}."))
     else:
-        draw_saved(kept)
+        draw_saved(saved)
     option = f"{experiment.name} (kept {experiment.id})"
     left, right = st.columns(2)
     if option not in st.session_state.get("evaluate:configs", ()):

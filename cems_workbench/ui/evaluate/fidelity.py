@@ -110,7 +110,7 @@ def _draw_provenance(asked: Sequence[SettingQueries], resources: Resources) -> N
 def _recordings(resources: Resources) -> list[Recording]:
     """The recordings chosen from the store, uploads and the path; unusable ones are drawn with the reason."""
     sets = resources.store.recorded_answers.sets()
-    kept = (
+    chosen_sets = (
         st.multiselect(
             "Query sets with recorded answers",
             list(sets),
@@ -134,18 +134,18 @@ def _recordings(resources: Resources) -> list[Recording]:
     uploads = file_box.file_uploader(
         "Or upload files", FORMS, accept_multiple_files=True, key="evaluate:fidelity_files", help=FORMS_HELP
     )
-    found = []
+    recordings = []
     try:
-        found += [kept_recording(resources.store, name) for name in kept]
+        recordings += [kept_recording(resources.store, name) for name in chosen_sets]
         if path:
-            found.append(_read(allowed_path(path, Settings())))
-        found += [_parsed(upload.name, upload.getvalue()) for upload in uploads]
-        for recording in found:
+            recordings.append(_read(allowed_path(path, Settings())))
+        recordings += [_parsed(upload.name, upload.getvalue()) for upload in uploads]
+        for recording in recordings:
             require_usable(recording)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
         return []
-    return found
+    return recordings
 
 
 def _read(path: Path) -> Recording:
@@ -154,8 +154,8 @@ def _read(path: Path) -> Recording:
         changed = path.stat().st_mtime_ns
     except (OSError, ValueError):
         changed = 0
-    found: Recording = page.get().fidelities(("answers", str(path), changed), lambda: read_answers(path))
-    return found
+    recording: Recording = page.get().fidelities(("answers", str(path), changed), lambda: read_answers(path))
+    return recording
 
 
 def _parsed(name: str, content: bytes) -> Recording:
@@ -165,8 +165,8 @@ def _parsed(name: str, content: bytes) -> Recording:
         errors = tuple(replace(error, source=name) for error in recording.errors)
         return replace(recording, name=name, errors=errors)
 
-    found: Recording = page.get().fidelities(("answers", name, hashlib.sha256(content).digest()), parse)
-    return found
+    recording: Recording = page.get().fidelities(("answers", name, hashlib.sha256(content).digest()), parse)
+    return recording
 
 
 def _configs(resources: Resources) -> tuple[list[tuple[str, PipelineConfig]], bool]:
@@ -275,9 +275,9 @@ def _measured(asked: SettingQueries, resources: Resources, lists: Mapping[str, L
         productions = productions_in(resources, setting.recording)
         return compared(setting, queries, productions, evidence, progress_in(place), lists)
 
-    found: MeasuredFidelity = page.get().fidelities(_digest(key), compare)
+    comparison: MeasuredFidelity = page.get().fidelities(_digest(key), compare)
     place.empty()
-    return found
+    return comparison
 
 
 def _digest(key: object) -> str:
@@ -351,8 +351,8 @@ def _queries(measured: MeasuredFidelity) -> None:
         st.success("All queries match the recorded order and scores.", icon=":material/check:")
         return
     _causes(differences)
-    words = switch("Order", list(ORDER_LABELS.values()), "evaluate:fidelity_order")
-    differences = measured.listed(next(name for name, said in ORDER_LABELS.items() if said == words))
+    order = switch("Order", list(ORDER_LABELS.values()), "evaluate:fidelity_order")
+    differences = measured.listed(next(name for name, said in ORDER_LABELS.items() if said == order))
     nothing = sum(not one.query.recorded for one in differences)
     if nothing:
         st.caption(f"{nothing} without a recorded result {'is' if nothing == 1 else 'are'} listed first.")
@@ -382,11 +382,11 @@ def _causes(differences: Sequence[Difference]) -> None:
     counts: dict[str, int] = {}
     for one in differences:
         counts[one.cause.kind] = counts.get(one.cause.kind, 0) + 1
-    words = " · ".join(f"{count} {CAUSES[kind]}" for kind, count in sorted(counts.items(), key=lambda item: -item[1]))
+    causes = " · ".join(f"{count} {CAUSES[kind]}" for kind, count in sorted(counts.items(), key=lambda item: -item[1]))
     count = len(differences)
-    said = "1 query differs" if count == 1 else f"{count} queries differ"
-    st.markdown(f"## {said}", help="A cause is named only if the recording proves it.")
-    st.caption(words)
+    heading = "1 query differs" if count == 1 else f"{count} queries differ"
+    st.markdown(f"## {heading}", help="A cause is named only if the recording proves it.")
+    st.caption(causes)
 
 
 CAUSES: Mapping[str, str] = {
@@ -402,17 +402,17 @@ CAUSES: Mapping[str, str] = {
 
 
 def _query_row(one: Difference) -> dict[str, Any]:
-    parting = one.parting
+    divergence = one.parting
     return {
         "qid": one.query.qid,
         "query": one.query.query,
-        "parts at": parting.stage if parting else None,
-        "memory": parting.memory_id if parting else None,
+        "diverges at": divergence.stage if divergence else None,
+        "memory": divergence.memory_id if divergence else None,
         "cause": one.cause.kind,
         "RBO": one.query.rbo,
         "overlap": one.query.overlap,
         "top score": one.query.top_score,
-        "how": parting.reason if parting else one.how,
+        "how": divergence.reason if divergence else one.how,
         "because": one.cause.text or None,
     }
 
@@ -425,7 +425,9 @@ def _query_columns() -> dict[str, Any]:
         "RBO": value("RBO", format="%.3f", width=64, help=MEASURES["rbo"].capitalize()),
         "overlap": value("overlap", format="%.2f", width=64, help="Jaccard overlap of the first ten"),
         "top score": value("top score", format="%.3f", width=70, help="Highest recorded score"),
-        "parts at": text("parts at", width=84, help="First stage after which the recorded order is no longer possible"),
+        "diverges at": text(
+            "diverges at", width=84, help="First stage after which the recorded order is no longer possible"
+        ),
         "memory": text("memory", width=100, help="The recorded memory that shows the cause"),
         "how": text("how", width=260),
         "cause": text("cause", width=116),
@@ -447,20 +449,20 @@ def _explanations(measured: MeasuredFidelity) -> None:
         help="Varies each replay parameter alone over its range: does a value give more queries the recorded order?",
     )
     key = _digest(("explained", measured.setting, measured.evidence.content_hash))
-    kept = st.session_state.get("evaluate:fidelity_explained")
-    if kept is None or kept[0] != key:
+    cached = st.session_state.get("evaluate:fidelity_explained")
+    if cached is None or cached[0] != key:
         place = st.empty()
         if not place.button("Try every parameter", key="evaluate:fidelity_explain", icon=":material/search:"):
             return
         with cancellable("evaluate:fidelity_explain_cancel", "Nothing is saved.", place=place) as progress:
-            kept = (key, *explained(measured, progress))
-        st.session_state["evaluate:fidelity_explained"] = kept
-    _, now, found = kept
-    if not found:
+            cached = (key, *explained(measured, progress))
+        st.session_state["evaluate:fidelity_explained"] = cached
+    _, now, explanations = cached
+    if not explanations:
         st.caption("No single parameter gives more queries the recorded order.")
         return
     draw_table(
-        [_explanation_row(now, one) for one in found[:MAX_EXPLANATIONS]],
+        [_explanation_row(now, one) for one in explanations[:MAX_EXPLANATIONS]],
         key="evaluate:fidelity_explanations",
         width=900,
         columns={

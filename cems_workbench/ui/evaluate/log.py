@@ -95,14 +95,16 @@ def _create_query_set(
             raise InputError(
                 f"{upload.name}: the judge could not score any query; are its results memories of this store?"
             )
-        made = resources.store.query_sets.put(name, [logged.query for logged in chosen], upload.name)
+        query_set = resources.store.query_sets.put(name, [logged.query for logged in chosen], upload.name)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
         if errors:
             _rejected(errors)
         return
-    line = f"Query set {made.name}, version {made.version}: {made.size} of {len(distinct(entries))} queries"
-    page.update(log_sample=LogSample(line, tuple(chosen), scores, tuple(errors)), next_query_set=made.name)
+    line = (
+        f"Query set {query_set.name}, version {query_set.version}: {query_set.size} of {len(distinct(entries))} queries"
+    )
+    page.update(log_sample=LogSample(line, tuple(chosen), scores, tuple(errors)), next_query_set=query_set.name)
     st.rerun()
 
 

@@ -38,9 +38,9 @@ def draw(resources: Resources) -> None:
         return
     query_set = st.selectbox("Query set", sets, key="evaluate:over_time:set", width=420)
     measure = pick_measure(measures(records, query_set))
-    found = points(records, query_set, measure)
+    series = points(records, query_set, measure)
     draw_chart(
-        figure(found, str(measure)),
+        figure(series, str(measure)),
         key="evaluate:over_time",
         alt=f"Line chart: {measure} of each config over time, with 95 % confidence intervals.",
         table=lambda: [
@@ -54,7 +54,7 @@ def draw(resources: Resources) -> None:
                 "changed since the last": _changes_text(point),
                 "note": point.note,
             }
-            for point in reversed(found)
+            for point in reversed(series)
         ],
     )
     st.caption(
@@ -68,11 +68,11 @@ def figure(found: Sequence[Point], measure: str) -> Figure:
     """One line per config over time, with intervals; a ring marks a change since the previous point."""
     import plotly.graph_objects as go
 
-    made = go.Figure()
+    chart = go.Figure()
     names = list(dict.fromkeys(point.name for point in found))
     for name, colour, symbol in zip(names, cycle(LIST_COLOURS), cycle(SYMBOLS), strict=False):
         own = [point for point in found if point.name == name]
-        made.add_scatter(
+        chart.add_scatter(
             x=[point.when for point in own],
             y=[point.mean for point in own],
             mode="lines+markers",
@@ -105,7 +105,7 @@ def figure(found: Sequence[Point], measure: str) -> Figure:
             hovertemplate=HOVERTEXT,
         )
     axis = {"fixedrange": True, "gridcolor": GRID, "zeroline": False}
-    made.update_layout(
+    chart.update_layout(
         height=340,
         margin={"l": 8, "r": 16, "t": 12, "b": 40},
         showlegend=len(names) > 1,
@@ -113,7 +113,7 @@ def figure(found: Sequence[Point], measure: str) -> Figure:
         xaxis={**axis, "title": "measured", "type": "date"},
         yaxis={**axis, "title": measure},
     )
-    return made
+    return chart
 
 
 def _changes_text(point: Point) -> str:

@@ -39,10 +39,10 @@ def views_in(package: str) -> Mapping[str, View]:
     """
     folder = import_module(package)
     modules = [import_module(f"{package}.{module.name}") for module in iter_modules(folder.__path__)]
-    found: list[View] = sorted(
+    views: list[View] = sorted(
         (module.VIEW for module in modules if hasattr(module, "VIEW")), key=lambda view: view.place
     )
     for of in ("title", "place"):
-        if len({getattr(view, of) for view in found}) < len(found):
+        if len({getattr(view, of) for view in views}) < len(views):
             raise ValueError(f"{package}: two views have the same {of}")
-    return {view.title: view for view in found}
+    return {view.title: view for view in views}

@@ -56,7 +56,7 @@ class InspectContext:
 
         The `most` recently used values of a slot are kept. Exceptions of `make` propagate and are not cached.
         """
-        kept = self._kept(slot)
+        kept = self._cached(slot)
         found = self._find(kept, key)
         if found is None:
             found = _Remembered(self.trace.evidence, self._whole(key), make())
@@ -69,9 +69,9 @@ class InspectContext:
 
     def is_remembered(self, slot: str, *key: object) -> bool:
         """Whether `remembered` has this value cached."""
-        return self._find(self._kept(slot), key) is not None
+        return self._find(self._cached(slot), key) is not None
 
-    def _kept(self, slot: str) -> list[_Remembered]:
+    def _cached(self, slot: str) -> list[_Remembered]:
         kept: list[_Remembered] = st.session_state.setdefault(f"inspect:{slot}", [])
         return kept
 

@@ -113,8 +113,8 @@ def _start_gather(context: InspectContext) -> BackgroundEvidence | None:
     store = str(resources.store.path)
     if (before := _gathers().get(store)) is not None:
         before.stop()
-    found = _gathers()[store] = BackgroundEvidence(evidence_memory(), queries, config, resources).start()
-    return found
+    gather = _gathers()[store] = BackgroundEvidence(evidence_memory(), queries, config, resources).start()
+    return gather
 
 
 def _gather_of(context: InspectContext) -> BackgroundEvidence | None:
@@ -150,8 +150,8 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
     queries, grades = judged_queries(context.resources)
     labelled = _labelled(context, queries, grades)
     if labelled is not None:
-        if said := st.session_state[LABELLED].answered:
-            st.caption(plain(f"Judged queries: lists {said}"))
+        if answered := st.session_state[LABELLED].answered:
+            st.caption(plain(f"Judged queries: lists {answered}"))
         return labelled
     if not queries:
         st.caption(
@@ -192,12 +192,12 @@ def judged_signals(context: InspectContext) -> SignalTable | None:
         return None
     relevant_from = _relevant_from(queries, resources)
     asked = (evidence_memory().key(context.trace.config, resources), config, queries, grades, relevant_from)
-    kept: tuple[tuple[object, ...], SignalTable] | None = st.session_state.get(SIGNALS_SEEN)
-    if kept is None or kept[0] != asked:
+    cached: tuple[tuple[object, ...], SignalTable] | None = st.session_state.get(SIGNALS_SEEN)
+    if cached is None or cached[0] != asked:
         evidences = evidence_of(queries, context.trace.config, resources)
         batch = LabelledBatch(queries, {query.qid: one for query, one in zip(queries, evidences, strict=True)}, grades)
-        kept = st.session_state[SIGNALS_SEEN] = (asked, signal_table(batch, config, relevant_from))
-    return kept[1]
+        cached = st.session_state[SIGNALS_SEEN] = (asked, signal_table(batch, config, relevant_from))
+    return cached[1]
 
 
 def _labelled(context: InspectContext, queries: list[Query], grades: Grades) -> LabelledSet | None:

@@ -262,10 +262,12 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
         strip_html(trace, 1000 * (time.perf_counter() - started), fetch_evidence.search_ms(trace))
         + warnings_html(trace)
     )
-    said = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
-    if said or (trace.config.lists.answered_by == "source" and context.resources.engine() is not None):
+    answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
+    if answered or (trace.config.lists.answered_by == "source" and context.resources.engine() is not None):
         draw_provenance(
-            "inspect", said or "No list was returned by the live system", partial(forget_evidence, context.resources)
+            "inspect",
+            answered or "No list was returned by the live system",
+            partial(forget_evidence, context.resources),
         )
     summary = judged_summary(trace, context.grades, context.relevant, context.answerable)
     left, right = st.columns([1, 4], vertical_alignment="bottom")

@@ -68,26 +68,26 @@ class SavedPage:
 
 def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
     """The page from plain values, and one line per omission."""
-    said: list[str] = []
+    omissions: list[str] = []
 
     def read(name: str, kind: type, default: Any) -> Any:
         value = values.get(name)
         if value is None or isinstance(value, kind):
             return default if value is None else value
-        said.append(f"{name} could not be read and is ignored")
+        omissions.append(f"{name} could not be read and is ignored")
         return default
 
     name = read("preset", str, LEGACY_PRESET)
     if name not in preset_names():
-        said.append(f"the preset {name} no longer exists; {LEGACY_PRESET} is used instead")
+        omissions.append(f"the preset {name} no longer exists; {LEGACY_PRESET} is used instead")
         name = LEGACY_PRESET
     as_of = read("as_of", str, None)
     places = read("places", dict, {})
-    config = _config(read("config", str, ""), name, said)
+    config = _config(read("config", str, ""), name, omissions)
     request = Request(
         query=read("query", str, ""),
         project=read("project", str, None),
-        as_of=_moment(as_of, said) if as_of else None,
+        as_of=_moment(as_of, omissions) if as_of else None,
         project_only=read("only_project", bool, False),
         manual=tuple(read("manual", str, "").splitlines()),
     )
@@ -97,7 +97,7 @@ def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
         variants_off=tuple(item for item in read("off", list, []) if type(item) is int and item >= 0),
         places=tuple((place, str(places[place])) for place in PLACES if places.get(place)),
         follow=read("follow", str, None),
-    ), said
+    ), omissions
 
 
 def _day_or_moment(as_of: datetime) -> str:
@@ -106,26 +106,26 @@ def _day_or_moment(as_of: datetime) -> str:
     return as_of.date().isoformat() if as_of == midnight else as_of.isoformat()
 
 
-def _moment(text: str, said: list[str]) -> datetime | None:
+def _moment(text: str, omissions: list[str]) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        said.append(f"the date {text} could not be read and is ignored")
+        omissions.append(f"the date {text} could not be read and is ignored")
         return None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def _config(text: str, name: str, said: list[str]) -> PipelineConfig:
+def _config(text: str, name: str, omissions: list[str]) -> PipelineConfig:
     try:
         values = json_values(text, "link")
     except InputError:
         values = None
     if not isinstance(values, dict):
-        said.append(f"the parameters could not be read; those of the preset {name} are set")
+        omissions.append(f"the parameters could not be read; those of the preset {name} are set")
         return preset(name).config
     config, left_out = salvaged(values)
     if left_out:
-        said.append(f"unknown or not allowed in this version, and ignored: {one_line(', '.join(left_out))}")
+        omissions.append(f"unknown or not allowed in this version, and ignored: {one_line(', '.join(left_out))}")
     return config
 
 
@@ -191,15 +191,15 @@ def open_link(resources: Resources) -> None:
         state.set_link(replace(link, id=None, asked=None, messages=(line,)))
         del st.query_params[PARAMETER]
         return
-    saved, said = read_saved(values)
+    saved, omissions = read_saved(values)
     if saved.follow is not None and resources.store.memories.get(saved.follow) is None:
-        said.append(f"the followed memory {saved.follow} is no longer in this store")
+        omissions.append(f"the followed memory {saved.follow} is no longer in this store")
     state.start_from(saved.setting)
     state.write_request(saved.request)
     state.follow(saved.follow)
     for place, name in saved.places:
         st.session_state[PLACES[place]] = name
-    messages = tuple(f"Of this link {line}." for line in said)
+    messages = tuple(f"Of this link {line}." for line in omissions)
     state.set_link(Link(wanted, None, saved.variants_off, messages))
 
 

@@ -13,8 +13,8 @@ Value = TypeVar("Value")
 def for_all_sessions(key: Hashable, make: Callable[[], Value], /) -> Value:
     """A `Cache` for evidence and batches; `key` is a tuple whose first item is the kind ("evidence" or other)."""
     kind = key[0] if isinstance(key, tuple) else key
-    made: Value = (_evidence if kind == "evidence" else _batch)(key, make)
-    return made
+    value: Value = (_evidence if kind == "evidence" else _batch)(key, make)
+    return value
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)

@@ -88,16 +88,16 @@ def offer_gather(page: str, message: str, gather: Callable[[Progress], None], *,
 
 def search_cost_text(total: int, left: float | None, configs: Iterable[PipelineConfig], word: str = "in all") -> str:
     """`Each of 129 queries is searched once, about 3 min in all`: the time in `left` seconds if known, else what it depends on."""
-    said = f"Each of {total} queries is searched once"
+    text = f"Each of {total} queries is searched once"
     if left is not None:
-        return f"{said}, about {duration(left)} {word}"
+        return f"{text}, about {duration(left)} {word}"
     every = list(configs)
     limits = [config.rerank.depth for config in every if not RERANK.is_off(config)]
     if not limits:
-        return said
+        return text
     read = "all candidates" if None in limits else f"up to {max(filter(None, limits))} candidates"
     who = "a reranker reads" if len(limits) == len(every) else "where a config reranks, its reranker reads"
-    return f"{said}, and {who} {read} of each, which can take minutes (the progress bar estimates the time)"
+    return f"{text}, and {who} {read} of each, which can take minutes (the progress bar estimates the time)"
 
 
 def offer_job(

@@ -108,8 +108,10 @@ def _draw_pair(
     if query is None or memory is None:
         st.caption("This query or memory no longer exists.")
         return
-    given = [judgment for judgment in resources.store.judgments.read(qid, "human") if judgment.memory_id == memory_id]
-    people = ", ".join(f"{plain(judgment.judge)} {judgment.grade}" for judgment in given)
+    judgments = [
+        judgment for judgment in resources.store.judgments.read(qid, "human") if judgment.memory_id == memory_id
+    ]
+    people = ", ".join(f"{plain(judgment.judge)} {judgment.grade}" for judgment in judgments)
     st.markdown(f"**{plain(query.query)}**")
     st.code(neutralise(memory.content), language=None, wrap_lines=True)
     score = difference.scored.raw

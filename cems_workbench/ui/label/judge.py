@@ -39,7 +39,7 @@ from cems_workbench.ui.kit.progress import cancellable
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.label import differences, state
 from cems_workbench.ui.label.differences import threshold_text
-from cems_workbench.ui.label.state import Comparison, JudgeScores
+from cems_workbench.ui.label.state import JudgeComparison, JudgeScores
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -133,19 +133,19 @@ def _scores(key: object, labelled: set[Pair], config: PipelineConfig, resources:
 
 def _comparison(
     key: object, scores: PairScores, grades: Grades, relevant_from: int, config: PipelineConfig
-) -> Comparison:
+) -> JudgeComparison:
     """The comparison, recomputed when labels, threshold or scores change."""
     pairs = graded_scores(grades, scores.scores)
     threshold = scores.scale(config.judge).threshold
     inputs = (key, hash(tuple(pairs)), relevant_from, threshold)
     comparison = state.present().comparison
     if comparison is None or comparison.key != inputs:
-        comparison = Comparison(inputs, scores, pairs, relevant_from, calibrate(pairs, threshold, relevant_from))
+        comparison = JudgeComparison(inputs, scores, pairs, relevant_from, calibrate(pairs, threshold, relevant_from))
         state.update(comparison=comparison)
     return comparison
 
 
-def _numbers(comparison: Comparison, config: PipelineConfig) -> None:
+def _numbers(comparison: JudgeComparison, config: PipelineConfig) -> None:
     """Draw the judge, the current and best agreement, and the button that applies the best threshold."""
     calibration, scores = comparison.calibration, comparison.scores
     threshold = scores.scale(config.judge).threshold
@@ -180,7 +180,7 @@ def _kappa(place: DeltaGenerator, name: str, kappa: Estimate, help: str) -> None
         place.caption(f"{KAPPA_NAME}, {interval.rstrip(')')}: {kappa_reading(kappa)}")
 
 
-def _charts(comparison: Comparison, config: PipelineConfig) -> None:
+def _charts(comparison: JudgeComparison, config: PipelineConfig) -> None:
     scale = comparison.scores.scale(config.judge)
     meanings = {grade: meaning.partition(":")[0].split(",")[0] for grade, meaning in DEFAULT_SCALE.grades}
     st.markdown("## Grades of people and bands of the judge")

@@ -274,10 +274,10 @@ def _prelabel(queue: LabelQueue, resources: Resources) -> None:
         for judgment in resources.store.judgments.read(kind="model")
         if (judgment.qid, judgment.memory_id) in pairs
     )
-    given = "; ".join(f"{plain(judge)}: {count:,}" for judge, count in sorted(counts.items()))
+    judgments = "; ".join(f"{plain(judge)}: {count:,}" for judge, count in sorted(counts.items()))
     box, button = st.columns([4, 1.2], vertical_alignment="center")
     box.caption(
-        f"Judgments of models on these pairs: {given or 'none yet'}. People’s labels and cards are not touched."
+        f"Judgments of models on these pairs: {judgments or 'none yet'}. People’s labels and cards are not touched."
     )
     off = JUDGE.is_off(inspect_state.present_config())
     pressed = button.button(

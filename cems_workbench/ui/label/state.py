@@ -50,7 +50,7 @@ class JudgeScores:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class JudgeComparison:
     """People and the judge on the same pairs; `key` identifies the inputs.
 
     A grade of `relevant_from` or more means relevant.
@@ -82,7 +82,7 @@ class LabelState:
     prelabelled: tuple[str, PairScores] | None = None
     """The queue that was last pre-labelled, and the judge's scores."""
     judge_scores: JudgeScores | None = None
-    comparison: Comparison | None = None
+    comparison: JudgeComparison | None = None
     difference_problem: str = ""
     """Why the last write in the list of differences was refused."""
     imports: tuple[FileImport, ...] = ()

@@ -64,8 +64,8 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
             "## Sources",
             help="Live systems that memories were imported from; update them in the view Sources.",
         )
-        found = source_checks(sources.asked(resources, place), datetime.now(UTC))
-        templates.draw("memories/checks.html", checks=found)
+        checks = source_checks(sources.asked(resources, place), datetime.now(UTC))
+        templates.draw("memories/checks.html", checks=checks)
 
 
 def folder(present: Path | None) -> None:
@@ -217,11 +217,11 @@ def _change_language(resources: Resources, key: str) -> None:
 
 def chunks_line(cut: ChunkStatistics) -> str:
     """The store's chunk rule and its chunk counts, as Markdown."""
-    given = f" ({cut.given:,} imported with the memories)" if cut.given else ""
+    imported = f" ({cut.given:,} imported with the memories)" if cut.given else ""
     there = (
         "no memory is split"
         if not cut.chunks
-        else f"{_count_text(cut.memories, 'memory', 'memories')} in {cut.chunks:,} chunks{given}"
+        else f"{_count_text(cut.memories, 'memory', 'memories')} in {cut.chunks:,} chunks{imported}"
     )
     return f"Chunks: **{cut.rule}**, {RULES[cut.rule]}; {there}."
 

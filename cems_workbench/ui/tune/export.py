@@ -167,9 +167,9 @@ def _save(
 def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
     """A preset file: summary, origin, all keys."""
     changed = "proposed without labels from" if card.unlabelled else "tuned from"
-    made = f"{card.baseline} kept after a search" if card.kept else f"{changed} {card.baseline}"
-    summary = why or f"{config.name}: {made}."
-    return dump_config(config, header=f"{summary}\nSource: {made}, with CEMS Workbench.\n{card.text}")
+    origin = f"{card.baseline} kept after a search" if card.kept else f"{changed} {card.baseline}"
+    summary = why or f"{config.name}: {origin}."
+    return dump_config(config, header=f"{summary}\nSource: {origin}, with CEMS Workbench.\n{card.text}")
 
 
 def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, resources: Resources) -> None:

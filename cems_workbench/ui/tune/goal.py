@@ -37,14 +37,14 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
     types = sorted({kind for kind in data.batch.types if kind})
     noise = NO_ANSWER_GUARDS if data.batch.without_answer(data.relevant_from).any() else ()
     offered = [*GUARDS, *noise, *(f"{kind}:{measure}" for measure in GUARDS[:1] for kind in types)]
-    words = {text: _guard_text(text) for text in offered}
+    labels = {text: _guard_text(text) for text in offered}
     texts = right.multiselect(
         "Must not get worse",
         offered,
         key="tune:guards",
         accept_new_options=True,
         persist_state="session",
-        format_func=lambda text: words.get(text, text),  # a typed option comes back as its formatted text
+        format_func=lambda text: labels.get(text, text),  # a typed option comes back as its formatted text
         placeholder="no guard",
         help="A config that is worse than the baseline in a guard is never proposed. For one query type: `temporal:hit@5`; with a "
         "tolerance: `temporal:hit@5-0.01`; with a fixed bound instead of the baseline: `noise@5<=0.2`, `nDCG@10>=0.5`.",

@@ -75,9 +75,9 @@ def importance_figure(shares: Importance, names: dict[str, str]) -> Figure:
     """One bar per parameter, the most important first."""
     import plotly.graph_objects as go
 
-    made = go.Figure()
+    chart = go.Figure()
     values = [share for _, share in shares.shares]
-    made.add_bar(
+    chart.add_bar(
         x=values,
         y=list(range(len(values))),
         orientation="h",
@@ -87,7 +87,7 @@ def importance_figure(shares: Importance, names: dict[str, str]) -> Figure:
         cliponaxis=False,
         hoverinfo="skip",
     )
-    made.update_layout(
+    chart.update_layout(
         height=24 + 30 * max(len(values), 2),
         margin={"l": 8, "r": 40, "t": 4, "b": 4},
         bargap=0.42,
@@ -102,7 +102,7 @@ def importance_figure(shares: Importance, names: dict[str, str]) -> Figure:
             "ticktext": [f"{tick(names.get(path, path), 44)}  " for path, _ in shares.shares],
         },
     )
-    return made
+    return chart
 
 
 def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measure: str) -> None:
@@ -180,12 +180,12 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
     ]
     numeric = not axis.choices and None not in curve.values
     x: list[Any] = list(curve.values) if numeric else [shown(value) for value in curve.values]
-    made = go.Figure()
+    chart = go.Figure()
     low, high = curve.mean - curve.difference_error, curve.mean + curve.difference_error
     if numeric:
-        made.add_scatter(x=x, y=high, mode="lines", line={"width": 0}, hoverinfo="skip")
-        made.add_scatter(x=x, y=low, mode="lines", line={"width": 0}, fill="tonexty", fillcolor=BAND, hoverinfo="skip")
-    made.add_scatter(
+        chart.add_scatter(x=x, y=high, mode="lines", line={"width": 0}, hoverinfo="skip")
+        chart.add_scatter(x=x, y=low, mode="lines", line={"width": 0}, fill="tonexty", fillcolor=BAND, hoverinfo="skip")
+    chart.add_scatter(
         x=x,
         y=curve.mean,
         mode="lines+markers" if numeric else "markers",
@@ -199,26 +199,26 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
             "difference from the proposal %{customdata[0]:+.4f} ± %{customdata[1]:.4f}",
         ),
     )
-    made.add_hline(y=float(curve.mean[curve.own]), line={"color": GREY, "width": 1, "dash": "dot"})
+    chart.add_hline(y=float(curve.mean[curve.own]), line={"color": GREY, "width": 1, "dash": "dot"})
     ring = {"size": 16, "symbol": "circle-open", "color": ORANGE, "line": {"width": 3}}
-    made.add_scatter(x=[x[curve.own]], y=[curve.mean[curve.own]], mode="markers", marker=ring, hoverinfo="skip")
+    chart.add_scatter(x=[x[curve.own]], y=[curve.mean[curve.own]], mode="markers", marker=ring, hoverinfo="skip")
     if was in curve.values or numeric:
         at = was if numeric else shown(was)
-        made.add_vline(
+        chart.add_vline(
             x=x.index(at) if not numeric else at,
             line={"color": GREY, "width": 1.5, "dash": "dash"},
             annotation_text="baseline",
             annotation_position="top left",
             annotation_font_size=12,
         )
-    made.update_layout(
+    chart.update_layout(
         height=300,
         margin={"l": 8, "r": 16, "t": 22, "b": 8},
         showlegend=False,
         xaxis=_titled(tick(name, 60), axis),
         yaxis={**_titled(measure), "tickformat": ".3f"},
     )
-    return made
+    return chart
 
 
 def curve_rows(curve: Curve, name: str, measure: str) -> list[dict[str, Any]]:
@@ -267,7 +267,7 @@ def surface_figure(surface: Surface, names: dict[str, str], measure: str) -> Fig
     import plotly.graph_objects as go
 
     across, up = surface.values
-    made = go.Figure()
+    chart = go.Figure()
     texts = [
         [
             lines(
@@ -279,7 +279,7 @@ def surface_figure(surface: Surface, names: dict[str, str], measure: str) -> Fig
         ]
         for j, b in enumerate(up)
     ]
-    made.add_heatmap(
+    chart.add_heatmap(
         x=list(range(len(across))),
         y=list(range(len(up))),
         z=surface.mean.T,
@@ -292,17 +292,17 @@ def surface_figure(surface: Surface, names: dict[str, str], measure: str) -> Fig
     )
     at = {"x": [surface.own[0]], "y": [surface.own[1]], "mode": "markers", "hoverinfo": "skip", "showlegend": False}
     for size, colour, width in ((19, "#000000", 2), (16, "#FFFFFF", 2.5)):
-        made.add_scatter(
+        chart.add_scatter(
             **at, marker={"symbol": "circle-open", "size": size, "color": colour, "line": {"width": width}}
         )
-    made.update_layout(
+    chart.update_layout(
         height=420,
         margin={"l": 8, "r": 8, "t": 8, "b": 8},
         plot_bgcolor="rgba(0,0,0,0)",
         xaxis=_places(names[surface.paths[0]], across),
         yaxis=_places(names[surface.paths[1]], up),
     )
-    return made
+    return chart
 
 
 def _places(name: str, values: tuple[Any, ...]) -> dict[str, Any]:

@@ -55,15 +55,15 @@ def figure(changes: Sequence[QueryChange], measure: str) -> Figure:
     """One bar per query, largest gain first."""
     import plotly.graph_objects as go
 
-    made = go.Figure()
-    made.add_bar(
+    chart = go.Figure()
+    chart.add_bar(
         x=list(range(len(changes))),
         y=[change.difference for change in changes],
         marker={"color": [COLOURS[change.outcome] for change in changes]},
         hovertext=[f"{measure} {change.baseline:.3f} → {change.proposal:.3f}" for change in changes],
         hovertemplate=HOVERTEXT,
     )
-    made.update_layout(
+    chart.update_layout(
         height=190,
         margin={"l": 8, "r": 8, "t": 6, "b": 6},
         bargap=0.15 if len(changes) < 120 else 0,
@@ -78,7 +78,7 @@ def figure(changes: Sequence[QueryChange], measure: str) -> Figure:
             "tickformat": "+.2f",
         },
     )
-    return made
+    return chart
 
 
 def _types(changes: Sequence[QueryChange]) -> None:

@@ -87,12 +87,12 @@ def draw(result: SearchResult, resources: Resources) -> None:
 def _by_judgments(result: SearchResult, resources: Resources) -> None:
     """Draw how a proposal found without judgments scores on judgments, compared with a labelled search; or the offer to measure it."""
     st.markdown("## By judgments")
-    found = result.by_judgments
-    if found is None:
+    comparison = result.by_judgments
+    if comparison is None:
         unlabelled.offer_judgments(result, resources)
         return
-    st.html(gains_html(judged_rows(found), str(result.planned.plan.goal.objectives[0])))
-    for line in judged_lines(found):
+    st.html(gains_html(judged_rows(comparison), str(result.planned.plan.goal.objectives[0])))
+    for line in judged_lines(comparison):
         st.caption(plain(line))
 
 
@@ -301,10 +301,10 @@ def front_figure(result: SearchResult, second: int) -> Figure:
 
     names, reached, search = objective_names(result), all_reached(result), result.tuned.search
     x, y = reached[:, second], reached[:, 0]
-    made = go.Figure()
+    chart = go.Figure()
 
     def dots(rows: list[int], name: str, marker: dict[str, Any], mode: str = "markers", **more: Any) -> None:
-        made.add_scatter(
+        chart.add_scatter(
             x=x[rows],
             y=y[rows],
             mode=mode,
@@ -330,7 +330,7 @@ def front_figure(result: SearchResult, second: int) -> Figure:
     dots([0], "baseline", {"color": TRIAL_COLOUR, "size": 13, "symbol": "diamond-open", "line": {"width": 2.5}})
     proposal = next(i for i, trial in enumerate(search.trials) if trial is result.tuned.proposal)
     dots([proposal], "proposal", {"color": LIST_COLOURS[1], "size": 17, "symbol": "circle-open", "line": {"width": 3}})
-    made.update_layout(
+    chart.update_layout(
         height=360,
         margin={"l": 8, "r": 16, "t": 8, "b": 8},
         hovermode="closest",
@@ -350,7 +350,7 @@ def front_figure(result: SearchResult, second: int) -> Figure:
             "automargin": True,
         },
     )
-    return made
+    return chart
 
 
 # Changed parameters

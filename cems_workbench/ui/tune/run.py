@@ -128,22 +128,22 @@ def curve_figure(curve: list[float], measure: str, total: int) -> Figure:
     """Best value so far as a step line by configs tried, with the baseline."""
     import plotly.graph_objects as go
 
-    made = go.Figure()
-    made.add_scatter(
+    chart = go.Figure()
+    chart.add_scatter(
         x=list(range(len(curve))),
         y=curve,
         mode="lines",
         line={"color": LIST_COLOURS[0], "width": 2.5, "shape": "hv"},
         hovertemplate=hover("after %{x} configs", f"{measure} %{{y:.4f}}"),
     )
-    made.add_hline(
+    chart.add_hline(
         y=curve[0],
         line={"color": "#7B848D", "width": 1, "dash": "dash"},
         annotation_text="baseline",
         annotation_position="bottom right",
         annotation_font_size=12,
     )
-    made.update_layout(
+    chart.update_layout(
         height=230,
         margin={"l": 8, "r": 16, "t": 10, "b": 8},
         showlegend=False,
@@ -164,4 +164,4 @@ def curve_figure(curve: list[float], measure: str, total: int) -> Figure:
             "tickformat": ".3f",
         },
     )
-    return made
+    return chart

@@ -25,7 +25,7 @@ from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, ModelScore, Variant, replay
 from cems_workbench.progress import Cancelled
-from cems_workbench.ui.inspect.tools.why import rescue_html
+from cems_workbench.ui.inspect.tools.why import counterfactual_html
 from tests.unit.pipeline.cases import NOW, configured, evidence
 
 TWO_LISTS = {"vector": {"a": 0.9}, "lexical": {"t": 3.0}}
@@ -227,7 +227,7 @@ def test_page_and_command_show_what_gains_most_on_labelled_queries_first(
     assert places == sorted(places)
     for rescue in found.counterfactuals:
         assert rescue.labelled is not None
-        drawn = " ".join(rescue_html(rescue).split())
+        drawn = " ".join(counterfactual_html(rescue).split())
         for words in (moved_text(rescue.side_effects), interval_text(rescue.labelled)):
             assert " ".join(words.split()) in drawn and " ".join(words.split()) in " ".join(printed.split())
 

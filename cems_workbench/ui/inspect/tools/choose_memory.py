@@ -96,10 +96,10 @@ def matches(resources: Resources, text: str) -> tuple[list[Memory], int]:
     """The memory with that id, memories containing the text, then memories sharing words with it; and the total."""
     exact = resources.store.memories.get(text)
     page = resources.store.memories.find(Selection(text=text, sort="id", descending=False), MAX_MATCHES)
-    found = {memory.id: memory for memory in ([exact] if exact else []) + list(page.memories)}
-    total = max(page.total, len(found))
-    if len(found) < MAX_MATCHES:
+    by_id = {memory.id: memory for memory in ([exact] if exact else []) + list(page.memories)}
+    total = max(page.total, len(by_id))
+    if len(by_id) < MAX_MATCHES:
         near = [memory_id for memory_id, _ in resources.indexes.lexical.search(text, MAX_MATCHES)]
-        found |= resources.store.memories.read([memory_id for memory_id in near if memory_id not in found])
-        total = max(total, len(found))
-    return list(found.values())[:MAX_MATCHES], total
+        by_id |= resources.store.memories.read([memory_id for memory_id in near if memory_id not in by_id])
+        total = max(total, len(by_id))
+    return list(by_id.values())[:MAX_MATCHES], total

@@ -226,10 +226,10 @@ def _draw_trial(context: InspectContext, limits: Sequence[ResultInterval], ids: 
     )
     st.html(before_after_html(context.trace, ids, stretches[chosen].results, context.grades, context.relevant))
     values = _values(of, stretches[chosen])
-    said = ", ".join(
+    changes = ", ".join(
         f"{path} {'on' if value is True else 'off' if value is False else value}" for path, value in values.items()
     )
-    st.button(f"Apply: {said}", key="inspect:diversity:apply", type="primary", on_click=state.apply, args=(values,))
+    st.button(f"Apply: {changes}", key="inspect:diversity:apply", type="primary", on_click=state.apply, args=(values,))
 
 
 def _option(of: str, stretch: ResultInterval, ids: Sequence[str], similar: Pairwise) -> str:

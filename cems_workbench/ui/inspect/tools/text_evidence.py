@@ -87,7 +87,7 @@ def draw(context: InspectContext) -> None:
     memory = context.trace.evidence.memories[_candidate(context)]
     words = _draw_words(context, memory)
     _draw_whole(context, memory, words)
-    draw_token_heat(context, memory.id)
+    draw_token_similarity(context, memory.id)
 
 
 def _candidate(context: InspectContext) -> str:
@@ -195,19 +195,19 @@ def _rank_line(context: InspectContext, memory_id: str, which: int, words: RankE
     row = context.trace.stage(LISTS).by_id.get(memory_id)
     entries = {entry.list: entry for entry in row.lists} if row is not None else {}
     used = {entry.name: entry for entry in context.trace.stage(LISTS).fields.lists}
-    said = []
+    sentences = []
     for name in (f"ts_rank:{which}", f"hybrid:{which}"):
         listed, entry = used.get(name), entries.get(name)
         if listed is None or not listed.active:
             continue
         if entry is not None and entry.kept:
-            said.append(f"Rank {entry.rank} of {listed.used} in {name}.")
+            sentences.append(f"Rank {entry.rank} of {listed.used} in {name}.")
         else:
             past = f", beyond its depth at rank {entry.rank}" if entry is not None else ""
-            said.append(f"Not in {name}{past}.")
+            sentences.append(f"Not in {name}{past}.")
     if words.by_distance:
-        said.append("PostgreSQL ranks this query by the proximity of its words, not word by word.")
-    return " ".join(said)
+        sentences.append("PostgreSQL ranks this query by the proximity of its words, not word by word.")
+    return " ".join(sentences)
 
 
 def lexemes_html(words: RankEvidence) -> Markup:
@@ -250,12 +250,12 @@ def words_html(
 
     `unmatched` are the query words of each unmatched term, and the number of memories or chunks (`unit`) with it.
     """
-    said = (f"{' / '.join(words)} ({f'in {count:,}' if count else f'in no {unit}'})" for words, count in unmatched)
+    texts = (f"{' / '.join(words)} ({f'in {count:,}' if count else f'in no {unit}'})" for words, count in unmatched)
     return render(
         "inspect/text_evidence/words.html",
         verdict=verdict,
         place=place,
-        unmatched=", ".join(said),
+        unmatched=", ".join(texts),
         stop_words=", ".join(stop_words),
     )
 
@@ -395,8 +395,8 @@ def _reading_line(
     length, whole = place[1] - place[0], len(memory.content)
     cut = " Its end was cut off at the model’s input length." if score.detail and score.detail.get("truncated") else ""
     part = "all of it" if length == whole else f"{length:,} of {whole:,} characters"
-    given = given_chunks(context.trace.evidence, context.trace.config).get(memory.id)
-    part += f", from the {chunk_words(context.trace.evidence, memory.id, given.seq)}" if given is not None else ""
+    chunk = given_chunks(context.trace.evidence, context.trace.config).get(memory.id)
+    part += f", from the {chunk_words(context.trace.evidence, memory.id, chunk.seq)}" if chunk is not None else ""
     asked = config.prepend_question and memory.id in context.trace.evidence.questions
     cut += (
         " It was also scored with the preceding question; the higher score counts."
@@ -411,16 +411,16 @@ def _reading_line(
     )
 
 
-def draw_token_heat(context: InspectContext, memory_id: str) -> None:
+def draw_token_similarity(context: InspectContext, memory_id: str) -> None:
     """Draw the text of one candidate with tinted tokens, and a table of the matches; computed on request if no score has them."""
     st.markdown("## Token by token", help=HEAT_HELP)
     trace, config = context.trace, context.trace.config.rerank
     score = trace.evidence.model_scores.get(model_key(config), {}).get(memory_id)
-    given = given_chunks(trace.evidence, trace.config).get(memory_id)
-    whole = trace.evidence.memories[memory_id].content if given is None else given.text
+    chunk = given_chunks(trace.evidence, trace.config).get(memory_id)
+    whole = trace.evidence.memories[memory_id].content if chunk is None else chunk.text
     text = (score.chunk if score is not None else None) or whole
-    if given is not None:
-        words = chunk_words(trace.evidence, memory_id, given.seq)
+    if chunk is not None:
+        words = chunk_words(trace.evidence, memory_id, chunk.seq)
         st.caption(f"Text read: {words}, the highest-ranked match.")
     if not alignment(score) and not st.session_state.get(HEAT_WANTED):
         if not st.button(

@@ -221,10 +221,10 @@ def outcome_html(outcome: WhatIf, k: int | None = None) -> Markup:
     before, after = (("not in the results" if rank is None else ordinal(rank)) for rank in outcome.rank)
     trace, memory_id = outcome.after, outcome.edited.id
     path = memory_path(trace, memory_id, k or target_rank(trace.config))
-    told = "" if path.status == "in the top k" else cause(path, trace)
+    reason = "" if path.status == "in the top k" else cause(path, trace)
     changes = "; ".join(_change(*change) for change in outcome.changes)
     return render(
-        "inspect/what_if/outcome.html", memory_id=memory_id, before=before, after=after, cause=told, changes=changes
+        "inspect/what_if/outcome.html", memory_id=memory_id, before=before, after=after, cause=reason, changes=changes
     )
 
 

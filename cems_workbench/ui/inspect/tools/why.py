@@ -80,7 +80,7 @@ def draw(context: InspectContext) -> None:
         what="the cause, the path through the stages, the changes that bring it in and their side effects. ",
     )
     _draw_path(why.path)
-    _draw_rescues(context, why, labelled)
+    _draw_counterfactuals(context, why, labelled)
 
 
 def _draw_target(context: InspectContext) -> None:
@@ -157,30 +157,30 @@ def _draw_path(path: MemoryPath) -> None:
         st.html(list_ranks_html(path.places))
 
 
-def _draw_rescues(context: InspectContext, why: Why, labelled: LabelledSet | None) -> None:
+def _draw_counterfactuals(context: InspectContext, why: Why, labelled: LabelledSet | None) -> None:
     """Draw the changes that bring it in, each with a button; or the closest ones."""
     if why.path.status == "in the top k":
         return
-    rescues = why.counterfactuals[:MAX_CHANGES]
-    if not rescues and why.nearest is None:
+    counterfactuals = why.counterfactuals[:MAX_CHANGES]
+    if not counterfactuals and why.nearest is None:
         st.info("No single parameter, pair of parameters or other search brings it closer.", icon=":material/block:")
         return
-    st.markdown("## Changes that bring it in" if rescues else "## Closest changes")
+    st.markdown("## Changes that bring it in" if counterfactuals else "## Closest changes")
     st.html(render("inspect/why/head.html"))
     stood = "not in the results" if why.path.rank is None else ordinal(why.path.rank)
     nearest = [] if why.nearest is None else [why.nearest]
-    for i, rescue in enumerate(rescues or nearest):
+    for i, counterfactual in enumerate(counterfactuals or nearest):
         with st.container(horizontal=True, vertical_alignment="center", wrap=False, gap="small"):
             st.button(
-                full_label("Apply", what(rescue)),
+                full_label("Apply", what(counterfactual)),
                 key=f"inspect:why:apply:{i}",
                 on_click=apply,
                 width=76,
-                args=(rescue, context.request, why.path.memory_id, stood),
+                args=(counterfactual, context.request, why.path.memory_id, stood),
                 help="Applies this change; undo it with one click.",
             )
-            st.html(rescue_html(rescue))
-    more = len(why.counterfactuals) - len(rescues)
+            st.html(counterfactual_html(counterfactual))
+    more = len(why.counterfactuals) - len(counterfactuals)
     st.caption(
         f"{f'{more} more in `why --json`. ' if more > 0 else ''}{order_text(why.counterfactuals)} {why.replays} replays.",
         help="Every change was verified by replay, with the reranker scores it needs. Changes that leave fewer than half of the "
@@ -200,22 +200,22 @@ class Applied:
     request: Request
 
 
-def apply(rescue: Counterfactual, request: Request, memory_id: str, stood: str) -> None:
+def apply(counterfactual: Counterfactual, request: Request, memory_id: str, stood: str) -> None:
     """Apply a change to the page; a value rejected by the config changes nothing and is shown at the controls."""
     before, asked = state.present_config(), state.written_request()
-    state.apply(rescue.values)
+    state.apply(counterfactual.values)
     if state.present().config_error:
         return
-    changed = rescue.request(request)
+    changed = counterfactual.request(request)
     state.write_request(
         replace(
             asked,
-            manual=changed.manual if rescue.terms else asked.manual,
-            project_only=asked.project_only and not rescue.everywhere,
+            manual=changed.manual if counterfactual.terms else asked.manual,
+            project_only=asked.project_only and not counterfactual.everywhere,
         )
     )
-    now = "not placed" if rescue.rank is None else ordinal(rescue.rank)
-    words = f"{what(rescue)}. {short_id(memory_id)}: {stood} → {now}"
+    now = "not placed" if counterfactual.rank is None else ordinal(counterfactual.rank)
+    words = f"{what(counterfactual)}. {short_id(memory_id)}: {stood} → {now}"
     st.session_state[APPLIED] = Applied(words, before, state.present_config(), asked)
 
 
@@ -316,27 +316,31 @@ def _depth(place: ListEntry) -> str:
     return "all" if place.chunks is None else f"{place.chunks} chunks"
 
 
-def rescue_html(rescue: Counterfactual) -> Markup:
+def counterfactual_html(counterfactual: Counterfactual) -> Markup:
     """One counterfactual: the change, the resulting rank, the side effects."""
-    effect = rescue.labelled
+    effect = counterfactual.labelled
     return render(
-        "inspect/why/rescue.html",
-        rescue=rescue,
-        words=what(rescue),
-        explained=_explained(rescue),
-        notes=_notes(rescue),
-        judged=_judged_text(rescue),
-        kept=moved_text(rescue.side_effects),
+        "inspect/why/counterfactual.html",
+        counterfactual=counterfactual,
+        words=what(counterfactual),
+        explained=_explained(counterfactual),
+        notes=_notes(counterfactual),
+        judged=_judged_text(counterfactual),
+        kept=moved_text(counterfactual.side_effects),
         gain="" if effect is None else f"{effect.gain:+.3f}".replace("-", "−"),
         interval="" if effect is None else interval_text(effect),
     )
 
 
-def what(rescue: Counterfactual) -> str:
+def what(counterfactual: Counterfactual) -> str:
     """The change, labelled like the controls: "Fusion: Score blend 0.3 → 0.55"."""
-    parts = [_change(change) for change in rescue.changes if not (rescue.terms and change.path == "expansion.backend")]
-    parts += [f"search for “{term}” too" for term in rescue.terms]
-    parts += ["search all projects"] if rescue.everywhere else []
+    parts = [
+        _change(change)
+        for change in counterfactual.changes
+        if not (counterfactual.terms and change.path == "expansion.backend")
+    ]
+    parts += [f"search for “{term}” too" for term in counterfactual.terms]
+    parts += ["search all projects"] if counterfactual.everywhere else []
     return " and ".join(parts)
 
 
@@ -345,37 +349,39 @@ def _change(change: Change) -> str:
     return f"{GROUPS.get(spec.section, spec.section)}: {spec.label} {shown(change.was)} → {shown(change.now)}"
 
 
-def _notes(rescue: Counterfactual) -> list[str]:
+def _notes(counterfactual: Counterfactual) -> list[str]:
     notes = []
-    for change in rescue.changes:
+    for change in counterfactual.changes:
         point = change.breakpoint
         if point is not None and point.succeeds != change.now:
             side = "from" if point.succeeds > point.fails else "up to"
             notes.append(f"{side} {point.succeeds:.6g}{' (solved)' if change.solved else ''}")
-    notes += ["needs a new search"] if rescue.gathers else []
-    notes += [f"{rescue.needs} reranker scores are still missing"] if rescue.needs else []
-    if rescue.labelled is not None and rescue.labelled.unscored:
-        notes.append(f"reranker scores are missing in {rescue.labelled.unscored} judged queries")
+    notes += ["needs a new search"] if counterfactual.gathers else []
+    notes += [f"{counterfactual.needs} reranker scores are still missing"] if counterfactual.needs else []
+    if counterfactual.labelled is not None and counterfactual.labelled.unscored:
+        notes.append(f"reranker scores are missing in {counterfactual.labelled.unscored} judged queries")
     return notes
 
 
-def _explained(rescue: Counterfactual) -> str:
+def _explained(counterfactual: Counterfactual) -> str:
     lines = []
-    for change in rescue.changes:
+    for change in counterfactual.changes:
         lines.append(f"{change.path}: {field_spec(change.path).help}")
         if change.breakpoint is not None:
             point = change.breakpoint
             how = "solved from the formula and verified by replay" if change.solved else "found by replay"
             lines.append(f"At {point.fails:.10g} it is still missing, at {point.succeeds:.10g} it is included; {how}.")
-    lines += ["An additional typed query variant."] if rescue.terms else []
-    return "\n".join([*lines, f"Distance {rescue.distance:.3f} in slider ranges."])
+    lines += ["An additional typed query variant."] if counterfactual.terms else []
+    return "\n".join([*lines, f"Distance {counterfactual.distance:.3f} in slider ranges."])
 
 
-def _judged_text(rescue: Counterfactual) -> str:
+def _judged_text(counterfactual: Counterfactual) -> str:
     """The effect on the judged queries, as text; or why it is unknown."""
-    effect = rescue.labelled
+    effect = counterfactual.labelled
     if effect is None:
-        return "Needs a new search, so the judged queries were not measured" if rescue.gathers else "Not measured"
+        return (
+            "Needs a new search, so the judged queries were not measured" if counterfactual.gathers else "Not measured"
+        )
     return (
         f"Of {effect.queries} judged queries: nDCG@10 better in {effect.better}, worse in {effect.worse}, mean {effect.before:.4f} → "
         f"{effect.after:.4f}, a gain of {effect.gain:+.4f} with a 95 % interval from {effect.low:+.4f} to {effect.high:+.4f}. "

@@ -52,10 +52,10 @@ class Reading:
 def draw(context: InspectContext) -> None:
     """Draw the decision, a table of signals, and a chart of one signal over the judged queries."""
     trace = context.trace
-    stage, found = trace.stage(ABSTAIN), readings(trace)
+    stage, signals = trace.stage(ABSTAIN), readings(trace)
     if stage.warnings:
         st.html(notes_html([f"⚠ {warning}" for warning in stage.warnings]))
-    st.markdown(decision(trace, found))
+    st.markdown(decision(trace, signals))
     judged = judged_signals(context) if offer_labelled(context, "inspect:abstain:judged") is not None else None
     if judged is not None and not judged.unanswerable.any():
         st.info(
@@ -64,8 +64,8 @@ def draw(context: InspectContext) -> None:
             icon=":material/help:",
         )
         judged = None
-    _draw_table(found, judged)
-    shown = [reading for reading in found if reading.value is not None]
+    _draw_table(signals, judged)
+    shown = [reading for reading in signals if reading.value is not None]
     if judged is not None and shown:
         _draw_chart(shown, judged)
 
@@ -76,9 +76,9 @@ def readings(trace: Trace) -> list[Reading]:
     return [Reading(signal.name, signal.value, getattr(trace.config.abstain, signal.name)) for signal in asked]
 
 
-def decision(trace: Trace, found: list[Reading]) -> str:
+def decision(trace: Trace, signals: list[Reading]) -> str:
     """The decision, in one line of Markdown."""
-    asked = [reading for reading in found if reading.threshold is not None]
+    asked = [reading for reading in signals if reading.threshold is not None]
     if not asked:
         return "**Off.** Results are always returned; set a threshold in the sidebar under Abstain to enable it."
     fields = trace.stage(ABSTAIN).fields
@@ -89,13 +89,13 @@ def decision(trace: Trace, found: list[Reading]) -> str:
     return f"**Answered.** {counted}."
 
 
-def _draw_table(found: list[Reading], judged: SignalTable | None) -> None:
+def _draw_table(signals: list[Reading], judged: SignalTable | None) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     share = "Share of the judged queries of this kind with a lower signal than this query"
     draw_table(
-        signal_rows(found, judged),
+        signal_rows(signals, judged),
         key="inspect:abstain:signals",
-        most=len(found),
+        most=len(signals),
         columns={
             "signal": text("signal", width=250),
             "this query": number("this query", format="%.4g", width=90, help="Empty: no value for this query"),
@@ -109,10 +109,10 @@ def _draw_table(found: list[Reading], judged: SignalTable | None) -> None:
     )
 
 
-def signal_rows(found: list[Reading], judged: SignalTable | None) -> list[dict[str, Any]]:
+def signal_rows(signals: list[Reading], judged: SignalTable | None) -> list[dict[str, Any]]:
     """One row per signal: value, threshold, meaning, and the shares of both kinds of judged queries below the value."""
     rows = []
-    for reading in found:
+    for reading in signals:
         row: dict[str, Any] = {
             "signal": SIGNALS[reading.name].title,
             "this query": reading.value,
@@ -127,8 +127,8 @@ def signal_rows(found: list[Reading], judged: SignalTable | None) -> list[dict[s
     return rows
 
 
-def _draw_chart(found: list[Reading], judged: SignalTable) -> None:
-    names = {SIGNALS[reading.name].title: reading for reading in found}
+def _draw_chart(signals: list[Reading], judged: SignalTable) -> None:
+    names = {SIGNALS[reading.name].title: reading for reading in signals}
     first = next((title for title, reading in names.items() if reading.threshold is not None), next(iter(names)))
     chosen = st.segmented_control("Signal", list(names), default=first, required=True, key="inspect:abstain:signal")
     reading = names[chosen or first]

@@ -135,18 +135,18 @@ def contributions_figure(trace: Trace, top: int = MAX_CANDIDATES, against: RankC
 def parts_rows(trace: Trace, top: int = MAX_CANDIDATES) -> list[dict[str, str | float | None]]:
     """One row per candidate: the parts of its score, and their sum."""
     stage = trace.stage(FUSION)
-    kept = stage.kept[:top]
+    rows = stage.kept[:top]
     parts = [
         {
             part.kind if part.list is None else f"{called(part.list)} {part.kind}": part.value
             for part in score_parts(row, stage.fields)
         }
-        for row in kept
+        for row in rows
     ]
     names = sorted({name for each in parts for name in each})
     return [
         {"rank": row.rank_out, "memory": row.memory_id, **{name: each.get(name) for name in names}, "score": row.score}
-        for row, each in zip(kept, parts, strict=True)
+        for row, each in zip(rows, parts, strict=True)
     ]
 
 
@@ -187,11 +187,11 @@ def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str
         how = fusion_method(trace.config.fusion).explain(entry, trace.config.fusion)
     hit = next((hit for hit in trace.stage(LISTS).by_id[row.memory_id].lists if hit.list == entry.list), None)
     chunk = chunk_words(trace.evidence, row.memory_id, None if hit is None else hit.chunk)
-    found = [f"found by the {chunk}"] if chunk else []
+    chunk_line = [f"found by the {chunk}"] if chunk else []
     place = f"{literal(called(entry.list))}, rank {rank}: {how}"
     whose = provenance_of(trace.evidence, entry.list)
-    found += [literal(whose)] if whose else []
-    return lines(place, *found, f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}")
+    chunk_line += [literal(whose)] if whose else []
+    return lines(place, *chunk_line, f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}")
 
 
 def _label(trace: Trace, row: FusionRow, against: RankComparison | None) -> str:

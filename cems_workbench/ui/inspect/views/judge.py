@@ -85,17 +85,17 @@ def judge_table(trace: Trace, grades: Mapping[str, int], against: RankComparison
     judgments = trace.stage(JUDGE).by_id
     rows = []
     for rank, result in enumerate(trace.results, 1):
-        said = judgments[result.memory_id]
+        judgment = judgments[result.memory_id]
         rows.append(
             {
                 "rank": rank,
                 "memory": result.memory_id,
-                "logit (raw)": said.raw,
-                "sigmoid": said.sigmoid,
-                "band": said.band,
-                "relevant": None if said.relevant is None else "✓ yes" if said.relevant else "✕ no",
+                "logit (raw)": judgment.raw,
+                "sigmoid": judgment.sigmoid,
+                "band": judgment.band,
+                "relevant": None if judgment.relevant is None else "✓ yes" if judgment.relevant else "✕ no",
                 "human grade": grades.get(result.memory_id),
-                "problem": said.error,
+                "problem": judgment.error,
                 "content": excerpt(result.content),
             }
         )

@@ -57,8 +57,8 @@ def draw(context: InspectContext) -> None:
             _draw_entries(context, on)
     if off:
         names = ", ".join(called(entry.name) for entry in off)
-        said = f"{len(off)} list{'s' if len(off) != 1 else ''} switched off: {plain(names)}"
-        with st.expander(said), st.container(key="inspect:lists-off"):
+        heading = f"{len(off)} list{'s' if len(off) != 1 else ''} switched off: {plain(names)}"
+        with st.expander(heading), st.container(key="inspect:lists-off"):
             _draw_entries(context, off)
 
 
@@ -70,8 +70,8 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
     for column, entry in zip(columns, entries, strict=True):
         with column:
             whose = provenance_of(trace.evidence, entry.name)
-            said = f"{use_text(fields, entry)} · {plain(whose)}" if whose else use_text(fields, entry)
-            st.markdown(f"**{plain(called(entry.name))}**  {said}", help=about(entry.name))
+            use = f"{use_text(fields, entry)} · {plain(whose)}" if whose else use_text(fields, entry)
+            st.markdown(f"**{plain(called(entry.name))}**  {use}", help=about(entry.name))
             _draw_list(trace, entry.name, context.followed)
 
 

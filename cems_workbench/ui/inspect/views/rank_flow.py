@@ -465,9 +465,9 @@ def _label(line: FlowLine, names: Mapping[str, str], followed: str | None, again
 
 def _summary(flow: RankFlow, trace: Trace, top: int, judged: bool, relevant: Collection[str]) -> str:
     """A sentence on the number of lines, folded columns and omissions."""
-    said = f"{len(flow.lines)} of {len(trace.stage(LISTS).rows)} candidates: the first {top} of any stage"
-    said += ", and every judged one" if judged else ""
-    parts = [said]
+    text = f"{len(flow.lines)} of {len(trace.stage(LISTS).rows)} candidates: the first {top} of any stage"
+    text += ", and every judged one" if judged else ""
+    parts = [text]
     if flow.folded:
         parts.append(f"no change in {', '.join(flow.folded)}")
     if flow.lists_left_out:
