@@ -129,7 +129,7 @@ def test_the_cut_list_is_found_with_its_cause_and_the_setting_that_mends_it(
     assert "vector of cems missed 4 of the 6 exact nearest memories; the first of them has rank 3." in said
     assert "hnsw.ef_search is 2, rows an index scan returns" in said
     live = html(opened, "rows requested")
-    assert "2 came in 2 ms" in live and "✕ 2 of 6" in live
+    assert "2 returned in 2 ms" in live and "✕ 2 of 6" in live
     assert table_with(opened, "exact cosine").iloc[0]["exact rank"] == 3
     opened = press(opened, "inspect:index_check:try")
     assert "hnsw.ef_search = 100 finds all 6." in markdown(opened)
