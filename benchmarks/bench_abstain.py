@@ -37,7 +37,7 @@ from cems_workbench.evaluation.statistics import bootstrap, interval
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import gather_query_set, sample_queries
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages.abstain import SIGNALS, switched_off
+from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, switched_off
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 from cems_workbench.records import Judgment, Query
 from cems_workbench.settings import Settings
@@ -51,7 +51,7 @@ CUTS = 60
 """Thresholds that are tried of CEMS's rule."""
 K = 5
 FIRST = "first"
-COLUMNS = {FIRST: "first result", **{name: name for name in SIGNALS if name != "judge"}}
+COLUMNS = {FIRST: "first result", **{name: name for name in CONFIDENCE_FEATURES if name != "judge"}}
 """Signals by what the table calls them; no judge is asked."""
 
 
@@ -176,7 +176,7 @@ def rules(one: Asked) -> Iterator[Rule]:
             continue
         limits = candidates(values, one.answerable)
         open_ = ~(values < limits[:, None])  # what has no value is let through, as the stage does
-        yield Rule(f"{SIGNALS[name].title} at least t", left * open_, answers & open_)
+        yield Rule(f"{CONFIDENCE_FEATURES[name].title} at least t", left * open_, answers & open_)
     # The scores that it cuts are those before the reranker's, on a scale of their own.
     scores = np.geomspace(1e-4, max(1.0, float(np.nanmax(one.signals[FIRST]))), CUTS)
     yield at_thresholds("each score at least t (CEMS's rule)", one, [{"filter.min_score": float(t)} for t in scores])

@@ -18,7 +18,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, replay
 from cems_workbench.pipeline.list_sources import Source
-from cems_workbench.pipeline.tabulate import encode
+from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.records import Memory
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
@@ -100,7 +100,7 @@ def main() -> None:
         "replay, preset cems": lambda: replay(bundle, plain),
         "replay, every stage on": lambda: replay(bundle, full),
         "replay, cems, and every row read": lambda: [stage.rows for stage in replay(bundle, plain).stages],
-        "encode the evidence (once per gather)": lambda: encode([bundle]),
+        "encode the evidence (once per gather)": lambda: to_table([bundle]),
     }
     try:
         jobs["peer: ranx rrf, fusion alone"] = ranx_fusion(bundle)

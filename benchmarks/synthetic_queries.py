@@ -18,7 +18,7 @@ from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.list_sources import Source
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY
-from cems_workbench.pipeline.tabulate import encode
+from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.records import Memory, Query
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
@@ -71,7 +71,7 @@ def planted(
 ) -> LabelledBatch:
     """A batch in which the first `relevant` results of `config` are relevant, a share `noise` of them some others instead."""
     rng = np.random.default_rng(seed)
-    table = encode(made)
+    table = to_table(made)
     leading = run(table, config).of(ASSEMBLY).after.leading(relevant)
     grades = {}
     for q, row in enumerate(leading.tolist()):

@@ -24,17 +24,17 @@ from onnx import TensorProto, helper
 from cems_workbench import formats
 from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.minilm_embedder import (
+    ACTIVATION_RANGES,
     EIGHT_BIT_GRAPH,
     GRAPH,
     HEADS,
     INNER,
-    LARGEST,
     LAYERS,
     POSITIONS,
     WIDTH,
     WORDPIECES,
     MiniLMEmbedder,
-    opened,
+    open_session,
 )
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import PACKAGED_ID
@@ -146,7 +146,7 @@ def largest() -> dict[str, Float32]:
     for layer in range(LAYERS):
         read |= {f"layer{layer}.widen": f"layer{layer}.first", f"layer{layer}.narrow": f"layer{layer}.bent"}
     graph.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in read.values())
-    session = opened(graph.SerializeToString(), embedder.network.values)
+    session = open_session(graph.SerializeToString(), embedder.network.values)
     texts = [indexed_text(memory) for parsed in formats.read_path(SAMPLE) for memory in parsed.memories][::EVERY]
     found = {name: np.zeros(0, np.float32) for name in read}
     for text in texts:
@@ -163,5 +163,5 @@ if __name__ == "__main__":
     GRAPH.parent.mkdir(exist_ok=True)
     for graph, eight_bits in ((GRAPH, False), (EIGHT_BIT_GRAPH, True)):
         print(f"{graph.name}: {graph.write_bytes(network(eight_bits=eight_bits)):,} bytes")
-    np.savez(LARGEST, **{name: values.astype(np.float16) for name, values in largest().items()})  # type: ignore[arg-type]
-    print(f"{LARGEST.name}: {LARGEST.stat().st_size:,} bytes")
+    np.savez(ACTIVATION_RANGES, **{name: values.astype(np.float16) for name, values in largest().items()})  # type: ignore[arg-type]
+    print(f"{ACTIVATION_RANGES.name}: {ACTIVATION_RANGES.stat().st_size:,} bytes")

@@ -23,7 +23,7 @@ from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.replay import PipelineRun, run
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.dedup import DEDUP
-from cems_workbench.pipeline.tabulate import encode_one
+from cems_workbench.pipeline.tabulate import single_table
 from cems_workbench.progress import Progress, silent
 
 LOWEST_LIMIT = 0.5
@@ -83,7 +83,7 @@ class DedupThreshold:
 
 def pairwise(evidence: Evidence, ids: Sequence[str]) -> Pairwise:
     """Every pair of these candidates. Raises ValueError for an id that is no candidate."""
-    table = encode_one(evidence)
+    table = single_table(evidence)
     places = [table.ids[0].index(memory_id) for memory_id in ids]
     cosines, has = table.cosines(0)
     known = np.outer(has[places], has[places])
@@ -112,7 +112,7 @@ def limit_intervals(
     trace: Trace, switched_off: Collection[int] = (), lowest: float = LOWEST_LIMIT
 ) -> list[ResultInterval]:
     """The stretches of dedup's limit from high to low; the first has dedup off, or its limit past every pair (high is inf)."""
-    ids = encode_one(trace.evidence).ids[0]
+    ids = single_table(trace.evidence).ids[0]
     found: list[ResultInterval] = []
     high, config = inf, with_values(trace.config, {"dedup.enabled": False})
     while True:
@@ -129,7 +129,7 @@ def limit_intervals(
 
 
 def _replayed(evidence: Evidence, config: PipelineConfig, switched_off: Collection[int]) -> PipelineRun:
-    return run(encode_one(evidence), config, switched_off)
+    return run(single_table(evidence), config, switched_off)
 
 
 def _next_limit(evidence: Evidence, stages: PipelineRun) -> float:
@@ -137,7 +137,7 @@ def _next_limit(evidence: Evidence, stages: PipelineRun) -> float:
 
     Candidates below the last result matter only to MMR.
     """
-    cosines, has = encode_one(evidence).cosines(0)
+    cosines, has = single_table(evidence).cosines(0)
     dedup, assembly = stages.of(DEDUP), stages.of(ASSEMBLY)
     before, after, shown = dedup.before, dedup.after, assembly.after.alive[0]
     if not shown.any():
@@ -152,7 +152,7 @@ def _next_limit(evidence: Evidence, stages: PipelineRun) -> float:
 
 
 def _dropped(evidence: Evidence, stages: PipelineRun) -> dict[str, str]:
-    rows = stages.of(DEDUP).rows(encode_one(evidence), 0)
+    rows = stages.of(DEDUP).rows(single_table(evidence), 0)
     return {row.memory_id: row.duplicate_of for row in rows if row.duplicate_of is not None}
 
 
@@ -192,7 +192,7 @@ def lambda_intervals(
     trace: Trace, switched_off: Collection[int] = (), progress: Progress = silent
 ) -> list[ResultInterval]:
     """The stretches of MMR's λ from 0 (diversity alone) to 1 (score alone), with MMR in force."""
-    ids = encode_one(trace.evidence).ids[0]
+    ids = single_table(trace.evidence).ids[0]
 
     def results(value: float) -> tuple[str, ...]:
         config = with_values(trace.config, {"assembly.strategy": "mmr", "assembly.mmr_lambda": value})

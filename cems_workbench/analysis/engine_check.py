@@ -15,8 +15,8 @@ import numpy as np
 
 from cems_workbench.analysis.index_check import ExactRanking, IndexComparison, compare, embeddings_of, exact_ranking
 from cems_workbench.config import PipelineConfig, list_depths
-from cems_workbench.pipeline.gather import EVERYTHING, Request, engine_depths, search_filter
-from cems_workbench.pipeline.live_engine import Engine, LiveList
+from cems_workbench.pipeline.gather import MAX_DEPTH, Request, engine_depths, search_filter
+from cems_workbench.pipeline.live_engine import LiveEngine, LiveList
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.sources.source import NO_TRIAL, ListName, Setting, SourceInfo, Trial
@@ -43,7 +43,7 @@ class EngineComparison(IndexComparison):
 class EngineCheck:
     """The engine's hits for one text compared with the exact ones; it can be queried again with other settings."""
 
-    engine: Engine
+    engine: LiveEngine
     probe: SourceInfo
     text: str
     vector: np.ndarray
@@ -91,7 +91,7 @@ def compare_engine(
 
 
 def check_engine(
-    engine: Engine,
+    engine: LiveEngine,
     resources: Resources,
     request: Request,
     text: str,
@@ -99,7 +99,7 @@ def check_engine(
     progress: Progress = silent,
 ) -> EngineCheck:
     """Ask the engine for the lists of one text, and compare each with the exact one. Raises SourceError and ModelError."""
-    probe = engine.probe()
+    probe = engine.info()
     depths = engine_depths(config, probe, request.query, resources.store.language.current)
     where = search_filter(request, config)
     vector = resources.embedder.encode_query(text)
@@ -113,7 +113,7 @@ def check_engine(
     hybrid = config.lists.hybrid
     keeps = list_depths(config)
     kept: dict[ListName, int] = {
-        name: hybrid.depth if hybrid.enabled else keeps.get(name) or EVERYTHING for name in depths
+        name: hybrid.depth if hybrid.enabled else keeps.get(name) or MAX_DEPTH for name in depths
     }
     check = EngineCheck(engine, probe, text, vector, depths, where.required_scope, exact, kept, ())
     return replace(check, lists=tuple(check._compared(NO_TRIAL, None).values()))

@@ -14,8 +14,8 @@ from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.scoring import given_chunks
 from cems_workbench.pipeline.stages import RERANK
-from cems_workbench.pipeline.stages.lists import LISTS, ListEntry, called
-from cems_workbench.pipeline.stages.stage import ordinal
+from cems_workbench.pipeline.stages.lists import LISTS, ListEntry
+from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.records import Chunk
 
 _BY_NAME = {source.name: source for source in LIST_SOURCES}
@@ -38,8 +38,8 @@ class FoundChunk:
     @property
     def meaning(self) -> str:
         """What the words mean."""
-        others = "".join(f"; {called(name)} by the {ordinal(seq + 1)}" for name, seq in self.others)
-        return f"The memory is searched in {self.count} chunks; {called(self.list)} found it by this one{others}"
+        others = "".join(f"; {list_label(name)} by the {ordinal(seq + 1)}" for name, seq in self.others)
+        return f"The memory is searched in {self.count} chunks; {list_label(self.list)} found it by this one{others}"
 
 
 def found_chunk(trace: Trace, memory_id: str) -> FoundChunk | None:

@@ -19,7 +19,7 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.pipeline.table import Ints
-from cems_workbench.pipeline.tabulate import encode_one
+from cems_workbench.pipeline.tabulate import single_table
 from cems_workbench.progress import Progress, silent
 
 
@@ -81,7 +81,7 @@ def weight_map(
         relevant: the ids judged relevant.
         progress: called after each row; a `Cancelled` from it passes through.
     """
-    table, off = encode_one(evidence), tuple(sorted(switched_off))
+    table, off = single_table(evidence), tuple(sorted(switched_off))
     ids = table.ids[0]
     across, up = field_spec(x), field_spec(y)
     xs, ys = grid(across, config, size), grid(up, config, size)

@@ -32,7 +32,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, ModelScore, RankedList
-from cems_workbench.pipeline.gather import EVERYTHING, Request, counted, inner_depth, metadata_lists
+from cems_workbench.pipeline.gather import MAX_DEPTH, Request, counted, inner_depth, metadata_lists
 from cems_workbench.pipeline.missing_evidence import gathered_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.retrievers import passes, ranked_list
@@ -172,7 +172,7 @@ class _Scratch:
 
     def _depth(self, source: str) -> int:
         """The depth that the evidence was gathered with: a list may be kept deeper than the config now asks for."""
-        return self._gathered(f"lists.{source}.depth", list_depths(self.config)[source]) or EVERYTHING
+        return self._gathered(f"lists.{source}.depth", list_depths(self.config)[source]) or MAX_DEPTH
 
     def _gathered(self, path: str, otherwise: int | None) -> Any:
         return gathered_parameters(self.evidence).get(path, otherwise)

@@ -148,7 +148,7 @@ MAX_CHANGES = 12
 def print_why(found: Why) -> None:
     """Print the cause in a sentence, the memory's path and the rescues, best first."""
     from cems_workbench.analysis.why.counterfactual import order_text
-    from cems_workbench.pipeline.stages.lists import called
+    from cems_workbench.pipeline.wording import list_label
 
     path = found.path
     say(found.cause)
@@ -167,7 +167,7 @@ def print_why(found: Why) -> None:
         print_table(["stage", "rank in", "rank", "score", "what happened"], rows)
         say()
     if path.places:
-        rows = [[called(place.list), place.rank, place.score, place.words] for place in path.places]
+        rows = [[list_label(place.list), place.rank, place.score, place.words] for place in path.places]
         print_table(["list", "rank", "score", "whole store"], rows)
         say()
     say(found.verdict)

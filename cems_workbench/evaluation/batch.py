@@ -20,11 +20,11 @@ from cems_workbench.evaluation.metrics.rankings import GradedRankings, ideal_gra
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import SCORED_WITH, unmet
 from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.stages.abstain import ABSTAIN, SIGNALS, asking_all
+from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES, asking_all
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key, reason
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
-from cems_workbench.pipeline.tabulate import encode
+from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.records import Query
 
 BLOCK_QUERIES = 512
@@ -167,7 +167,7 @@ class LabelledBatch:
     def signals(self, config: PipelineConfig) -> dict[str, Floats]:
         """(Q) of each signal of abstain the value of every query under a config, regardless of thresholds; NaN if there is none."""
         asking = asking_all(config)
-        found = {name: np.full(len(self.queries), np.nan) for name in SIGNALS}
+        found = {name: np.full(len(self.queries), np.nan) for name in CONFIDENCE_FEATURES}
         for block in self._blocks:
             arrays = run(block.table, asking).of(ABSTAIN)
             for name, values in found.items():
@@ -201,7 +201,7 @@ class LabelledBatch:
         blocks = []
         for start in range(0, len(order), BLOCK_QUERIES):
             places = order[start : start + BLOCK_QUERIES]
-            table = encode([self.evidences[q] for q in places])
+            table = to_table([self.evidences[q] for q in places])
             grade, judged = np.zeros(table.shape, dtype=np.int64), np.zeros(table.shape, dtype=bool)
             for row, q in enumerate(places.tolist()):
                 given = self.grades[q]

@@ -21,7 +21,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY
-from cems_workbench.pipeline.tabulate import encode
+from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.records import HUMAN, WHOLE_STORE, Judgment, Query
 
 Grades = dict[str, dict[str, int]]
@@ -93,7 +93,7 @@ def query_statuses(
     """
     if not queries:
         return []
-    table = encode(evidences)
+    table = to_table(evidences)
     results = run(table, config).of(ASSEMBLY).after
     ranked = [[table.ids[q][int(c)] for c in results.order(q)] for q in range(len(queries))]
     found = [

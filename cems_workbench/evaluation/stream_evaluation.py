@@ -27,7 +27,7 @@ from cems_workbench.evaluation.metrics.rankings import NO_GRADE, GradedRankings
 from cems_workbench.evaluation.statistics import bootstrap, bounding_values, means
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_provenance import provenance
-from cems_workbench.pipeline.stages.abstain import SIGNALS
+from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 from cems_workbench.progress import Progress, silent
 
@@ -243,7 +243,7 @@ def _joined(one: _OfConfig) -> GradedRankings:
     parts = one.graded
     signals = {
         name: np.concatenate([part[name] for part in one.signals])
-        for name in SIGNALS
+        for name in CONFIDENCE_FEATURES
         if one.signals and name in one.signals[0]
     }
     return GradedRankings(

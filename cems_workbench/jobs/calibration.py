@@ -6,7 +6,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.signals import signal_table
-from cems_workbench.pipeline.stages.abstain import SIGNALS
+from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from cems_workbench.tuning.calibration import Calibration, Method, calibrate
 from cems_workbench.tuning.folds import GROUP_WORDS, groups_of, natural_grouping
 
@@ -23,15 +23,15 @@ def calibrations(
 
     Raises InputError for an unknown signal, and for a probability out of range.
     """
-    if signal is not None and signal not in SIGNALS:
-        raise InputError(f"{signal}: no such signal; there are {', '.join(SIGNALS)}")
+    if signal is not None and signal not in CONFIDENCE_FEATURES:
+        raise InputError(f"{signal}: no such signal; there are {', '.join(CONFIDENCE_FEATURES)}")
     if not 0 < probability < 1:
         raise InputError(f"the probability is {probability:g}; it lies between 0 and 1, without either")
     table = signal_table(batch, config, dict.fromkeys(batch.qids, relevant_from))
     by = natural_grouping(batch)
     groups = groups_of(batch, by)
     found, without = [], {}
-    for name in [signal] if signal else SIGNALS:
+    for name in [signal] if signal else CONFIDENCE_FEATURES:
         try:
             found.append(calibrate(table, groups, name, method, probability))
         except InputError as error:

@@ -29,8 +29,8 @@ from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
 from cems_workbench.models.http import server_name
 from cems_workbench.models.minilm_judge import MODEL_ID, available
 from cems_workbench.models.protocol import QueryEmbedder
-from cems_workbench.models.resolve import MISSING, loads_others, locate, resolve
-from cems_workbench.models.servers import SERVER_SECONDS, Answers, ask_all
+from cems_workbench.models.resolve import MISSING_PACKAGE, loads_others, locate, resolve
+from cems_workbench.models.servers import SERVER_TIMEOUT_S, Answers, ask_all
 from cems_workbench.platform.timeouts import run_in_thread
 from cems_workbench.settings import Settings
 
@@ -68,7 +68,7 @@ NO_TOKENS = "the embedder on a server gives no token vectors, which it needs"
 BETTER_RERANKER_ADVICE = (
     "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights, or let the model hub be reached once"
     if loads_others()
-    else f"models besides the packaged ones: {MISSING}"
+    else f"models besides the packaged ones: {MISSING_PACKAGE}"
 )
 SERVER_RERANKERS = ("llama_server", "ollama", "llm")
 BROKEN_EXTENSION_ADVICE = "mend or uninstall what is left out; everything else works"
@@ -258,7 +258,7 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: 
             settings.llm_url,
             settings.llm_key,
             settings.chroma_url,
-            openai_embedder(settings, SERVER_SECONDS, tries=1) if _server(settings) == "openai" else None,
+            openai_embedder(settings, SERVER_TIMEOUT_S, tries=1) if _server(settings) == "openai" else None,
         )
         packages = _packages()
         cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)

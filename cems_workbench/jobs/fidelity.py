@@ -41,7 +41,7 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ASSEMBLY
-from cems_workbench.pipeline.tabulate import encode
+from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
 from cems_workbench.settings import Settings
@@ -395,7 +395,7 @@ def nearness(
     """
     if not recording.answers:
         return {}
-    table = encode(evidences)
+    table = to_table(evidences)
     results = run(table, config).of(ASSEMBLY).after
     limit = limit_of(recording)
     return {

@@ -49,7 +49,7 @@ from cems_workbench.evaluation.evidence_file import (
 )
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.cluster import Cluster, cluster_at
-from cems_workbench.models.embedder import RememberedQueries
+from cems_workbench.models.embedder import CachedQueries
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores
 from cems_workbench.pipeline.list_provenance import asked_between
@@ -327,7 +327,7 @@ def embed_ahead(queries: Sequence[Query], resources: Resources) -> None:
 
 def embed_queries(texts: Sequence[str], resources: Resources) -> None:
     """Embed queries as typed in one batch, if the embedder caches queries."""
-    if isinstance(resources.embedder, RememberedQueries):
+    if isinstance(resources.embedder, CachedQueries):
         resources.embedder.remember([text.strip() for text in texts])
 
 

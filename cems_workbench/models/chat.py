@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from cems_workbench.errors import ModelError
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.http import CallError, CallLimits, ModelServer, post_json, sendable
-from cems_workbench.models.ollama import named, ollama_server, open_client, require
+from cems_workbench.models.ollama import cache_name, ollama_server, open_client, require
 
 
 class Chat(Protocol):
@@ -60,7 +60,7 @@ class OllamaChat:
     @property
     def model_id(self) -> str:
         """ "ollama:" with the model and, where it was given, the revision; wherever the server stands."""
-        return f"ollama:{named(self._model, self._revision)}"
+        return f"ollama:{cache_name(self._model, self._revision)}"
 
     def ask(self, system: str, user: str) -> str:
         """The model's reply. Raises ModelError: no model set, or the call failed."""

@@ -37,20 +37,20 @@ CEMS_TOKENS, CEMS_STEP = 800, 680
 QMD_TOKENS = 900
 QMD_CHARS, QMD_OVERLAP, QMD_WINDOW = QMD_TOKENS * 3, 135 * 3, 200 * 3
 QMD_DECAY = 0.7
-OVERLAP = 0.15
+OVERLAP_SHARE = 0.15
 """Of a window, what the next one has of it too."""
 
-ASSUMED_LIMIT = 256
+DEFAULT_TOKEN_LIMIT = 256
 """Tokens that an embedder is taken to read when it does not say: those of all-MiniLM-L6-v2; others in use read as many or more."""
-COUNTED_SHARE = 2 / 3
+CL100K_SHARE = 2 / 3
 """Of a limit, the cl100k tokens that fit where the embedder's own are not known: of 3,000 windows of 170, in prose and code, 3 had more
 than 254 wordpieces of all-MiniLM-L6-v2."""
 NO_LIMIT = (
-    f"the embedder does not say how much of a text it reads: {ASSUMED_LIMIT} tokens are assumed "
+    f"the embedder does not say how much of a text it reads: {DEFAULT_TOKEN_LIMIT} tokens are assumed "
     "(CEMS_WORKBENCH_EMBEDDING_LIMIT is for an openai: embedder that reads more)"
 )
-_ENDLESS = 2**62
-BYTES = 4
+_NO_END = 2**62
+MAX_UTF8_BYTES = 4
 """Of a character in UTF-8, at most; a token has one of them at least."""
 
 Span = tuple[int, int]
@@ -132,12 +132,12 @@ def cutter(rule: ChunkRule, embedder: Embedder) -> Cutter:
     if rule == "qmd":
         return Cutter(rule, f"qmd/{VERSION}", 0, True, lambda texts: [qmd_pieces(content) for _, content in texts])
     if rule == "whole":
-        return Cutter(rule, "whole", _ENDLESS, False, _none)
+        return Cutter(rule, "whole", _NO_END, False, _none)
     if isinstance(embedder, LimitedEmbedder):
         return _by_tokens(embedder, embedder.model_id, embedder.room)
     stated = embedder.token_limit() if isinstance(embedder, StatesLimit) else None
-    counted = CountedByCl100k(int((stated or ASSUMED_LIMIT) * COUNTED_SHARE))
-    return _by_tokens(counted, embedder.model_id, counted.room // BYTES, "" if stated else NO_LIMIT)
+    counted = CountedByCl100k(int((stated or DEFAULT_TOKEN_LIMIT) * CL100K_SHARE))
+    return _by_tokens(counted, embedder.model_id, counted.room // MAX_UTF8_BYTES, "" if stated else NO_LIMIT)
 
 
 def _by_tokens(limited: LimitedEmbedder, model_id: str, over: int, note: str = "") -> Cutter:
@@ -181,7 +181,7 @@ def embedder_pieces(texts: Sequence[tuple[str | None, str]], embedder: LimitedEm
 
 def _windows(content: str, spans: Sequence[Span], room: int, embedder: LimitedEmbedder) -> Iterator[Piece]:
     """Windows of at most `room` tokens, each token in one at least; they begin and end between words where that is near."""
-    overlap = int(room * OVERLAP)
+    overlap = int(room * OVERLAP_SHARE)
     first = 0
     while True:
         last = _break_before(spans, min(first + room, len(spans)), first + room // 2)

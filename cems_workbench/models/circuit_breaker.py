@@ -1,7 +1,7 @@
 """A circuit breaker: which servers could not be connected to, so that a thousand queries do not each find it out anew.
 
 After a connection that failed, a server's circuit is open: it is not asked again for `PAUSE_FACTOR` times as long as finding out
-took, at least `SHORTEST_PAUSE_S` and at most `LONGEST_PAUSE_S`. Then one call probes it, with a single try, while others wait for
+took, at least `MIN_PAUSE_S` and at most `MAX_PAUSE_S`. Then one call probes it, with a single try, while others wait for
 what it finds; an answer of any kind closes the circuit. So a dead server costs a fraction of the time that passes, and one that
 comes back is used again.
 
@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-SHORTEST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 30.0
+MIN_PAUSE_S = 1.0
+MAX_PAUSE_S = 30.0
 PAUSE_FACTOR = 20.0
-PROBE_SECONDS = 10.0
+TRIAL_TIMEOUT_S = 10.0
 """A probe of which nothing was heard for so long has ended without saying so."""
 
 
@@ -26,7 +26,7 @@ PROBE_SECONDS = 10.0
 class _OpenCircuit:
     reason: str
     due: float
-    probed_until: float = 0.0
+    trial_until: float = 0.0
 
 
 class CircuitBreaker:
@@ -45,24 +45,24 @@ class CircuitBreaker:
     def refusal(self, server: str) -> str | None:
         """Why the server is not asked now; None when it is to be asked, and then `failed` or `answered` says how that went.
 
-        Waits, up to `PROBE_SECONDS`, while another call probes the server.
+        Waits, up to `TRIAL_TIMEOUT_S`, while another call probes the server.
         """
         with self._changed:
             while (circuit := self._open.get(server)) is not None:
                 now = self._clock()
-                if now < circuit.probed_until:
-                    self._changed.wait(circuit.probed_until - now)
+                if now < circuit.trial_until:
+                    self._changed.wait(circuit.trial_until - now)
                 elif now < circuit.due:
                     return f"not asked, since {circuit.reason}"
                 else:
-                    circuit.probed_until = now + PROBE_SECONDS
+                    circuit.trial_until = now + TRIAL_TIMEOUT_S
                     return None
             return None
 
     def failed(self, server: str, reason: str, seconds: float) -> None:
         """It could not be connected to, which took so many seconds to find out: open its circuit."""
         with self._changed:
-            pause = min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, PAUSE_FACTOR * seconds))
+            pause = min(MAX_PAUSE_S, max(MIN_PAUSE_S, PAUSE_FACTOR * seconds))
             self._open[server] = _OpenCircuit(reason, self._clock() + pause)
             self._changed.notify_all()
 

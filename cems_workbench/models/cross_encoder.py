@@ -17,7 +17,7 @@ from typing import Any
 
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.protocol import TRUNCATED, MadeBy, PairScore
-from cems_workbench.models.resolve import MISSING, Resolved, loads_others, locate
+from cems_workbench.models.resolve import MISSING_PACKAGE, Resolved, loads_others, locate
 from cems_workbench.records import MS_MARCO, JudgeScale
 
 VERSION = "cross-encoder/1"
@@ -35,7 +35,7 @@ class CrossEncoderReranker:
         resolved = locate(asked)
         if resolved is None:
             missing = "was not found: no such folder, not in the local cache, no model hub"
-            raise ModelError(f"{_named(asked)} {missing if loads_others() else f'cannot be loaded: {MISSING}'}")
+            raise ModelError(f"{_named(asked)} {missing if loads_others() else f'cannot be loaded: {MISSING_PACKAGE}'}")
         self.resolved: Resolved = resolved
         self.made_by: MadeBy = (CrossEncoderReranker, (asked,))
         """By the name that was asked for, which another machine resolves by itself."""

@@ -18,13 +18,13 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import Resolved
 from cems_workbench.progress import Progress, silent
 
-BATCH = 32
-REMEMBERED = 256
-READ_CHARS = 100_000
+BATCH_SIZE = 32
+MAX_CACHED_QUERIES = 256
+MAX_CHARS = 100_000
 """Characters handed to the tokenizer: the models read a few hundred wordpieces, far fewer than stand in these."""
 
 
-class RememberedQueries(ABC):
+class CachedQueries(ABC):
     """What every embedder shares: the vectors of the last queries are kept, and queries can be embedded ahead."""
 
     def __init__(self) -> None:
@@ -42,23 +42,23 @@ class RememberedQueries(ABC):
         """The unit vector of one query, shape (dimension,); the last few queries are remembered."""
         if text not in self._recent:
             self._recent[text] = self.encode_queries([text])[0]
-            while len(self._recent) > REMEMBERED:
+            while len(self._recent) > MAX_CACHED_QUERIES:
                 self._recent.popitem(last=False)
         return self._recent[text]
 
     def remember(self, texts: Sequence[str]) -> None:
-        """Embed the queries that will be asked next in one batch, at most `REMEMBERED`, for `encode_query` to find.
+        """Embed the queries that will be asked next in one batch, at most `MAX_CACHED_QUERIES`, for `encode_query` to find.
 
         A batch differs from queries embedded one at a time in the last digit or two of single precision.
         """
-        new = [text for text in dict.fromkeys(texts) if text not in self._recent][:REMEMBERED]
+        new = [text for text in dict.fromkeys(texts) if text not in self._recent][:MAX_CACHED_QUERIES]
         if new:
             self._recent.update(zip(new, self.encode_queries(new), strict=True))
-        while len(self._recent) > REMEMBERED:
+        while len(self._recent) > MAX_CACHED_QUERIES:
             self._recent.popitem(last=False)
 
 
-class TokenEmbedder(RememberedQueries):
+class TokenEmbedder(CachedQueries):
     """What embedders that run here share: their tokens are known, and they give token vectors, for late interaction."""
 
     def __init__(self, resolved: Resolved, same_as: str = "") -> None:
@@ -163,16 +163,16 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         unique = list(dict.fromkeys(texts))
         order = sorted(range(len(unique)), key=lambda i: -len(unique[i]))
         vectors = np.zeros((len(unique), self.dimension), dtype=np.float32)
-        for start in range(0, len(order), BATCH):
-            batch = order[start : start + BATCH]
+        for start in range(0, len(order), BATCH_SIZE):
+            batch = order[start : start + BATCH_SIZE]
             with self._lock:
                 vectors[batch] = self.model.encode(
-                    [unique[i][:READ_CHARS] for i in batch],
-                    batch_size=BATCH,
+                    [unique[i][:MAX_CHARS] for i in batch],
+                    batch_size=BATCH_SIZE,
                     normalize_embeddings=True,
                     show_progress_bar=False,
                 )
-            progress("embedding", min(start + BATCH, len(order)), len(order))
+            progress("embedding", min(start + BATCH_SIZE, len(order)), len(order))
         place = {text: i for i, text in enumerate(unique)}
         return vectors[[place[text] for text in texts]]
 
@@ -183,7 +183,7 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         with self._lock:
             vectors = self.model.encode(
                 list(texts),
-                batch_size=BATCH,
+                batch_size=BATCH_SIZE,
                 output_value="token_embeddings",
                 convert_to_numpy=False,
                 show_progress_bar=False,

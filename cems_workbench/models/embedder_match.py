@@ -15,7 +15,7 @@ import numpy as np
 from cems_workbench.errors import EmbedderMismatchError
 from cems_workbench.models.protocol import Embedder, Float32
 
-SAME_COSINE = 0.99
+MATCH_COSINE = 0.99
 """Cosine from which a vector counts as made by the same model: quantised weights and other runtimes differ in the third digit."""
 STATE = "CEMS_WORKBENCH_EMBEDDING_SAME_AS"
 ANEW = "python -m cems_workbench reindex, or Rebuild on the Memories page, embeds the memories anew"
@@ -67,7 +67,7 @@ def match(embedder: Embedder, kept: Sequence[tuple[str, Float32]]) -> EmbedderMa
         return EmbedderMatch(0, 0, 0.0)
     made = embedder.encode([text for text, _ in kept])
     cosines = [_cosine(mine, theirs) for mine, (_, theirs) in zip(made, kept, strict=True)]
-    return EmbedderMatch(len(cosines), sum(cosine >= SAME_COSINE for cosine in cosines), min(cosines))
+    return EmbedderMatch(len(cosines), sum(cosine >= MATCH_COSINE for cosine in cosines), min(cosines))
 
 
 def _cosine(a: Float32, b: Float32) -> float:

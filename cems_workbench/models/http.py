@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CONNECT_SECONDS = 5.0
+CONNECT_TIMEOUT_S = 5.0
 CONNECT_SHARE = 0.8
 """Of a deadline, what connecting may take: a server that is away is told from one that is slow."""
-LONGEST_WAIT_SECONDS = 10.0
-SECRET_CHARS = 4
+MAX_RETRY_WAIT_S = 10.0
+MIN_SECRET_CHARS = 4
 """A user name or a value in a URL that is shorter is no secret: taking it out would tear words apart."""
 NOT_ASKED = "refused: not asked"
-REPLY_BYTES = 100_000_000
+MAX_REPLY_BYTES = 100_000_000
 """Of a model server: the vectors of a batch are some megabytes."""
 
 
@@ -91,7 +91,7 @@ class CallLimits:
     @property
     def connect_s(self) -> float:
         """What connecting may take of it: a server that is away is told from one that is slow."""
-        return min(CONNECT_SHARE * self.timeout_s, CONNECT_SECONDS)
+        return min(CONNECT_SHARE * self.timeout_s, CONNECT_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class ModelServer:
         parts = urlsplit(self.url if "://" in self.url else f"http://{self.url}")
         user, _, password = parts.netloc.rpartition("@")[0].partition(":")
         short = {user, *(value for _, value in parse_qsl(parts.query))}
-        secrets = {self.secret or "", password} | {word for word in short if len(word) >= SECRET_CHARS}
+        secrets = {self.secret or "", password} | {word for word in short if len(word) >= MIN_SECRET_CHARS}
         for secret in sorted((secrets | {unquote(word) for word in secrets}) - {""}, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
@@ -170,7 +170,7 @@ class ModelServer:
 
         return {
             "timeout": httpx.Timeout(self.limits.timeout_s, connect=self.limits.connect_s),
-            "event_hooks": {"response": [async_hook(REPLY_BYTES), *([check] if raise_for_status else [])]},
+            "event_hooks": {"response": [async_hook(MAX_REPLY_BYTES), *([check] if raise_for_status else [])]},
             "headers": HEADERS,
             "follow_redirects": False,
             "verify": ssl_context(),
@@ -222,7 +222,7 @@ class ModelServer:
             return max(tenacity.wait_exponential(limits.first_wait_s)(state), failures[-1].wait_s)
 
         def stop(state: tenacity.RetryCallState) -> bool:
-            too_long = state.upcoming_sleep > min(LONGEST_WAIT_SECONDS, ends - time.monotonic())
+            too_long = state.upcoming_sleep > min(MAX_RETRY_WAIT_S, ends - time.monotonic())
             return too_long or state.attempt_number >= tries
 
         retrying = tenacity.Retrying(
@@ -358,7 +358,7 @@ def status_error(status: int, said: str, retry_after: str | None = None) -> Call
     what = f"HTTP {status}: {said}"
     if status == 429:
         wait = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else 0.0
-        what = f"asks to wait {wait:g} s ({what})" if wait > LONGEST_WAIT_SECONDS else what
+        what = f"asks to wait {wait:g} s ({what})" if wait > MAX_RETRY_WAIT_S else what
         return CallError("rate limited", what, again=True, wait_s=wait)
     if status >= 500:
         return CallError("server error", what, again=True)

@@ -26,7 +26,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import JudgeScale
 
 VERSION = "late-interaction/4"
-BATCH = 32
+BATCH_SIZE = 32
 
 NO_WORDS = "no words: query or text has none the model knows"
 
@@ -97,8 +97,8 @@ class LateInteraction:
         ids, vectors = self._embedder.token_vectors([query])[0]
         weights, asked = self._weights(ids), self._embedder.tokens(ids)
         scores: list[PairScore] = []
-        for start in range(0, len(texts), BATCH):
-            for read in self._memory.read(texts[start : start + BATCH]):
+        for start in range(0, len(texts), BATCH_SIZE):
+            for read in self._memory.read(texts[start : start + BATCH_SIZE]):
                 cosines = vectors @ read.vectors.T
                 raw = max_sim(cosines, weights)
                 if raw is None:

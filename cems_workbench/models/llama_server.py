@@ -28,7 +28,7 @@ import httpx
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.http import (
-    LONGEST_WAIT_SECONDS,
+    MAX_RETRY_WAIT_S,
     CallError,
     CallLimits,
     ModelServer,
@@ -45,15 +45,15 @@ SYSTEM = (
     'Note that the answer can only be "yes" or "no".'
 )
 TOP_LOGPROBS = 20
-HEALTH_S = 2.0
-REPLY_BYTES = 1_000_000
-QUOTED_CHARS = 120
+HEALTH_TIMEOUT_S = 2.0
+MAX_REPLY_BYTES = 1_000_000
+MAX_QUOTED_CHARS = 120
 
 
 def quoted(value: object) -> str:
-    """Whatever a server sent or an error says, on one line of at most `QUOTED_CHARS` characters, however deep or long it is."""
+    """Whatever a server sent or an error says, on one line of at most `MAX_QUOTED_CHARS` characters, however deep or long it is."""
     shown = str(value) if isinstance(value, str | BaseException) else reprlib.repr(value)
-    return one_line(shown, QUOTED_CHARS) or f"an empty {type(value).__name__}"
+    return one_line(shown, MAX_QUOTED_CHARS) or f"an empty {type(value).__name__}"
 
 
 class LlamaServerReranker:
@@ -141,7 +141,7 @@ class LlamaServerReranker:
         return name if isinstance(name, str) and name else None
 
     def _get(self, path: str) -> Any:
-        """The decoded reply to a GET within `HEALTH_S`, tried once. Raises CallError.
+        """The decoded reply to a GET within `HEALTH_TIMEOUT_S`, tried once. Raises CallError.
 
         A circuit that is open stays so unless it is time to probe the server, which this is; one that is closed is left alone,
         so that `score` tries as often as it may.
@@ -150,7 +150,7 @@ class LlamaServerReranker:
         known_away = breaker is not None and breaker.is_open(self._server.name)
         server = replace(
             self._server,
-            limits=CallLimits(HEALTH_S, tries=1),
+            limits=CallLimits(HEALTH_TIMEOUT_S, tries=1),
             breaker=breaker if known_away else None,
             classify=_health_failure,
         )
@@ -181,8 +181,8 @@ async def read_json(server: ModelServer, method: str, path: str, body: bytes | N
         content = b""
         async for chunk in response.aiter_bytes():
             content += chunk
-            if len(content) > REPLY_BYTES:
-                raise CallError("bad reply", f"longer than {REPLY_BYTES:,} bytes")
+            if len(content) > MAX_REPLY_BYTES:
+                raise CallError("bad reply", f"longer than {MAX_REPLY_BYTES:,} bytes")
     try:
         reply = json.loads(server.redacted(content.decode("utf-8")))
     except (ValueError, RecursionError):
@@ -211,7 +211,7 @@ def _refusal(response: httpx.Response, reply: Any) -> CallError:
     after = response.headers.get("retry-after", "")
     if not after.isdecimal():  # a date is possible too, and no server of this kind sends one
         return CallError("rate limited", happened, again=True)
-    if len(after) > 9 or int(after) > LONGEST_WAIT_SECONDS:
+    if len(after) > 9 or int(after) > MAX_RETRY_WAIT_S:
         return CallError("rate limited", f"the server asks to wait {after[:9]} s ({happened})")
     return CallError("rate limited", happened, again=True, wait_s=float(after))
 

@@ -25,7 +25,7 @@ from typing import Any
 from cems_workbench.errors import one_line
 from cems_workbench.models.chat import Chat
 from cems_workbench.models.http import CallError, score_pairs
-from cems_workbench.models.prompts import READ_CHARS, json_values, plain
+from cems_workbench.models.prompts import MAX_REPLY_CHARS, json_values, plain
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import JudgeScale
 
@@ -135,7 +135,7 @@ def _value(inside: Any) -> list[float]:
             return [math.inf]
     if not isinstance(inside, str):
         return []
-    return _named_grades(inside[:READ_CHARS]) or _numbers(inside[:READ_CHARS])
+    return _named_grades(inside[:MAX_REPLY_CHARS]) or _numbers(inside[:MAX_REPLY_CHARS])
 
 
 def _named_grades(text: str) -> list[float]:

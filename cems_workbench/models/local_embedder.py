@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from cems_workbench.models.embedder import SentenceTransformerEmbedder, TokenEmbedder
-from cems_workbench.models.minilm_embedder import MiniLMEmbedder, reads
+from cems_workbench.models.minilm_embedder import MiniLMEmbedder, is_packaged_model
 from cems_workbench.models.resolve import resolve
 
 
 def local_embedder(asked: str, same_as: str = "") -> TokenEmbedder:
     """The embedder `asked`, a path or hub id; nothing is loaded yet. `same_as`: the id of vectors that it has made too."""
     resolved = resolve(asked)
-    return MiniLMEmbedder(resolved, same_as) if reads(resolved) else SentenceTransformerEmbedder(resolved, same_as)
+    return (
+        MiniLMEmbedder(resolved, same_as)
+        if is_packaged_model(resolved)
+        else SentenceTransformerEmbedder(resolved, same_as)
+    )

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.errors import ModelError, one_line
-from cems_workbench.models.embedder import BATCH, READ_CHARS, TokenEmbedder
+from cems_workbench.models.embedder import BATCH_SIZE, MAX_CHARS, TokenEmbedder
 from cems_workbench.models.http import sendable
 from cems_workbench.models.onnx_session import session_options
 from cems_workbench.models.protocol import Float32
@@ -50,19 +50,19 @@ SHAPE = {
     "hidden_act": "gelu",
 }
 """What config.json must say for the weights to fit the graph."""
-LARGEST = GRAPH.with_name("largest.npz")
+ACTIVATION_RANGES = GRAPH.with_name("largest.npz")
 """By matrix how large each thing becomes that it is multiplied with."""
-EVENED = 0.6
+SMOOTHING_SHARE = 0.6
 """The share of a large activation that is moved into the weights."""
-KEPT_WORDS, LONGEST_KEPT = 100_000, 40
+MAX_CACHED_WORDS, MAX_CACHED_WORD_CHARS = 100_000, 40
 """Words whose number of wordpieces is remembered, and how many characters one may have."""
 SLOWER_FUSED = ["SkipLayerNormFusion"]
 """A sum and its norm take onnxruntime 21 µs apart and 96 as one operator (47 wordpieces; 1.32)."""
-SPECIAL = 2
+SPECIAL_TOKENS = 2
 """[CLS] before a text and [SEP] after it."""
 
 
-def reads(resolved: Resolved) -> bool:
+def is_packaged_model(resolved: Resolved) -> bool:
     """Whether these weights are ones that the graph takes, without reading them."""
     folder = Path(resolved.location)
     names = ("model.safetensors", "tokenizer.json", "sentence_bert_config.json")
@@ -137,12 +137,12 @@ class MiniLMEmbedder(TokenEmbedder):
     def room(self) -> int:
         """How many wordpieces of a text the model reads."""
         said = json.loads((self._folder / "sentence_bert_config.json").read_bytes())
-        return min(int(said["max_seq_length"]), POSITIONS) - SPECIAL
+        return min(int(said["max_seq_length"]), POSITIONS) - SPECIAL_TOKENS
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
         """Unit vectors, shape (len(texts), WIDTH), float32; equal texts are embedded once. `progress` is called after each batch."""
         unique = list(dict.fromkeys(texts))
-        vectors, network, size = np.zeros((len(unique), WIDTH), np.float32), self.network, BATCH * self._threads
+        vectors, network, size = np.zeros((len(unique), WIDTH), np.float32), self.network, BATCH_SIZE * self._threads
         with ThreadPoolExecutor(self._threads) as pool:
             for start in range(0, len(unique), size):
                 part = self._cut(unique[start : start + size])
@@ -185,13 +185,13 @@ class MiniLMEmbedder(TokenEmbedder):
         counts = {word: self._seen[word] for word in words if word in self._seen}
         unseen = [word for word in words if word not in counts]
         counts.update(zip(unseen, map(len, self.wordpieces(unseen)), strict=True))
-        if len(self._seen) + len(unseen) > KEPT_WORDS:
+        if len(self._seen) + len(unseen) > MAX_CACHED_WORDS:
             self._seen = {}  # another thread reads the former
-        self._seen.update((word, counts[word]) for word in unseen if len(word) <= LONGEST_KEPT)
+        self._seen.update((word, counts[word]) for word in unseen if len(word) <= MAX_CACHED_WORD_CHARS)
         return [sum(map(counts.__getitem__, words)) > self.room for words in sent]
 
     def _cut(self, texts: Sequence[str]) -> list[list[int]]:
-        return [ids[: self.room] for ids in self.wordpieces([text[:READ_CHARS] for text in texts])]
+        return [ids[: self.room] for ids in self.wordpieces([text[:MAX_CHARS] for text in texts])]
 
     def _tokenized(self, texts: Sequence[str]) -> list[Any]:
         sent = [sendable(text) for text in texts]
@@ -215,15 +215,15 @@ def loaded(folder: Path, asked: str, *, eight_bits: bool = False) -> Network:
             raise ValueError("tokenizer.json has no [CLS] and [SEP]")
         named: dict[str, np.ndarray] = dict(named_weights(load_file(folder / "model.safetensors")))
         if eight_bits:
-            named = in_eight_bits(named, read_largest())
+            named = quantized(named, read_activation_ranges())
         values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(weight) for name, weight in named.items()}
-        session = opened((EIGHT_BIT_GRAPH if eight_bits else GRAPH).read_bytes(), values)
+        session = open_session((EIGHT_BIT_GRAPH if eight_bits else GRAPH).read_bytes(), values)
     except Exception as error:  # each of the three libraries raises classes of its own, without a common base
         raise ModelError(f"embedder {asked} cannot be loaded: {one_line(str(error))}") from error
     return Network(session, tokenizer, special, first, last, values)
 
 
-def opened(graph: bytes, values: Mapping[str, Any]) -> Any:
+def open_session(graph: bytes, values: Mapping[str, Any]) -> Any:
     """A session of a graph with these weights."""
     import onnxruntime
 
@@ -261,13 +261,13 @@ def named_weights(tensors: Mapping[str, Any]) -> dict[str, Float32]:
     return {name: np.ascontiguousarray(weight, np.float32) for name, weight in found.items()}
 
 
-def read_largest() -> dict[str, Float32]:
+def read_activation_ranges() -> dict[str, Float32]:
     """By matrix of the 8-bit graph the largest absolute value of each thing it is multiplied with. Raises OSError, ValueError."""
-    with np.load(LARGEST, allow_pickle=False) as found:
+    with np.load(ACTIVATION_RANGES, allow_pickle=False) as found:
         return {name: np.asarray(found[name], np.float32) for name in found.files}
 
 
-def in_eight_bits(named: Mapping[str, Any], largest: Mapping[str, Float32]) -> dict[str, np.ndarray]:
+def quantized(named: Mapping[str, Any], largest: Mapping[str, Float32]) -> dict[str, np.ndarray]:
     """The weights by the names of the 8-bit graph: each matrix (in, out) as int8 with a scale per column, "…_scale" (out).
 
     What `largest` (in) knows of is multiplied by "…_even" (in) first, and its matrix divided by it.
@@ -277,7 +277,7 @@ def in_eight_bits(named: Mapping[str, Any], largest: Mapping[str, Float32]) -> d
         matrix = np.asarray(named[name], np.float32)
         if name in largest:
             weights = np.maximum(np.abs(matrix).max(axis=1), 1e-5)
-            even = np.maximum(largest[name], 1e-4) ** EVENED / weights ** (1 - EVENED)
+            even = np.maximum(largest[name], 1e-4) ** SMOOTHING_SHARE / weights ** (1 - SMOOTHING_SHARE)
             even = (even / np.exp(np.log(even).mean())).astype(np.float32)
             found[name + "_even"], matrix = 1 / even, matrix * even[:, None]
         step = np.maximum(np.abs(matrix).max(axis=0), 1e-8) / 127

@@ -34,8 +34,8 @@ from cems_workbench.records import JudgeScale
 MODEL_ID = "workbench/minilm-judge"
 FOLDER = Path(__file__).parent / "weights" / "minilm_judge"
 FILES = ("model.onnx", "tokenizer.json", "calibration.json")
-TOKENS = 512
-QUERY_TOKENS = 448
+MAX_TOKENS = 512
+MAX_QUERY_TOKENS = 448
 """What a long query is cut to, so that there is room for some of the text."""
 VERSION = "minilm-judge/2"
 
@@ -89,7 +89,7 @@ class MiniLMJudge:
         with self._lock:
             if self._loaded is None:
                 read_at = [(self._folder / name).stat() for name in FILES if (self._folder / name).is_file()]
-                self._loaded = _kept(self._folder, tuple((one.st_size, one.st_mtime_ns) for one in read_at))
+                self._loaded = _cached(self._folder, tuple((one.st_size, one.st_mtime_ns) for one in read_at))
             return self._loaded
 
 
@@ -110,9 +110,9 @@ class Weights:
         return ids
 
     def pair(self, query: Sequence[int], text: str) -> PairScore:
-        """The logit of [CLS] query [SEP] text [SEP], cut to `TOKENS`; that something was cut is in the detail."""
-        asked, read = list(query[:QUERY_TOKENS]), self.ids(text)
-        taken = read[: TOKENS - 3 - len(asked)]
+        """The logit of [CLS] query [SEP] text [SEP], cut to `MAX_TOKENS`; that something was cut is in the detail."""
+        asked, read = list(query[:MAX_QUERY_TOKENS]), self.ids(text)
+        taken = read[: MAX_TOKENS - 3 - len(asked)]
         ids = [self.first, *asked, self.between, *taken, self.between]
         types = [0] * (len(asked) + 2) + [1] * (len(taken) + 1)
         fed = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": types}
@@ -130,7 +130,7 @@ def available(folder: Path = FOLDER) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _kept(folder: Path, _files: tuple[tuple[int, int], ...]) -> Weights:
+def _cached(folder: Path, _files: tuple[tuple[int, int], ...]) -> Weights:
     """The weights as they were loaded before in this process, for whatever store, unless their files were changed since."""
     return loaded(folder)
 

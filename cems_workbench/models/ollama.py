@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from ollama import AsyncClient
 
 PROMPT_VERSION = "ollama-number/1"
-REVISION_SECONDS = 2.0
+REVISION_TIMEOUT_S = 2.0
 OLLAMA_AT = "Ollama at "
-REPLY_TOKENS = 32
+MAX_REPLY_TOKENS = 32
 """A number is shorter; a reply that goes on is none."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -95,7 +95,7 @@ class OllamaReranker:
     def cache_model(self, query: str) -> str:
         """Prompt version, model with revision, and the instruction; the same for every query."""
         told = hashlib.sha256(self._instruction.encode("utf-8", "replace")).hexdigest()[:16]
-        return f"{PROMPT_VERSION}:{named(self._model, self._revision)}:{told}"
+        return f"{PROMPT_VERSION}:{cache_name(self._model, self._revision)}:{told}"
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
         """One score per text, on the model's own scale (Qwen3-Reranker: about 0..10). Raises ModelError without a model."""
@@ -113,13 +113,13 @@ class OllamaReranker:
                     prompt=prompt,
                     system=sendable(self._instruction) or None,
                     think=False,
-                    options={"temperature": 0, "num_predict": REPLY_TOKENS},
+                    options={"temperature": 0, "num_predict": MAX_REPLY_TOKENS},
                 )
             reply: str | None = said.response
             if reply is None:
                 raise CallError("bad reply", "the reply has no field 'response'")
             if said.done_reason == "length":
-                raise CallError("not a number", f"the model was still talking after {REPLY_TOKENS} tokens")
+                raise CallError("not a number", f"the model was still talking after {MAX_REPLY_TOKENS} tokens")
             return reply
 
         return PairScore(number(self._server.call(request)))
@@ -149,7 +149,7 @@ class OllamaEmbedder(ServerEmbedder):
 
     @property
     def _own_id(self) -> str:
-        return f"ollama:{named(self._model, self._revision)}"
+        return f"ollama:{cache_name(self._model, self._revision)}"
 
     @property
     def _place(self) -> str:
@@ -195,7 +195,7 @@ def installed(
 def digest(
     url: str,
     model: str,
-    timeout_s: float = REVISION_SECONDS,
+    timeout_s: float = REVISION_TIMEOUT_S,
     sleep: Callable[[float], None] = time.sleep,
     breaker: CircuitBreaker | None = None,
 ) -> str:
@@ -221,7 +221,7 @@ def open_client(server: ModelServer) -> AsyncClient:
     return AsyncClient(server.base_url, **server.client_options())
 
 
-def named(model: str, revision: str) -> str:
+def cache_name(model: str, revision: str) -> str:
     """The model with its revision, where there is one, as it stands in cache keys."""
     return f"{model}@{revision}" if revision else model
 

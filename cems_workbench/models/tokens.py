@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tiktoken import Encoding
 
 RANKS = Path(__file__).parent / "weights" / "cl100k_base" / "cl100k_base.tiktoken"
-REMEMBERED = 20_000
+CACHE_SIZE = 20_000
 """Texts whose counts are kept: the same memories are candidates of query after query."""
 _PATTERN = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 
@@ -36,7 +36,7 @@ def decode(tokens: Sequence[int]) -> str:
     return _encoding().decode(tokens)
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHE_SIZE)
 def count(text: str) -> int:
     """How many cl100k tokens a text has."""
     return len(encode(text))

@@ -52,18 +52,18 @@ def texts_for_reranker(
 
 _ASKS = re.compile(r"[?？؟](?![\w=&/])|？")
 """A question mark; that of an address, as in "GET /orders?id=7", is none."""
-QUESTION_NEAR = 60
+QUESTION_MARK_CHARS = 60
 """A text ends with a question whose mark is among so many characters at its end: what follows may be a remark, or a caption."""
-QUESTION_CHARS = 300
+MAX_QUESTION_CHARS = 300
 """Characters of a text that are taken for its question: sentences at its end."""
 
 
 def question_at_end(text: str) -> str:
     """The sentences at the end of a text that ends with a question; empty where it does not."""
-    asks = [found.start() for found in _ASKS.finditer(text, max(0, len(text) - QUESTION_NEAR))]
+    asks = [found.start() for found in _ASKS.finditer(text, max(0, len(text) - QUESTION_MARK_CHARS))]
     if not asks:
         return ""
-    most = max(0, len(text) - QUESTION_CHARS)
+    most = max(0, len(text) - MAX_QUESTION_CHARS)
     return text[next((start for start, _ in _sentences(text) if most <= start <= asks[-1]), most) :].strip()
 
 

@@ -44,10 +44,10 @@ from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
 from cems_workbench.store.search.postgres.postgres_text import TsQueryError
 
-Live = Mapping[tuple[int, str], ChunkHits]
+LiveLists = Mapping[tuple[int, str], ChunkHits]
 """The lists of a running system, by the number of the variant and the name of the list."""
 
-EVERYTHING = 10_000
+MAX_DEPTH = 10_000
 """Most hits of a list whose depth is null."""
 
 
@@ -213,7 +213,7 @@ def gather_lists(
     spoken = resources.store.language.current
     intent, doubts = understand(query, config.query, llm, spoken)
     warnings.setdefault("query", []).extend(doubts)
-    signal = probe(query, config, resources, where)
+    signal = strong_signal(query, config, resources, where)
     shape = features(query, technical_terms(resources.technical_terms_path), spoken)
     vague = config.query.conversational.enabled and is_conversational(shape, config.query.conversational)
     made = make_variants(query, request.manual, config, resources, where, llm, _no_expansion(config, signal, vague))
@@ -242,7 +242,7 @@ def gather_lists(
         section = config.lists.relations
         relations = resources.store.relations.leading_from(possible_seeds(lists, section.seeds), section.per_seed)
     else:
-        lists.append(retrieve("relations", search, EVERYTHING))
+        lists.append(retrieve("relations", search, MAX_DEPTH))
     lists += added
     memories = resources.store.memories.read(
         {hit.memory_id for ranked in lists for hit in ranked.hits} | {relation.target_id for relation in relations}
@@ -287,7 +287,7 @@ def _search(
     where: Filter,
     hybrid: bool,
     inner: int,
-    live: Live,
+    live: LiveLists,
 ) -> list[RankedList]:
     """One vector and one lexical list per variant; the lexical one is absent when the query is routed to vector.
 
@@ -314,7 +314,12 @@ def _search(
 
 
 def _by_ts_rank(
-    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, inner: int, live: Live
+    variants: Sequence[Variant],
+    config: PipelineConfig,
+    resources: Resources,
+    where: Filter,
+    inner: int,
+    live: LiveLists,
 ) -> tuple[list[RankedList], list[str]]:
     """One list of chunks by ts_rank per variant, in the order in which PostgreSQL leaves equal ranks, and what could not be asked.
 
@@ -339,7 +344,7 @@ def _by_ts_rank(
 
 def _ask_engine(
     typed: str, variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter
-) -> tuple[Live, dict[str, Any] | None, list[str]]:
+) -> tuple[LiveLists, dict[str, Any] | None, list[str]]:
     """The lists of the running system for each variant, where the config wants them; what is noted of it, and warnings.
 
     When it cannot be asked there is no list of it at all, so that the lists of one query never come from two engines.
@@ -354,14 +359,14 @@ def _ask_engine(
     said: list[str] = []
     begun = datetime.now(UTC)
     try:
-        depths = engine_depths(config, engine.probe(), typed, resources.store.language.current)
+        depths = engine_depths(config, engine.info(), typed, resources.store.language.current)
         for i, variant in enumerate(variants):
             vector = resources.embedder.encode_query(variant.text)
             for name, found in engine.search(variant.text, vector, depths, where.required_scope).items():
                 live[i, name] = _passing(found.hits, where, resources)
                 asked[f"{name}:{i}"] = found
-                said += _lacking(f"{name}:{i}", found, engine.probe())
-        note = engine_note(engine.name, engine.probe().kind, begun, asked)
+                said += _unsupported_list(f"{name}:{i}", found, engine.info())
+        note = engine_note(engine.name, engine.info().kind, begun, asked)
     except SourceError as error:
         why = redact_address(str(error), engine.address).removeprefix("…: ")
         return {}, None, [f"the lists are the store's own, not those of the running system: {why}"]
@@ -387,7 +392,7 @@ def _passing(hits: ChunkHits, where: Filter, resources: Resources) -> ChunkHits:
     return [hit for hit in hits if passes(memories[hit[0]], where)]
 
 
-def _lacking(name: str, found: LiveList, probe: SourceInfo) -> list[str]:
+def _unsupported_list(name: str, found: LiveList, probe: SourceInfo) -> list[str]:
     """What a list of the engine lacks, as far as its length says it."""
     short = found.shortfall(probe.vectors)
     said = [f"{name}: {short}; Index check says why"] if short else []
@@ -407,7 +412,7 @@ def inner_depth(config: PipelineConfig, query: str, language: str = ENGLISH) -> 
 
 
 def _depths(config: PipelineConfig) -> dict[str, int]:
-    return {source: depth or EVERYTHING for source, depth in list_depths(config).items()}
+    return {source: depth or MAX_DEPTH for source, depth in list_depths(config).items()}
 
 
 def _pool_warning(config: PipelineConfig, resources: Resources) -> list[str]:
@@ -502,7 +507,7 @@ def _conversational(shape: QueryFeatures, config: PipelineConfig) -> dict[str, A
     }
 
 
-def probe(query: str, config: PipelineConfig, resources: Resources, where: Filter) -> StrongSignal:
+def strong_signal(query: str, config: PipelineConfig, resources: Resources, where: Filter) -> StrongSignal:
     """The strong-signal probe: lexical, before any expansion."""
     settings = config.expansion.skip_on_strong_signal
     hits = resources.indexes.lexical.search(query, 2, where)

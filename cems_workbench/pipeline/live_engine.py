@@ -46,7 +46,7 @@ class LiveList:
         return f"{self.asked:,} rows were asked for and {self.returned:,} came"
 
 
-class Engine:
+class LiveEngine:
     """The running system of one source of a store, opened when it is first asked. Methods may be called from any thread."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Engine:
         """Its database or collection, which does not say where it is."""
         return short_name(self.record.address)
 
-    def probe(self) -> SourceInfo:
+    def info(self) -> SourceInfo:
         """What it is, asked once. Raises SourceError."""
         with self._lock:
             if self._probe is None:

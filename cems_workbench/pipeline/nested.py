@@ -26,9 +26,9 @@ from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, NestedTable, Places, memoized
 from cems_workbench.records import Relation
 
-AGGREGATION_FLOOR = 50
+MIN_AGGREGATION_DEPTH = 50
 """Least depth for an aggregation query whose depth is raised."""
-DIGITS = 15
+SCORE_DECIMALS = 15
 """Scores inside the hybrid list are compared to this many decimals: PostgreSQL computes them exactly, floats nearly."""
 
 
@@ -36,7 +36,7 @@ def hybrid_depth(config: HybridList, aggregation: bool) -> int:
     """Memories of a hybrid list: its depth, raised for an aggregation query when the config says so."""
     if not aggregation or config.aggregation_factor <= 1:
         return config.depth
-    return max(AGGREGATION_FLOOR, int(config.depth * config.aggregation_factor))
+    return max(MIN_AGGREGATION_DEPTH, int(config.depth * config.aggregation_factor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,9 @@ def _place_hybrid(nested: NestedTable, placed: Places, config: HybridList, cuts:
     query = nested.slot // count if count else nested.slot
     by_vector, by_text = nested.vector_rank <= cuts.by_meaning[query], nested.text_rank <= cuts.by_text[query]
     score = np.where(by_vector, config.vector_weight / (config.k + nested.vector_rank), 0.0)
-    score = np.round(score + np.where(by_text, (1 - config.vector_weight) / (config.k + nested.text_rank), 0.0), DIGITS)
+    score = np.round(
+        score + np.where(by_text, (1 - config.vector_weight) / (config.k + nested.text_rank), 0.0), SCORE_DECIMALS
+    )
     chunks = np.flatnonzero(by_vector | by_text)
     chunks = chunks[np.lexsort((-score[chunks], nested.slot[chunks]))]
     chunk_place = _place_within(nested.slot[chunks]) + 1

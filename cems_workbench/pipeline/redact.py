@@ -41,7 +41,7 @@ from cems_workbench.records import PROJECT_REFERENCE, Chunk, Memory, Relation
 EVERY = "abcdefghijklmnopqrstuvwxyz0123456789"
 NO_VOWELS = "bcdfghjklmnpqrstvwxz0123456789"
 GREEK = "βγδζθκλμνξπρτφχψ"
-TELLING = 4
+MIN_TELLING_CHARS = 4
 """From this length on a word says something; shorter ones are replaced too, but may come to read like another of the texts."""
 
 _DOTTED = "\u0130"  # İ, the one letter whose lower case is two characters: an i, which ends the word, and a dot above
@@ -75,7 +75,7 @@ class Pseudonyms:
         """The text with those words replaced that stand in the texts and say something; for lines of this program's own."""
         known = self._of
         return RUN.sub(
-            lambda found: known.get(_word(found[0]), found[0]) if len(found[0]) >= TELLING else found[0], text
+            lambda found: known.get(_word(found[0]), found[0]) if len(found[0]) >= MIN_TELLING_CHARS else found[0], text
         )
 
     def fragment(self, text: str) -> str:
@@ -89,7 +89,7 @@ class Pseudonyms:
     def _drawn(self, word: str, last: str = "") -> str:
         """The first candidate that nothing else reads; for a word of one letter perhaps the word itself, when all are taken."""
         for candidate in self._candidates(word, last):
-            taken = candidate in self._taken or (len(word) >= TELLING and candidate in self.words)
+            taken = candidate in self._taken or (len(word) >= MIN_TELLING_CHARS and candidate in self.words)
             if not taken and (candidate != word or len(word) < 2):
                 self._taken.add(candidate)
                 return candidate
@@ -103,7 +103,7 @@ class Pseudonyms:
         elif length <= 2:
             yield from (candidate + last for candidate in self._shuffled(length))
         else:
-            alphabet = NO_VOWELS if len(word) >= TELLING else EVERY
+            alphabet = NO_VOWELS if len(word) >= MIN_TELLING_CHARS else EVERY
             yield from (self._letters(word[:length], turn, alphabet) + last for turn in count())
 
     def _shuffled(self, length: int) -> list[str]:

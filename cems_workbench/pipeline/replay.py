@@ -18,7 +18,7 @@ from cems_workbench.pipeline.stages.query import no_candidates
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import ArraysT, Stage, StageInput
 from cems_workbench.pipeline.table import CandidateTable, gathered_lists
-from cems_workbench.pipeline.tabulate import encode_one
+from cems_workbench.pipeline.tabulate import single_table
 from cems_workbench.pipeline.trace import Trace
 
 Clock = Callable[[], float]
@@ -42,7 +42,7 @@ def replay(
         lists_off: names of lists that are left out; a list that is made of such a one stays as it is.
         clock: when given, each stage's `elapsed_ms` is measured with it; otherwise it is None.
     """
-    table = encode_one(evidence)
+    table = single_table(evidence)
     marks: list[float] = []
     done = run(table, config, switched_off, clock, marks, lists_off)
     elapsed = np.diff(marks) * 1000 if marks else [None] * len(STAGES)

@@ -19,7 +19,7 @@ from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
 from cems_workbench.models.protocol import Elsewhere, Float32, MadeBy, PairScore, PairScorer, QueryEmbedder
 from cems_workbench.models.token_memory import TokenMemory
-from cems_workbench.pipeline.live_engine import Engine
+from cems_workbench.pipeline.live_engine import LiveEngine
 from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
@@ -70,7 +70,7 @@ class Resources:
         self._shared: dict[object, Any] = {}
         self._late_interaction: tuple[int, LateInteraction] | None = None
         self._read_tokens: TokenMemory | None = None
-        self._engine: tuple[int, Engine | None] | None = None
+        self._engine: tuple[int, LiveEngine | None] | None = None
         self._addresses: dict[str, Address] = {}
 
     def score(self, scorer: PairScorer, query: str, texts: Sequence[str]) -> list[PairScore]:
@@ -133,7 +133,7 @@ class Resources:
         )
         return True
 
-    def engine(self) -> Engine | None:
+    def engine(self) -> LiveEngine | None:
         """The running system that the store's memories were taken from, the first where there are several; None without one."""
         with self._lock:
             version = self.store.content_version
@@ -141,7 +141,7 @@ class Resources:
                 self._leave_engine()
                 records = self.store.sources.with_memories()
                 address = self._addresses.get(records[0].address) if records else None
-                found = Engine(self.store, records[0], self.breaker, address) if records else None
+                found = LiveEngine(self.store, records[0], self.breaker, address) if records else None
                 self._engine = version, found
             return self._engine[1]
 

@@ -25,15 +25,15 @@ _WORD = re.compile(r"[a-z0-9]+")
 _encoded: weakref.WeakKeyDictionary[Evidence, CandidateTable] = weakref.WeakKeyDictionary()
 
 
-def encode_one(evidence: Evidence) -> CandidateTable:
+def single_table(evidence: Evidence) -> CandidateTable:
     """The table of a single evidence, encoded at most once."""
     table = _encoded.get(evidence)
     if table is None:
-        table = _encoded[evidence] = encode([evidence])
+        table = _encoded[evidence] = to_table([evidence])
     return table
 
 
-def encode(evidences: Sequence[Evidence]) -> CandidateTable:
+def to_table(evidences: Sequence[Evidence]) -> CandidateTable:
     """Encode Q evidences into one table, padded to the longest lists and candidate sets."""
     ids = [evidence.candidate_ids for evidence in evidences]
     index = [{memory_id: c for c, memory_id in enumerate(row)} for row in ids]
@@ -58,7 +58,7 @@ def encode(evidences: Sequence[Evidence]) -> CandidateTable:
         queries=[evidence.query for evidence in evidences],
         ids=ids,
         valid=valid,
-        lists=_encode_lists(evidences, index, width),
+        lists=_tabulate_lists(evidences, index, width),
         as_of=np.array([_seconds(evidence.as_of) for evidence in evidences]),
         projects=[evidence.project for evidence in evidences],
         kinship=_kinship([evidence.project for evidence in evidences], memories, width),
@@ -76,8 +76,8 @@ def encode(evidences: Sequence[Evidence]) -> CandidateTable:
         category=numbers(lambda memory: code[memory.category]).astype(np.int64),
         categories=categories,
         session=_sessions(memories, width),
-        models=_encode_scores([evidence.model_scores for evidence in evidences], index, width),
-        judges=_encode_scores([evidence.judge_scores for evidence in evidences], index, width),
+        models=_tabulate_scores([evidence.model_scores for evidence in evidences], index, width),
+        judges=_tabulate_scores([evidence.judge_scores for evidence in evidences], index, width),
         cosines=_cosines([evidence.embeddings for evidence in evidences], ids, width),
         overlaps=_overlaps(memories, width),
         notes=[evidence.notes for evidence in evidences],
@@ -98,7 +98,7 @@ def _seconds(moment: datetime | None) -> float:
     return float("nan") if moment is None else moment.timestamp()
 
 
-def _encode_lists(evidences: Sequence[Evidence], index: Sequence[dict[str, int]], width: int) -> ListTable:
+def _tabulate_lists(evidences: Sequence[Evidence], index: Sequence[dict[str, int]], width: int) -> ListTable:
     rows = [with_nested(evidence) for evidence in evidences]
     count = max((len(listed) for listed in rows), default=0)
     source, kind = (np.full((len(evidences), count), -1, dtype=np.int8) for _ in range(2))
@@ -115,12 +115,12 @@ def _encode_lists(evidences: Sequence[Evidence], index: Sequence[dict[str, int]]
                 variant[q, i] = ranked.variant
                 kind[q, i] = VARIANT_KINDS.index(evidence.variants[ranked.variant].kind)
             if isinstance(ranked, RankedList):
-                _encode_hits(ranked, index[q], places, (q, i))
+                _tabulate_hits(ranked, index[q], places, (q, i))
     names = [[ranked.name for ranked in listed] for listed in rows]
     return ListTable(names, source, variant, kind, places, nested_table(evidences, rows, index))
 
 
-def _encode_hits(ranked: RankedList, index: Mapping[str, int], places: Places, at: tuple[int, int]) -> None:
+def _tabulate_hits(ranked: RankedList, index: Mapping[str, int], places: Places, at: tuple[int, int]) -> None:
     hits: Sequence[Hit] = ranked.hits
     if not hits:
         return
@@ -150,7 +150,7 @@ def _sessions(memories: Sequence[Sequence[Memory]], width: int) -> np.ndarray:
     return out
 
 
-def _encode_scores(
+def _tabulate_scores(
     scored: Sequence[Mapping[str, Mapping[str, ModelScore]]], index: Sequence[Mapping[str, int]], width: int
 ) -> dict[str, ModelTable]:
     tables = {}

@@ -10,7 +10,7 @@ then the first in the alphabet. A word is left alone when
 - the store, the stopwords, the detectors' signals or the technical terms have it, or the store has another form of it: one of the same
   stem, and in another language than English one that differs in its last two letters alone, or is
   a part of the other;
-- it is shorter than `SHORTEST` letters, has a digit, an apostrophe or a hyphen, or stands inside code;
+- it is shorter than `MIN_WORD_LETTERS` letters, has a digit, an apostrophe or a hyphen, or stands inside code;
 - it is in capitals, or of a script without capitals, where words often have no spaces between them.
 
 Source: ACE retrieval precision (typo correction); Boytsov 2011 (optimal string alignment); docs/internals/specification.md, "query".
@@ -82,9 +82,9 @@ def words_of(lines: Iterable[str]) -> list[str]:
     return [word for line in lines if not line.lstrip().startswith("#") for word in line.lower().split()]
 
 
-SHORTEST = 4
-ENDING = 2
-EVERYDAY = (
+MIN_WORD_LETTERS = 4
+MAX_ENDING_LETTERS = 2
+COMMON_WORDS = (
     STOPWORDS
     | conversational.STOPWORDS
     | {word for signals in SIGNALS.values() for signal in signals for word in signal.split()}
@@ -92,7 +92,7 @@ EVERYDAY = (
 """English words that are right whether or not a memory has them."""
 
 _TOUCHING = r"./\\:@'’\-"
-_WORD = re.compile(rf"(?<!\w)(?<!\w[{_TOUCHING}])[^\W\d_]{{{SHORTEST},}}(?!\w|[{_TOUCHING}]\w)")
+_WORD = re.compile(rf"(?<!\w)(?<!\w[{_TOUCHING}])[^\W\d_]{{{MIN_WORD_LETTERS},}}(?!\w|[{_TOUCHING}]\w)")
 _ROUNDING = 1e-9
 _CUTOFF_SLACK = 0.01
 """rapidfuzz 3.14 loses a pair that reaches its cutoff exactly (kofka, kafka at 0.8): it is asked for a little more."""
@@ -161,7 +161,7 @@ class _Speller:
         self._threshold = threshold
         self.lexicon = lexicon
         self._language = language
-        self._everyday = EVERYDAY | stop_words(language)
+        self._everyday = COMMON_WORDS | stop_words(language)
         self._learned = {pair.typo: pair.correction for pair in reversed(pairs) if not pair.refused}
         self._refused = {(pair.typo, pair.correction) for pair in pairs if pair.refused}
         self._found: dict[str, tuple[str, float, Source] | None] = {}
@@ -212,9 +212,13 @@ def _without_accents(word: str) -> str:
 
 
 def _related(word: str, other: str) -> bool:
-    """Do they differ in their last letters alone, at most `ENDING`, or is one a part of the other, as of a compound?"""
+    """Do they differ in their last letters alone, at most `MAX_ENDING_LETTERS`, or is one a part of the other, as of a compound?"""
     same = next((at for at, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other)))
-    return word in other or other in word or (same >= SHORTEST and max(len(word), len(other)) - same <= ENDING)
+    return (
+        word in other
+        or other in word
+        or (same >= MIN_WORD_LETTERS and max(len(word), len(other)) - same <= MAX_ENDING_LETTERS)
+    )
 
 
 def _candidates(query: str, lexicon: Set[str]) -> Iterator[tuple[str, int, int]]:

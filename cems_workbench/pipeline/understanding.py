@@ -34,8 +34,8 @@ from cems_workbench.records import ENGLISH
 
 T = TypeVar("T")
 
-SECONDS = 60.0
-NONE = "no LLM is set (CEMS_WORKBENCH_LLM_MODEL)"
+TIMEOUT_S = 60.0
+NO_LLM = "no LLM is set (CEMS_WORKBENCH_LLM_MODEL)"
 
 
 @dataclass
@@ -80,7 +80,7 @@ def asker(resources: Resources) -> Asker | None:
     """The model of the settings, ready to be asked about one query; None when none is set."""
     if not resources.servers.llm_model:
         return None
-    return Asker(chat(resources, resources.servers.llm_model, SECONDS), resources)
+    return Asker(chat(resources, resources.servers.llm_model, TIMEOUT_S), resources)
 
 
 def chat(resources: Resources, model: str, timeout_s: float) -> Chat:
@@ -99,8 +99,8 @@ def revision(resources: Resources, model: str) -> str:
         return ""
 
 
-SIMPLE_WORDS = 3
-COMPLEX_WORDS = 12
+MAX_SIMPLE_WORDS = 3
+MIN_COMPLEX_WORDS = 12
 _CLAUSE = re.compile(r"[;:]|,\s|\b(?:and|or|but|because|while|whereas)\b", re.IGNORECASE)
 _REASONING = re.compile(r"\b(?:why|how|compare|compared|versus|vs|difference|which|whether|instead)\b", re.IGNORECASE)
 
@@ -143,9 +143,9 @@ def _routed(complexity: Complexity, reasoning: bool, source: str, domains: Seque
 
 def _complexity(query: str) -> Complexity:
     words = len(query.split())
-    if words > COMPLEX_WORDS or len(_CLAUSE.findall(query)) > 1:
+    if words > MIN_COMPLEX_WORDS or len(_CLAUSE.findall(query)) > 1:
         return "complex"
-    return "simple" if words <= SIMPLE_WORDS and not _CLAUSE.search(query) else "moderate"
+    return "simple" if words <= MAX_SIMPLE_WORDS and not _CLAUSE.search(query) else "moderate"
 
 
 def _reasoning(query: str, config: QueryConfig, language: str) -> bool:

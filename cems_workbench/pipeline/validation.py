@@ -19,7 +19,7 @@ from cems_workbench.pipeline.evidence import LANGUAGE, VARIANT_KINDS, Evidence, 
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.records import LANGUAGES, Chunk, Judgment, Memory, Query
 
-MOST_GRADE = 1_000_000_000
+MAX_GRADE = 1_000_000_000
 """A grade beyond it, either way, is a mistake; sums of them stay exact."""
 KINDS = ("human", "model")
 _COUNTS = ("access_count", "relevant_count", "noise_count")
@@ -169,8 +169,8 @@ def check_query_set(queries: Sequence[Query], judgments: Sequence[Judgment], sou
         where = f"judgments.{judgment.qid} {judgment.memory_id} by {judgment.judge}"
         if judgment.kind not in KINDS:
             raise fault(source, where, f"kind {short(judgment.kind)} is not known; allowed: {' | '.join(KINDS)}")
-        if not -MOST_GRADE <= judgment.grade <= MOST_GRADE:
-            raise fault(source, where, f"grade {judgment.grade} is beyond {MOST_GRADE:,}")
+        if not -MAX_GRADE <= judgment.grade <= MAX_GRADE:
+            raise fault(source, where, f"grade {judgment.grade} is beyond {MAX_GRADE:,}")
     label = _twice(judgments, lambda judgment: (judgment.qid, judgment.memory_id, judgment.judge, judgment.kind))
     if label is not None:
         raise fault(

@@ -40,7 +40,7 @@ from cems_workbench.models import prompts
 from cems_workbench.pipeline.evidence import Variant
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.query import detect
-from cems_workbench.pipeline.understanding import NONE, Asker
+from cems_workbench.pipeline.understanding import NO_LLM, Asker
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.platform.parsing import read_text, yaml_values
 from cems_workbench.records import ENGLISH, Memory, indexed_text
@@ -119,7 +119,7 @@ def feedback_words(query: str, hits: Sequence[tuple[Memory, float]], language: s
     return [min(forms[stem], key=lambda form: (-forms[stem][form], form)) for stem in best[:FEEDBACK_WORDS]]
 
 
-MOST_DICTIONARY = 1_000_000
+MAX_DICTIONARY_CHARS = 1_000_000
 """Characters of the expansion dictionary, some 30,000 entries."""
 
 
@@ -127,7 +127,7 @@ def read_dictionary(path: Path) -> dict[str, str]:
     """The shipped entries with the user's file over them: a YAML mapping of word to replacement. Raises InputError."""
     if not path.exists():
         return dict(SHIPPED)
-    values = yaml_values(read_text(path, "dictionary", MOST_DICTIONARY), str(path), MOST_DICTIONARY)
+    values = yaml_values(read_text(path, "dictionary", MAX_DICTIONARY_CHARS), str(path), MAX_DICTIONARY_CHARS)
     if values is None:
         return {}
     if not isinstance(values, dict) or not all(
@@ -142,7 +142,7 @@ def write_dictionary(path: Path, entries: Mapping[str, str]) -> None:
     write_text(path, yaml.safe_dump(dict(entries), allow_unicode=True, sort_keys=True))
 
 
-PROFILE = 5
+MAX_PROFILE_MEMORIES = 5
 """Memories of what the user likes that a preference query's expansion is shown."""
 
 
@@ -232,7 +232,7 @@ def _material(
 
 def _asked(made: Variants, llm: Asker | None, question: prompts.Question[Any], instead: str) -> Any:
     if llm is None:
-        made.said.append(f"{NONE}: {instead}")
+        made.said.append(f"{NO_LLM}: {instead}")
         return None
     return llm.or_none(question, instead, made.said.append)
 
@@ -248,7 +248,7 @@ def _profile(query: str, kind: str, config: PipelineConfig, resources: Resources
     if kind != "preference" or not config.expansion.profile_context:
         return []
     hits = resources.indexes.vectors.search(
-        resources.embedder.encode_query(f"I like, use and prefer: {query}"), PROFILE, where
+        resources.embedder.encode_query(f"I like, use and prefer: {query}"), MAX_PROFILE_MEMORIES, where
     )
     memories = resources.store.memories.read([memory_id for memory_id, _ in hits])
     return [memories[memory_id].content for memory_id, _ in hits if memory_id in memories]

@@ -23,8 +23,8 @@ from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.pipeline.table import Floats
+from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import Query
 from cems_workbench.report.figures import SHAPES, Mark, Scale, mark_at, number, scale_of, signed, tone
 from cems_workbench.report.page import Facts, Texts, evidence_facts, facts_of, made, render

@@ -18,7 +18,7 @@ from cems_workbench.config import config_hash
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.bundle import bundle_from
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, ScorePart, score_parts
-from cems_workbench.pipeline.stages.lists import called
+from cems_workbench.pipeline.wording import list_label
 from cems_workbench.records import Memory
 from cems_workbench.report.figures import DASH, Part, Scale, number
 from cems_workbench.report.page import Facts, Texts, made, render
@@ -102,7 +102,7 @@ def investigation_report(
             for step in path.steps
         ),
         places=tuple(
-            (called(place.list), _whole(place.rank), number(place.score), place.words) for place in path.places
+            (list_label(place.list), _whole(place.rank), number(place.score), place.words) for place in path.places
         ),
         rescues=tuple(_rescue(one, redact) for one in rescues),
         labelled=any(one.labelled for one in rescues),
@@ -158,7 +158,7 @@ def _bars(trace: Trace, memory_id: str, texts: Texts) -> tuple[tuple[_Bar, ...],
 
 
 def _name(part: ScorePart) -> str:
-    return part.kind if part.list is None else f"{called(part.list)} {part.kind}"
+    return part.kind if part.list is None else f"{list_label(part.list)} {part.kind}"
 
 
 def _bar(

@@ -7,9 +7,10 @@ import sys
 
 from cems_workbench.evaluation.metrics import MEASURES, STANDARD, MeasureFamily
 from cems_workbench.evaluation.metrics.measure import NO_ANSWER
-from cems_workbench.pipeline.stages.abstain import SIGNALS
+from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from docs.reference_pages.markdown import code, notice, table, table_cell
 
+FEATURES = ", ".join(CONFIDENCE_FEATURES)
 HEAD = f"""\
 # Measures
 
@@ -18,7 +19,7 @@ because documents of the field mean both hit@k and recall@k by it. A full report
 Measures of queries without an answer are {" ".join(f"`{name}`" for name in NO_ANSWER.split())}.
 
 A query is *answerable* if a memory is judged relevant to it, and *unanswerable* if it is marked so and no memory is judged relevant; any
-other query is in no mean. `AUROC(by=SIGNAL)` reads a confidence signal of abstain instead of the first score: {", ".join(SIGNALS)}.
+other query is in no mean. `AUROC(by=SIGNAL)` reads a confidence signal of abstain instead of the first score: {FEATURES}.
 
 {notice("the modules of cems_workbench/evaluation/metrics")}
 """

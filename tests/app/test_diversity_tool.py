@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.pipeline.tabulate import encode_one
+from cems_workbench.pipeline.tabulate import single_table
 from cems_workbench.ui.kit import shared_resources
 
 from .inspect_page import DEPLOY, config_of, configured, evidence_of, order, search, tool
@@ -35,7 +35,7 @@ def rows(page: AppTest) -> list[tuple[str, str, str]]:
 def test_the_matrix_has_the_cosines_and_overlaps_of_the_results(open_page: OpenPage) -> None:
     page = opened(open_page())
     evidence = evidence_of(page)
-    table, ids = encode_one(evidence), order(page)
+    table, ids = single_table(evidence), order(page)
     places = [table.ids[0].index(memory_id) for memory_id in ids]
     cosines, _ = table.cosines(0)
     said = dict(

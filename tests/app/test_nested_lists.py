@@ -7,7 +7,7 @@ import pytest
 from cems_workbench.analysis.component_effects import parts
 from cems_workbench.config import preset
 from cems_workbench.pipeline import replay
-from cems_workbench.pipeline.stages.lists import called
+from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import views_in
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.sections import TOOLS, VIEWS
@@ -34,7 +34,7 @@ def test_every_view_and_tool_opens_under_cems_head(open_page: OpenPage) -> None:
 
 
 def test_a_list_of_further_relations_is_called_in_words() -> None:
-    assert [called(name) for name in ("vector:2", "relations", "relations:2", "relations:11", "fusion")] == [
+    assert [list_label(name) for name in ("vector:2", "relations", "relations:2", "relations:11", "fusion")] == [
         "vector:2",
         "relations",
         "relations (2nd)",

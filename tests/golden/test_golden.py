@@ -75,13 +75,13 @@ def test_all_cases_in_one_batch_give_what_each_gives_alone(case: Path) -> None:
     """The query axis: a batch of every golden bundle under this config ranks each as a batch of one does."""
     from cems_workbench.pipeline.replay import run
     from cems_workbench.pipeline.stages import JUDGE
-    from cems_workbench.pipeline.tabulate import encode, encode_one
+    from cems_workbench.pipeline.tabulate import single_table, to_table
 
     config = load_config(case / "config.yaml")
     evidences = [read_bundle(folder / "bundle.json") for folder in CASES]
-    batch = run(encode(evidences), config).of(JUDGE).after
+    batch = run(to_table(evidences), config).of(JUDGE).after
     for q, evidence in enumerate(evidences):
-        alone = run(encode_one(evidence), config).of(JUDGE).after
+        alone = run(single_table(evidence), config).of(JUDGE).after
         assert batch.order(q).tolist() == alone.order(0).tolist()
         order = alone.order(0)
         assert batch.score[q, order] == pytest.approx(alone.score[0, order], rel=0, abs=1e-12)

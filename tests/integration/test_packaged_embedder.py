@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from cems_workbench.errors import ModelError
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.local_embedder import local_embedder
-from cems_workbench.models.minilm_embedder import EIGHT_BIT_GRAPH, GRAPH, MiniLMEmbedder, loaded, read_largest, reads
+from cems_workbench.models.minilm_embedder import (
+    EIGHT_BIT_GRAPH,
+    GRAPH,
+    MiniLMEmbedder,
+    is_packaged_model,
+    loaded,
+    read_activation_ranges,
+)
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved, resolve
 from training.embedder_graph import largest, network
 
@@ -121,22 +128,22 @@ def test_a_search_loads_no_torch(store: Path) -> None:
 def test_the_graph_is_what_its_script_writes() -> None:
     assert GRAPH.read_bytes() == network()
     assert EIGHT_BIT_GRAPH.read_bytes() == network(eight_bits=True)
-    found, kept = largest(), read_largest()
+    found, kept = largest(), read_activation_ranges()
     assert found.keys() == kept.keys()
     assert all(kept[name] == pytest.approx(values, rel=0.01, abs=1e-3) for name, values in found.items())
 
 
 def test_other_weights_are_left_to_sentence_transformers_and_damaged_ones_are_one_line(tmp_path: Path) -> None:
-    assert not reads(Resolved("x", PACKAGED_ID, str(tmp_path), "configured path"))
+    assert not is_packaged_model(Resolved("x", PACKAGED_ID, str(tmp_path), "configured path"))
     there = Path(resolve(PACKAGED_ID).location)
     for file in there.iterdir():
         if file.is_file() and file.name != "config.json":
             (tmp_path / file.name).symlink_to(file)
     config = (there / "config.json").read_text()
     (tmp_path / "config.json").write_text(config.replace('"num_hidden_layers": 6', '"num_hidden_layers": 12'))
-    assert not reads(Resolved("x", PACKAGED_ID, str(tmp_path), "configured path"))
+    assert not is_packaged_model(Resolved("x", PACKAGED_ID, str(tmp_path), "configured path"))
     (tmp_path / "config.json").write_text(config)
-    assert reads(Resolved("x", PACKAGED_ID, str(tmp_path), "configured path"))
+    assert is_packaged_model(Resolved("x", PACKAGED_ID, str(tmp_path), "configured path"))
     (tmp_path / "model.safetensors").unlink()
     (tmp_path / "model.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0{}      ")
     with pytest.raises(ModelError, match="embedder asked cannot be loaded: ") as raised:

@@ -16,7 +16,7 @@ from cems_workbench.config import PipelineConfig, dump_config, with_values
 from cems_workbench.pipeline import Evidence, Trace, bundle_from, evidence_from, replay
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import STAGES, THRESHOLD
-from cems_workbench.pipeline.tabulate import encode, encode_one
+from cems_workbench.pipeline.tabulate import single_table, to_table
 
 RANKED_FROM = 4
 """Index of fusion, the first stage that ranks."""
@@ -227,9 +227,9 @@ def test_a_variant_switched_off_contributes_nothing(evidence: Evidence, config: 
 
 @given(st.lists(evidences(), min_size=1, max_size=4), configs())
 def test_a_batch_gives_every_query_what_it_gets_alone(batch: list[Evidence], config: PipelineConfig) -> None:
-    together = run(encode(batch), config)
+    together = run(to_table(batch), config)
     for q, evidence in enumerate(batch):
-        alone = run(encode_one(evidence), config)
+        alone = run(single_table(evidence), config)
         for stage in STAGES:
             many, one = together.of(stage), alone.of(stage)
             order = one.after.order(0)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import configs, evidences
 
-from cems_workbench.analysis.sensitivity.exact import HALF_LIFE, kind_of
-from cems_workbench.analysis.sensitivity.replays import Turned
+from cems_workbench.analysis.sensitivity.exact import HALF_LIFE, line_kind
+from cems_workbench.analysis.sensitivity.replays import ParameterSweep
 from cems_workbench.analysis.sensitivity.scan import Sweep, is_number, sweep
 from cems_workbench.analysis.why.counterfactual import searched_specs
 from cems_workbench.analysis.why.trial import changed
@@ -21,7 +21,7 @@ from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.bundle import read_bundle
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION
-from cems_workbench.pipeline.tabulate import encode_one
+from cems_workbench.pipeline.tabulate import single_table
 from tests.thoroughly import THOROUGH, some
 
 NUMBERS = [spec.path for spec in searched_specs() if is_number(spec)]
@@ -52,8 +52,8 @@ def results(evidence: Evidence, config: PipelineConfig, path: str, value: object
 
 def quickly(evidence: Evidence, config: PipelineConfig, path: str, value: object, k: int) -> tuple[str, ...]:
     """The same without making a trace."""
-    order = run(encode_one(evidence), changed(config, path, value)).of(ASSEMBLY).after.order(0)[:k]
-    return tuple(encode_one(evidence).ids[0][int(c)] for c in order)
+    order = run(single_table(evidence), changed(config, path, value)).of(ASSEMBLY).after.order(0)[:k]
+    return tuple(single_table(evidence).ids[0][int(c)] for c in order)
 
 
 def checked(evidence: Evidence, config: PipelineConfig, found: Sweep, seed: int) -> int:
@@ -79,7 +79,7 @@ def checked(evidence: Evidence, config: PipelineConfig, found: Sweep, seed: int)
 
 def too_close(evidence: Evidence, config: PipelineConfig, path: str, value: float) -> bool:
     """Do two scores differ by no more than rounding, so that no line can tell them apart?"""
-    stages = Turned(evidence, config, path, 1).stages(value)
+    stages = ParameterSweep(evidence, config, path, 1).stages(value)
     for stage in (FUSION, ADJUST):
         after = stages.of(stage).after
         scores = sorted(after.score[0, after.alive[0]])
@@ -102,8 +102,8 @@ def test_what_is_said_to_be_solved_is_constant_between_breakpoints(
     """Few parameters are away from their defaults, so that most of these are solved."""
     plain = with_values(config, {"rerank.backend": "none", "fusion.method": "rrf"})
     found = sweep(evidence, plain, path, k)
-    turned = Turned(evidence, plain, path, k)
-    if path == HALF_LIFE or kind_of(turned) is not None:
+    turned = ParameterSweep(evidence, plain, path, k)
+    if path == HALF_LIFE or line_kind(turned) is not None:
         assert found.replays < 2500
     checked(evidence, plain, found, seed)
 

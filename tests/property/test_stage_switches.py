@@ -16,7 +16,7 @@ from cems_workbench.pipeline import Evidence, read_bundle, replay
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES, LISTS, STAGES
 from cems_workbench.pipeline.stages.stage import AnyStage, Switch
-from cems_workbench.pipeline.tabulate import encode_one
+from cems_workbench.pipeline.tabulate import single_table
 from cems_workbench.ui.inspect.strip import strip_html
 from tests.thoroughly import EXAMPLES
 
@@ -31,7 +31,7 @@ def switched_off(config: PipelineConfig, switch: Switch) -> PipelineConfig:
 
 
 def assert_passes_everything(stage: AnyStage, evidence: Evidence, config: PipelineConfig) -> None:
-    done = run(encode_one(evidence), config).of(stage)
+    done = run(single_table(evidence), config).of(stage)
     assert done.after.alive.tolist() == done.entered.tolist() == done.before.alive.tolist(), stage.name
     order = done.before.order(0)
     assert done.after.order(0).tolist() == order.tolist(), stage.name

@@ -16,7 +16,7 @@ from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.stages import ADJUST, CANDIDATE_STAGES, FUSION
-from cems_workbench.pipeline.stages.abstain import SIGNALS
+from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from tests.thoroughly import EXAMPLES
 
 
@@ -88,7 +88,7 @@ def test_a_solved_cell_has_the_rank_of_its_replay(
             "assembly.max_tokens": None,
             "assembly.strategy": "greedy",
             "query.raw": False,
-            **{kind.path: None for kind in SIGNALS.values()},
+            **{kind.path: None for kind in CONFIDENCE_FEATURES.values()},
         },
     )
     assume(solvable(config, path))

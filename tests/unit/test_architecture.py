@@ -70,6 +70,7 @@ STAGE_IMPORTS = (
     "pipeline.list_sources",
     "pipeline.nested",
     "pipeline.stages",
+    "pipeline.wording",
 )
 
 PURE = sorted(
@@ -86,6 +87,7 @@ PURE = sorted(
                 "list_sources",
                 "nested",
                 "validation",
+                "wording",
             )
         ),
         *(ROOT / PACKAGE / "pipeline" / "fusion_methods").glob("*.py"),

@@ -254,7 +254,7 @@ class TestServers:
     def test_an_embedder_on_an_openai_compatible_server(
         self, paths: dict[str, Reply], status: str, part: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(asking, "ANSWERS_SECONDS", 1.0)
+        monkeypatch.setattr(asking, "TOTAL_TIMEOUT_S", 1.0)
         with serving(lambda path, body, before: paths.get(path.removeprefix("/v1/"), Reply(status=404))) as server:
             of = settings(embedder="openai:mini", embedding_url=server.url, embedding_key="sesame")
             check = checks(of)["embedder"]
@@ -277,7 +277,7 @@ class TestServers:
     @pytest.mark.parametrize(("reply", "status"), [(sent({"nanosecond heartbeat": 1}), "ok"), (HANG, "failed")])
     def test_a_chroma_server_has_no_stand_in(self, reply: Reply, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
         if reply is HANG:
-            monkeypatch.setattr(asking, "SERVER_SECONDS", 0.2)
+            monkeypatch.setattr(asking, "SERVER_TIMEOUT_S", 0.2)
         with serving(lambda path, body, before: reply) as server:
             assert checks(settings(chroma_url=server.url))["Chroma server"].status == status
         assert server.asked[0][0] == "/api/v2/heartbeat"
@@ -301,14 +301,14 @@ class TestTime:
 
     @pytest.fixture(autouse=True)
     def sooner(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        limits = [(asking, name) for name in ("SERVER_SECONDS", "LOOKUP_SECONDS", "ANSWERS_SECONDS")]
-        for module, name in [*limits, (resolving, "PROBE_SECONDS")]:
+        limits = [(asking, name) for name in ("SERVER_TIMEOUT_S", "LOOKUP_TIMEOUT_S", "TOTAL_TIMEOUT_S")]
+        for module, name in [*limits, (resolving, "HUB_TIMEOUT_S")]:
             monkeypatch.setattr(module, name, getattr(module, name) / 5)
 
     def test_the_limits_together_are_less(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
-        assert asking.LOOKUP_SECONDS < asking.SERVER_SECONDS < asking.ANSWERS_SECONDS
-        assert asking.ANSWERS_SECONDS + resolving.PROBE_SECONDS < 5
+        assert asking.LOOKUP_TIMEOUT_S < asking.SERVER_TIMEOUT_S < asking.TOTAL_TIMEOUT_S
+        assert asking.TOTAL_TIMEOUT_S + resolving.HUB_TIMEOUT_S < 5
 
     def test_servers_and_a_hub_that_take_the_connection_and_never_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -26,7 +26,7 @@ from cems_workbench.pipeline.missing_evidence import unmet
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.pipeline.table import Ints
-from cems_workbench.pipeline.tabulate import encode, encode_one
+from cems_workbench.pipeline.tabulate import single_table, to_table
 from cems_workbench.progress import Progress, silent
 
 
@@ -80,7 +80,7 @@ class Replays:
         self.production = list(production)
         self.evidence = evidence
         self.off = tuple(sorted(switched_off))
-        self.table = encode_one(evidence)
+        self.table = single_table(evidence)
         self.count = 0
         self._kept: dict[PipelineConfig, tuple[tuple[str, ...], bytes]] = {}
         self._measured: dict[tuple[str, ...], Agreement] = {}
@@ -131,7 +131,7 @@ class SetReplays:
     def __init__(
         self, production: Sequence[Sequence[str]], evidences: Sequence[Evidence], limits: Sequence[int | None]
     ) -> None:
-        self.table = encode(evidences)
+        self.table = to_table(evidences)
         self.count = 0
         width = self.table.shape[1]
         self._limits = np.array([width if limit is None else limit for limit in limits], dtype=np.int64)[:, None]

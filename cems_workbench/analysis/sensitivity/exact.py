@@ -32,12 +32,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from cems_workbench.analysis.sensitivity.replays import Turned
+from cems_workbench.analysis.sensitivity.replays import ParameterSweep
 from cems_workbench.analysis.why.linear import LINEAR
 from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.replay import PipelineRun
 from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, LISTS, RERANK
-from cems_workbench.pipeline.stages.abstain import SIGNALS, SignalKind
+from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, FeatureKind
 from cems_workbench.pipeline.stages.fusion import FusionArrays
 from cems_workbench.pipeline.table import Bools, Floats
 
@@ -54,12 +54,12 @@ FACTORS = frozenset(
 )
 HALF_LIFE, BLEND = "adjust.time_decay.half_life_days", "fusion.score_blend"
 QUARTERS = (0.25, 0.75)
-SAME = 1e-13
+LINE_TOLERANCE = 1e-13
 """Lines that differ by less than this share of the largest score are one line, and never meet."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class LineKind:
     """How the parameter makes lines: `bend` a score to be one, in `to(value)`; `scaled` by the spread; moving `fused` scores."""
 
     bend: Callable[[Floats], Floats] = lambda score: score
@@ -69,18 +69,18 @@ class Kind:
     fused: bool = False
 
 
-def kind_of(turned: Turned) -> Kind | None:
+def line_kind(turned: ParameterSweep) -> LineKind | None:
     """None for a parameter of which no straight line is known under this config."""
     fusion = turned.config.fusion
     if turned.path in LINEAR and fusion_method(fusion).linear:
-        return Kind(scaled=fusion.normalize == "minmax", fused=True)
+        return LineKind(scaled=fusion.normalize == "minmax", fused=True)
     if turned.path == BLEND:
-        return Kind(fused=True)
+        return LineKind(fused=True)
     if turned.path in FACTORS:
-        return Kind()
+        return LineKind()
     if turned.path == HALF_LIFE:
         decay = turned.config.adjust.time_decay.mode
-        return Kind(_logarithm if decay == "exponential" else _negative_inverse, _inverse, _inverse)
+        return LineKind(_logarithm if decay == "exponential" else _negative_inverse, _inverse, _inverse)
     return None
 
 
@@ -112,12 +112,12 @@ class Ends:
     highest: Floats
 
 
-def solved(turned: Turned, low: float, high: float, depth: int) -> tuple[list[float], bool] | None:
+def solved(turned: ParameterSweep, low: float, high: float, depth: int) -> tuple[list[float], bool] | None:
     """Every event of low..high that the first `depth` of the order depend on, and whether that is all of them.
 
     None where the scores are no straight lines.
     """
-    kind = kind_of(turned)
+    kind = line_kind(turned)
     if kind is None:
         return None
     pieces = _pieces(turned, kind, low, high)
@@ -138,7 +138,7 @@ def solved(turned: Turned, low: float, high: float, depth: int) -> tuple[list[fl
     return sorted(events), complete
 
 
-def _pieces(turned: Turned, kind: Kind, low: float, high: float) -> list[float]:
+def _pieces(turned: ParameterSweep, kind: LineKind, low: float, high: float) -> list[float]:
     """Where the lowest or the highest raw score changes hands, with low and high."""
     if not kind.fused:
         return [low, high]
@@ -146,11 +146,11 @@ def _pieces(turned: Turned, kind: Kind, low: float, high: float) -> list[float]:
     if not kind.scaled or stages[0].fields(0).bypassed or not stages[0].after.alive.any():
         return [low, high]
     first, last = (_raw(stage) for stage in stages)
-    shares = {0.0, 1.0, *_turns(first, last), *_turns(-first, -last)}
+    shares = {0.0, 1.0, *_crossings(first, last), *_crossings(-first, -last)}
     return [low + share * (high - low) for share in sorted(shares)]
 
 
-def _turns(first: Floats, last: Floats) -> Iterator[float]:
+def _crossings(first: Floats, last: Floats) -> Iterator[float]:
     """Shares of the way at which another line becomes the highest."""
     slope = last - first
     leader = int(np.lexsort((-slope, -first))[0])
@@ -166,7 +166,7 @@ def _turns(first: Floats, last: Floats) -> Iterator[float]:
         leader = int(np.lexsort((-slope, at))[0])
 
 
-def _ends(turned: Turned, kind: Kind, runs: Sequence[PipelineRun]) -> Ends | None:
+def _ends(turned: ParameterSweep, kind: LineKind, runs: Sequence[PipelineRun]) -> Ends | None:
     """The lines at the ends of a piece; None when candidates came or went, or a score is negative."""
     config, ratio = turned.config, turned.config.gap.ratio
     compared = [run.of(FUSION).after.alive[0] if kind.fused else run.of(ADJUST).entered[0] for run in runs]
@@ -184,7 +184,7 @@ def _ends(turned: Turned, kind: Kind, runs: Sequence[PipelineRun]) -> Ends | Non
         floor = kind.bend(ratio * score[columns]) if ratio > 0 else np.zeros(len(columns))
         values = (fusion.after.score[0, columns], kind.bend(score[columns]), config.filter.min_score or 0.0)
         rows.append([np.asarray(value) * spread for value in (*values, one, floor, highest)])
-    fused, adjusted, minimum, ones, floors, heights = (_carried(*pair) for pair in zip(*rows, strict=True))
+    fused, adjusted, minimum, ones, floors, heights = (_extrapolated(*pair) for pair in zip(*rows, strict=True))
     filtered = config.filter.min_score is not None and not FILTER.is_off(config)
     return Ends(fused, adjusted, minimum if filtered else None, ones, floors, heights)
 
@@ -207,13 +207,13 @@ def _raw(fusion: FusionArrays) -> Floats:
     return raw
 
 
-def _carried(first: Floats, last: Floats) -> Floats:
+def _extrapolated(first: Floats, last: Floats) -> Floats:
     """From the quarter points of a piece to its ends."""
     half = (last - first) / 2
     return np.array([first - half, last + half])
 
 
-def _ordered_by_lines(turned: Turned, kind: Kind, run: PipelineRun) -> bool:
+def _ordered_by_lines(turned: ParameterSweep, kind: LineKind, run: PipelineRun) -> bool:
     """Do the results follow from orders and thresholds of lines alone?"""
     rerank = turned.config.rerank
     diverse = run.of(ASSEMBLY).fields(0).strategy == "mmr"
@@ -229,12 +229,12 @@ def _ordered_by_lines(turned: Turned, kind: Kind, run: PipelineRun) -> bool:
     return not diverse and not (followers and turned.path == "rerank.neutral_unit")
 
 
-def reranks(turned: Turned) -> bool:
+def reranks(turned: ParameterSweep) -> bool:
     """Is there a reranker between fusion and adjust?"""
     return not RERANK.is_off(turned.config)
 
 
-def _meetings(turned: Turned, kind: Kind, ends: Ends, depth: int) -> Iterator[float]:
+def _meetings(turned: ParameterSweep, kind: LineKind, ends: Ends, depth: int) -> Iterator[float]:
     """The shares of a piece, 0..1, at which something meets."""
     config = turned.config
     always: Bools = np.ones(ends.fused.shape[1], dtype=bool)
@@ -242,7 +242,7 @@ def _meetings(turned: Turned, kind: Kind, ends: Ends, depth: int) -> Iterator[fl
     if kind.fused and ends.minimum is not None:
         yield from _roots(ends.fused - ends.minimum[:, None])
         margin = ends.fused - ends.minimum[:, None]
-        rounding = SAME * max(float(np.abs(ends.fused).max(initial=0.0)), SAME)
+        rounding = LINE_TOLERANCE * max(float(np.abs(ends.fused).max(initial=0.0)), LINE_TOLERANCE)
         always, ever = np.all(margin > rounding, axis=0), np.any(margin > -rounding, axis=0)
     if kind.fused and config.filter.percentile > 0:
         yield from _pairs(ends.fused, np.arange(len(always)))
@@ -290,64 +290,64 @@ def _roots(difference: Floats, size: float | None = None) -> Iterator[float]:
     """Shares at which lines (2, N) are 0, those that are 0 throughout left out."""
     first, last = difference
     size = float(np.abs(difference).max(initial=0.0)) if size is None else size
-    apart = np.maximum(np.abs(first), np.abs(last)) > SAME * max(size, SAME)
+    apart = np.maximum(np.abs(first), np.abs(last)) > LINE_TOLERANCE * max(size, LINE_TOLERANCE)
     crossing = apart & (first * last <= 0) & (first != last)
     yield from (first[crossing] / (first[crossing] - last[crossing])).tolist()
 
 
-def _fused(turned: Turned, value: float) -> Floats:
+def _fused(turned: ParameterSweep, value: float) -> Floats:
     after = turned.stages(value).of(FUSION).after
     scores: Floats = after.score[0, after.alive[0]]
     return scores
 
 
-def _percentiles(turned: Turned, value: float) -> Floats:
+def _percentiles(turned: ParameterSweep, value: float) -> Floats:
     scores = _fused(turned, value)
     least = turned.config.filter.min_score
     left = len(scores) if least is None else int((scores >= least).sum())
     return np.array([100 * i / (left - 1) for i in range(left)]) if left > 1 else np.array([])
 
 
-def _gaps(turned: Turned, value: float) -> Floats:
+def _gaps(turned: ParameterSweep, value: float) -> Floats:
     after = turned.stages(value).of(ADJUST).after
     scores = after.score[0, after.alive[0]]
     top = scores.max(initial=0.0)
     return scores / top if top > 0 else np.array([])
 
 
-def _list_scores(turned: Turned, value: float) -> Floats:
+def _list_scores(turned: ParameterSweep, value: float) -> Floats:
     if turned.config.threshold.mode != "fixed":
         return np.array([])
     lists = turned.stages(value).of(LISTS).lists
     return np.array([]) if lists is None else lists.score[0, lists.present[0]]
 
 
-def _shares(turned: Turned, value: float) -> Floats:
+def _shares(turned: ParameterSweep, value: float) -> Floats:
     limit = turned.config.assembly.limit
     if turned.config.threshold.mode != "adaptive" or limit is None:
         return np.array([])
     return np.arange(2 * limit + 1) / limit
 
 
-def _signal(kind: SignalKind) -> Callable[[Turned, float], Floats]:
-    def value(turned: Turned, value: float) -> Floats:
+def _signal(kind: FeatureKind) -> Callable[[ParameterSweep, float], Floats]:
+    def value(turned: ParameterSweep, value: float) -> Floats:
         said: Floats = turned.stages(value).of(ABSTAIN).signals(kind.name)
         return said[~np.isnan(said)]
 
     return value
 
 
-LEVELS: dict[str, Callable[[Turned, float], Floats]] = {
+LEVELS: dict[str, Callable[[ParameterSweep, float], Floats]] = {
     "filter.min_score": _fused,
     "filter.percentile": _percentiles,
     "gap.ratio": _gaps,
     "threshold.fixed": _list_scores,
     "threshold.adaptive.target_ratio": _shares,
-    **{kind.path: _signal(kind) for kind in SIGNALS.values()},
+    **{kind.path: _signal(kind) for kind in CONFIDENCE_FEATURES.values()},
 }
 
 
-def idle(turned: Turned, value: float) -> bool:
+def idle(turned: ParameterSweep, value: float) -> bool:
     """Is the parameter one of a part that is off under this config, so that no value of it changes anything?"""
     if turned.path.startswith("threshold.adaptive."):
         return turned.config.threshold.mode != "adaptive"
@@ -356,7 +356,7 @@ def idle(turned: Turned, value: float) -> bool:
     return False
 
 
-def budget_samples(turned: Turned, low: int, high: int) -> list[int]:
+def budget_samples(turned: ParameterSweep, low: int, high: int) -> list[int]:
     """The first and the last token budget of each selection of the first k in low..high, ascending."""
     samples: set[int] = set()
     budget = high
@@ -368,7 +368,7 @@ def budget_samples(turned: Turned, low: int, high: int) -> list[int]:
     return sorted(samples)
 
 
-def similarity_samples(turned: Turned, low: float, high: float) -> list[float]:
+def similarity_samples(turned: ParameterSweep, low: float, high: float) -> list[float]:
     """The first and the last similarity of each walk in low..high, ascending."""
     if DEDUP.is_off(turned.config):
         return [low, high]

@@ -17,10 +17,10 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.replay import PipelineRun, run
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, GAP, RERANK
-from cems_workbench.pipeline.tabulate import encode_one
+from cems_workbench.pipeline.tabulate import single_table
 
 
-class Turned:
+class ParameterSweep:
     """What the results are at each value of the parameter at `path`.
 
     `k`: results that count. `unscored` is the largest number of candidates that the reranker was asked for and had never scored.
@@ -29,14 +29,14 @@ class Turned:
     def __init__(
         self, evidence: Evidence, config: PipelineConfig, path: str, k: int, switched_off: Collection[int] = ()
     ) -> None:
-        self.table = encode_one(evidence)
+        self.table = single_table(evidence)
         self.config = config
         self.path = path
         self.k = k
         self.count = 0
         self.unscored = 0
         self._off = tuple(sorted(switched_off))
-        self._kept: dict[Any, tuple[tuple[str, ...], int]] = {}
+        self._outcomes: dict[Any, tuple[tuple[str, ...], int]] = {}
 
     def stages(self, value: Any) -> PipelineRun:
         """Every stage's arrays at a value."""
@@ -55,7 +55,7 @@ class Turned:
         return self._outcome(value)[1]
 
     def _outcome(self, value: Any) -> tuple[tuple[str, ...], int]:
-        if value not in self._kept:
+        if value not in self._outcomes:
             stages = self.stages(value)
             order = stages.of(ASSEMBLY).after.order(0)
             limit = changed(self.config, self.path, value).assembly.limit
@@ -65,19 +65,19 @@ class Turned:
             depth = int(ranks.max()) if len(order) >= wanted else int(stages.of(GAP).after.alive[0].sum())
             ids = self.table.ids[0]
             self.unscored = max(self.unscored, sum(len(need.memory_ids) for need in stages.of(RERANK).needs(0)))
-            self._kept[value] = tuple(ids[int(c)] for c in order), depth
-        return self._kept[value]
+            self._outcomes[value] = tuple(ids[int(c)] for c in order), depth
+        return self._outcomes[value]
 
 
 Results = tuple[str, ...]
 Replayed = Callable[[Any], Results]
 
-BESIDE = (1.0, 10.0, 100.0, 1000.0)
+EVENT_OFFSETS = (1.0, 10.0, 100.0, 1000.0)
 """How far beside an event its two sides are replayed, in tolerances: lines that cross at a small angle need more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class ConstantInterval:
     """A run of values with the same results; `first` and `last` were replayed."""
 
     first: Any
@@ -86,7 +86,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Closing:
+class BoundarySearch:
     """How neighbours are closed in on: to `least` apart (1 for whole numbers), events `beside` which a change is expected."""
 
     results: Replayed
@@ -95,28 +95,28 @@ class Closing:
     beside: float
     events: Sequence[float] = ()
 
-    def segments(self, samples: Sequence[Any]) -> tuple[list[Segment], int]:
+    def segments(self, samples: Sequence[Any]) -> tuple[list[ConstantInterval], int]:
         """The segments over ascending samples, and how many changes were not where an event is."""
-        found: list[Segment] = []
+        found: list[ConstantInterval] = []
         searched = 0
         for value in samples:
-            right = Segment(value, value, self.results(value))
+            right = ConstantInterval(value, value, self.results(value))
             if found and found[-1].results != right.results:
                 pair = self._at_an_event(found[-1], right)
                 between = pair or list(self._bisected(found[-1].last, right.first))
                 searched += pair is None and bool(between)
                 for inner in between:
-                    _append(found, Segment(inner, inner, self.results(inner)))
+                    _append(found, ConstantInterval(inner, inner, self.results(inner)))
             _append(found, right)
         return found, searched
 
-    def _at_an_event(self, left: Segment, right: Segment) -> list[Any] | None:
+    def _at_an_event(self, left: ConstantInterval, right: ConstantInterval) -> list[Any] | None:
         """Two values beside an event that have the results of either side; None when there is no such event."""
         if self._close(left.last, right.first):
             return []
         low, high = bisect_left(self.events, left.last), bisect_right(self.events, right.first)
         for event in self.events[low:high]:
-            for far in BESIDE:
+            for far in EVENT_OFFSETS:
                 pair = [max(left.last, event - far * self.beside), min(right.first, event + far * self.beside)]
                 if [self.results(value) for value in pair] == [left.results, right.results]:
                     return pair
@@ -137,8 +137,8 @@ class Closing:
         return bool(high - low <= self.least)
 
 
-def _append(found: list[Segment], segment: Segment) -> None:
+def _append(found: list[ConstantInterval], segment: ConstantInterval) -> None:
     if found and found[-1].results == segment.results:
-        found[-1] = Segment(found[-1].first, segment.last, segment.results)
+        found[-1] = ConstantInterval(found[-1].first, segment.last, segment.results)
     else:
         found.append(segment)

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from cems_workbench.analysis.sensitivity.exact import LEVELS, budget_samples, idle, similarity_samples, solved
-from cems_workbench.analysis.sensitivity.replays import Closing, Results, Segment, Turned
+from cems_workbench.analysis.sensitivity.replays import BoundarySearch, ConstantInterval, ParameterSweep, Results
 from cems_workbench.analysis.weight_map import grid
 from cems_workbench.analysis.why.counterfactual import slider, span
 from cems_workbench.analysis.why.side_effects import NDCG_DEPTH, LabelledSet
@@ -28,15 +28,15 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.progress import Progress, silent
 
 Method = Literal["solved", "every value", "bracketed"]
-EVERY = 400
+MAX_EXHAUSTIVE = 400
 """Whole numbers up to so many are all replayed."""
-GRID = 65
-MOST_EVENTS = 2000
+GRID_POINTS = 65
+MAX_EVENTS = 2000
 TOLERANCE = 1e-6
 """A bracketed breakpoint is this precise, in slider ranges."""
-BESIDE = 1e-9
+EVENT_OFFSET = 1e-9
 """A solved breakpoint is shown between replays this far on either side, in slider ranges; further where scores are too close."""
-ROUNDS = 4
+MAX_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class Sweep:
     spec: FieldSpec
     k: int
     now: Any
-    segments: tuple[Segment, ...]
-    off: Segment | None
+    segments: tuple[ConstantInterval, ...]
+    off: ConstantInterval | None
     method: Method
     tolerance: float
     replays: int
@@ -101,7 +101,7 @@ class Sweep:
         return [Breakpoint(below.last, above.first, below.results, above.results) for below, above in pairs]
 
     @property
-    def present(self) -> Segment:
+    def present(self) -> ConstantInterval:
         """The segment with the present value."""
         if self.off is not None and self.now is None:
             return self.off
@@ -126,12 +126,12 @@ def sweep(evidence: Evidence, config: PipelineConfig, path: str, k: int, switche
         switched_off: query variants left out, as in `replay`.
     """
     spec = field_spec(path)
-    turned = Turned(evidence, config, path, k, switched_off)
+    turned = ParameterSweep(evidence, config, path, k, switched_off)
     now = config.get(path)
-    off = Segment(None, None, turned.results(None)) if is_number(spec) and spec.optional else None
+    off = ConstantInterval(None, None, turned.results(None)) if is_number(spec) and spec.optional else None
     if not is_number(spec):
         values = list(spec.choices) if spec.choices else [False, True]
-        every = tuple(Segment(value, value, turned.results(value)) for value in values)
+        every = tuple(ConstantInterval(value, value, turned.results(value)) for value in values)
         return Sweep(spec, k, now, every, off, "every value", 0.0, turned.count, turned.unscored)
     low, high = slider(spec, config)
     low, high = (int(low), int(high)) if spec.type is int else (float(low), float(high))
@@ -141,32 +141,38 @@ def sweep(evidence: Evidence, config: PipelineConfig, path: str, k: int, switche
 
 
 def _swept(
-    turned: Turned, spec: FieldSpec, low: Any, high: Any, own: Sequence[Any]
-) -> tuple[list[Segment], Method, float]:
+    turned: ParameterSweep, spec: FieldSpec, low: Any, high: Any, own: Sequence[Any]
+) -> tuple[list[ConstantInterval], Method, float]:
     length = span(spec)
     if spec.type is int:
-        closing = Closing(turned.results, 1, True, 0)
-        if high - low <= EVERY:
+        closing = BoundarySearch(turned.results, 1, True, 0)
+        if high - low <= MAX_EXHAUSTIVE:
             return closing.segments(range(low, high + 1))[0], "every value", 0.0
         if spec.path == "assembly.max_tokens":
             return closing.segments(sorted({*budget_samples(turned, low, high), *own}))[0], "solved", 0.0
         return closing.segments(sorted({*_grid(low, high, True), *own}))[0], "bracketed", 1.0
     if spec.path == "dedup.similarity":
         samples = sorted({*similarity_samples(turned, low, high), *own})
-        return Closing(turned.results, BESIDE * length / 2, False, BESIDE * length).segments(samples)[0], "solved", 0.0
+        return (
+            BoundarySearch(turned.results, EVENT_OFFSET * length / 2, False, EVENT_OFFSET * length).segments(samples)[
+                0
+            ],
+            "solved",
+            0.0,
+        )
     events, complete = _events(turned, spec, low, high)
-    least = (BESIDE if complete else TOLERANCE) * length
+    least = (EVENT_OFFSET if complete else TOLERANCE) * length
     samples = sorted(
-        {low, high, *own, *_middles(events, BESIDE * length)} | (set() if complete else {*_grid(low, high)})
+        {low, high, *own, *_middles(events, EVENT_OFFSET * length)} | (set() if complete else {*_grid(low, high)})
     )
-    closing = Closing(turned.results, least, False, BESIDE * length / 2, events)
+    closing = BoundarySearch(turned.results, least, False, EVENT_OFFSET * length / 2, events)
     segments, searched = closing.segments(samples)
     if complete and not searched:
         return segments, "solved", 0.0
     return segments, "bracketed", TOLERANCE * length
 
 
-def _events(turned: Turned, spec: FieldSpec, low: float, high: float) -> tuple[list[float], bool]:
+def _events(turned: ParameterSweep, spec: FieldSpec, low: float, high: float) -> tuple[list[float], bool]:
     """The values at which results may change, and whether these are all; the order is looked into as deep as results need."""
     if spec.path in LEVELS:
         inside = {float(value) for value in LEVELS[spec.path](turned, low) if low < value < high}
@@ -174,12 +180,12 @@ def _events(turned: Turned, spec: FieldSpec, low: float, high: float) -> tuple[l
     if idle(turned, low):
         return [low, high], True
     depth = max(turned.depth(low), turned.depth(high), 1)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         found = solved(turned, low, high, depth)
-        if found is None or len(found[0]) > MOST_EVENTS:
+        if found is None or len(found[0]) > MAX_EVENTS:
             break
         events, complete = found
-        needed = max(turned.depth(value) for value in [low, high, *_middles(events, BESIDE * span(spec))])
+        needed = max(turned.depth(value) for value in [low, high, *_middles(events, EVENT_OFFSET * span(spec))])
         if needed <= depth:
             return events, complete
         depth = needed
@@ -192,35 +198,35 @@ def _middles(events: Sequence[float], least: float) -> list[float]:
 
 
 def _grid(low: Any, high: Any, whole: bool = False) -> list[Any]:
-    values = [low + (high - low) * i / (GRID - 1) for i in range(GRID)]
+    values = [low + (high - low) * i / (GRID_POINTS - 1) for i in range(GRID_POINTS)]
     return [round(value) for value in values] if whole else [*values[:-1], high]
 
 
 HIT_DEPTH = 5
-POINTS = 25
-FINER = (1, 2, 10, 20, 100, 1000, 10_000)
+CURVE_POINTS = 25
+STEP_PARTS = (1, 2, 10, 20, 100, 1000, 10_000)
 """Parts of a slider's step that a value inside a segment may be rounded to, the coarsest first."""
 
 
 def by_members(sweep: Sweep) -> Sweep:
     """The sweep in which only who is in the first k counts: neighbours with the same members are one segment."""
-    merged: list[Segment] = []
+    merged: list[ConstantInterval] = []
     for segment in sweep.segments:
         if sweep.numeric and merged and set(merged[-1].results) == set(segment.results):
-            merged[-1] = Segment(merged[-1].first, segment.last, merged[-1].results)
+            merged[-1] = ConstantInterval(merged[-1].first, segment.last, merged[-1].results)
         else:
             merged.append(segment)
     return replace(sweep, segments=tuple(merged))
 
 
-def inside(sweep: Sweep, segment: Segment) -> Any:
+def inside(sweep: Sweep, segment: ConstantInterval) -> Any:
     """The value to apply: the middle of the segment, as round as it can be while it is inside; a choice is itself."""
     if not sweep.numeric or segment.first == segment.last:
         return segment.first
     if sweep.spec.type is int:
         return (segment.first + segment.last) // 2
     middle = (segment.first + segment.last) / 2
-    for finer in FINER:
+    for finer in STEP_PARTS:
         step = (sweep.spec.step or 0.01) / finer
         value = round(round(middle / step) * step, 10)
         if segment.first <= value <= segment.last:
@@ -228,7 +234,7 @@ def inside(sweep: Sweep, segment: Segment) -> Any:
     return middle
 
 
-def neighbours(sweep: Sweep) -> tuple[Segment | None, Segment | None]:
+def neighbours(sweep: Sweep) -> tuple[ConstantInterval | None, ConstantInterval | None]:
     """The segments below and above the present one."""
     at = sweep.segments.index(sweep.present) if sweep.present in sweep.segments else None
     if at is None:
@@ -248,7 +254,7 @@ class Curve:
 
 
 def labelled_curve(
-    labelled: LabelledSet, config: PipelineConfig, sweep: Sweep, points: int = POINTS, progress: Progress = silent
+    labelled: LabelledSet, config: PipelineConfig, sweep: Sweep, points: int = CURVE_POINTS, progress: Progress = silent
 ) -> Curve:
     """Replay every labelled query at about `points` values of the sweep's range, the present one among them."""
     values = grid(sweep.spec, config, points) if sweep.numeric else [segment.first for segment in sweep.segments]

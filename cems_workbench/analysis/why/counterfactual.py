@@ -26,7 +26,7 @@ from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.stages.abstain import ABSTAIN, SIGNALS
+from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES
 from cems_workbench.progress import Progress, silent
 
 SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1.0)
@@ -35,7 +35,7 @@ MAX_CHOICES = 24
 
 NOTHING: Mapping[str, Any] = {}
 
-THRESHOLDS = frozenset(kind.path for kind in SIGNALS.values())
+THRESHOLDS = frozenset(kind.path for kind in CONFIDENCE_FEATURES.values())
 """The thresholds of abstain."""
 LOWER_LIMITS = THRESHOLDS | {"filter.min_score"}
 """Optional parameters whose null is below every number; the null of the others is above."""

@@ -25,7 +25,7 @@ from cems_workbench.pipeline.list_sources import Source
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import is_aggregation
-from cems_workbench.pipeline.stages.stage import ordinal
+from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS

@@ -15,9 +15,9 @@ from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from cems_workbench.pipeline.stages.abstain import ABSTAIN
 from cems_workbench.pipeline.stages.adjust import ADJUST, largest_cut
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
-from cems_workbench.pipeline.stages.lists import LISTS, called, places_words
+from cems_workbench.pipeline.stages.lists import LISTS, ranks_text
 from cems_workbench.pipeline.stages.rerank import RERANK, unit_words
-from cems_workbench.pipeline.stages.stage import ordinal
+from cems_workbench.pipeline.wording import list_label, ordinal
 
 
 def list_text(trace: Trace, memory_id: str, absent: Mapping[str, str] | None = None) -> str:
@@ -26,7 +26,7 @@ def list_text(trace: Trace, memory_id: str, absent: Mapping[str, str] | None = N
     `absent` says, by list, why the memory is not in it.
     """
     lists = trace.stage(LISTS)
-    return places_words(lists.fields, lists.by_id.get(memory_id), absent)
+    return ranks_text(lists.fields, lists.by_id.get(memory_id), absent)
 
 
 Status = Literal["in the top k", "below the top k", "dropped", "in no list"]
@@ -125,7 +125,7 @@ def cause(path: MemoryPath, trace: Trace) -> str:
         where = "the first result" if k == 1 else f"in the top {k}"
         return f"{name} is {where}" + ("." if k == 1 else f", at rank {path.rank}.")
     if path.status == "in no list":
-        places = "; ".join(f"{called(place.list)}: {place.words}" for place in path.places)
+        places = "; ".join(f"{list_label(place.list)}: {place.words}" for place in path.places)
         return f"No list returned {name}" + (f" ({places})." if places else ".")
     if path.lost_at == "lists":
         told = f"no list keeps {name} ({path.steps[-1].words})"

@@ -33,7 +33,7 @@ from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import score_missing
-from cems_workbench.pipeline.stages.stage import ordinal
+from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Store
 

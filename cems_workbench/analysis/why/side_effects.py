@@ -34,7 +34,7 @@ from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.table import Bools, Floats
-from cems_workbench.pipeline.tabulate import encode
+from cems_workbench.pipeline.tabulate import to_table
 
 RBO_PERSISTENCE = 0.9
 
@@ -144,7 +144,7 @@ class LabelledSet:
         least = {qid: (relevant_from or {}).get(qid, 1) for qid in evidences}
         self.judged = sum(bool(grades.get(qid)) for qid in evidences)
         self.qids = sorted(qid for qid in evidences if any(g >= least[qid] for g in grades.get(qid, {}).values()))
-        self.table = encode([evidences[qid] for qid in self.qids])
+        self.table = to_table([evidences[qid] for qid in self.qids])
         self._least = np.array([least[qid] for qid in self.qids], dtype=np.int64)
         self._grade = np.zeros(self.table.shape, dtype=np.int64)
         self._judged = np.zeros(self.table.shape, dtype=bool)

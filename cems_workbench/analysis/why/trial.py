@@ -16,7 +16,7 @@ from cems_workbench.pipeline.missing_evidence import gathered_parameters
 from cems_workbench.pipeline.replay import PipelineRun, run
 from cems_workbench.pipeline.stages import ASSEMBLY, CANDIDATE_STAGES, RERANK, STAGES
 from cems_workbench.pipeline.table import Floats, Ranking
-from cems_workbench.pipeline.tabulate import encode_one
+from cems_workbench.pipeline.tabulate import single_table
 
 _TO_SURVIVE = CANDIDATE_STAGES[: CANDIDATE_STAGES.index(ASSEMBLY)]
 """The stages that can lose a memory before assembly."""
@@ -50,7 +50,7 @@ class Trials:
         self.switched_off = tuple(sorted(switched_off))
         self.gathered = gathered_parameters(evidence)
         """By path, the depths and other parameters that the evidence was gathered with; empty where it does not say."""
-        self.table = encode_one(evidence)
+        self.table = single_table(evidence)
         ids = self.table.ids[0]
         self.column = ids.index(memory_id) if memory_id in ids else None
         self.count = 0

@@ -16,7 +16,7 @@ import numpy as np
 from cems_workbench import extensions
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.evaluation.metrics.rankings import GradedRankings
-from cems_workbench.pipeline.stages.abstain import SIGNALS
+from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from cems_workbench.pipeline.table import Floats
 
 Compute = Callable[[GradedRankings, int | None, int], Floats]
@@ -136,8 +136,12 @@ def parse_measure(text: str, grade: int = 1) -> Measure:
         raise InputError(f"measure {text}: the cut-off must be at least 1")
     if k is None and family.needs_cutoff:
         raise InputError(f"measure {text}: needs a cut-off, such as {family.name}@5")
-    if signal is not None and (family.resampled is None or signal not in SIGNALS):
-        what = f"by is one of {', '.join(SIGNALS)}" if family.resampled else f"{family.name} is not of a signal"
+    if signal is not None and (family.resampled is None or signal not in CONFIDENCE_FEATURES):
+        what = (
+            f"by is one of {', '.join(CONFIDENCE_FEATURES)}"
+            if family.resampled
+            else f"{family.name} is not of a signal"
+        )
         raise InputError(f"measure {text}: {what}")
     return Measure(family.name, None if k is None else int(k), grade if stated is None else int(stated), signal or "")
 

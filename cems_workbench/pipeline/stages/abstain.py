@@ -35,7 +35,7 @@ from cems_workbench.pipeline.table import Bools, Floats, Ints, ModelTable, along
 
 
 @dataclass(frozen=True, slots=True)
-class SignalKind:
+class FeatureKind:
     """What a signal is called, and what is said where a query has no value for it."""
 
     name: str
@@ -48,22 +48,22 @@ class SignalKind:
         return f"abstain.{self.name}"
 
 
-SIGNALS: Mapping[str, SignalKind] = {
+CONFIDENCE_FEATURES: Mapping[str, FeatureKind] = {
     kind.name: kind
     for kind in (
-        SignalKind("vector", "best vector score", "the vector list of the query as it was asked is not searched"),
-        SignalKind("lexical", "best lexical score", "the lexical list of the query as it was asked is not searched"),
-        SignalKind("reranker", "best reranker score", "the reranker scored none of the first candidates"),
-        SignalKind("judge", "best judge score", "the judge scored none of the first candidates"),
-        SignalKind("margin", "margin of the first over the second", "there is no candidate"),
-        SignalKind("agreement", "agreement of the lists", "one of the two lists is not searched, or found nothing"),
+        FeatureKind("vector", "best vector score", "the vector list of the query as it was asked is not searched"),
+        FeatureKind("lexical", "best lexical score", "the lexical list of the query as it was asked is not searched"),
+        FeatureKind("reranker", "best reranker score", "the reranker scored none of the first candidates"),
+        FeatureKind("judge", "best judge score", "the judge scored none of the first candidates"),
+        FeatureKind("margin", "margin of the first over the second", "there is no candidate"),
+        FeatureKind("agreement", "agreement of the lists", "one of the two lists is not searched, or found nothing"),
     )
 }
 """The signals by name, which is that of their threshold in the section."""
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class ConfidenceFeature:
     """A signal of one query; None: no value, or no threshold. `below`: it has both, and is below."""
 
     name: str
@@ -74,9 +74,9 @@ class Signal:
     @property
     def words(self) -> str:
         """ "best vector score 0.31 is below 0.45"."""
-        said = SIGNALS[self.name].title
+        said = CONFIDENCE_FEATURES[self.name].title
         if self.value is None:
-            return f"{said}: {SIGNALS[self.name].missing}"
+            return f"{said}: {CONFIDENCE_FEATURES[self.name].missing}"
         if self.threshold is None:
             return f"{said} {self.value:.4g}"
         value, threshold = _told_apart(self.value, self.threshold)
@@ -98,10 +98,10 @@ class AbstainFields(StageFields):
 
     abstained: bool = False
     rule: str = "any"
-    signals: tuple[Signal, ...] = ()
+    signals: tuple[ConfidenceFeature, ...] = ()
 
     @property
-    def deciding(self) -> tuple[Signal, ...]:
+    def deciding(self) -> tuple[ConfidenceFeature, ...]:
         """The signals that are below their thresholds."""
         return tuple(signal for signal in self.signals if signal.below)
 
@@ -121,24 +121,26 @@ def apply_abstain(given: StageInput) -> AbstainArrays:
     """Drop every candidate of the queries that the rule says have no answer."""
     before, section = given.ranking, given.config.abstain
     values = cache(lambda name: _VALUES[name](given))
-    thresholds = {name: limit for name in SIGNALS if (limit := getattr(section, name)) is not None}
+    thresholds = {name: limit for name in CONFIDENCE_FEATURES if (limit := getattr(section, name)) is not None}
     known = np.stack([~np.isnan(values(name)) for name in thresholds])
     below = known & np.stack([values(name) < limit for name, limit in thresholds.items()])
     refused = below.any(axis=0) if section.rule == "any" else known.any(axis=0) & (below | ~known).all(axis=0)
 
     def fields(q: int) -> AbstainFields:
         found = []
-        for name in SIGNALS:
+        for name in CONFIDENCE_FEATURES:
             value, limit = float(values(name)[q]), thresholds.get(name)
             there = None if np.isnan(value) else value
-            found.append(Signal(name, there, limit, there is not None and limit is not None and there < limit))
+            found.append(
+                ConfidenceFeature(name, there, limit, there is not None and limit is not None and there < limit)
+            )
         return AbstainFields(bool(refused[q] and before.alive[q].any()), section.rule, tuple(found))
 
     def warnings(q: int) -> list[str]:
         if not before.alive[q].any():
             return []
         return [
-            f"{SIGNALS[name].missing}: the {SIGNALS[name].title} decides nothing"
+            f"{CONFIDENCE_FEATURES[name].missing}: the {CONFIDENCE_FEATURES[name].title} decides nothing"
             for i, name in enumerate(thresholds)
             if not known[i, q]
         ]
@@ -166,12 +168,12 @@ def apply_abstain(given: StageInput) -> AbstainArrays:
 
 def asking_all(config: PipelineConfig) -> PipelineConfig:
     """The config with every threshold at the least that is allowed, so that every signal is read and nothing is refused."""
-    return with_values(config, {kind.path: field_spec(kind.path).low for kind in SIGNALS.values()})
+    return with_values(config, {kind.path: field_spec(kind.path).low for kind in CONFIDENCE_FEATURES.values()})
 
 
 def switched_off(config: PipelineConfig) -> PipelineConfig:
     """The config without the stage."""
-    return with_values(config, {kind.path: None for kind in SIGNALS.values()})
+    return with_values(config, {kind.path: None for kind in CONFIDENCE_FEATURES.values()})
 
 
 def _list_row(given: StageInput, source: str) -> tuple[Ints, Bools]:
@@ -275,7 +277,7 @@ ABSTAIN = Stage(
     fields=AbstainFields,
     switch=Switch(
         "abstain",
-        {kind.path: None for kind in SIGNALS.values()},
+        {kind.path: None for kind in CONFIDENCE_FEATURES.values()},
         title="refusal to answer",
         idle=lambda fields: not fields.abstained,
     ),

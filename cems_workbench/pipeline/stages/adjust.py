@@ -38,8 +38,9 @@ from cems_workbench.pipeline.stages.result import (
     StageTrace,
     optional_numbers,
 )
-from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking, memoized, ranked
+from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import PROJECT_REFERENCE, source_reference
 
 DAY = 86400.0

@@ -31,7 +31,7 @@ from cems_workbench.config.sections.adjusting import AssemblyConfig
 from cems_workbench.pipeline.stages.fusion import best_version, by_relations
 from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
-from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import (
     Bools,
     CandidateTable,
@@ -43,6 +43,7 @@ from cems_workbench.pipeline.table import (
     chosen_in_order,
     memoized,
 )
+from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import source_reference
 
 WORD = re.compile(r"\b[a-z0-9]+\b")

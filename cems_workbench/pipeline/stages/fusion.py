@@ -34,9 +34,8 @@ from cems_workbench.config.sections.ranking import FusionConfig
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
 from cems_workbench.pipeline.fusion_methods import Contribution, FusionMethod, Hits, fusion_method, hit_bases
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
-from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
-from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import (
     Bools,
     CandidateTable,
@@ -48,6 +47,7 @@ from cems_workbench.pipeline.table import (
     memoized,
     ranked,
 )
+from cems_workbench.pipeline.wording import list_label, ordinal
 
 # Looked up by source index; the last entry is for padding, whose source is -1.
 NOT_RELEVANCE = np.array([not source.relevance for source in LIST_SOURCES] + [False])
@@ -446,7 +446,7 @@ def _warnings(
         found = []
         left_out = NOT_RELEVANCE[table.lists.source[q]] & present[q].any(axis=1)
         if method.reads == "scores" and left_out.any():
-            names = ", ".join(called(table.lists.names[q][int(i)]) for i in np.flatnonzero(left_out))
+            names = ", ".join(list_label(table.lists.names[q][int(i)]) for i in np.flatnonzero(left_out))
             found.append(f"{method.name} leaves out {names}: its scores are not relevance")
         living = raw[q, alive[q]]
         if len(living) > 1 and config.normalize == "minmax" and living.min() == living.max() and not bypassed[q]:
@@ -466,7 +466,7 @@ def _apply(given: StageInput) -> FusionArrays:
 def _words(row: FusionRow, stage: StageTrace[FusionRow, FusionFields]) -> str:
     """ "3rd of 20: vector 0.0159 + lexical 0.0164 + score blend 0.12 = 0.1523": the addends of the score."""
     given = [
-        f"{'' if part.list is None else called(part.list)} {'' if part.kind == 'base' else part.kind} {part.value:.4f}"
+        f"{'' if part.list is None else list_label(part.list)} {'' if part.kind == 'base' else part.kind} {part.value:.4f}"
         for part in score_parts(row, stage.fields)
     ]
     total = f" = {row.score:.4f}" if len(given) > 1 else ""

@@ -22,8 +22,9 @@ from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
 from cems_workbench.pipeline.stages.query import aggregations, is_aggregation
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
-from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, Places, memoized, unranked
+from cems_workbench.pipeline.wording import list_index, list_label, ordinal
 
 TS_RANK, HYBRID = SOURCES.index("ts_rank"), SOURCES.index("hybrid")
 INSIDE: tuple[Source, ...] = ("vector", "ts_rank")
@@ -32,21 +33,6 @@ SCALED = ("vector", "lexical", "ts_rank")
 """Lists whose scores a config can normalise."""
 # Looked up by source index; the last entry is for padding, whose source is -1.
 ONLY_RANKS = np.array([not source.finds for source in LIST_SOURCES] + [False])
-
-COUNTED = frozenset(source.name for source in LIST_SOURCES if not source.per_variant)
-"""Sources whose number after the colon counts their lists; that of the others is a query variant."""
-
-
-def turn_of(name: str) -> int | None:
-    """Which list of its source this is where a source gives several whatever the variant: 2 for `relations:2`, else None."""
-    source, _, number = name.partition(":")
-    return int(number) if source in COUNTED and number.isdecimal() else None
-
-
-def called(name: str) -> str:
-    """The name as people read it: `vector:0` as it is, `relations:2` as "relations (2nd)"; stages' names as they are."""
-    turn = turn_of(name)
-    return name if turn is None else f"{name.partition(':')[0]} ({ordinal(turn)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +199,13 @@ def _reason(
             elif not place or (not active[q, i] and SOURCES[source] in INSIDE and config.hybrid.enabled):
                 cut = None  # of what is inside a hybrid list, that list says why
             elif not active[q, i]:
-                off.append((f"{called(name)}: list is off", bool(ONLY_RANKS[source])))
+                off.append((f"{list_label(name)}: list is off", bool(ONLY_RANKS[source])))
                 continue
             elif source == TS_RANK and place <= depth[source]:
                 cut = f"its chunk is past the first {config.ts_rank.chunk_depth}"
             else:
                 cut = f"rank {place} is past the depth {depth[source]:g}"
-            parts += [f"{called(name)}: {cut}"] if cut else []
+            parts += [f"{list_label(name)}: {cut}"] if cut else []
         found = [words for words, only_ranks in off if not only_ranks]
         return "; ".join(parts + found or [words for words, _ in off])
 
@@ -283,15 +269,17 @@ def _warnings(
                 continue
             size = int(present[q, i].sum())
             source = SOURCES[table.lists.source[q, i]]
-            if size == 0 and turn_of(name) is None:  # a further one holds what several edges lead to, mostly nothing
-                found.append(f"{called(name)} is empty")
+            if size == 0 and list_index(name) is None:  # a further one holds what several edges lead to, mostly nothing
+                found.append(f"{list_label(name)} is empty")
             elif size == 1 and source in SCALED and getattr(config, source).normalization in ("max", "minmax"):
                 method = getattr(config, source).normalization
-                found.append(f"{called(name)} has one hit, which {method} scales to 1.0 however weak it is")
+                found.append(f"{list_label(name)} has one hit, which {method} scales to 1.0 however weak it is")
             shown_raw = source == "vector" and config.vector.normalization == "none"
             negative = int((present[q, i] & (places.raw[q, i] < 0)).sum()) if shown_raw else 0
             if negative:
-                found.append(f"{called(name)} has {negative} negative cosine{'s' if negative > 1 else ''}, shown raw")
+                found.append(
+                    f"{list_label(name)} has {negative} negative cosine{'s' if negative > 1 else ''}, shown raw"
+                )
         ranks_only = ONLY_RANKS[table.lists.source[q]]
         stray = int((present[q].any(axis=0) & ~present[q, ~ranks_only].any(axis=0)).sum())
         if stray:
@@ -348,7 +336,7 @@ def inner_ranks(
     }
 
 
-def places_words(fields: ListsFields, row: ListsRow | None, absent: Mapping[str, str] | None = None) -> str:
+def ranks_text(fields: ListsFields, row: ListsRow | None, absent: Mapping[str, str] | None = None) -> str:
     """ "22nd in vector:0 (0.41), not in lexical:0": a memory's place in each list that takes part; row None: it is in none.
 
     `absent` says, by list, why the memory is not in it.
@@ -362,10 +350,10 @@ def places_words(fields: ListsFields, row: ListsRow | None, absent: Mapping[str,
         if not listed.active:
             continue
         if name in inside:
-            parts.append(f"{ordinal(inside[name].rank)} in {called(name)} ({inside[name].raw:.4g})")
-        elif reason or turn_of(name) is None:
-            parts.append(f"not in {called(name)}" + (f": {reason}" if reason else ""))
-    parts += [f"{called(name)}: {reason}" for name, reason in why.items()]  # lists that were not searched
+            parts.append(f"{ordinal(inside[name].rank)} in {list_label(name)} ({inside[name].raw:.4g})")
+        elif reason or list_index(name) is None:
+            parts.append(f"not in {list_label(name)}" + (f": {reason}" if reason else ""))
+    parts += [f"{list_label(name)}: {reason}" for name, reason in why.items()]  # lists that were not searched
     return ", ".join(parts) or "no list takes part"
 
 
@@ -376,7 +364,7 @@ def _apply(given: StageInput) -> StageArrays[ListsRow, ListsFields]:
 
 
 def _words(row: ListsRow, stage: StageTrace[ListsRow, ListsFields]) -> str:
-    return places_words(stage.fields, row)
+    return ranks_text(stage.fields, row)
 
 
 LISTS = Stage(
@@ -391,6 +379,6 @@ LISTS = Stage(
     parts=tuple(Switch(f"{source} list", {f"lists.{source}.enabled": False}) for source in SOURCES),
     words=_words,
     detail=lambda row, config: ", ".join(
-        f"{called(entry.list)} {entry.normalized:.4f}" for entry in row.lists if entry.normalized is not None
+        f"{list_label(entry.list)} {entry.normalized:.4f}" for entry in row.lists if entry.normalized is not None
     ),
 )

@@ -199,7 +199,7 @@ CEMS_SIGNALS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class PatternMatch:
     """One signal found in the query: characters start..end of it."""
 
     detector: str
@@ -209,14 +209,14 @@ class Match:
 
 
 @lru_cache(maxsize=4096)
-def detect(query: str, config: Detectors, language: str = ENGLISH) -> tuple[Match, ...]:
+def detect(query: str, config: Detectors, language: str = ENGLISH) -> tuple[PatternMatch, ...]:
     """Every signal found in the query, by detector and position; empty when detectors are off, and in any language but English."""
     if not config.enabled or language != ENGLISH:
         return ()
     edge = r"\b" if config.matching == "word" else ""
     plain = query.lower() if query.isascii() else None  # what is not in it cannot be found in it: most signals are not
     return tuple(
-        Match(detector, signal, found.start(), found.end())
+        PatternMatch(detector, signal, found.start(), found.end())
         for detector, signals in (CEMS_SIGNALS if config.words == "cems" else SIGNALS).items()
         for signal in signals
         if plain is None or signal.lower() in plain
@@ -229,7 +229,7 @@ def is_aggregation(query: str, config: Detectors, language: str = ENGLISH) -> bo
     return any(match.detector == "aggregation" for match in detect(query, config, language))
 
 
-def cuts_a_word(query: str, match: Match) -> bool:
+def cuts_a_word(query: str, match: PatternMatch) -> bool:
     """Did the match start or end inside a word, as "last" does in "elasticsearch"?"""
     before = query[match.start - 1 : match.start]
     after = query[match.end : match.end + 1]
@@ -284,9 +284,9 @@ class QueryFeatures:
     """What `is_conversational` looks at: the number of words, and which of them are what, by position in the query."""
 
     words: int
-    stopwords: tuple[Match, ...] = ()
-    terms: tuple[Match, ...] = ()
-    code: tuple[Match, ...] = ()
+    stopwords: tuple[PatternMatch, ...] = ()
+    terms: tuple[PatternMatch, ...] = ()
+    code: tuple[PatternMatch, ...] = ()
 
     @property
     def stopword_ratio(self) -> float:
@@ -311,9 +311,9 @@ def features(query: str, lexicon: Set[str], language: str = ENGLISH) -> QueryFea
     """
     words = list(_words(query))
     own = STOPWORDS if language == ENGLISH else frozenset[str]()
-    stopwords = [Match("stopword", word, start, end) for word, start, end in words if word in own]
+    stopwords = [PatternMatch("stopword", word, start, end) for word, start, end in words if word in own]
     found = [(technical_term(word, lexicon), start, end) for word, start, end in words]
-    terms = [Match("term", term, start, end) for term, start, end in found if term]
+    terms = [PatternMatch("term", term, start, end) for term, start, end in found if term]
     return QueryFeatures(len(words), tuple(stopwords), tuple(terms), code_spans(query, lexicon))
 
 
@@ -329,10 +329,10 @@ def limits_met(
     return domain_signal < config.max_domain_signal, stopword_ratio > config.min_stopword_ratio, not has_code
 
 
-def code_spans(query: str, lexicon: Set[str] = frozenset()) -> tuple[Match, ...]:
+def code_spans(query: str, lexicon: Set[str] = frozenset()) -> tuple[PatternMatch, ...]:
     """Where the query shows code, by position; a word of the lexicon (PostgreSQL, Node.js) is a name and not code."""
     spans = [
-        Match("code", kind, found.start(), found.end())
+        PatternMatch("code", kind, found.start(), found.end())
         for kind, pattern in CODE.items()
         for found in pattern.finditer(query)
         if not (kind in _MAYBE_NAME and _is_name(found.group(), lexicon))
@@ -365,7 +365,7 @@ def _is_name(text: str, lexicon: Set[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class DetectorMatch:
     """One match of a detector, and whether it starts or ends inside a word."""
 
     detector: str
@@ -381,7 +381,7 @@ class QueryFields(StageFields):
 
     query: str = ""
     mode: str = ""
-    matches: tuple[Signal, ...] = ()
+    matches: tuple[DetectorMatch, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -430,7 +430,7 @@ def report_query(given: StageInput) -> StageArrays[StageRow, QueryFields]:
     def fields(q: int) -> QueryFields:
         query = table.queries[q]
         matches = tuple(
-            Signal(match.detector, match.signal, match.start, match.end, cuts_a_word(query, match))
+            DetectorMatch(match.detector, match.signal, match.start, match.end, cuts_a_word(query, match))
             for match in detect(query, config.detectors, language_of(table, q))
         )
         return QueryFields(query, config.mode, matches, table.notes[q].get("query", {}))

@@ -49,10 +49,11 @@ from cems_workbench.pipeline.stages.result import (
     optional_numbers,
     plain_fields,
 )
-from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ModelTable, Ranking, ranked
+from cems_workbench.pipeline.wording import ordinal
 
-NARROW = 0.05
+COMPRESSED_SPREAD = 0.05
 """A spread of unit scores below this cannot tell candidates apart in practice."""
 
 _RANGE = {"divide_by_10": (0.0, 10.0), "identity": (0.0, 1.0)}
@@ -151,7 +152,7 @@ def health_warnings(model: ModelTable, head: Bools, raw: Floats, scale: str, q: 
         found.append("every raw score is the same: the reranker tells nothing apart")
     elif health.scored > 1 and scale in _RANGE and health.max is not None and health.min is not None:
         spread = (health.max - health.min) / _RANGE[scale][1]
-        if spread < NARROW:
+        if spread < COMPRESSED_SPREAD:
             found.append(
                 f"raw scores span only {spread:.3f} of the unit range: the reranker hardly tells candidates apart"
             )
@@ -509,10 +510,10 @@ def unit_spread(rows: Iterable[RerankRow]) -> float | None:
 
 def is_compressed(spread: float | None) -> bool:
     """Is the spread of unit scores too narrow to tell candidates apart, without being none at all?"""
-    return spread is not None and 0 < spread < NARROW
+    return spread is not None and 0 < spread < COMPRESSED_SPREAD
 
 
-SAME = 1e-12
+SPREAD_TOLERANCE = 1e-12
 """A spread below this is rounding."""
 
 
@@ -531,7 +532,7 @@ class BandWeight:
     def effective(self) -> float | None:
         """Retrieval's share of the spread, 0..1; None where neither side tells two candidates apart."""
         total = self.retrieval_spread + self.reranker_spread
-        return self.retrieval_spread / total if total > SAME else None
+        return self.retrieval_spread / total if total > SPREAD_TOLERANCE else None
 
     @property
     def inverted(self) -> bool:

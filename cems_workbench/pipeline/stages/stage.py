@@ -138,11 +138,5 @@ class Stage(Generic[RowT, FieldsT, ArraysT]):
         return self.parts if self.switch is None else (self.switch, *self.parts)
 
 
-def ordinal(number: int) -> str:
-    """1st, 2nd, 3rd, 4th, 11th, ..."""
-    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
-
-
 AnyStage = Stage[StageRow, StageFields, StageArrays[StageRow, StageFields]]
 """A stage of which only the row contract is known."""

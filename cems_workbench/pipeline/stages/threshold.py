@@ -19,7 +19,6 @@ import numpy as np
 
 from cems_workbench.config.sections.ranking import ThresholdConfig
 from cems_workbench.pipeline.list_sources import SOURCES
-from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.pipeline.stages.result import (
     RowContract,
     StageArrays,
@@ -39,6 +38,7 @@ from cems_workbench.pipeline.table import (
     memoized,
     unranked,
 )
+from cems_workbench.pipeline.wording import list_label
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +211,6 @@ THRESHOLD = Stage(
     fields=ThresholdFields,
     switch=Switch("threshold", {"threshold.mode": "none"}),
     detail=lambda row, config: ", ".join(
-        f"{called(entry.list)} {entry.normalized:.4f}" for entry in row.lists if entry.kept
+        f"{list_label(entry.list)} {entry.normalized:.4f}" for entry in row.lists if entry.kept
     ),
 )

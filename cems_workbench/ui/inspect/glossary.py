@@ -5,8 +5,7 @@ from __future__ import annotations
 from cems_workbench.config.sections.adjusting import AssemblyConfig
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import BY_NAME, adjust
-from cems_workbench.pipeline.stages.lists import turn_of
-from cems_workbench.pipeline.stages.stage import ordinal
+from cems_workbench.pipeline.wording import list_index, ordinal
 
 SOURCES: dict[str, str] = {source.name: source.description for source in LIST_SOURCES}
 
@@ -23,9 +22,9 @@ def about(name: str) -> str:
     if name in BY_NAME:
         return BY_NAME[name].description
     source, _, variant = name.partition(":")
-    list_index = turn_of(name)
-    if list_index is not None:
-        return f"{SOURCES[source]} This list: memories reached by a {ordinal(list_index)} relation, which count again."
+    index = list_index(name)
+    if index is not None:
+        return f"{SOURCES[source]} This list: memories reached by a {ordinal(index)} relation, which count again."
     searched = "" if not variant else " 0: the query itself." if variant == "0" else f" {variant}: variant {variant}."
     return SOURCES.get(source, "") + searched
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.sensitivity.replays import Closing
+from cems_workbench.analysis.sensitivity.replays import BoundarySearch
 from cems_workbench.analysis.sensitivity.scan import sweep
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
@@ -200,7 +200,7 @@ def test_closing_in_finds_each_change_between_two_samples() -> None:
         calls.append(value)
         return (str(sum(value > edge for edge in (0.21, 0.5, 0.77))),)
 
-    segments, searched = Closing(results, 1e-6, False, 1e-9).segments([0.0, 1.0])
+    segments, searched = BoundarySearch(results, 1e-6, False, 1e-9).segments([0.0, 1.0])
     assert [one.results for one in segments] == [("0",), ("1",), ("2",), ("3",)]
     assert searched == 1
     for one, edge in zip(segments[1:], (0.21, 0.5, 0.77), strict=True):

@@ -13,7 +13,7 @@ from model_server import no_sleep, nobody
 
 from cems_workbench.models import ollama
 from cems_workbench.models.chat import OllamaChat
-from cems_workbench.models.circuit_breaker import LONGEST_PAUSE_S, PAUSE_FACTOR, SHORTEST_PAUSE_S, CircuitBreaker
+from cems_workbench.models.circuit_breaker import MAX_PAUSE_S, MIN_PAUSE_S, PAUSE_FACTOR, CircuitBreaker
 from cems_workbench.models.http import ModelServer
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.ollama import OllamaReranker, digest
@@ -52,7 +52,7 @@ def test_a_server_that_failed_is_not_asked_until_it_is_time(breaker: CircuitBrea
     breaker.failed("a", AWAY, 0.01)
     assert breaker.refusal("a") == f"not asked, since {AWAY}"
     assert breaker.refusal("b") is None
-    clock.now += SHORTEST_PAUSE_S
+    clock.now += MIN_PAUSE_S
     assert breaker.refusal("a") is None and breaker.is_open("a")
 
 
@@ -61,7 +61,7 @@ def test_what_took_long_to_find_out_is_looked_into_less_often(breaker: CircuitBr
     breaker.failed("slower", AWAY, 5.0)
     clock.now += PAUSE_FACTOR * 0.5
     assert breaker.refusal("slow") is None and breaker.refusal("slower") is not None
-    clock.now += LONGEST_PAUSE_S
+    clock.now += MAX_PAUSE_S
     assert breaker.refusal("slower") is None
 
 
@@ -76,7 +76,7 @@ def test_one_probes_and_the_others_wait_for_what_it_finds(
     breaker: CircuitBreaker, clock: Clock, comes_back: bool
 ) -> None:
     breaker.failed("a", AWAY, 0.0)
-    clock.now += SHORTEST_PAUSE_S
+    clock.now += MIN_PAUSE_S
     assert breaker.refusal("a") is None  # this one probes
     said: list[str | None] = []
     others = [threading.Thread(target=lambda: said.append(breaker.refusal("a"))) for _ in range(3)]
@@ -151,7 +151,7 @@ def test_a_server_that_comes_back_scores_every_text_of_the_next_batch(
     wake()
     early = make(url, breaker).score("q", texts)  # another scorer, as every query makes its own
     assert {pair.error is not None and pair.error.startswith("refused: not asked, since") for pair in early} == {True}
-    clock.now += LONGEST_PAUSE_S
+    clock.now += MAX_PAUSE_S
     back = make(url, breaker).score("q", texts)
     assert [pair.error for pair in back] == [None] * len(texts)
     assert not breaker.refusal(url)

@@ -11,7 +11,7 @@ import pytest
 
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies, max_sim
 from cems_workbench.models.protocol import CAUSES
-from cems_workbench.models.token_memory import BESIDE_BYTES, TokenMemory
+from cems_workbench.models.token_memory import OVERHEAD_BYTES, TokenMemory
 
 VOCABULARY = {"redis": (1, [1.0, 0.0]), "cache": (2, [0.0, 1.0]), "slow": (3, [0.6, 0.8]), "warm": (4, [-1.0, 0.0])}
 
@@ -132,7 +132,7 @@ def test_a_text_is_read_once_however_often_it_is_scored() -> None:
 
 
 def test_what_was_read_is_kept_within_a_bound_the_last_used_longest() -> None:
-    one = BESIDE_BYTES + len("redis") + 4 + 2 * 2
+    one = OVERHEAD_BYTES + len("redis") + 4 + 2 * 2
     memory = TokenMemory(HandMadeEmbedder(), limit=2 * one)  # type: ignore[arg-type]
     memory.read(["redis", "cache"])
     first = memory.read(["redis"])[0]

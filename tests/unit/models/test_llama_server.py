@@ -255,14 +255,14 @@ def test_health_of_something_else(server: FaultyServer) -> None:
 
 
 def test_health_of_a_server_that_hangs_drips_or_refuses(server: FaultyServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llama_server, "HEALTH_S", 0.3)
+    monkeypatch.setattr(llama_server, "HEALTH_TIMEOUT_S", 0.3)
     server.get = hangs
     with pytest.raises(ModelError, match=r"timeout: no reply within 0.3 s"):
         scorer(server).health()
     server.get = lambda handler: handler.drip(HEAD + b"\r\n{")
     with pytest.raises(ModelError, match=r"timeout: no reply within 0.3 s"):
         scorer(server).health()
-    monkeypatch.setattr(llama_server, "HEALTH_S", 5.0)
+    monkeypatch.setattr(llama_server, "HEALTH_TIMEOUT_S", 5.0)
     with socket.socket() as bound, pytest.raises(ModelError, match=r"refused: "):
         bound.bind(("127.0.0.1", 0))
         scorer(f"http://127.0.0.1:{bound.getsockname()[1]}").health()

@@ -83,7 +83,7 @@ FAULTS = {
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "REPLY_BYTES", 1_000_000)
+    monkeypatch.setattr(http, "MAX_REPLY_BYTES", 1_000_000)
     monkeypatch.setattr(http_limits, "MAX_RESPONSE_BYTES", 1_000_000)
 
 

@@ -11,7 +11,7 @@ from model_server import CUT, HTML, TRUNCATED, Answer, Reply, no_sleep, nobody, 
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models.ollama import OllamaEmbedder
-from cems_workbench.models.server_embedder import EMBED_BATCH
+from cems_workbench.models.server_embedder import BATCH_SIZE
 
 
 @pytest.fixture(autouse=True)
@@ -43,11 +43,11 @@ def test_vectors_have_length_one_and_stand_in_the_order_of_the_texts() -> None:
 
 def test_texts_are_embedded_in_batches_once_each_with_progress() -> None:
     seen: list[tuple[str, int, int]] = []
-    texts = [f"text {i}" for i in range(EMBED_BATCH + 8)]
+    texts = [f"text {i}" for i in range(BATCH_SIZE + 8)]
     with serving(embedding()) as server:
         embedder(server.url).encode([*texts, *texts], lambda *step: seen.append(step))
-        assert [len(body["input"]) for body in server.bodies("/api/embed")] == [EMBED_BATCH, 8]
-    assert seen == [("embedding", EMBED_BATCH, EMBED_BATCH + 8), ("embedding", EMBED_BATCH + 8, EMBED_BATCH + 8)]
+        assert [len(body["input"]) for body in server.bodies("/api/embed")] == [BATCH_SIZE, 8]
+    assert seen == [("embedding", BATCH_SIZE, BATCH_SIZE + 8), ("embedding", BATCH_SIZE + 8, BATCH_SIZE + 8)]
 
 
 def test_the_dimension_is_asked_once_where_it_is_not_given() -> None:

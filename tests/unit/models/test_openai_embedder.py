@@ -15,7 +15,7 @@ from model_server import CUT, DRIP, HTML, SLAM, TRUNCATED, Reply, no_sleep, nobo
 from cems_workbench.errors import ModelError
 from cems_workbench.models.http import CallError
 from cems_workbench.models.openai_embedder import LLAMA_CPP_BATCH, OpenAiEmbedder
-from cems_workbench.models.server_embedder import EMBED_BATCH, Wording
+from cems_workbench.models.server_embedder import BATCH_SIZE, Wording
 from cems_workbench.settings import Settings
 
 KEY = "sk-very-secret-5678"
@@ -91,12 +91,12 @@ class TestVectors:
 
     def test_a_batch_is_bounded_and_each_text_is_asked_once(self) -> None:
         seen: list[tuple[str, int, int]] = []
-        texts = [f"text {i}" for i in range(EMBED_BATCH + 8)]
+        texts = [f"text {i}" for i in range(BATCH_SIZE + 8)]
         with serving(embedding) as server:
             embedder(server.url).encode([*texts, *texts], lambda *step: seen.append(step))
             asked = server.bodies("/v1/embeddings")
-        assert [len(body["input"]) for body in asked] == [EMBED_BATCH, 8]
-        assert seen == [("embedding", EMBED_BATCH, EMBED_BATCH + 8), ("embedding", EMBED_BATCH + 8, EMBED_BATCH + 8)]
+        assert [len(body["input"]) for body in asked] == [BATCH_SIZE, 8]
+        assert seen == [("embedding", BATCH_SIZE, BATCH_SIZE + 8), ("embedding", BATCH_SIZE + 8, BATCH_SIZE + 8)]
 
     def test_a_dimension_is_sent_only_where_one_is_configured_and_is_part_of_the_id(self) -> None:
         with serving(embedding) as server:
@@ -212,7 +212,7 @@ class TestFailures:
             return replying(*([1.0] * (3 if len(body["input"]) > 1 else 5) for _ in body["input"]))
 
         with serving(answer) as server, pytest.raises(ModelError, match="length 5; 3 was expected"):
-            embedder(server.url).encode([f"text {i}" for i in range(EMBED_BATCH + 1)])
+            embedder(server.url).encode([f"text {i}" for i in range(BATCH_SIZE + 1)])
 
     @pytest.mark.parametrize(
         ("status", "said"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models import prompts
-from cems_workbench.models.prompts import PROFILE_LINES, Kind, Question, Understanding, read_understanding
+from cems_workbench.models.prompts import MAX_PROFILE_LINES, Kind, Question, Understanding, read_understanding
 
 
 class Script:
@@ -131,11 +131,11 @@ def test_an_expansion_is_not_the_query_again() -> None:
 
 def test_the_profile_feeds_expansion_and_hypothesis() -> None:
     chat = Script("I use Premiere.")
-    profile = [f"likes {i}\nand more" for i in range(PROFILE_LINES + 5)]
+    profile = [f"likes {i}\nand more" for i in range(MAX_PROFILE_LINES + 5)]
     asked(chat, prompts.expansion("q", "preference", profile))
     asked(chat, prompts.hypothesis("q", "preference", profile))
     for _, user in chat.asked:
-        assert user.count("<profile>") == PROFILE_LINES
+        assert user.count("<profile>") == MAX_PROFILE_LINES
         assert "<profile>likes 0 and more</profile>" in user
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.prompts import LINE_CHARS, TEXT_CHARS, decision, fields, lines, passage, yes_or_no
+from cems_workbench.models.prompts import MAX_LINE_CHARS, MAX_TEXT_CHARS, decision, fields, lines, passage, yes_or_no
 
 TERMS = ["video editing software", "Adobe Premiere Pro", "I use Final Cut"]
 
@@ -79,7 +79,7 @@ NOTHING = [
         '["a", "b',
         '{"terms": [\n"a",\n',
         "Here are the terms:",
-        "x" * (LINE_CHARS + 1),
+        "x" * (MAX_LINE_CHARS + 1),
     ],
 )
 def test_a_reply_without_a_list_is_a_model_error(reply: str) -> None:
@@ -113,7 +113,7 @@ def test_a_text_of_several_sentences_keeps_its_lines_and_ends_somewhere() -> Non
     assert passage("On March 15th I moved.\n\nThree days before, I packed.") == (
         "On March 15th I moved.\n\nThree days before, I packed."
     )
-    assert len(passage("word " * 2000)) <= TEXT_CHARS
+    assert len(passage("word " * 2000)) <= MAX_TEXT_CHARS
 
 
 @pytest.mark.parametrize("reply", [*NOTHING, "[]", "{}", "--"])
@@ -239,8 +239,8 @@ def test_a_reader_gives_what_it_promises_or_a_model_error(reply: str) -> None:
             continue
         if isinstance(found, list):
             assert 0 < len(found) <= 3
-            assert all(text and len(text) <= LINE_CHARS and "\n" not in text for text in found)
+            assert all(text and len(text) <= MAX_LINE_CHARS and "\n" not in text for text in found)
         elif isinstance(found, str):
-            assert 0 < len(found) <= TEXT_CHARS
+            assert 0 < len(found) <= MAX_TEXT_CHARS
         else:
             assert isinstance(found, (bool, dict))

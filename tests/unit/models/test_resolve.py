@@ -87,7 +87,7 @@ def test_the_hub_is_probed_once(reply: OSError | None, monkeypatch: pytest.Monke
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr(httpx, "head", head)
     assert [module.hub_reachable(), module.hub_reachable()] == [reply is None] * 2
-    assert asked == [module.PROBE_SECONDS] and asked[0] <= 5
+    assert asked == [module.HUB_TIMEOUT_S] and asked[0] <= 5
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_an_endpoint_that_is_no_url_is_no_hub(endpoint: str, monkeypatch: pytest
 
 
 def test_a_hub_that_takes_the_connection_and_never_answers_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PROBE_SECONDS", 0.4)
+    monkeypatch.setattr(module, "HUB_TIMEOUT_S", 0.4)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.delenv("HF_HUB_OFFLINE")
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -128,7 +128,7 @@ def test_a_hub_whose_name_is_never_looked_up_is_given_up_in_time(monkeypatch: py
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
     monkeypatch.setattr(socket, "getaddrinfo", never)
-    monkeypatch.setattr(module, "PROBE_SECONDS", 0.4)
+    monkeypatch.setattr(module, "HUB_TIMEOUT_S", 0.4)
     started = time.monotonic()
     assert not module.hub_reachable()
     assert time.monotonic() - started < 5

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from cems_workbench.analysis.ranks import nothing_returned
 from cems_workbench.analysis.sensitivity.exact import LEVELS
-from cems_workbench.analysis.sensitivity.replays import Turned
+from cems_workbench.analysis.sensitivity.replays import ParameterSweep
 from cems_workbench.config import field_spec, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, replay
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.scoring import judge_texts
 from cems_workbench.pipeline.stages import ABSTAIN
-from cems_workbench.pipeline.stages.abstain import SIGNALS, asking_all, switched_off
-from cems_workbench.pipeline.tabulate import encode
+from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, asking_all, switched_off
+from cems_workbench.pipeline.tabulate import to_table
 
 VECTOR = {"a": 0.44, "b": 0.40, "c": 0.31, "d": 0.30, "e": 0.20, "f": 0.10}
 LEXICAL = {"c": 7.5, "a": 3.0, "x": 1.0}
@@ -116,7 +116,7 @@ def test_a_signal_without_a_value_decides_nothing_and_is_said() -> None:
     bare = evidence({"vector": VECTOR})
     for name in ("lexical", "reranker", "judge", "agreement"):
         found = stage("abstain", bare, {f"abstain.{name}": 1.0})
-        assert len(kept(found)) == 6 and warned(found, f"the {SIGNALS[name].title} decides nothing")
+        assert len(kept(found)) == 6 and warned(found, f"the {CONFIDENCE_FEATURES[name].title} decides nothing")
     assert kept(stage("abstain", bare, {"abstain.lexical": 1.0, "abstain.vector": 0.9, "abstain.rule": "all"})) == []
     assert nothing_returned(trace(evidence({"vector": {}}), {"abstain.vector": 0.5})) == (
         "",
@@ -148,7 +148,7 @@ def test_the_judge_reads_what_decides_even_where_nothing_is_returned() -> None:
 def test_every_query_of_a_batch_is_decided_by_itself() -> None:
     each = [subject(), evidence({"vector": {"a": 0.2}}), evidence({}), evidence({"lexical": {"z": 3.0}})]
     config = configured({"abstain.vector": 0.3})
-    batch = run(encode(each), config).of(ABSTAIN)
+    batch = run(to_table(each), config).of(ABSTAIN)
     assert [bool(alive.any()) for alive in batch.after.alive] == [True, False, False, True]
     for q, one in enumerate(each):
         alone = replay(one, config).stage(ABSTAIN).fields
@@ -157,7 +157,7 @@ def test_every_query_of_a_batch_is_decided_by_itself() -> None:
 
 def test_the_sensitivity_of_a_threshold_has_its_event_at_the_value() -> None:
     for name, value in {"vector": 0.44, "lexical": 7.5, "reranker": 2.0, "judge": -4.0}.items():
-        turned = Turned(subject(), configured(ASKED), f"abstain.{name}", 3)
+        turned = ParameterSweep(subject(), configured(ASKED), f"abstain.{name}", 3)
         assert LEVELS[f"abstain.{name}"](turned, -1000.0).tolist() == [value]
 
 
@@ -178,7 +178,7 @@ THRESHOLDS = st.fixed_dictionaries(
         {name: st.dictionaries(st.sampled_from("abcdef"), NUMBERS, max_size=6) for name in ("vector", "lexical")}
     ),
     low=THRESHOLDS,
-    raised=st.sampled_from(sorted(SIGNALS)),
+    raised=st.sampled_from(sorted(CONFIDENCE_FEATURES)),
     by=st.floats(0, 3),
     rule=st.sampled_from(["any", "all"]),
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.config.sections.understanding import Conversational
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline.stages.query import Match, QueryFeatures, features, is_conversational
+from cems_workbench.pipeline.stages.query import PatternMatch, QueryFeatures, features, is_conversational
 from cems_workbench.pipeline.typos import shipped_terms, technical_terms
 
 TERMS = shipped_terms()
@@ -19,8 +19,8 @@ WIRED, HYBRID, TOKEN = (
 )
 
 
-def marks(count: int) -> tuple[Match, ...]:
-    return (Match("x", "x", 0, 1),) * count
+def marks(count: int) -> tuple[PatternMatch, ...]:
+    return (PatternMatch("x", "x", 0, 1),) * count
 
 
 def kinds(query: str) -> set[str]:
@@ -43,7 +43,7 @@ def test_the_words_that_matched_are_shown_where_they_stand() -> None:
     found = features("Is the API's latency_ms ok, Tokens?", TERMS)
     assert [(match.signal, match.start, match.end) for match in found.stopwords] == [("is", 0, 2), ("the", 3, 6)]
     assert [(match.signal, match.start, match.end) for match in found.terms] == [("api", 7, 12), ("token", 28, 34)]
-    assert found.code == (Match("code", "underscore", 13, 23),)
+    assert found.code == (PatternMatch("code", "underscore", 13, 23),)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cases import column, evidence, kept, stage, trace, warned
 
 from cems_workbench.config.sections.understanding import Detectors
 from cems_workbench.pipeline import ModelScore
-from cems_workbench.pipeline.stages.query import Signal, detect
+from cems_workbench.pipeline.stages.query import DetectorMatch, detect
 
 WORD = {"query.detectors.matching": "word"}
 
@@ -25,7 +25,7 @@ def detectors(query: str, matching: Any = "substring") -> set[str]:
 
 def test_substring_matching_calls_restart_elasticsearch_temporal_and_shows_the_cut_word() -> None:
     found = query_stage("restart elasticsearch")
-    assert found.fields.matches == (Signal("temporal", "last", 9, 13, cuts_word=True),)
+    assert found.fields.matches == (DetectorMatch("temporal", "last", 9, 13, cuts_word=True),)
     assert warned(found, "temporal: “last” was found inside a word (“elasticsearch”)")
 
 

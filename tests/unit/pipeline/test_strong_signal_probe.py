@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cases import configured
 
-from cems_workbench.pipeline.gather import probe
+from cems_workbench.pipeline.gather import strong_signal
 from cems_workbench.pipeline.stages.expansion import ExpansionFields, StrongSignal
 from cems_workbench.store import Filter
 
@@ -22,7 +22,7 @@ def probed(raw: list[float], scale: str, **settings: float) -> StrongSignal:
     )
     path = "expansion.skip_on_strong_signal"
     config = configured({f"{path}.scale": scale} | {f"{path}.{key}": value for key, value in settings.items()})
-    return probe("query", config, resources, Filter())
+    return strong_signal("query", config, resources, Filter())
 
 
 def test_raw_compares_the_score_itself_so_nearly_every_query_fires() -> None:

@@ -25,7 +25,7 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.evaluation.labelling.queue import Card
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Trace, Variant, replay
 from cems_workbench.pipeline.stages.expansion import StrongSignal
-from cems_workbench.pipeline.stages.query import Signal
+from cems_workbench.pipeline.stages.query import DetectorMatch
 from cems_workbench.records import Memory, Query
 from cems_workbench.store import Duplicates, IndexState, LearnedPair
 from cems_workbench.ui.inspect.alignment import alignment_html, token_matches
@@ -164,8 +164,8 @@ def trace(text: str) -> Trace:
 def spans(text: str) -> str:
     half = len(text) // 2
     matches = [
-        Signal(f"d {text}", f"s {text}", half, len(text), cuts_word=False),
-        Signal("temporal", text, 0, half, cuts_word=False),
+        DetectorMatch(f"d {text}", f"s {text}", half, len(text), cuts_word=False),
+        DetectorMatch("temporal", text, 0, half, cuts_word=False),
     ]
     return spans_html(text, matches)
 
@@ -261,7 +261,7 @@ def marked(text: str) -> str:
 CORRECTION = {"similarity": 0.9}
 INSPECT: dict[str, Callable[[str], str]] = {
     "stages": stages,
-    "signals": lambda text: signals_html("of the query", [Signal(text, text, 0, 2, cuts_word=True)]),
+    "signals": lambda text: signals_html("of the query", [DetectorMatch(text, text, 0, 2, cuts_word=True)]),
     "corrections": lambda text: corrections_html(
         [{"typo": text, "correction": text, "source": text, **CORRECTION}], text
     ),

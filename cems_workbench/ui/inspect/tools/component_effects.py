@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.analysis.component_effects import NO_LIMIT_K, Effect, component_effects
-from cems_workbench.pipeline.stages.lists import called
+from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.charts import draw_chart
@@ -57,7 +57,7 @@ def _sentence(effects: Sequence[Effect], moving: Sequence[Effect]) -> str:
         return "No single component changes these results."
     most = max(moving, key=lambda effect: effect.turned)
     idle = [effect.part.name for effect in effects if effect.turned <= MIN_EFFECT]
-    text = f"**{called(most.part.name)}** has the largest effect on this ranking: removing it reverses {most.turned:.0%} of pairs."
+    text = f"**{list_label(most.part.name)}** has the largest effect on this ranking: removing it reverses {most.turned:.0%} of pairs."
     if idle:
         text += f" {len(idle)} of {len(effects)} enabled components have no effect here."
     return text
@@ -67,7 +67,7 @@ def effects_figure(effects: Sequence[Effect]) -> Figure:
     """One bar per component: the share of pairs reversed without it."""
     import plotly.graph_objects as go
 
-    names = [tick(called(effect.part.name)) for effect in effects]
+    names = [tick(list_label(effect.part.name)) for effect in effects]
     figure = go.Figure()
     figure.add_bar(
         x=[effect.turned for effect in effects],
@@ -134,7 +134,7 @@ def _table(effects: Sequence[Effect]) -> None:
 def _row(effect: Effect, judged: bool) -> dict[str, Any]:
     changes = [*(f"+ {short_id(key)}" for key in effect.entered), *(f"− {short_id(key)}" for key in effect.left)]
     row: dict[str, Any] = {
-        "part": called(effect.part.name),
+        "part": list_label(effect.part.name),
         "stage": effect.part.stage,
         "nominal": None if effect.nominal is None else round(effect.nominal, 2),
         "effective": None if effect.share is None else round(effect.share, 2),

@@ -16,9 +16,9 @@ from cems_workbench.analysis.index_check import ExactRanking, IndexComparison, c
 from cems_workbench.config import list_depths
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.evidence import RankedList
-from cems_workbench.pipeline.gather import EVERYTHING, inner_depth, search_filter
+from cems_workbench.pipeline.gather import MAX_DEPTH, inner_depth, search_filter
 from cems_workbench.pipeline.list_provenance import provenance_of
-from cems_workbench.pipeline.live_engine import Engine
+from cems_workbench.pipeline.live_engine import LiveEngine
 from cems_workbench.store.search.hits import best_per_memory
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.catalogue import View
@@ -117,7 +117,7 @@ def _depth(context: InspectContext, ranked: RankedList) -> int:
     """The depth of the comparison: the list's, or that of the vector part of a hybrid list."""
     config = context.trace.config
     if config.lists.vector.enabled or not config.lists.hybrid.enabled:
-        return list_depths(config)["vector"] or EVERYTHING
+        return list_depths(config)["vector"] or MAX_DEPTH
     rows = inner_depth(config, context.trace.evidence.query, context.trace.evidence.language)
     if provenance_of(context.trace.evidence, ranked.name):
         return rows  # rows omitted by the engine count as missed
@@ -248,7 +248,7 @@ def _draw_missed(
     )
 
 
-def _draw_live(context: InspectContext, engine: Engine, variant: int) -> None:
+def _draw_live(context: InspectContext, engine: LiveEngine, variant: int) -> None:
     """Draw the engine's lists of this variant compared with exact ones, after a request."""
     st.markdown("## The live index", help=LIVE_HELP)
     where = engine.name

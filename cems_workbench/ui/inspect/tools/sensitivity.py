@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.analysis.sensitivity.replays import Segment
+from cems_workbench.analysis.sensitivity.replays import ConstantInterval
 from cems_workbench.analysis.sensitivity.scan import (
     HIT_DEPTH,
     Breakpoint,
@@ -50,7 +50,7 @@ BAND, RANK, METRICS_HEIGHT_PX = 44, 26, 110
 """Heights in pixels: intervals, one rank, metrics."""
 
 
-def difference(swept: Sweep, segment: Segment) -> str:
+def difference(swept: Sweep, segment: ConstantInterval) -> str:
     """The kind of difference from the current results, as in the legend."""
     now = swept.present.results
     if segment.results == now:
@@ -112,7 +112,7 @@ def sweep_figure(
     return figure
 
 
-def _edges(swept: Sweep, segment: Segment) -> tuple[float, float]:
+def _edges(swept: Sweep, segment: ConstantInterval) -> tuple[float, float]:
     """Start and end of an interval's bar; an integer covers half a step on either side."""
     half = 0.5 if swept.spec.type is int else 0.0
     return segment.first - half, segment.last + half
@@ -141,7 +141,7 @@ def _bands(figure: Figure, swept: Sweep) -> None:
         )
 
 
-def _band_text(swept: Sweep, segment: Segment) -> str:
+def _band_text(swept: Sweep, segment: ConstantInterval) -> str:
     where = (
         shown(segment.first) if segment.first == segment.last else f"{shown(segment.first)} to {shown(segment.last)}"
     )
@@ -367,7 +367,7 @@ def _step(swept: Sweep) -> None:
             )
 
 
-def _change(swept: Sweep, segment: Segment) -> str:
+def _change(swept: Sweep, segment: ConstantInterval) -> str:
     """Added, removed and moved results relative to the current ones, as a short text."""
     now = swept.present.results
     entered = [key for key in segment.results if key not in now]
@@ -454,7 +454,7 @@ def _table(context: InspectContext, swept: Sweep) -> None:
         st.caption("Select a row to set the parameter to the middle of its interval.")
 
 
-def _row(context: InspectContext, swept: Sweep, i: int, segment: Segment) -> dict[str, Any]:
+def _row(context: InspectContext, swept: Sweep, i: int, segment: ConstantInterval) -> dict[str, Any]:
     point = swept.breakpoints[i - 1] if i else None
     relevant = _first_relevant(context, segment.results)
     row: dict[str, Any] = {

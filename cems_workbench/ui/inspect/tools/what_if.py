@@ -19,8 +19,7 @@ from cems_workbench.analysis.what_if import BeforeAfter, EditedRank, MovedMemory
 from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages.lists import called
-from cems_workbench.pipeline.stages.stage import ordinal
+from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -269,7 +268,7 @@ def pairs_html(pairs: Sequence[BeforeAfter], name: str, meaning: str) -> Markup:
     """One row per list or stage, before and after; `name` is the heading of the first column."""
     rows = [
         PairRow(
-            called(pair.name),
+            list_label(pair.name),
             about(pair.name),
             pair.same,
             (*_cells(pair.before, pair.name), *_cells(pair.after, pair.name)),

@@ -19,8 +19,7 @@ from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.config.value_text import shown
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.stages.lists import called
-from cems_workbench.pipeline.stages.stage import ordinal
+from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.report.investigation import investigation_report
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
@@ -296,7 +295,7 @@ def list_ranks_html(places: Sequence[ListEntry]) -> Markup:
     """The memory's rank in each list when the whole store is searched."""
     lines = [
         ListRankLine(
-            called(place.list),
+            list_label(place.list),
             about(place.list),
             _rank(place.rank),
             _score(place.score),

@@ -10,7 +10,7 @@ import streamlit as st
 
 from cems_workbench.evaluation.signals import SignalTable
 from cems_workbench.pipeline import Trace, replay
-from cems_workbench.pipeline.stages.abstain import ABSTAIN, SIGNALS, asking_all
+from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES, asking_all
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -114,7 +114,7 @@ def signal_rows(signals: list[Reading], judged: SignalTable | None) -> list[dict
     rows = []
     for reading in signals:
         row: dict[str, Any] = {
-            "signal": SIGNALS[reading.name].title,
+            "signal": CONFIDENCE_FEATURES[reading.name].title,
             "this query": reading.value,
             "threshold": reading.threshold,
             "says": reading.meaning,
@@ -128,7 +128,7 @@ def signal_rows(signals: list[Reading], judged: SignalTable | None) -> list[dict
 
 
 def _draw_chart(signals: list[Reading], judged: SignalTable) -> None:
-    names = {SIGNALS[reading.name].title: reading for reading in signals}
+    names = {CONFIDENCE_FEATURES[reading.name].title: reading for reading in signals}
     first = next((title for title, reading in names.items() if reading.threshold is not None), next(iter(names)))
     chosen = st.segmented_control("Signal", list(names), default=first, required=True, key="inspect:abstain:signal")
     reading = names[chosen or first]
@@ -136,7 +136,7 @@ def _draw_chart(signals: list[Reading], judged: SignalTable) -> None:
     draw_chart(
         spread_figure(reading, kinds),
         key="inspect:abstain:spread",
-        alt=f"Dot chart: {SIGNALS[reading.name].title} of {len(kinds[WITH_ANSWER])} judged queries with an answer and "
+        alt=f"Dot chart: {CONFIDENCE_FEATURES[reading.name].title} of {len(kinds[WITH_ANSWER])} judged queries with an answer and "
         f"{len(kinds[WITHOUT_ANSWER])} without; lines mark this query and the threshold.",
         table=lambda: [
             {"query": kind, "value": float(value)} for kind, values in kinds.items() for value in np.sort(values)
@@ -178,7 +178,7 @@ def spread_figure(reading: Reading, kinds: dict[str, Floats]) -> Figure:
         showlegend=False,
         hovermode="closest",
         xaxis={
-            "title": {"text": SIGNALS[reading.name].title},
+            "title": {"text": CONFIDENCE_FEATURES[reading.name].title},
             "gridcolor": GRID,
             "zeroline": False,
             "fixedrange": True,

@@ -12,7 +12,8 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.fusion_methods import Contribution, fusion_method
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, PartKind, score_parts
-from cems_workbench.pipeline.stages.lists import LISTS, called
+from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -84,7 +85,7 @@ def contributions_figure(trace: Trace, top: int = MAX_CANDIDATES, against: RankC
 
     for ranked in trace.stage(LISTS).fields.lists:
         entries = [_entry(row, ranked.name) for row in rows]
-        colour, title = list_colour(ranked.source, ranked.variant), literal(called(ranked.name))
+        colour, title = list_colour(ranked.source, ranked.variant), literal(list_label(ranked.name))
         hovers = [_base_hover(trace, row, entry) for row, entry in zip(rows, entries, strict=True)]
         add("base", ranked.name, title, colour, hovers, legendgroup=ranked.name)
         hovers = [f"{title}: bonus for rank {entry.rank} = {entry.bonus:.4f}" if entry else "" for entry in entries]
@@ -138,7 +139,7 @@ def parts_rows(trace: Trace, top: int = MAX_CANDIDATES) -> list[dict[str, str | 
     rows = stage.kept[:top]
     parts = [
         {
-            part.kind if part.list is None else f"{called(part.list)} {part.kind}": part.value
+            part.kind if part.list is None else f"{list_label(part.list)} {part.kind}": part.value
             for part in score_parts(row, stage.fields)
         }
         for row in rows
@@ -188,7 +189,7 @@ def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str
     hit = next((hit for hit in trace.stage(LISTS).by_id[row.memory_id].lists if hit.list == entry.list), None)
     chunk = chunk_words(trace.evidence, row.memory_id, None if hit is None else hit.chunk)
     chunk_line = [f"found by the {chunk}"] if chunk else []
-    place = f"{literal(called(entry.list))}, rank {rank}: {how}"
+    place = f"{literal(list_label(entry.list))}, rank {rank}: {how}"
     whose = provenance_of(trace.evidence, entry.list)
     chunk_line += [literal(whose)] if whose else []
     return lines(place, *chunk_line, f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}")

@@ -10,7 +10,7 @@ from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, RankComparison
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.stages import FUSION, LISTS
-from cems_workbench.pipeline.stages.lists import called, turn_of
+from cems_workbench.pipeline.wording import list_index, list_label
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -31,7 +31,7 @@ def draw(context: InspectContext) -> None:
     text = st.column_config.TextColumn
     ranks = {
         name: st.column_config.NumberColumn(
-            called(name), width=72 if turn_of(name) is None else 104, help=_help(context.trace, name)
+            list_label(name), width=72 if list_index(name) is None else 104, help=_help(context.trace, name)
         )
         for name in frame.columns[2:-2]
     }

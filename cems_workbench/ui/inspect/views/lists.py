@@ -13,7 +13,8 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import LISTS
-from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, called, inner_ranks
+from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, inner_ranks
+from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import RAW, about
@@ -56,7 +57,7 @@ def draw(context: InspectContext) -> None:
         with st.container(key="inspect:lists"):
             _draw_entries(context, on)
     if off:
-        names = ", ".join(called(entry.name) for entry in off)
+        names = ", ".join(list_label(entry.name) for entry in off)
         heading = f"{len(off)} list{'s' if len(off) != 1 else ''} switched off: {plain(names)}"
         with st.expander(heading), st.container(key="inspect:lists-off"):
             _draw_entries(context, off)
@@ -71,7 +72,7 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
         with column:
             whose = provenance_of(trace.evidence, entry.name)
             use = f"{use_text(fields, entry)} · {plain(whose)}" if whose else use_text(fields, entry)
-            st.markdown(f"**{plain(called(entry.name))}**  {use}", help=about(entry.name))
+            st.markdown(f"**{plain(list_label(entry.name))}**  {use}", help=about(entry.name))
             _draw_list(trace, entry.name, context.followed)
 
 

@@ -17,7 +17,7 @@ from cems_workbench.config.sections.understanding import Conversational
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import EXPANSION, QUERY
 from cems_workbench.pipeline.stages.expansion import StrongSignal
-from cems_workbench.pipeline.stages.query import Signal, limits_met
+from cems_workbench.pipeline.stages.query import DetectorMatch, limits_met
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.variants import draw_switches
@@ -48,7 +48,7 @@ def draw(context: InspectContext) -> None:
     st.html(probe_html(probe))
 
 
-def signals_html(query: str, matches: Sequence[Signal]) -> Markup:
+def signals_html(query: str, matches: Sequence[DetectorMatch]) -> Markup:
     """The query with all matched signals marked, and the matches per detector."""
     signals: dict[str, list[str]] = {}
     for match in matches:
@@ -58,7 +58,7 @@ def signals_html(query: str, matches: Sequence[Signal]) -> Markup:
     return render("inspect/signals.html", query=spans_html(query, matches), signals=listed)
 
 
-def spans_html(query: str, matches: Sequence[Signal]) -> Markup:
+def spans_html(query: str, matches: Sequence[DetectorMatch]) -> Markup:
     """The query with all matched signals marked; the tooltip of a mark names the detector."""
     edges = sorted({0, len(query), *(m.start for m in matches), *(m.end for m in matches)})
     spans = []

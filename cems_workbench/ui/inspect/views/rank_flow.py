@@ -19,7 +19,7 @@ from cems_workbench.analysis.ranks import RankComparison, lists_in_use
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
 from cems_workbench.pipeline.stages import JUDGE, LISTS
-from cems_workbench.pipeline.stages.lists import called
+from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.catalogue import View
@@ -290,7 +290,7 @@ def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
         "showlegend": False,
         "xaxis": {
             "tickvals": list(places.values()),
-            "ticktext": [tick(called(name), MAX_LABEL_CHARS) for name in places],
+            "ticktext": [tick(list_label(name), MAX_LABEL_CHARS) for name in places],
             "side": "top",
             "range": [-0.35, max(places.values(), default=0.0) + 0.15],
             "fixedrange": True,
@@ -387,7 +387,9 @@ def flow_rows(flow: RankFlow) -> list[dict[str, str | int | None]]:
         ranks = {point.column: point.rank for point in line.points}
         lost = line.loss.stage if line.loss else ""
         rows.append(
-            {"memory": line.memory_id} | {called(name): ranks.get(name) for name in flow.columns} | {"lost at": lost}
+            {"memory": line.memory_id}
+            | {list_label(name): ranks.get(name) for name in flow.columns}
+            | {"lost at": lost}
         )
     return rows
 
@@ -439,7 +441,7 @@ def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
         score = "" if point.score is None else f", score {point.score:.4f}"
         whose = provenance_of(trace.evidence, point.column)
         about.append(
-            f"{tick(called(point.column), 24)}: rank {point.rank}{score}" + (f", {literal(whose)}" if whose else "")
+            f"{tick(list_label(point.column), 24)}: rank {point.rank}{score}" + (f", {literal(whose)}" if whose else "")
         )
     if line.loss is not None:
         about.append(f"✕ lost at {line.loss.stage}: {tick(line.loss.reason, 90)}")

@@ -12,7 +12,7 @@ from cems_workbench.analysis.ranks import RANKED_STAGES, RankComparison, lists_i
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, LISTS, RERANK
-from cems_workbench.pipeline.stages.lists import called
+from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.baseline import delta_sign, delta_text
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -51,7 +51,7 @@ class Column:
     @property
     def title(self) -> str:
         """The display name."""
-        return called(self.name)
+        return list_label(self.name)
 
     @property
     def about(self) -> str:
@@ -66,7 +66,7 @@ def draw(context: InspectContext) -> None:
         "Lists and stages",
         options,
         selection_mode="multi",
-        format_func=lambda name: plain(called(name)),
+        format_func=lambda name: plain(list_label(name)),
         default=[name for name in DEFAULT_COLUMNS if name in options],
         key="inspect:stages",
         help="Up to five columns side by side: lists with their normalised scores, stages with their scores.",

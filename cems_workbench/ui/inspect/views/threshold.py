@@ -8,8 +8,9 @@ import streamlit as st
 
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_lists
-from cems_workbench.pipeline.stages.lists import LISTS, called
+from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
+from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
@@ -177,7 +178,7 @@ def _draw_cuts(frame: pd.DataFrame) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     sources = " ".join(dict.fromkeys(about(name) for name in frame["list"]))
     draw_table(
-        frame.assign(list=frame["list"].map(called)),
+        frame.assign(list=frame["list"].map(list_label)),
         most=10,
         key="inspect:threshold_cuts",
         columns={
