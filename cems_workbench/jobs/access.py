@@ -18,7 +18,7 @@ Role = Literal["reader", "reviewer", "operator"]
 ROLES: tuple[Role, ...] = get_args(Role)
 """From the fewest rights to the most."""
 RIGHTS: dict[Role, str] = {
-    "reader": "see what is there",
+    "reader": "see everything",
     "reviewer": "label, and keep sets and configs",
     "operator": "change memories and the store",
 }

@@ -26,7 +26,7 @@ def calibrations(
     if signal is not None and signal not in CONFIDENCE_FEATURES:
         raise InputError(f"{signal}: no such signal; there are {', '.join(CONFIDENCE_FEATURES)}")
     if not 0 < probability < 1:
-        raise InputError(f"the probability is {probability:g}; it lies between 0 and 1, without either")
+        raise InputError(f"the probability is {probability:g}; it must be above 0 and below 1")
     table = signal_table(batch, config, dict.fromkeys(batch.qids, relevant_from))
     by = natural_grouping(batch)
     groups = groups_of(batch, by)

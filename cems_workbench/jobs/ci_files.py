@@ -36,7 +36,7 @@ class Gate:
         """Raises InputError for values that do not fit on one line of a script."""
         for text in (str(self.evidence), str(self.config), *self.no_loss, *self.asserted, self.install):
             if not text.isprintable() or "${{" in text:
-                raise InputError(f"{text!r} cannot stand in a workflow: only printable characters, without ${{{{")
+                raise InputError(f"{text!r} cannot be used in a workflow: only printable characters, without ${{{{")
 
     def command(self, *further: str) -> str:
         """The `ci check` command for a shell; `further` is appended unquoted."""
@@ -129,7 +129,7 @@ def _pattern(path: PurePosixPath) -> str:
 def written(existing: str | None, text: str, path: PurePosixPath, force: bool) -> str:
     """The text to write. Raises InputError if the file exists with other content, unless forced."""
     if existing is not None and existing != text and not force:
-        raise InputError(f"{path} is there already: --force replaces it, --print shows what would stand there")
+        raise InputError(f"{path} exists: --force replaces it, --print shows the new text")
     return text
 
 

@@ -103,7 +103,7 @@ class Cluster:
                 alone_since = None if self._working() else alone_since or time.monotonic()
                 if alone_since is not None and time.monotonic() > alone_since + NO_WORKER_TIMEOUT_S:
                     raise ClusterError(
-                        f"{self.address}: no worker is left; what was finished stays, run it again"
+                        f"{self.address}: no worker is left; finished work is kept, run it again"
                     ) from None
             except (CancelledError, OSError):
                 break
@@ -113,12 +113,12 @@ class Cluster:
                 error = task.exception()
                 if isinstance(error, KilledWorker | NoValidWorkerError):
                     raise ClusterError(
-                        f"{self.address}: workers die of this work: {one_line(str(error), 160)}"
+                        f"{self.address}: workers die while running these tasks: {one_line(str(error), 160)}"
                     ) from None
                 raise error
             if task.status not in ("pending", "lost") or self._client.status not in ("running", "connecting"):
                 break  # lost: its worker died with the result; the scheduler repeats the task
-        raise ClusterError(f"{self.address}: the Dask scheduler went away; what was finished stays, run it again")
+        raise ClusterError(f"{self.address}: the Dask scheduler went away; finished work is kept, run it again")
 
     def _working(self) -> bool:
         """Is there a scheduler with a worker?"""
@@ -145,7 +145,7 @@ class Cluster:
                 f"{self.address}: a worker cannot load the workbench: {one_line(str(error) or type(error).__name__, 160)}"
             ) from None
         if not versions:
-            raise ClusterError(f"{self.address}: no worker is there; start some with: dask worker {self.address}")
+            raise ClusterError(f"{self.address}: there is no worker; start some with: dask worker {self.address}")
         others = sorted({f"{worker}: {has}" for worker, has in versions.items() if has != __version__})
         if others:
             raise ClusterError(

@@ -71,7 +71,7 @@ BETTER_RERANKER_ADVICE = (
     else f"models besides the packaged ones: {MISSING_PACKAGE}"
 )
 SERVER_RERANKERS = ("llama_server", "ollama", "llm")
-BROKEN_EXTENSION_ADVICE = "mend or uninstall what is left out; everything else works"
+BROKEN_EXTENSION_ADVICE = "repair or uninstall the extensions that are left out; everything else works"
 OTHER_RERANKER_ADVICE = "set rerank.backend to late_interaction, which needs no server"
 
 
@@ -91,7 +91,7 @@ def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers)
         if found := _found(asked):
             return Check("reranker", "ok", f"{config.name} reranks with the cross-encoder {found}")
         instead = _instead(settings, asked) or "nothing: its candidates are flagged"
-        finding = f"{config.name} reranks with {instead}, in place of the cross-encoder {asked}"
+        finding = f"{config.name} reranks with {instead}, instead of the cross-encoder {asked}"
         return Check("reranker", "warning", finding, BETTER_RERANKER_ADVICE)
     if backend not in SERVER_RERANKERS:
         return _added_reranker(config)
@@ -188,7 +188,7 @@ def cross_encoder_check(settings: Settings, config: PipelineConfig) -> Check:
         return Check("cross-encoder", "ok", found)
     needed = is_set(settings, "cross_encoder") or "cross_encoder" in (config.rerank.backend, config.judge.backend)
     instead = _instead(settings, asked) or "nothing"
-    finding = f"{asked}: no such folder, not in the local cache, no model hub; {instead} takes its place"
+    finding = f"{asked}: no such folder, not in the local cache, no model hub; {instead} is used instead"
     return Check("cross-encoder", "warning" if needed else "optional", finding, BETTER_RERANKER_ADVICE)
 
 
@@ -204,7 +204,7 @@ def judge_check(settings: Settings, config: PipelineConfig) -> Check:
         return Check("judge", "ok", f"{means}the cross-encoder {found}")
     instead = _instead(settings, asked)
     status: Status = "ok" if backend == "auto" and instead else "warning"
-    finding = f"{means}{instead or 'nothing, and no result is judged'}, in place of the cross-encoder {asked}"
+    finding = f"{means}{instead or 'nothing, and no result is judged'}, instead of the cross-encoder {asked}"
     return Check("judge", status, finding, BETTER_RERANKER_ADVICE)
 
 
@@ -292,7 +292,7 @@ def _packages() -> Check:
     if not missing:
         return Check("packages", "ok", finding)
     wanted = ",".join(dict.fromkeys(EXTRAS[name] for name in missing))
-    advice = f"pip install 'cems-workbench[{wanted}]', where what they bring is wanted"
+    advice = f"pip install 'cems-workbench[{wanted}]' if you need them"
     return Check("packages", "optional", f"{finding}; without {', '.join(missing)}", advice)
 
 
@@ -347,7 +347,7 @@ def _llama_server(settings: Settings, config: PipelineConfig, servers: Answers) 
         needed,
         str(said),
         _presets("llama_server"),
-        "llama-server -m MODEL.gguf, and CEMS_WORKBENCH_LLAMA_SERVER_URL where it is elsewhere",
+        "llama-server -m MODEL.gguf, and CEMS_WORKBENCH_LLAMA_SERVER_URL if it is elsewhere",
     )
 
 
@@ -367,7 +367,7 @@ def _ollama(settings: Settings, config: PipelineConfig, servers: Answers) -> Che
             bool(needed) or is_set(settings, "ollama_url"),
             str(had),
             _presets("ollama"),
-            "ollama serve, and CEMS_WORKBENCH_OLLAMA_URL where it is elsewhere",
+            "ollama serve, and CEMS_WORKBENCH_OLLAMA_URL if it is elsewhere",
         )
     lacking = [model for model in asked if model and not among(model, had)]
     lines = [f"Ollama at {server_name(settings.ollama_url)} has {_some(had)}"]

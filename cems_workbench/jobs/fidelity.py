@@ -252,7 +252,7 @@ def _asked(
     if text is None:
         single = len(recording.answers) == 1
         hint = "name it with --query TEXT" if single else f"the store has no query {ascii(answer.qid)[:60]}"
-        raise InputError(f"{recording.name}:{answer.row}: query: it does not say what was asked; {hint}")
+        raise InputError(f"{recording.name}:{answer.row}: query: unknown; {hint}")
     if project is None and answer.query is None and stored is not None:
         project = stored.project
     moment = as_of or answer.asked_at or recording.answered_at or (stored.as_of if stored is not None else None)
@@ -266,7 +266,7 @@ def require_usable(recording: Recording) -> None:
         hint = "; import the log, which keeps the good rows, and name its query set" if recording.log else ""
         raise InputError(f"{recording.errors[0]}{more}{hint}")
     if not recording.answers:
-        raise InputError(f"{recording.name}: answers: there is none")
+        raise InputError(f"{recording.name}: there are no answers")
 
 
 def selection_for(setting: FidelitySetting, queries: Sequence[Query]) -> QuerySelection:

@@ -524,7 +524,9 @@ def exclusive(path: Path) -> Iterator[None]:
     """Exclusive write access to an evidence file within this process. Raises InputError if another window has it."""
     with _changing:
         if path in _under_way:
-            raise InputError("another window gathers or scores just this; wait until it is done, or cancel it there")
+            raise InputError(
+                "another window gathers or scores the same evidence; wait until it is done, or cancel it there"
+            )
         _under_way.add(path)
     try:
         yield

@@ -204,6 +204,6 @@ def resources_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Resource
     with store_of(evidence, settings) as store:
         if store is None:
             raise InputError(
-                f"{evidence.path} cannot be scored: the store that it was gathered from is not at hand; name it with --store"
+                f"{evidence.path} cannot be scored: the store that it was gathered from was not found; name it with --store"
             )
         yield Resources(store, embedder(for_store(settings, store)), servers(settings))

@@ -99,7 +99,7 @@ class TuningData:
         return self.labelled.batch
 
 
-NO_CONFIG_HOLDS_GUARDS = "No config that was tried holds every guard, the baseline neither."
+NO_CONFIG_HOLDS_GUARDS = "No tried config holds every guard, nor does the baseline."
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,7 +73,7 @@ def doubt_line(result: SearchResult) -> str:
     best, base = (goal.as_measured(trial.reached)[0] for trial in (searched.best, searched.baseline))
     if not searched.best.usable:
         return NO_CONFIG_HOLDS_GUARDS
-    return f"The best reached {best:.4f} where the baseline has {base:.4f}: within what chance gives the best of many."
+    return f"The best config reached {best:.4f}, the baseline {base:.4f}: within the luck of the best of many."
 
 
 def _plus(value: float) -> str:

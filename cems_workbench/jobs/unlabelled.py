@@ -132,7 +132,7 @@ def by_judgments(
     data = TuningData(baseline, planned.data.query_set, labelled, relevant_from, before_reranker=True)
     queries = scored_queries(data, goal.measures, settings.seed)
     if not queries.batch.queries:
-        raise InputError("no query of it has a memory that was judged relevant")
+        raise InputError("none of its queries has a memory that was judged relevant")
     found = run_search(plan_search(data, queries, planned.plan.space, goal, settings), stage)
     if found.tuned.validation is None:
         raise InputError("the search with judgments was stopped before it was cross-validated")

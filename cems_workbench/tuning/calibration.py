@@ -184,7 +184,7 @@ def calibrate(
     for fold, test in enumerate(parts.folds):
         training = parts.training(fold)
         if len(np.unique(answers[training])) < 2:
-            raise InputError("a fold leaves queries of one kind alone; group by something finer")
+            raise InputError("a fold leaves only queries with an answer, or only queries without; use a finer grouping")
         curve = fitted(method, scores[training], answers[training])
         predicted[test] = curve.probability(scores[test])
         limit = curve.threshold(probability)

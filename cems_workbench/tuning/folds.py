@@ -46,8 +46,8 @@ def split(groups: Sequence[str], folds: int = 5, holdout: float = 0.2, seed: int
     rest = [name for name in names if name not in sealed]
     if len(rest) < 2:
         raise InputError(
-            f"{len(names)} groups of queries are too few to hold {holdout:.0%} out and cross-validate the others; "
-            "group by something finer"
+            f"{len(names)} groups of queries are too few for a hold-out of {holdout:.0%} and cross-validation; "
+            "use a finer grouping"
         )
     parts: list[list[Ints]] = [[] for _ in range(min(folds, len(rest)))]
     order = np.random.default_rng(seed).permutation(len(rest))  # equally large groups in random order

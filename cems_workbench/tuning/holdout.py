@@ -186,7 +186,7 @@ def _read(path: Path) -> tuple[Counts, dict[str, Counts]]:
     except FileNotFoundError:
         return {}, {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise InputError(f"{path}: the count of looks is not readable; mend or remove it") from None
+        raise InputError(f"{path}: the count of looks cannot be read; repair or remove it") from None
 
 
 def _counts(values: Any) -> Counts:

@@ -128,7 +128,7 @@ def parse_goal(objectives: Sequence[str], guards: Sequence[str] = (), grade: int
     measures = tuple(dict.fromkeys(_per_query(text, grade, "--metric") for text in objectives if text not in costs))
     if not measures:
         raise InputError(
-            f"--metric {costs[0]}: a cost alone is least where nothing is reranked; name a measure too"
+            f"--metric {costs[0]}: a cost alone is lowest without reranking; name a measure too"
             if costs
             else "--metric: name a measure"
         )

@@ -105,7 +105,7 @@ def parse_axis(text: str, gathered: PipelineConfig | None = None) -> Axis:
         return _narrowed(axis, values, text)
     chosen = tuple(_read(axis, part.strip(), text) for part in values.split("|"))
     if len(set(chosen)) < len(chosen):
-        raise InputError(f"--space {text}: a value stands twice")
+        raise InputError(f"--space {text}: duplicate value")
     return Axis(axis.path, choices=chosen)
 
 
@@ -231,7 +231,7 @@ class SearchSpace:
             raise InputError("nothing to search: name at least one parameter")
         for path in paths:
             if paths.count(path) > 1:
-                raise InputError(f"{path} stands twice in the space")
+                raise InputError(f"{path} is in the space twice")
             if path.startswith(f"{BANDS_PATH}.") and int(path.rpartition(".")[2]) >= len(baseline.rerank.bands):
                 raise InputError(f"{path}: the baseline has {len(baseline.rerank.bands)} bands")
         touched = [rule for start, rule in CONSTRAINTS.items() if any(path.startswith(start + ".") for path in paths)]

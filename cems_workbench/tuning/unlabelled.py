@@ -106,10 +106,10 @@ def require_tunable_unlabelled(axes: Sequence[Axis]) -> None:
             why = (
                 "the reranker would be measured by agreeing with itself"
                 if axis.path.startswith("rerank.")
-                else "the reranker's order says nothing of it"
+                else "the reranker's order says nothing about it"
             )
             allowed = ", ".join(f"{start}*" for start in TUNABLE_SECTIONS)
-            raise InputError(f"--space {axis.path}: cannot be chosen without labels: {why}; these can: {allowed}")
+            raise InputError(f"--space {axis.path}: cannot be tuned without labels: {why}; these can: {allowed}")
 
 
 @dataclass(frozen=True, slots=True)

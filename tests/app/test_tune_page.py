@@ -116,7 +116,7 @@ def test_too_few_groups_for_folds_says_what_to_do(page: AppTest, small_store: Pa
     page.number_input(key="tune:sealed").set_value(0.8)
     page.selectbox(key="tune:group_by").select("type").run()
     whole = " ".join(warning.value for warning in page.warning) + captions(page)
-    assert "group by something finer" in whole or "choose finer groups" in whole
+    assert "use a finer grouping" in whole or "choose finer groups" in whole
 
 
 def test_a_search_runs_beside_the_page_and_ends_in_a_result(tuned: AppTest) -> None:

@@ -284,7 +284,7 @@ def test_a_scheduler_that_goes_away_ends_a_search_in_one_line_and_its_scores_are
         return watch
 
     with (
-        pytest.raises(ClusterError, match="the Dask scheduler went away; what was finished stays"),
+        pytest.raises(ClusterError, match="the Dask scheduler went away; finished work is kept"),
         cluster_at(started.scheduler_address) as cluster,
     ):
         searched(evidence, FREE, cluster, stage)

@@ -70,9 +70,9 @@ def llama(path: str, body: dict[str, Any], before: int) -> Reply:
 def test_with_nothing_there_nothing_warns_and_every_fallback_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = checks(defaults(monkeypatch))
     assert [name for name, check in found.items() if check.status not in ("ok", "optional")] == ["store"]
-    assert "the packaged workbench/minilm-judge takes its place" in found["cross-encoder"].finding
+    assert "the packaged workbench/minilm-judge is used instead" in found["cross-encoder"].finding
     assert "CEMS_WORKBENCH_CROSS_ENCODER" in found["cross-encoder"].advice
-    assert "auto means the packaged workbench/minilm-judge, in place of" in found["judge"].finding
+    assert "auto means the packaged workbench/minilm-judge, instead of" in found["judge"].finding
     assert "only memory_agent would ask it" in found["llama.cpp server"].finding
     assert "llama-server" in found["llama.cpp server"].advice
     assert "only cems_qwen would ask it" in found["Ollama"].finding and "ollama serve" in found["Ollama"].advice
@@ -115,7 +115,7 @@ class TestTheReranker:
         found = checks(settings(), preset("ace").config)
         assert found["reranker"].status == found["cross-encoder"].status == "warning"
         assert found["reranker"].finding == (
-            "ace reranks with the packaged workbench/minilm-judge, in place of the cross-encoder "
+            "ace reranks with the packaged workbench/minilm-judge, instead of the cross-encoder "
             "cross-encoder/ms-marco-MiniLM-L6-v2"
         )
         for name in ("reranker", "cross-encoder", "judge"):
@@ -142,7 +142,7 @@ class TestTheReranker:
         monkeypatch.setattr(scorers, "available", lambda: False)
         found = checks(settings(embedder="ollama:some"), preset("ace").config)
         assert "reranks with nothing: its candidates are flagged" in found["reranker"].finding
-        assert "nothing takes its place" in found["cross-encoder"].finding
+        assert "nothing is used instead" in found["cross-encoder"].finding
         assert (found["judge"].status, "no result is judged" in found["judge"].finding) == ("warning", True)
 
     def test_a_cross_encoder_in_a_folder_reranks_and_judges(self, tmp_path: Path) -> None:

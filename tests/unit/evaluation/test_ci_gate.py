@@ -171,7 +171,7 @@ def test_files_that_are_there_are_kept_and_a_new_config_has_only_bounds(reposito
     code, told = ask(
         "init", EVIDENCE, "--config", CONFIG, "--fail-on-regression", "nDCG@10 p<0.01", "--assert", "hit@1>=0.1"
     )
-    assert code == 2 and f"{HOOKS} is there already" in told and (repository / HOOKS).read_text() == "repos: []\n"
+    assert code == 2 and f"{HOOKS} exists" in told and (repository / HOOKS).read_text() == "repos: []\n"
     (repository / "new.yaml").write_text(dump_config(AS_LISTED))
     code, told = ask("check", EVIDENCE, "--config", "new.yaml", "--against", "HEAD", "--assert", "hit@1>=0.9")
     assert code == 0 and "it is not at HEAD" in told and "holds: new.yaml now: hit@1>=0.9" in told

@@ -76,7 +76,7 @@ def test_a_run_is_of_the_queries_of_the_store() -> None:
     assert asked_queries(run, stored) == (Query("q1", "one", "p", THEN), Query("q2", "two"))
     with pytest.raises(InputError) as refused:
         asked_queries(run, {"q1": stored["q1"]})
-    assert str(refused.value) == "a.run:2: query: it does not say what was asked; the store has no query 'q2'"
+    assert str(refused.value) == "a.run:2: query: unknown; the store has no query 'q2'"
 
 
 def test_plain_ids_need_a_query_by_text_or_by_qid() -> None:
@@ -84,7 +84,7 @@ def test_plain_ids_need_a_query_by_text_or_by_qid() -> None:
     stored = {"q7": Query("q7", "seven", "p", THEN)}
     assert asked_queries(plain, stored, query="free text") == (Query("1", "free text"),)
     assert asked_queries(plain, stored, query="q7") == (Query("1", "seven", "p", THEN),)
-    with pytest.raises(InputError, match=r"ids\.txt:1: query: it does not say what was asked; name it with --query"):
+    with pytest.raises(InputError, match=r"ids\.txt:1: query: unknown; name it with --query"):
         asked_queries(plain, stored)
 
 

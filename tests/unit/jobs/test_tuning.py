@@ -137,5 +137,5 @@ def test_stability_is_measured_for_every_axis_and_left_out_when_it_is_cancelled(
 
 
 def test_too_few_groups_to_seal_so_many_are_refused(evidence: Path) -> None:
-    with pytest.raises(InputError, match="8 groups of queries are too few to hold 90% out"):
+    with pytest.raises(InputError, match="8 groups of queries are too few for a hold-out of 90%"):
         planned(evidence, settings=SearchSettings("project", folds=3, sealed=0.9))

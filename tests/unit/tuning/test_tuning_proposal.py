@@ -122,7 +122,7 @@ def test_looks_are_counted_in_a_file_per_query_set_and_query(tmp_path: Path) -> 
 @pytest.mark.parametrize("text", ["[]", "{", '{"looks": {"s": 3}}', '{"looks": {"s": {"q": "x"}}}', "[" * 100_000])
 def test_a_count_of_looks_that_is_not_one_is_refused_and_never_started_anew(tmp_path: Path, text: str) -> None:
     (tmp_path / "looks.json").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=r"looks\.json: the count of looks is not readable"):
+    with pytest.raises(InputError, match=r"looks\.json: the count of looks cannot be read"):
         LooksFile(tmp_path / "looks.json")
 
 

@@ -93,7 +93,7 @@ def changes(result: SearchResult) -> list[tuple[str, float, float]]:
 
 def test_a_search_that_found_nothing_says_so(evidence: Path) -> None:
     said = text_of(tuning_report(searched(evidence, "nDCG@10", space=("judge.threshold=0.1:0.2:0.1",)), MOMENT))
-    assert "the baseline is proposed" in said and "The best reached" in said
+    assert "the baseline is proposed" in said and "The best config reached" in said
     assert "Pareto" not in said and "Stable:" not in said
 
 

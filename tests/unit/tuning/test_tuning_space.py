@@ -21,7 +21,7 @@ REFUSED = {
     "fusion.k=1:9:0.5": "is a whole number",
     "fusion.k=a:b": "'a' is not a number",
     "fusion.k=1:2:3:4": "expected LOW:HIGH",
-    "fusion.k=20|20": "stands twice",
+    "fusion.k=20|20": "duplicate value",
     "fusion.score_blend=0.5|2": "2 is not allowed",
     "fusion.method=rrf|best": "'best' is not one of rrf",
 }
@@ -77,7 +77,7 @@ def test_a_space_knows_its_constraints_its_size_and_what_is_fixed() -> None:
     assert space.size == 101 * 101 * 200 and len(list(space.grid(200))) <= 200
     fixed = dict(space.fixed())
     assert "fusion.k" not in fixed and fixed["fusion.score_blend"] == 0.5
-    with pytest.raises(InputError, match="stands twice"):
+    with pytest.raises(InputError, match="is in the space twice"):
         SearchSpace.of(config, [parse_axis("fusion.k")] * 2)
     with pytest.raises(InputError, match="the baseline has 3 bands"):
         SearchSpace.of(config, [parse_axis("rerank.bands.3")])
@@ -119,7 +119,7 @@ def test_fewer_candidates_to_the_reranker_are_an_objective_beside_a_measure(cost
 
 
 def test_a_cost_alone_is_refused() -> None:
-    with pytest.raises(InputError, match="a cost alone is least where nothing is reranked"):
+    with pytest.raises(InputError, match="a cost alone is lowest without reranking"):
         parse_goal(["-reranked"])
     with pytest.raises(InputError, match="name a measure"):
         parse_goal([])
