@@ -1,8 +1,7 @@
-"""What stands in both indexes: an entry for each chunk of a memory, and one for a memory that has none.
+"""Index entries: one per chunk of a memory, and one for a memory without chunks.
 
-An entry is named by the memory's id and the chunk's number. Where a single key is needed, that of a whole memory is its id, as it was
-before there were chunks, and that of a chunk the id, the character U+001F and the number. An id that holds U+001F itself gets one
-more behind it, so that no two entries share a key.
+An entry is identified by memory id and chunk number. As a single key, a whole memory is its id, and a chunk is the id, U+001F and the
+number. An id that contains U+001F gets another one appended, so that keys are unique.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     from cems_workbench.store.database import Database
 
 EntryId = tuple[str, int | None]
-"""A memory's id, and the number of its chunk; None for the whole memory."""
+"""Memory id and chunk number; None for a whole memory."""
 
 KEY_SEPARATOR = "\x1f"
 WHOLE_MEMORY = -1
-"""The number that stands in a table for None."""
+"""The chunk number of a whole memory in tables."""
 BATCH_SIZE = 10_000
 
 _LIVE_ENTRIES = """
@@ -37,15 +36,15 @@ _LIVE_ENTRIES = """
     FROM chunks AS c JOIN memories AS m ON m.id = c.memory_id WHERE m.deleted_at IS NULL {of}
 """
 LIVE_ENTRIES = _LIVE_ENTRIES.format(of="", chunk_of="")
-"""The entries there should be, as a query."""
+"""The entries that should be indexed, as a query."""
 AMONG = "IN (SELECT unnest($among))"
 LIVE_ENTRIES_AMONG = _LIVE_ENTRIES.format(of=f"AND m.id {AMONG}", chunk_of=f"AND m.memory_id {AMONG}")
-"""The same of the memories whose ids are the parameter `among`; a condition on LIVE would be looked at after all are joined."""
+"""The same for the memory ids in the parameter `among`; DuckDB would apply a condition on LIVE_ENTRIES only after joining all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry with the text it is found by, and what filters ask of it."""
+    """An entry with its indexed text and filter labels."""
 
     id: EntryId
     text: str
@@ -55,13 +54,13 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """Its name in the vector index."""
+        """Its key in the vector index."""
         return key_of(self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A memory as the lexical index takes it: its whole text, and the (number, text) of its chunks where it has any."""
+    """A memory as the lexical index takes it: its text, and the (number, text) of its chunks, if any."""
 
     id: str
     text: str
@@ -71,7 +70,7 @@ class Document:
 
 
 def key_of(entry_id: EntryId) -> str:
-    """The one name of an entry."""
+    """The key of an entry."""
     memory_id, seq = entry_id
     if seq is not None:
         return f"{memory_id}{KEY_SEPARATOR}{seq}"
@@ -87,17 +86,17 @@ def parse_key(name: str) -> EntryId:
 
 
 def sort_key(entry_id: EntryId) -> tuple[str, int]:
-    """By which entries are sorted: the memory's id, then the chunk's number."""
+    """The sort key of an entry: memory id, then chunk number."""
     return entry_id[0], WHOLE_MEMORY if entry_id[1] is None else entry_id[1]
 
 
 def entry_id(memory_id: str, seq: int) -> EntryId:
-    """The entry of a row of a table."""
+    """The entry of a table row."""
     return memory_id, None if seq == WHOLE_MEMORY else seq
 
 
 def read(cursor: duckdb.DuckDBPyConnection, entry_ids: Sequence[EntryId]) -> list[Entry]:
-    """The entries of live memories at these places, in their order; absent where there is none any more."""
+    """The live entries with these ids, in order; missing ones are absent."""
     ids = list(dict.fromkeys(memory_id for memory_id, _ in entry_ids))
     rows = rows_of(cursor, "id, content, title, project, scope, text_sha", ids)
     entries: dict[EntryId, Entry] = {}
@@ -119,13 +118,13 @@ def read(cursor: duckdb.DuckDBPyConnection, entry_ids: Sequence[EntryId]) -> lis
 
 
 class ContentChangedError(Exception):
-    """Memories were changed while all of them were read in several steps."""
+    """Memories changed while they were read in batches."""
 
 
 def documents(database: Database, order: Literal["id", "rowid"] = "id") -> Iterator[Document]:
-    """The live memories by id, or as they were imported, all of one content version; other processes have their turns in between.
+    """The live memories by id or in import order, all of one content version; the database lock is released between batches.
 
-    Raises ContentChangedError when a memory was changed before the last was read.
+    Raises ContentChangedError if a memory changes before the last one is read.
     """
     with database.reading() as cursor:
         version = content_version(cursor)
@@ -133,7 +132,7 @@ def documents(database: Database, order: Literal["id", "rowid"] = "id") -> Itera
 
 
 def live_ids(database: Database, order: Literal["id", "rowid"] = "id") -> list[str]:
-    """The ids of the live memories, in order or as they were imported, which is the quicker one to read all of them."""
+    """The ids of the live memories, sorted or in import order, which is faster for reading all of them."""
     with database.reading() as cursor:
         rows = cursor.execute(f"SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY {order}").fetchall()
     return [memory_id for (memory_id,) in rows]
@@ -142,9 +141,9 @@ def live_ids(database: Database, order: Literal["id", "rowid"] = "id") -> list[s
 def documents_of(
     database: Database, ids: Sequence[str], order: Literal["id", "rowid"] = "id", version: int | None = None
 ) -> Iterator[Document]:
-    """Those of `ids` that are live memories, in portions, each as it is then, or all of one content version.
+    """The live memories among `ids`, read in batches; with `version`, all of that content version.
 
-    `ids` are in `order`. Raises ContentChangedError when a memory was changed after `version` before the last was read.
+    `ids` are in `order`. Raises ContentChangedError if a memory changes after `version` before the last one is read.
     """
     for start in range(0, len(ids), BATCH_SIZE):
         with database.reading() as cursor:

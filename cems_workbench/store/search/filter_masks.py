@@ -1,4 +1,4 @@
-"""Which rows of an index a filter lets pass."""
+"""Filter masks: which rows of an index pass a filter."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ MAX_CACHED_MASKS = 16
 
 
 class FilterMasks:
-    """The masks of one index, each computed once."""
+    """The cached masks of one index."""
 
     def __init__(self, filters: NDArray[np.int32], labels: Mapping[str, Sequence[str | None]]) -> None:
-        """`filters`, shape (rows, 2), has project and scope of each row as places in the labels of `projects` and `scopes`."""
+        """`filters`, shape (rows, 2), has each row's project and scope as positions in `labels["projects"]` and `labels["scopes"]`."""
         self._filters, self._labels = filters, labels
         self._cache: dict[Filter, NDArray[np.bool_]] = {}
 
     def mask(self, where: Filter) -> NDArray[np.bool_] | None:
-        """Which rows pass, shape (rows,); None when all do."""
+        """The rows that pass, shape (rows,); None if all do."""
         if where.trivial:
             return None
         mask = self._cache.get(where)

@@ -1,4 +1,4 @@
-"""What a search of either index returns: hits in one order, without the memories that were deleted since its refresh."""
+"""Hit lists of both indexes: sorting, grouping by memory, and hiding memories deleted since the refresh."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ Hits = list[tuple[str, float]]
 """(memory id, score), best first, equal scores by id."""
 
 ChunkHits = list[tuple[str, float, int | None]]
-"""(memory id, score, chunk), best first, equal scores by id and chunk; the chunk is None where a memory was found whole."""
+"""(memory id, score, chunk), best first, equal scores by id and chunk; the chunk is None for a whole memory."""
 
 
 def top_k(scores: NDArray[np.float32], k: int, above: float = -np.inf) -> NDArray[np.intp]:
     """Positions of the k highest scores greater than `above`, best first, equal scores by position; at most k.
 
-    Rows are kept in the order of their ids, so ties by position are ties by id. Takes time linear in len(scores).
+    Rows are sorted by id, so ties by position are ties by id. Linear in len(scores).
     """
     if k <= 0:
         return np.empty(0, np.intp)
     cut = np.partition(scores, len(scores) - k)[len(scores) - k] if len(scores) > k else above
-    # All that tie with the k-th stay in until the stable sort has put the lower positions first.
+    # Keep all ties with the k-th; the stable sort then puts lower positions first.
     candidates = np.flatnonzero(scores >= cut if cut > above else scores > above)
     order = np.argsort(-scores[candidates], kind="stable")[:k]
     return candidates[order]
@@ -31,10 +31,10 @@ def top_k(scores: NDArray[np.float32], k: int, above: float = -np.inf) -> NDArra
 def top_memories(
     scores: NDArray[np.float32], starts: NDArray[np.intp] | None, k: int, above: float = -np.inf
 ) -> NDArray[np.intp]:
-    """Positions of the highest scores greater than `above`, best first, down to the one that brings the k-th memory.
+    """Positions of the highest scores greater than `above`, best first, as many as cover k memories.
 
-    The rows of a memory stand together; `starts` says where each memory's begin, None that each has one. All positions are there when
-    there are fewer memories than k. Equal scores by position.
+    A memory's rows are contiguous; `starts` has the first row of each memory, None if each has one row. With fewer than k memories, all
+    positions are returned. Equal scores by position.
     """
     if starts is None or k <= 0 or not len(scores):
         return top_k(scores, k, above)
@@ -47,13 +47,13 @@ def top_memories(
 
 
 def group_starts(ids: Sequence[str]) -> NDArray[np.intp] | None:
-    """Where each memory's rows begin, of rows in the order of their ids; None when each has one."""
+    """The first row of each memory, for rows sorted by id; None if each has one row."""
     starts = [i for i, memory_id in enumerate(ids) if not i or memory_id != ids[i - 1]]
     return None if len(starts) == len(ids) else np.array(starts, np.intp)
 
 
 def truncate_to_memories(hits: ChunkHits, k: int) -> ChunkHits:
-    """The hits down to the one that brings the k-th memory; all when there are fewer memories."""
+    """The first hits that cover k memories; all if there are fewer."""
     seen: set[str] = set()
     for position, (memory_id, _, _) in enumerate(hits):
         seen.add(memory_id)
@@ -63,7 +63,7 @@ def truncate_to_memories(hits: ChunkHits, k: int) -> ChunkHits:
 
 
 def best_per_memory(hits: ChunkHits) -> Hits:
-    """Each memory once, by its best hit."""
+    """Each memory's best hit."""
     best: dict[str, float] = {}
     for memory_id, score, _ in hits:
         best.setdefault(memory_id, score)
@@ -71,7 +71,7 @@ def best_per_memory(hits: ChunkHits) -> Hits:
 
 
 def search_visible(search: Callable[[int], ChunkHits], k: int, hidden: Set[str]) -> ChunkHits:
-    """The hits of the first k memories of `search(depth)` that are not hidden; searches a second time only when some were."""
+    """The hits of the first k visible memories of `search(depth)`; searches again only if some were hidden."""
     hits = search(k)
     if hidden.isdisjoint(memory_id for memory_id, _, _ in hits):
         return hits

@@ -1,11 +1,10 @@
-"""The two derived indexes of a store: opening, refreshing, and saying whether they are up to date.
+"""The derived indexes of a store (vectors, lexical, full text): opening, refreshing, verifying.
 
-Each carries the content version it was built from. The lexical one keeps it in its manifest; the vectors of an
-embedder keep it in the store's meta table, with the id of the Chroma collection it was said of, so that a collection
-which was lost and made anew is not taken for the old one. Beside it stands how many values a vector has.
+Each records the content version it was built from: the lexical index in its manifest, an embedder's vectors in the meta table, together
+with their dimension and the id of the Chroma collection, so that a recreated collection is not mistaken for the lost one.
 
-Both are proven before they are used: that their files are whole, and of this store and its content. What is not is built anew by the
-next refresh, and `notices` says so.
+Both are verified before use: complete files, of this store and its content. A damaged index is rebuilt by the next refresh, with a line
+in `notices`.
 """
 
 from __future__ import annotations
@@ -70,28 +69,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 IndexMark = tuple[str | None, str | None]
-"""The directory of the lexical index, and what is written down of the vectors."""
+"""The directory of the lexical index, and the record of the vectors."""
 _META_PREFIX = "vectors:"
-FLUSH_LABEL = "moving vectors into the graph"
-QUANTIZED_COPY = "their copy in 8 bits, which filters read"
+FLUSH_LABEL = "flushing vectors into the graph"
+QUANTIZED_COPY = "the int8 copy for filtered searches"
 MAX_BUILD_ATTEMPTS = 3
-"""How often an index is begun while others change the content, before they have to wait for it."""
+"""Attempts to build an index while other processes change the content; the last one blocks writers."""
 SERVER_RETRY_S = 5.0
-"""How long a server that did not answer is not asked again what it has."""
+"""How long an unreachable server is not verified again."""
 FLUSH_SLICE_S = 1.0
-"""For so long changes are moved into Chroma's graph in one turn at its files, after which other processes read the graph anew."""
+"""Time of one flush slice; after each, other processes reload the graph."""
 FLUSH_DELAY_S = 2.0
-"""Seconds after a refresh in which those who waited for it have the processor."""
+"""Delay of the background flush after a refresh, so that the caller has the processor first."""
 OLLAMA_PREFIX, REVISION_SEPARATOR = "ollama:", "@"
-"""Ids of models on Ollama end with a revision, which grows stale when the model is pulled anew."""
+"""Ids of Ollama models end with a revision, which changes when the model is pulled again."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshReport:
     """What a refresh of the derived indexes did; `seconds` is wall time.
 
-    `embedded` texts (memories, and chunks of those that have any) were encoded and written, `relabelled` only changed project or scope,
-    `removed` left the index.
+    `embedded` texts (memories or their chunks) were encoded and written, `relabelled` entries changed project or scope only, `removed`
+    entries left the index.
     """
 
     content_version: int
@@ -105,9 +104,9 @@ class RefreshReport:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """One derived index: `version` is the content it was built from (None: never), `fresh` whether it is whole and that is today's.
+    """One derived index: the content `version` it was built from (None: never), and whether it is complete and current (`fresh`).
 
-    `damage`: it is not as it was left.
+    `damaged`: its files were changed or lost.
     """
 
     name: str
@@ -121,7 +120,7 @@ class IndexState:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What an index is built from: the content's version and identity, the number of live memories, and the language of the words."""
+    """The input of an index: content version and identity, number of live memories, and language."""
 
     version: int
     identity: str
@@ -159,16 +158,16 @@ class DerivedIndexes:
         self._check_lock = threading.RLock()
         self._checks: dict[str, VectorCheck] = {}
         self._checked_at: dict[str, float] = {}
-        """When it was last looked at the vectors of an embedder."""
+        """When the vectors of an embedder were last verified."""
         self._flusher: threading.Thread | None = None
         self._closing = threading.Event()
         self.stale_reason = ""
-        """Why searches do not know the latest changes, one line: another process is bringing the indexes up to date. Else empty."""
+        """Why searches miss the latest changes (another process is refreshing the indexes), one line; empty if they do not."""
         self.notices: list[str] = []
-        """What was damaged and has been built anew since the store was opened, a line each."""
+        """Damaged indexes that were rebuilt since the store was opened, a line each."""
 
     def close(self) -> None:
-        """Release Chroma's files. What waits for the graph goes on waiting."""
+        """Release Chroma's files. Buffered changes stay buffered."""
         self._closing.set()
         if self._flusher is not None:
             self._flusher.join()
@@ -177,12 +176,12 @@ class DerivedIndexes:
 
     @contextmanager
     def _exclusive(self, timeout_s: float | None = None, *, wait: bool = True) -> Iterator[None]:
-        """While the block runs, nobody else builds; raises StoreLockedError where another process does, and goes on.
+        """Hold the build lock. Raises StoreLockedError if another process keeps it longer than `timeout_s`.
 
-        Also where another thread of this process does, unless it is to `wait` for that.
+        Without `wait`, also if another thread of this process has it.
         """
         if not self._refresh_lock.acquire(blocking=wait):
-            raise StoreLockedError(f"{self.builder()} is bringing the indexes up to date")
+            raise StoreLockedError(f"{self.builder()} is refreshing the indexes")
         try:
             with self._build_lock.acquire(timeout_s):
                 yield
@@ -190,11 +189,11 @@ class DerivedIndexes:
             self._refresh_lock.release()
 
     def builder(self) -> Holder:
-        """Who builds the indexes, or did so last."""
+        """The process that builds the indexes, or did so last."""
         return self._build_lock.holder()
 
     def files_changed(self) -> bool:
-        """Whether files of the indexes were changed or removed since they were proven; a look at sizes and times."""
+        """Whether index files were changed or removed since they were verified, by their sizes and times."""
         return (
             self._chroma.replaced()
             or self._lexical_directory.signature() != self._lexical_directory.verified_signature()
@@ -205,15 +204,15 @@ class DerivedIndexes:
         )
 
     def open(self, embedder: Embedder) -> Indexes:
-        """Both indexes as the last refresh left them; empty ones where nothing was built. Their `states` say if they are up to date.
+        """Both indexes as of the last refresh; empty if never built. `states` tells whether they are current.
 
-        Ask again after a refresh: the objects given before stay usable, but show the content before it.
+        Open again after a refresh: earlier objects stay usable, but show the earlier content.
         """
         opened, states, mark = self._opened, self.states(embedder.model_id), self._mark(embedder)
         known = opened.get(embedder.model_id)
         while known is None or known[0] != mark:
             try:
-                # Kept in the dict seen above: a refresh that ended meanwhile has put another in its place.
+                # Stored in the dict read above: a refresh that ended in the meantime replaced `self._opened`.
                 known = opened[embedder.model_id] = mark, self._open(embedder)
             except StoreError:
                 before, mark = mark, self._mark(embedder)
@@ -222,7 +221,7 @@ class DerivedIndexes:
         return replace(known[1], states=tuple(states))
 
     def _mark(self, embedder: Embedder) -> IndexMark:
-        """What tells that the indexes were built anew, also by another process."""
+        """A value that changes when the indexes are rebuilt, also by another process."""
         manifest = read_manifest(self._lexical_directory.path)
         with self._database.reading() as cursor:
             return manifest.directory if manifest else None, read_meta(cursor, _META_PREFIX + embedder.model_id)
@@ -249,7 +248,7 @@ class DerivedIndexes:
         return Indexes(vectors, lexical)
 
     def _open_quantized(self, embedder_id: str, collection_id: str) -> QuantizedVectors | None:
-        """The codes of the vectors in that collection; None where these are few, or there are none of these very vectors."""
+        """The quantized vectors of a collection; None if it is small or they are not current."""
         with self._database.reading() as cursor:
             recorded = _recorded(cursor).get(embedder_id, {})
         manifest = self._quantized_state(embedder_id, collection_id).manifest
@@ -258,14 +257,14 @@ class DerivedIndexes:
         return quantized_refresh.open_vectors(self._quantized_directory(embedder_id).path, segments_of(manifest))
 
     def _quantized_directory(self, embedder_id: str) -> SegmentDirectory:
-        """Where the codes of an embedder's vectors are."""
+        """The directory of an embedder's quantized vectors."""
         name = self._collection_name(embedder_id).rpartition("-")[2]
         return self._quantized_directories.setdefault(
             embedder_id, SegmentDirectory(self._quantized_path / name, quantized_refresh.VERSION)
         )
 
     def _quantized_state(self, embedder_id: str, collection_id: str) -> DirectoryState:
-        """What is there of them; nothing, and no damage, where the vectors are few."""
+        """The state of the quantized vectors; empty for a small collection."""
         with self._database.reading() as cursor:
             if embedded.count(cursor, collection_id) <= EXACT_ROWS:
                 return DirectoryState(None)
@@ -274,10 +273,10 @@ class DerivedIndexes:
             return directory.refreshable_state(content_version(cursor), content_identity(cursor), kind, known)
 
     def full_text(self, dimension: int, progress: Progress = silent) -> TsRankIndex:
-        """The index by PostgreSQL's ts_rank over the chunks as the last refresh cut them, built when it is asked for after a change.
+        """The ts_rank index over the chunks of the last refresh, built on demand.
 
-        Its rows lie as a server's would that was given the memories in the order of import, with embeddings of `dimension` numbers:
-        that decides how equal ranks are ordered. Raises what `progress` raises.
+        Its row order is that of a PostgreSQL server filled in import order with embeddings of `dimension` values, which decides how
+        equal ranks are ordered. Raises what `progress` raises.
         """
         with self._exclusive():
             version = self._content_version()
@@ -290,7 +289,7 @@ class DerivedIndexes:
                     )
                     version = manifest.content_version
                     if state.damage:
-                        self._notice(f"the full-text index was damaged ({state.problem}) and was built anew")
+                        self._notice(f"the full-text index was damaged ({state.problem}) and was rebuilt")
                 self._full_text = (
                     version,
                     TsRankIndex(self._full_text_directory.path / manifest.directory, self._hidden),
@@ -304,11 +303,10 @@ class DerivedIndexes:
         timeout_s: float | None = None,
         precomputed: PrecomputedVectors | None = None,
     ) -> RefreshReport:
-        """Bring both to the content as it is now; durable in steps, so that a cancelled refresh is continued by the next.
+        """Refresh both indexes to the current content, in durable batches: the next refresh continues a cancelled one.
 
-        `given` are vectors that were made beforehand; they are taken in place of embedding, and InputError is raised for one that is not
-        of its text. Raises what `progress` raises, StoreError when vectors that came with memories were made by another embedder, and
-        StoreLockedError when another process is at it for more than `patience` seconds.
+        `precomputed` vectors replace embedding; InputError if one does not match its text. Raises what `progress` raises, StoreError if
+        vectors from a source were made by another embedder, and StoreLockedError if another process refreshes for more than `timeout_s`.
         """
         with self._exclusive(timeout_s):
             report = self._refresh(embedder, progress, precomputed)
@@ -316,11 +314,10 @@ class DerivedIndexes:
         return report
 
     def check(self, embedder_id: str, dimension: int | None) -> None:
-        """Raises EmbedderMismatchError when the store's vectors were made by another embedder, or have another length than `dimension`.
+        """Raise EmbedderMismatchError if the store's vectors were made by another embedder or have another `dimension` (None: unknown).
 
-        Every embedder has vectors of its own, so one that was used before, also of an earlier revision, is none other. `dimension`
-        None: it is not known yet. A store without vectors takes any. StoreError when vectors came with a source's memories, and were
-        made by another embedder.
+        Each embedder has its own vectors, so any embedder used before matches, also of an earlier revision. A store without vectors
+        accepts any. Raises StoreError if vectors came with a source's memories and were made by another embedder.
         """
         with self._database.reading() as cursor:
             sources.check_embedder(cursor, embedder_id)
@@ -339,16 +336,16 @@ class DerivedIndexes:
             raise other_model(latest, self._recorded_dimension(latest, known[latest]), embedder_id)
 
     def _recorded_dimension(self, embedder_id: str, recorded: dict[str, Any]) -> int | None:
-        """How many values a vector of that embedder has; a store of an earlier version did not write it down, and the vectors say it."""
+        """The dimension of an embedder's vectors, read from the collection if an earlier version did not record it."""
         if "dimension" not in recorded:
             collection = self._find(embedder_id)
             return None if collection is None else chroma.dimension(collection)
         return int(recorded["dimension"])
 
     def rebuild(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
-        """Drop both and build them anew from the memories. Raises what `progress` raises; `refresh` goes on from there.
+        """Delete both indexes and rebuild them from the memories. Raises what `progress` raises; `refresh` then continues.
 
-        Indexes opened before may fail from then on; ask for them again afterwards.
+        Indexes opened before may fail; open them again.
         """
         with self._exclusive():
             self._opened = {}
@@ -368,7 +365,7 @@ class DerivedIndexes:
         try:
             messages = chunks.bring_up_to_date(self._database, embedder, progress)
             with self._database.reading() as cursor:
-                version = chunks.cut_until(cursor)  # what is changed now will be cut, and indexed, by the next refresh
+                version = chunks.cut_until(cursor)  # later changes are cut and indexed by the next refresh
             rebuilt = self._refresh_lexical(version, progress)
             counts, notes = self._refresh_vectors(embedder, version, progress, precomputed)
         finally:
@@ -380,7 +377,7 @@ class DerivedIndexes:
         )
 
     def _discard_vectors(self, embedder: Embedder) -> None:
-        """Forget the embedder's vectors, then drop them: a crash in between leaves a collection that is cleaned later."""
+        """Delete the records of the embedder's vectors, then the vectors: a crash in between leaves a collection that is cleaned later."""
         name = self._collection_name(embedder.model_id)
         with self._database.transaction() as cursor:
             recorded = read_meta(cursor, _META_PREFIX + embedder.model_id)
@@ -394,13 +391,13 @@ class DerivedIndexes:
             if self._chroma.url:
                 raise
             self._chroma.discard(str(error))
-        self._chroma.discard_reason = ""  # everything was to be built anew anyhow
+        self._chroma.discard_reason = ""  # a rebuild is no news
         self._checks.clear()
 
     def states(self, embedder_id: str | None = None, deep: bool = False) -> list[IndexState]:
-        """The lexical index and the vectors of one embedder (of all known ones when None), looked at before they are used.
+        """The states of the lexical index and of one embedder's vectors (None: of all known embedders), verified.
 
-        Each is looked at once, and again when it was touched; `deep` looks again at every file and every vector.
+        Each is verified once, and again when its files change; `deep` verifies every file and every vector again.
         """
         with self._check_lock:
             if self._chroma.replaced():
@@ -432,13 +429,13 @@ class DerivedIndexes:
             return [_index_state("lexical", self._lexical_state(), version), *vectors]
 
     def full_text_state(self, deep: bool = False) -> IndexState:
-        """As `states`, of the index by PostgreSQL's ts_rank, which is built only when it is asked for."""
+        """The state of the ts_rank index, which is built on demand."""
         if deep:
             self._full_text_directory.invalidate()
         return _index_state("full text", self._state(self._full_text_directory), self._content_version())
 
     def _quantized_problem(self, embedder_id: str, recorded: dict[str, Any] | None) -> DirectoryState:
-        """Why the next refresh has to make codes of vectors that are as they should be, in `problem`; empty where it has not."""
+        """Why the quantized copy of intact vectors is missing or stale, in `problem`; empty if it is not."""
         if recorded is None or recorded["version"] is None:
             return DirectoryState(None)
         state = self._quantized_state(embedder_id, recorded["collection"])
@@ -449,9 +446,9 @@ class DerivedIndexes:
         return DirectoryState(None, state.problem or "not built", state.damage)
 
     def _check(self, embedder_id: str, recorded: dict[str, Any] | None, deep: bool) -> VectorCheck:
-        """What is wrong with the vectors of an embedder; looked at once, and again after a refresh that failed.
+        """The verification result of an embedder's vectors, cached until a refresh fails.
 
-        A server that did not answer is asked again, but not every time: who waits for it waits long.
+        An unreachable server is verified again after SERVER_RETRY_S, because each attempt may take long.
         """
         if recorded is None:
             return VectorCheck()
@@ -471,7 +468,7 @@ class DerivedIndexes:
         if collection is None or str(collection.id) != collection_id:
             with self._database.reading() as cursor:
                 if not embedded.count(cursor, collection_id):
-                    return VectorCheck()  # nothing was in it yet
+                    return VectorCheck()  # it was empty
             return VectorCheck(
                 f"they are gone ({directory.discard_reason})" if directory.discard_reason else "they are gone"
             )
@@ -484,7 +481,7 @@ class DerivedIndexes:
             return directory.state(content_version(cursor), content_identity(cursor))
 
     def _lexical_state(self, lexical_language: str | None = None) -> DirectoryState:
-        """What is there of the lexical index in this language, the store's where none is given."""
+        """The state of the lexical index in a language, by default the store's."""
         with self._database.reading() as cursor:
             wanted = tokenizer.version(lexical_language or language.language(cursor))
             known = partial(earlier_identity, cursor)
@@ -493,7 +490,7 @@ class DerivedIndexes:
             )
 
     def _lexical_manifest(self) -> tuple[Path, Manifest | None]:
-        """Where the lexical index is, and its manifest."""
+        """The path of the lexical index, and its manifest."""
         return self._lexical_directory.path, self._lexical_state().manifest
 
     def _notice(self, line: str) -> None:
@@ -502,7 +499,7 @@ class DerivedIndexes:
             log.warning("%s", line)
 
     def texts(self, ids: Sequence[str]) -> dict[str, dict[int | None, str]]:
-        """By memory the texts it is found by: those of its chunks by their number, or its own under None; unknown ids are absent."""
+        """The indexed texts by memory id: those of its chunks by number, or its own under None; unknown ids are absent."""
         with self._database.reading() as cursor:
             numbers = {key: [chunk.seq for chunk in own] for key, own in chunks.read(cursor, ids).items()}
             entry_ids: list[EntryId] = [(key, seq) for key in dict.fromkeys(ids) for seq in numbers.get(key) or (None,)]
@@ -512,22 +509,22 @@ class DerivedIndexes:
         return texts
 
     def vocabulary(self) -> Vocabulary:
-        """The words of the live memories with the number of memories each stands in, computed once per content version."""
+        """The words of the live memories with their document frequency, computed once per content version."""
         return self._vocabulary.read()
 
     def _refresh_lexical(self, version: int, progress: Progress) -> tuple[str, ...] | None:
-        """None when it was up to date, else what there is to say of its being built."""
+        """None if it was current; otherwise the notices about the rebuild."""
         state = self._lexical_state()
         if state.manifest is not None and state.manifest.content_version == version:
             return None
         self._update_lexical(state.manifest, version, progress)
-        return (f"the lexical index was damaged ({state.problem}) and was built anew",) if state.damage else ()
+        return (f"the lexical index was damaged ({state.problem}) and was rebuilt",) if state.damage else ()
 
     def _update_lexical(self, manifest: Manifest | None, version: int, progress: Progress) -> None:
-        """Read what changed since the index was brought up to date, or everything without one.
+        """Index the memories that changed since the index's content version, or all without one.
 
-        It becomes the index of the content version at which the memories were cut. What others change meanwhile may be in it or not, and
-        is read again by the next refresh, because it changed later than that.
+        The result has the content version at which the memories were cut. Concurrent changes may or may not be in it; they are newer
+        than that version, so the next refresh reads them again.
         """
         with self._database.reading() as cursor:
             identity, lexical_language = earlier_identity(cursor, version), language.language(cursor)
@@ -545,7 +542,7 @@ class DerivedIndexes:
         return ts_rank_refresh.build(directory, rows, len(rows), content.version, progress, content.identity)
 
     def _build_consistent(self, build: Callable[[Content], Manifest]) -> Manifest:
-        """What `build` makes of the content: again when somebody changed it meanwhile, and at last while nobody can."""
+        """Call `build`, again if the content changes in the meantime, and finally with writers blocked."""
         for _ in range(MAX_BUILD_ATTEMPTS):
             with suppress(entries.ContentChangedError):
                 return build(self._content())
@@ -560,7 +557,7 @@ class DerivedIndexes:
     def _refresh_vectors(
         self, embedder: Embedder, version: int, progress: Progress, precomputed: PrecomputedVectors | None
     ) -> tuple[tuple[int, int, int], list[str]]:
-        """How many were embedded, relabelled and removed, and notes."""
+        """The numbers of embedded, relabelled and removed entries, and notes."""
         with self._database.reading() as cursor:
             recorded = read_meta(cursor, _META_PREFIX + embedder.model_id)
         known: dict[str, Any] = json.loads(recorded) if recorded else {}
@@ -580,7 +577,7 @@ class DerivedIndexes:
             known = {"collection": str(collection.id), "version": None}
             self._record(embedder, known)
         elif check.problem or (known["version"] is not None and not counts_match(self._database, collection)):
-            # Said first: what is taken away now was not changed since that version, and would not be looked at.
+            # Recorded first: removed vectors did not change since that version, so a refresh from it would skip them.
             known = {**known, "version": None}
             self._record(embedder, known)
             if check.problem:
@@ -601,7 +598,7 @@ class DerivedIndexes:
     def _refresh_quantized(
         self, embedder_id: str, collection: Collection, version: int, reembedded: bool, progress: Progress
     ) -> list[str]:
-        """Bring the codes to the vectors, of this content version; `anew`: of vectors that were made again. Returns notes."""
+        """Refresh the quantized vectors to this content version; `reembedded`: rebuild them. Returns notes."""
         directory, name = self._quantized_directory(embedder_id), str(collection.id)
         state = self._quantized_state(embedder_id, name)
         with self._database.reading() as cursor:
@@ -620,17 +617,17 @@ class DerivedIndexes:
             )
             if updated.rows == rows:
                 break
-        return [f"{QUANTIZED_COPY} was damaged ({state.problem}) and was made anew"] if state.damage else []
+        return [f"{QUANTIZED_COPY} was damaged ({state.problem}) and was rebuilt"] if state.damage else []
 
     def _remove_damaged(self, collection: Collection, check: VectorCheck) -> None:
-        """Take away what is not as it was written, so that it is made anew."""
+        """Delete damaged vectors and their records, so that they are embedded again."""
         with chroma.store_errors(chroma.WRITE_FAILED):
             collection.delete(ids=[*map(key_of, check.lost), *check.unknown])
         with self._database.transaction() as cursor:
             embedded.remove(cursor, str(collection.id), check.lost)
 
     def _collection(self, embedder: Embedder, known_id: str | None) -> tuple[Collection, list[str]]:
-        """The embedder's collection, made when missing; a note when one that was built is gone."""
+        """The embedder's collection, created if missing, and a note if its vectors were lost."""
         collection = self._find(embedder.model_id)
         notes = []
         if known_id is not None and (collection is None or str(collection.id) != known_id):
@@ -642,23 +639,23 @@ class DerivedIndexes:
         return collection, notes
 
     def _find(self, embedder_id: str) -> Collection | None:
-        """The collection of an embedder's vectors, with what waits for it; None where there is none. Raises StoreError."""
+        """The buffered collection of an embedder's vectors, or None. Raises StoreError."""
         collection = self._chroma.find(self._collection_name(embedder_id))
         return None if collection is None else self._buffered(collection)
 
     def _buffered(self, collection: Collection) -> Collection:
-        """The collection with what waits for it; at a server, which others ask too, nothing does."""
+        """The collection with its write buffer; a server's collection, which others read too, has none."""
         if self._chroma.url:
             return collection
         return cast("Collection", BufferedCollection(self._database, collection))
 
     def buffered_changes(self) -> int:
-        """How many changes of vectors are not in Chroma's graph yet: searches compare each of them."""
+        """Number of vector changes that are not in Chroma's graph yet."""
         with self._database.reading() as cursor:
             return sum(write_buffer.count(cursor, each["collection"]) for each in _recorded(cursor).values())
 
     def flush(self, progress: Progress = silent, threshold: int = FLUSH_THRESHOLD) -> int:
-        """Put what waits into Chroma's graph, which nobody has to wait for, if it is `least` changes or more; how many.
+        """Flush the buffered changes into Chroma's graph if there are at least `threshold`; returns how many were flushed.
 
         Raises what `progress` raises, and StoreError.
         """
@@ -669,7 +666,7 @@ class DerivedIndexes:
         return done
 
     def _flush_later(self) -> None:
-        """Begin to move what waits, beside the rest, when there is enough."""
+        """Start the background flush if enough changes are buffered."""
         if self._closing.is_set() or (self._flusher is not None and self._flusher.is_alive()):
             return
         if self.buffered_changes() >= FLUSH_THRESHOLD:
@@ -682,15 +679,15 @@ class DerivedIndexes:
             began = time.monotonic()
             try:
                 count = self._flush_slice(1.0, wait=False)
-                pause = time.monotonic() - began  # half of the time is for the others
+                pause = time.monotonic() - began  # leave half of the time to other threads
             except StoreLockedError:
                 pause = FLUSH_DELAY_S
             except StoreError as error:
-                log.warning("what waits for the graph goes on waiting: %s", error)
+                log.warning("buffered vectors were not flushed: %s", error)
                 return
 
     def _flush_slice(self, timeout_s: float | None = None, *, wait: bool = True) -> int:
-        """Move for `MOVING_SECONDS`, in one turn at Chroma's files; how many changes. Raises as `_alone` does."""
+        """Flush for FLUSH_SLICE_S under one lock on Chroma's files; returns how many changes. Raises as `_exclusive` does."""
         count = 0
         with self._exclusive(timeout_s, wait=wait):
             with self._database.reading() as cursor:
@@ -701,7 +698,7 @@ class DerivedIndexes:
             for name in buffered:
                 collection = self._chroma.find(self._collection_name(name))
                 if collection is None or str(collection.id) != collection_ids[name]:
-                    continue  # lost, which the next refresh says
+                    continue  # lost; the next refresh reports it
                 count += write_buffer.flush(self._database, collection, FLUSH_SLICE_S, self._chroma.client())
         return count
 
@@ -721,11 +718,11 @@ class DerivedIndexes:
 
 
 def _noop() -> None:
-    """Nothing has to be opened to build, and nothing closed."""
+    """The build lock opens and closes no file."""
 
 
 def _recorded(cursor: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
-    """By embedder id what is written down of its vectors: the collection, the content version and the length of one."""
+    """The records of the vectors by embedder id: collection, content version and dimension."""
     rows = cursor.execute(
         "SELECT key, value FROM workbench_meta WHERE starts_with(key, ?) ORDER BY key", [_META_PREFIX]
     ).fetchall()
@@ -746,7 +743,7 @@ def _vector_state(
     note = "" if built == version else "never built" if recorded is None else _staleness(built, version)
     problem = check.problem or (f"{QUANTIZED_COPY}: {quantized.problem}" if quantized.damage else "")
     note = note or (f"{QUANTIZED_COPY}: {quantized.problem}" if quantized.problem else "")
-    note = note or (f"the latest {buffered:,} changes are searched beside the graph" if buffered else "")
+    note = note or (f"the latest {buffered:,} changes are buffered" if buffered else "")
     return IndexState(f"vectors {name}", built, version, fresh, rows, problem or note, bool(problem))
 
 
@@ -765,4 +762,8 @@ def _index_state(name: str, directory: DirectoryState, version: int) -> IndexSta
 
 
 def _staleness(built: int | None, version: int) -> str:
-    return "half built; refresh to go on" if built is None else f"{version - built} changes behind; refresh to catch up"
+    return (
+        "partly built; refresh to continue"
+        if built is None
+        else f"{version - built} changes behind; refresh to catch up"
+    )

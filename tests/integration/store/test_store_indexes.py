@@ -126,7 +126,7 @@ def test_a_cancelled_refresh_keeps_its_vectors_and_the_next_goes_on(store, embed
     with pytest.raises(Cancelled):
         store.indexes.refresh(embedder, cancel_in_the_third_step)
     state = store.indexes.states(embedder.model_id)[1]
-    assert (state.rows, state.fresh, state.note) == (20, False, "half built; refresh to go on")
+    assert (state.rows, state.fresh, state.note) == (20, False, "partly built; refresh to continue")
     assert store.indexes.refresh(embedder).embedded == 15
     assert len(embedder.texts) == len(set(embedder.texts)) == 35
     assert fresh(store, embedder) == [True, True]

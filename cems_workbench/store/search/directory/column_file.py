@@ -1,7 +1,7 @@
-"""Arrays with names in one file, which are mapped into memory when it is opened: what is not read costs nothing.
+"""Column file: named arrays in one memory-mapped file.
 
-The file begins with a line of JSON: for each array its type, shape and place. Arrays begin at multiples of 64 bytes, in the machine's
-own byte order. The file says nothing of its being whole; who names it in a manifest keeps its checksum there.
+The first line is JSON with the type, shape and offset of each array. Arrays start at multiples of 64 bytes, in native byte order. The
+file has no checksum; the manifest that names it has.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MAX_HEADER_BYTES = 1_000_000
 
 
 def create(path: Path, columns: Mapping[str, tuple[DTypeLike, Sequence[int]]]) -> dict[str, Column]:
-    """A new file with room for these columns (type and shape), as arrays to be filled; they are the file's own bytes.
+    """Create a file for these columns (type and shape); returns writable arrays mapped onto it.
 
-    Raises OSError where there is no room for it: the room is taken at once, because a full disk met later ends the process.
+    Raises OSError if the disk is full: the space is allocated at once, because a full disk met later would kill the process (SIGBUS).
     """
     specs = {name: (np.dtype(kind), tuple(shape)) for name, (kind, shape) in columns.items()}
     offsets: dict[str, int] = {}
     header = b""
-    for _ in range(8):  # the places depend on the header's length, and that on the places
+    for _ in range(8):  # the offsets depend on the header's length, and vice versa
         offset = _align(len(header))
         before = dict(offsets)
         for name, (kind, shape) in specs.items():
@@ -51,20 +51,20 @@ def create(path: Path, columns: Mapping[str, tuple[DTypeLike, Sequence[int]]]) -
 
 
 def write(path: Path, columns: Mapping[str, Column]) -> None:
-    """Write these arrays. Raises OSError."""
+    """Write these arrays to a file. Raises OSError."""
     arrays = create(path, {name: (column.dtype, column.shape) for name, column in columns.items()})
     for name, column in columns.items():
         arrays[name][...] = column
 
 
 def read(path: Path) -> dict[str, Column]:
-    """The arrays of a file, not to be written to. Raises OSError and ValueError for what is not such a file."""
+    """The arrays of a file, read-only. Raises OSError, and ValueError for a file of another format."""
     with path.open("rb") as file:
         header = file.readline(MAX_HEADER_BYTES)
         layout = json.loads(header)
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if not isinstance(layout, dict):
-        raise ValueError("it does not say what is in it")
+        raise ValueError("it has no header")
     return {
         str(name): _array(mapped, np.dtype(kind), tuple(shape), int(offset))
         for name, (kind, shape, offset) in layout.items()
@@ -88,7 +88,7 @@ def as_bytes(text: str) -> Column:
 
 
 def compact(numbers: Column) -> Column:
-    """These numbers, none below 0, in the smallest type that has room for them."""
+    """These non-negative numbers in the smallest type that fits."""
     return numbers.astype(smallest_dtype(int(numbers.max(initial=0))))
 
 

@@ -1,10 +1,10 @@
-"""The home of an index that is built anew for each content version, and how a new one takes the place of the one before.
+"""Directory of an index that is rebuilt for each content version, published atomically.
 
-A build goes to a directory of its own; `manifest.json`, replaced in one step, names the current one. A crash at any
-moment leaves the old index or the new one, never half of either.
+Each build goes to a new subdirectory; `manifest.json`, replaced atomically, names the current one. A crash at any moment leaves the
+old index or the new one.
 
-The manifest says of which store and content the index is, and has a checksum of each file and of itself: an index is used only when it
-is whole and belongs to the store it lies in. That is proven once, and again when a file has another size or time.
+The manifest names the store and content of the index and has a checksum of each file and of itself. An index is used only if it is
+complete and belongs to this store; that is verified once, and again when a file's size or time changes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Signature = tuple[FileSignature, ...]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The current index: its directory's name, the content it was built from, the tokenizer, the rows in it.
+    """The current index: its directory's name, content version, tokenizer version and number of rows.
 
-    `identity` says whose content that is (`meta.content_identity`); `files` has size and SHA-256 of each of its files, None where an
-    earlier version built it. `segments`: of an index that is kept in some (segment_home.py), whose `directory` is but a name then.
+    `identity` identifies the content (`meta.content_identity`); `files` has the size and SHA-256 of each file, None if an earlier
+    version built it. `segments` are those of a segmented index (segment_directory.py); its `directory` is only a label.
     """
 
     directory: str
@@ -49,9 +49,9 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryState:
-    """What stands in an index's home: its manifest, None where there is none to use, and why not.
+    """The state of an index directory: its manifest, or None with the reason why it cannot be used.
 
-    `damage`: that is not as it was left, which somebody should hear of.
+    `damage`: files were changed or lost, which the user is notified of.
     """
 
     manifest: Manifest | None
@@ -60,18 +60,18 @@ class DirectoryState:
 
 
 class IndexDirectory:
-    """The home of one index of a store, and the proof of what is in it."""
+    """The directory of one index of a store, with verification of its files."""
 
     def __init__(self, path: Path, tokenizer: str) -> None:
-        """`tokenizer` is the version of what cuts texts and queries into terms, where `found` is not told another."""
+        """`tokenizer` is the default version of the tokenizer in `state`."""
         self.path = path
         self._tokenizer = tokenizer
         self._verified: tuple[Signature, DirectoryState] | None = None
 
     def state(self, version: int, identity: str, tokenizer: str = "") -> DirectoryState:
-        """What is there, for a store of this content version and identity. An index of an earlier content is none the worse for it.
+        """The state for a store of this content version and identity; an index of an earlier content version is usable.
 
-        `tokenizer`: the version wanted now, which follows the store's language.
+        `tokenizer`: the required version, which depends on the store's language.
         """
         signature = self.signature()
         if self._verified is None or self._verified[0] != signature:
@@ -88,7 +88,7 @@ class IndexDirectory:
         return state
 
     def _verify(self) -> DirectoryState:
-        """What is there, of whatever store."""
+        """The state of the files, independent of the store."""
         manifest, state = self._read_manifest()
         if manifest is None or manifest.files is None:
             return state
@@ -96,7 +96,7 @@ class IndexDirectory:
         return DirectoryState(None, problem, True) if problem else state
 
     def _read_manifest(self) -> tuple[Manifest | None, DirectoryState]:
-        """The manifest, and what there is if its files are as it says."""
+        """The manifest, and the state if its files match it."""
         try:
             has_files = any(self.path.iterdir())
         except OSError:
@@ -108,23 +108,23 @@ class IndexDirectory:
         return manifest, DirectoryState(None, EARLIER_VERSION) if manifest.files is None else DirectoryState(manifest)
 
     def invalidate(self) -> None:
-        """Prove it anew when it is asked for next."""
+        """Verify the files again on next use."""
         self._verified = None
 
     def signature(self) -> Signature:
-        """What tells that a file was touched; empty without any."""
+        """Names, sizes, times and inodes of the files; empty without any."""
         try:
             return directory_signature(self.path)
         except OSError:
             return ()
 
     def verified_signature(self) -> Signature | None:
-        """The signature that the last proof was of; None before the first."""
+        """The signature at the last verification; None before the first."""
         return None if self._verified is None else self._verified[0]
 
 
 def directory_signature(directory: Path) -> Signature:
-    """Of every file below a folder, in the order of their names. Raises OSError."""
+    """The signature of every file in a directory tree, sorted by name. Raises OSError."""
     files = []
     for name, path in sorted(files_in(directory).items()):
         stat = path.stat()
@@ -133,12 +133,12 @@ def directory_signature(directory: Path) -> Signature:
 
 
 def files_in(directory: Path) -> dict[str, Path]:
-    """The files below a folder by their names relative to it; none where it is not there. Raises OSError."""
+    """The files in a directory tree by relative name; none if it does not exist. Raises OSError."""
     return {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if not path.is_dir()}
 
 
 def checksum(path: Path) -> str:
-    """Size and SHA-256 of a file. Raises OSError, also for what is no regular file."""
+    """Size and SHA-256 of a file. Raises OSError, also for a path that is not a regular file."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file")
     with path.open("rb") as file:
@@ -146,12 +146,12 @@ def checksum(path: Path) -> str:
 
 
 def checksums(directory: Path) -> dict[str, str]:
-    """The checksum of every file below a folder. Raises OSError."""
+    """The checksum of every file in a directory tree. Raises OSError."""
     return {name: checksum(path) for name, path in files_in(directory).items()}
 
 
 def mismatch(directory: Path, expected: Mapping[str, str]) -> str:
-    """What of a folder is not as these checksums say, in words; empty where all is."""
+    """The first difference between a directory and these checksums; empty if there is none."""
     try:
         files = files_in(directory)
         missing = sorted(expected.keys() - files.keys())
@@ -167,7 +167,7 @@ def mismatch(directory: Path, expected: Mapping[str, str]) -> str:
 
 
 def read_manifest(directory: Path) -> Manifest | None:
-    """The manifest in `home` as it was written; None where it is not there, or not as it was written."""
+    """The manifest in a directory; None if it is missing or damaged."""
     try:
         values = json.loads((directory / MANIFEST).read_text("utf-8"))
         check = values.pop(CHECKSUM_KEY, None)
@@ -180,7 +180,7 @@ def read_manifest(directory: Path) -> Manifest | None:
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Make this the manifest in `home`, in one step. Raises OSError."""
+    """Replace the manifest in a directory atomically. Raises OSError."""
     values = asdict(manifest)
     draft = directory / f"{MANIFEST}.new"
     draft.write_text(json.dumps({**values, CHECKSUM_KEY: _manifest_checksum(values)}), "utf-8")
@@ -194,9 +194,9 @@ def _manifest_checksum(values: Mapping[str, Any]) -> str:
 def publish(
     directory: Path, content_version: int, tokenizer: str, write: Callable[[Path], int], identity: str = ""
 ) -> Manifest:
-    """Have `write` fill a new directory (it returns the rows), make that current and remove what was there.
+    """Let `write` fill a new subdirectory (it returns the number of rows), make it current and remove the previous one.
 
-    Raises what `write` raises, and StoreError where it cannot be written; the index before stays current then.
+    Raises what `write` raises, and StoreError if it cannot be written; the previous index then stays current.
     """
     target = directory / f"v{content_version}-{os.urandom(3).hex()}"
     try:
@@ -219,12 +219,12 @@ def publish(
 
 
 def discard(directory: Path) -> None:
-    """Remove the index, if there is one: its manifest first, so that no half of it is ever taken for an index."""
+    """Delete the index, if there is one; the manifest first, so that a partial index is never used."""
     if directory.is_dir():
         (directory / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """`value` as JSON, in UTF-8."""
+    """Write `value` as JSON in UTF-8."""
     path.write_text(json.dumps(value, ensure_ascii=False), "utf-8")

@@ -1,8 +1,8 @@
-"""The home of an index that is kept in segments: files that are written once, of which the manifest names those that count.
+"""Directory of a segmented index: immutable segment files, with a manifest that lists the current ones.
 
-A change writes a new segment, and beside a segment that has lost memories by it a list of all that it lost; then the manifest is replaced
-in one step. Each file has its checksum in the manifest and is proven once, and again when it has another size or time. What no manifest
-names was left behind by a process that was killed, and goes with the next change.
+A change writes a new segment and, for each segment that lost memories, a new list of its deleted memories; then the manifest is replaced
+atomically. The manifest has a checksum of each file, verified once and again when the file's size or time changes. Files that it does not
+list were left by a killed process and are removed by the next change.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ from cems_workbench.store.search.directory.index_directory import (
 )
 
 SEGMENT, DELETED = ".segment", ".deleted"
-"""How names of its files end."""
+"""Suffixes of its files."""
 
 IdentityLookup = Callable[[int], str | None]
-"""The identity of the store's content at a version; None where the store does not know of it."""
+"""The identity of the store's content at a version; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment in its home: its file, and that of the numbers of the memories deleted in it, empty where none is."""
+    """A segment: its file name, and that of its list of deleted memories (empty: none)."""
 
     name: str
     deleted: str = ""
 
 
 class SegmentDirectory(IndexDirectory):
-    """The home of one index of a store, and the proof of each of its files."""
+    """The directory of one segmented index, with verification of each file."""
 
     def __init__(self, path: Path, tokenizer: str) -> None:
         super().__init__(path, tokenizer)
         self._verified_files: dict[str, tuple[tuple[int, int, int], str]] = {}
-        """Of each file its size, time and inode when it was read, and its checksum."""
+        """Size, time and inode of each file when it was read, with its checksum."""
         self._manifest_files: tuple[tuple[int, int, int], list[str]] | None = None
-        """Of the manifest its size, time and inode when it was read, and the files that it names."""
+        """Size, time and inode of the manifest when it was read, with the files that it lists."""
 
     def refreshable_state(
         self, version: int, identity: str, tokenizer: str, identity_at: IdentityLookup
     ) -> DirectoryState:
-        """As `found`; an index of an earlier content is to be brought up to date only where the store has had that content."""
+        """As `state`, but an index of an earlier content version is usable only if this store once had that content."""
         state = self.state(version, identity, tokenizer)
         manifest = state.manifest
         if manifest is None or manifest.identity in (identity, identity_at(manifest.content_version)):
@@ -67,7 +67,7 @@ class SegmentDirectory(IndexDirectory):
         return DirectoryState(None, "it was built from other content than the store has had", True)
 
     def signature(self) -> Signature:
-        """Of the manifest and of each file that it names: what tells that one was touched; empty without a manifest."""
+        """The signature of the manifest and of the files that it lists; empty without a manifest."""
         if not self.path.is_dir():
             return ()
         manifest_stat = _stat(self.path / MANIFEST)
@@ -77,7 +77,7 @@ class SegmentDirectory(IndexDirectory):
         return ((MANIFEST, *manifest_stat), *((name, *_stat(self.path / name)) for name in self._manifest_files[1]))
 
     def invalidate(self) -> None:
-        """Prove every file anew when it is asked for next."""
+        """Verify every file again on next use."""
         super().invalidate()
         self._verified_files = {}
 
@@ -108,7 +108,7 @@ class SegmentDirectory(IndexDirectory):
 
 
 def _stat(path: Path) -> tuple[int, int, int]:
-    """Size, time of change and inode; zeros where there is none."""
+    """Size, modification time and inode; zeros if the file does not exist."""
     try:
         stat = path.stat()
     except OSError:
@@ -117,32 +117,32 @@ def _stat(path: Path) -> tuple[int, int, int]:
 
 
 def segments_of(manifest: Manifest | None) -> list[Segment]:
-    """The segments that a manifest names; none without one."""
+    """The segments that a manifest lists."""
     return [Segment(*each) for each in (manifest.segments or ())] if manifest is not None else []
 
 
 def read_deleted(directory: Path, segment: Segment) -> NDArray[np.int64]:
-    """The numbers of the memories that are deleted in a segment, ascending. Raises StoreError."""
+    """The numbers of a segment's deleted memories, ascending. Raises StoreError."""
     if not segment.deleted:
         return np.zeros(0, np.int64)
     try:
         numbers: NDArray[np.int64] = column_file.read(directory / segment.deleted)["memories"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
-            f"lexical index {directory / segment.deleted} is damaged ({error}); doctor --repair builds it anew"
+            f"index {directory / segment.deleted} is damaged ({error}); doctor --repair rebuilds it"
         ) from error
     return numbers
 
 
 def write_deleted(directory: Path, segment: Segment, memories: NDArray[np.int64]) -> Segment:
-    """The segment with these memories deleted, all that are. Raises OSError."""
+    """The segment with exactly these memories deleted. Raises OSError."""
     name = f"{segment.name.removesuffix(SEGMENT)}-{os.urandom(3).hex()}{DELETED}"
     column_file.write(directory / name, {"memories": memories})
     return Segment(segment.name, name)
 
 
 def new_segment() -> Segment:
-    """A name for a segment that has not been written."""
+    """A segment with a new name, not yet written."""
     return Segment(f"{os.urandom(6).hex()}{SEGMENT}")
 
 
@@ -153,9 +153,9 @@ def publish(
     identity: str,
     write: Callable[[], tuple[Sequence[Segment], int]],
 ) -> Manifest:
-    """Have `write` put files into `home` and say which segments there are now, and their rows; make that current, remove what was there.
+    """Let `write` add files to `directory` (it returns the segments and their rows), make these current and remove unlisted files.
 
-    Raises what `write` raises, and StoreError where it cannot be written; the index before stays current then.
+    Raises what `write` raises, and StoreError if it cannot be written; the previous index then stays current.
     """
     try:
         if directory.exists() and not directory.is_dir():
@@ -181,7 +181,7 @@ def publish(
 
 
 def _remove_unlisted(directory: Path, manifest: Manifest | None) -> None:
-    """Remove what a manifest does not name: segments before it, halves of some, and the index of an earlier version."""
+    """Remove files that a manifest does not list: old and partial segments, and an index of an earlier version."""
     keep = {MANIFEST, *(manifest.files or ())} if manifest is not None and manifest.segments is not None else {MANIFEST}
     if manifest is not None and manifest.segments is None:
         keep.add(manifest.directory)

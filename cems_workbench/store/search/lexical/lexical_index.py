@@ -1,14 +1,13 @@
-"""BM25 over the terms of tokenizer.py: Lucene's scoring (k1 1.5, b 0.75) to the bit as bm25s computes it, over segments.
+"""BM25 over segments: Lucene's variant (k1 1.5, b 0.75), bit-identical to bm25s.
 
     score  = sum over the query's terms t, as often as the query has them, of idf(t) * tf / (tf + k1 * (1 - b + b * length / mean))
-    idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5)),  t stands tf times in the memory, and in df of N
+    idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5)),  t occurs tf times in the memory, and in df of N
 
-(Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009.) N, df and the mean length are of what is live in all segments
-together, so that a history of changes scores as an index made anew of what there is. bm25s has every score in its files (Lù,
-"BM25S", 2024), and all of them change when one memory does; here a search works them out: of all texts in single precision, and
-of those that may be among the best once more, as bm25s does. Equal scores stand by id.
+(Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009.) N, df and the mean length are those of the live texts of all
+segments, so that scores do not depend on the history of changes. bm25s stores every score (Lù, "BM25S", 2024), and all of them change
+with one memory; here a search computes them: of all texts in single precision, and of the best candidates again as bm25s does. Ties by id.
 
-idf counts the whole store, whatever the filter. A memory with chunks is as many texts: N, df and the lengths are of chunks then.
+idf counts the whole store, regardless of filters. Each chunk of a memory is a text of its own in N, df and lengths.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from cems_workbench.store.search.lexical.tokenizer import tokenize
 
 K1, B = 1.5, 0.75
 BLOCK = 64
-"""Texts of which the best one is found together, where the best of all are looked for."""
+"""Texts per block in the search for the best ones."""
 SLACK = 1e-5
-"""Share of a score by which single precision, and another order of the sum, may be off; far more than they are."""
+"""Assumed relative error of single precision and of the order of summation; far more than the real one."""
 
 
 class LexicalIndex:
@@ -45,12 +44,12 @@ class LexicalIndex:
     def __init__(
         self, segments: Sequence[LiveSegment] = (), hidden: Set[str] = frozenset(), language: str = ENGLISH
     ) -> None:
-        """An index of these segments, built in this language; `hidden` ids are never returned."""
+        """Index over these segments, built in this language; `hidden` ids are never returned."""
         self.language = language
         self._hidden = hidden
         self._parts = [_Part(part) for part in segments]
         self.document_count = sum(part.size for part in self._parts)
-        """Number of indexed texts: chunks, and memories that have none."""
+        """Number of indexed texts: chunks, and memories without chunks."""
         length = sum(part.length for part in self._parts)
         self.mean_length = length / self.document_count if self.document_count else 0.0
         """Mean number of terms of an indexed text."""
@@ -60,7 +59,7 @@ class LexicalIndex:
     def open(
         cls, home: Path, segments: Sequence[Segment], hidden: Set[str] = frozenset(), language: str = ENGLISH
     ) -> LexicalIndex:
-        """Open the segments of a manifest in their home; raises StoreError when files are missing or damaged."""
+        """Open the segments of a manifest. Raises StoreError if files are missing or damaged."""
         live = [LiveSegment(opened(home / each.name), read_deleted(home, each)) for each in segments]
         return cls(live, hidden, language)
 
@@ -81,14 +80,14 @@ class LexicalIndex:
         return {word: count for word, count in found.items() if count}
 
     def words_of(self, memory_ids: Sequence[str]) -> Mapping[str, int]:
-        """The words that these memories have, as far as they are indexed, with how many of them have each."""
+        """The words of these memories, if indexed, with their document frequency among them."""
         found: Counter[str] = Counter()
         for part in self._parts:
             found.update(part.words_of(memory_ids))
         return found
 
     def document_frequency(self, term: str) -> int:
-        """Number of indexed texts that contain a search term (as tokenize gives it)."""
+        """Number of indexed texts that contain a search term (as `tokenize` returns it)."""
         found = self._frequencies.get(term)
         if found is None:
             found = self._frequencies[term] = sum(part.frequency(term) for part in self._parts)
@@ -99,7 +98,7 @@ class LexicalIndex:
         return best_per_memory(self.search_chunks(query, k, where))
 
     def search_chunks(self, query: str, k: int, where: Filter = ANY) -> ChunkHits:
-        """(memory id, BM25 score > 0, chunk) of the best chunks, down to the one that brings the k-th memory.
+        """(memory id, BM25 score > 0, chunk) of the best chunks, as many as cover k memories.
 
         Best first, ties by id and chunk.
         """
@@ -109,7 +108,7 @@ class LexicalIndex:
         return search_visible(lambda depth: self._best(terms, depth, where), k, self._hidden)
 
     def standing(self, query: str, memory_id: str, where: Filter = ANY) -> Standing | None:
-        """Where a memory stands among all hits of `search_chunks`, without any of them being read; None where it is none of them."""
+        """The rank of a memory among all hits of `search_chunks`, without building the list; None if it is not a hit."""
         terms = self._terms(query)
         own = None if memory_id in self._hidden else self._own(terms, memory_id, where)
         if own is None:
@@ -135,9 +134,9 @@ class LexicalIndex:
         return None
 
     def parts(self, memory_id: str, terms: Sequence[str], chunk: int | None = None) -> dict[str, float]:
-        """What each of these terms gives the memory: the summands of its BM25. Terms it does not have are absent.
+        """The contribution of each term to the memory's BM25 score; missing terms are absent.
 
-        Of a memory with chunks they are those of `chunk`, or, when that is None, of the chunk for which these terms sum up to most.
+        For a memory with chunks: of `chunk`, or if that is None of the chunk with the highest sum.
         """
         found = self.chunk_parts(memory_id, terms)
         if chunk is not None and set(found) != {None}:
@@ -145,7 +144,7 @@ class LexicalIndex:
         return max(found.values(), key=lambda parts: sum(parts.values()), default={})
 
     def chunk_parts(self, memory_id: str, terms: Sequence[str]) -> dict[int | None, dict[str, float]]:
-        """What each of these terms gives each chunk of the memory, by its number; under None where the memory is indexed whole."""
+        """The contribution of each term to each chunk's score, by chunk number; under None for a memory indexed whole."""
         for part in self._parts:
             memory = part.segment.ids.find(memory_id)
             if memory < 0 or part.is_deleted(memory):
@@ -179,7 +178,7 @@ class LexicalIndex:
 
 
 Terms = Mapping[str, tuple[int, np.float32]]
-"""The terms of a query in order, how often it has each, and what they are worth."""
+"""The terms of a query, sorted, with their count in it and their idf."""
 
 
 def _in_order(hit: tuple[str, float, int | None]) -> tuple[float, str, int]:
@@ -189,7 +188,7 @@ def _in_order(hit: tuple[str, float, int | None]) -> tuple[float, str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A memory's rank among memories, its score, the chunk that has it, and the place of that among all chunks."""
+    """A memory's rank among memories, its score, its best chunk, and that chunk's rank among all chunks."""
 
     rank: int
     score: float
@@ -207,7 +206,7 @@ class _Own:
 
 
 class _Part:
-    """What is live of a segment."""
+    """The live texts of a segment."""
 
     def __init__(self, part: LiveSegment) -> None:
         self.segment = part.segment
@@ -219,12 +218,12 @@ class _Part:
         self._rooms: tuple[float, NDArray[np.float32]] | None = None
 
     def is_deleted(self, memory: int) -> bool:
-        """Whether the memory of that number is."""
+        """Whether the memory with this number is deleted."""
         place = int(np.searchsorted(self._deleted, memory))
         return place < len(self._deleted) and self._deleted[place] == memory
 
     def frequency(self, term: str) -> int:
-        """How many texts have the term."""
+        """The number of live texts with the term."""
         texts = self.segment.documents[self.segment.posting(term)]
         if not len(self._gone) or not len(texts):
             return len(texts)
@@ -232,21 +231,21 @@ class _Part:
 
     @cached_property
     def words(self) -> dict[str, int]:
-        """The words and in how many memories each stands."""
+        """The words with their number of live memories."""
         live = np.ones(len(self.segment.ids), bool)
         live[self._deleted] = False
         counts = word_counts(self.segment, np.flatnonzero(live), not len(self._deleted))
         return {word: count for word, count in zip(self.segment.words, counts.tolist(), strict=True) if count}
 
     def words_of(self, memory_ids: Sequence[str]) -> Counter[str]:
-        """The words of those of these memories that are in the segment, with how many of them have each."""
+        """The words of those of these memories that are in the segment, with their document frequency."""
         places = np.setdiff1d(self.segment.ids.find_all(memory_ids), self._deleted)
         numbers, counts = np.unique(self.segment.words_of(places), return_counts=True)
         words = self.segment.words
         return Counter({words[number]: count for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)})
 
     def best(self, terms: Terms, k: int, where: Filter, mean: float) -> ChunkHits:
-        """The first hits, down to the one that brings the k-th memory of this segment."""
+        """The first hits, as many as cover k memories of this segment."""
         about = self._about(terms, where, mean)
         if about is None:
             return []
@@ -265,7 +264,7 @@ class _Part:
     def ahead(
         self, terms: Terms, where: Filter, mean: float, own: _Own, memory_id: str, hidden: Sequence[str]
     ) -> tuple[int, int]:
-        """How many memories, and how many texts, stand before a text of `memory_id` among the hits."""
+        """How many memories, and how many texts, rank before a text of `memory_id`."""
         about = self._about(terms, where, mean)
         if about is None:
             return 0, 0
@@ -286,7 +285,7 @@ class _Part:
         return len(np.unique(np.searchsorted(self.segment.starts, texts, side="right"))), len(texts)
 
     def scores(self, terms: Terms, texts: NDArray[np.int64], mean: float) -> NDArray[np.float32]:
-        """The scores of these texts, as bm25s has them."""
+        """The scores of these texts, bit-identical to bm25s."""
         scores = np.zeros(len(texts), np.float32)
         for term, (count, idf) in terms.items():
             gains = self.exact(term, idf, texts, mean)
@@ -295,7 +294,7 @@ class _Part:
         return scores
 
     def exact(self, term: str, idf: np.float32 | None, texts: NDArray[np.int64], mean: float) -> NDArray[np.float32]:
-        """What a term gives each of these texts, 0 where it does not stand: in double precision, rounded, as bm25s has it."""
+        """The contribution of a term to each text, 0 if absent: computed in double precision and rounded, as bm25s does."""
         gains = np.zeros(len(texts), np.float32)
         posting = self.segment.posting(term)
         if idf is None or posting.start == posting.stop:
@@ -307,7 +306,7 @@ class _Part:
         return gains
 
     def _about(self, terms: Terms, where: Filter, mean: float) -> NDArray[np.float32] | None:
-        """The score of every text that passes, all but exact, 0 for those that do not; None where no text has one of the terms."""
+        """The approximate score of every text, 0 for those that do not pass; None if no text has any of the terms."""
         postings = {term: posting for term in terms if (posting := self.segment.posting(term)).start < posting.stop}
         if not postings:
             return None
@@ -329,17 +328,17 @@ class _Part:
         return scores
 
     def _room(self, mean: float) -> NDArray[np.float32]:
-        """What stands beside tf in the formula for each text."""
+        """k1 * (1 - b + b * length / mean) of each text."""
         if self._rooms is None or self._rooms[0] != mean:
             self._rooms = mean, (K1 * ((1 - B) + B / mean * self.segment.lengths)).astype(np.float32)
         return self._rooms[1]
 
     def _candidates(self, about: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-        """Ascending, the texts that may be among the hits that bring the first k memories; the others certainly are not."""
+        """The texts, ascending, that may be among the hits that cover the first k memories; no other text can be."""
         blocks = len(about) // BLOCK
         depth = k if self.segment.starts is None else 2 * k
         while blocks > 4 * depth:
-            # So many blocks have a text that scores at least as much, and so have that many texts.
+            # `depth` blocks have a text that scores at least this much, so at least `depth` texts do.
             best = np.maximum(about[: blocks * BLOCK].reshape(blocks, BLOCK).max(axis=1), 0)
             least = np.partition(best, blocks - depth)[blocks - depth]
             if least <= 0:
@@ -356,7 +355,7 @@ class _Part:
         return self._cut(texts, about, k) if self.segment.starts is None else texts
 
     def _cut(self, texts: NDArray[np.int64], about: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-        """Of texts each of another memory those that may be among the first k."""
+        """The texts, one per memory, that may be among the first k."""
         if len(texts) <= k:
             return texts
         scores = about[texts]
@@ -366,7 +365,7 @@ class _Part:
 
 
 def _found(ascending: Column, wanted: Column) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """For each of `wanted` the place where it would stand among ascending numbers, and whether it stands there."""
+    """For each of `wanted` its insertion point in ascending numbers, and whether it is present."""
     places = np.searchsorted(ascending, wanted)
     there = ascending[np.minimum(places, len(ascending) - 1)] == wanted
     return places, there

@@ -1,6 +1,6 @@
-"""Segments of the lexical index made into one, without the memories that are deleted in them.
+"""Merge of lexical segments into one, without their deleted memories.
 
-Postings are merged some millions at a time, straight into the new file: what is held in memory beside is a few numbers a text and a term.
+Postings are merged in blocks directly into the new file; memory use is a few numbers per text and term.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BLOCK = 4_000_000
-"""Postings that are merged at a time, and words of memories."""
+"""Postings, or words of memories, merged at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class LiveSegment:
 
 
 def merge(path: Path, parts: Sequence[LiveSegment]) -> None:
-    """Write a segment of what is not deleted in these. Raises OSError."""
+    """Write a segment of the live memories of these. Raises OSError."""
     whole = _Whole([_Part(part) for part in parts])
     parts_of, terms, words = whole.parts, whole.terms, whole.words
     kinds = (part.segment.counts.dtype for part in parts_of)
@@ -72,7 +72,7 @@ def merge(path: Path, parts: Sequence[LiveSegment]) -> None:
 
 
 class _Part:
-    """A segment with what becomes of its memories and texts."""
+    """A segment with the new numbers of its memories and texts."""
 
     def __init__(self, part: LiveSegment) -> None:
         self.segment = part.segment
@@ -82,11 +82,11 @@ class _Part:
         self.all_live = not len(part.deleted)
         self.memory_numbers: NDArray[np.int64]
         self.text_numbers: NDArray[np.int64]
-        """New number of each text, -1 for one that is deleted."""
+        """New number of each text, -1 if deleted."""
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """Number of texts of each memory that stays."""
+        """Number of texts of each live memory."""
         starts = self.segment.starts
         if starts is None:
             return np.ones(len(self.live), np.int64)
@@ -94,18 +94,18 @@ class _Part:
 
     @cached_property
     def texts(self) -> NDArray[np.int32]:
-        """The texts that stay."""
+        """The live texts."""
         return self.segment.all_texts(self.live)
 
     @cached_property
     def word_sizes(self) -> NDArray[np.int64]:
-        """Number of words of each memory that stays."""
+        """Number of words of each live memory."""
         ends = self.segment["memory_word_ends"].astype(np.int64)
         return np.diff(np.concatenate([np.zeros(1, np.int64), ends]))[self.live]
 
     @cached_property
     def term_counts(self) -> NDArray[np.int64]:
-        """How many texts that stay have each term."""
+        """Number of live texts with each term."""
         postings: NDArray[np.int64] = self.segment["postings"].astype(np.int64)
         documents = self.segment.documents
         if self.all_live:
@@ -120,11 +120,11 @@ class _Part:
 
     @cached_property
     def word_counts(self) -> NDArray[np.int64]:
-        """In how many memories that stay each word stands."""
+        """Number of live memories with each word."""
         return word_counts(self.segment, self.live, self.all_live)
 
     def place(self, memory_numbers: NDArray[np.int64], starts: NDArray[np.int64]) -> None:
-        """Say which numbers its memories have from now on, and where the texts of each memory begin."""
+        """Set the new numbers of its memories and texts; `starts` has the first text of each memory."""
         self.memory_numbers = memory_numbers
         self.text_numbers = np.full(self.segment.size, -1, np.int64)
         begins = starts[memory_numbers]
@@ -132,7 +132,7 @@ class _Part:
 
 
 def word_counts(segment: LexicalSegment, live: NDArray[np.int64], all_live: bool) -> NDArray[np.int64]:
-    """In how many of the memories `live` each word of a segment stands."""
+    """Number of the memories `live` with each word of a segment."""
     counts: NDArray[np.int64] = segment["word_counts"].astype(np.int64)
     if all_live:
         return counts
@@ -142,7 +142,7 @@ def word_counts(segment: LexicalSegment, live: NDArray[np.int64], all_live: bool
 
 
 class _Union:
-    """The texts of several segments that are still in use, each once: the terms, or the words."""
+    """The distinct terms, or words, of several segments that live memories still use."""
 
     def __init__(self, texts: Sequence[SortedTexts], counts: Sequence[NDArray[np.int64]]) -> None:
         import pyarrow as pa
@@ -158,7 +158,7 @@ class _Union:
         self.texts = sorted_texts.from_arrow(found)
         self.counts = np.zeros(len(found), np.int64)
         self.numbers: list[NDArray[np.int64]] = []
-        """For each segment the number of each of its texts in the union; -1 for one that is not used any more."""
+        """For each segment the number of each of its texts in the union; -1 if unused."""
         for one, which, each in zip(kept, used, counts, strict=True):
             mapped = pc.index_in(one, value_set=found).to_numpy(zero_copy_only=False).astype(np.int64)
             self.counts[mapped] += each[which]
@@ -171,7 +171,7 @@ class _Union:
 
 
 class _Whole:
-    """All segments together."""
+    """The merged segment."""
 
     def __init__(self, parts: Sequence[_Part]) -> None:
         import pyarrow as pa
@@ -180,7 +180,7 @@ class _Whole:
         self.parts = parts
         ids: pa.Array[Any] = pa.concat_arrays([part.segment.ids.arrow().take(pa.array(part.live)) for part in parts])
         self.order = pc.sort_indices(ids).to_numpy(zero_copy_only=False).astype(np.int64)
-        """Of the memories of all parts one after the other, in the order of their ids."""
+        """Sorts the concatenated memories of all parts by id."""
         self.ids = sorted_texts.from_arrow(ids.take(pa.array(self.order)))
         self.sizes = self.in_order([part.sizes for part in parts])
         starts = np.cumsum(self.sizes) - self.sizes
@@ -195,19 +195,19 @@ class _Whole:
         self.words = _Union([part.segment.words for part in parts], [part.word_counts for part in parts])
 
     def in_order(self, columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Values of the memories of each part, in the order of the ids of all."""
+        """Values of the memories of each part, sorted by memory id."""
         values: NDArray[np.int64] = np.concatenate(columns)[self.order]
         return values
 
     def of_texts(self, columns: Sequence[Column], shape: tuple[int, ...] = ()) -> Column:
-        """Values of the texts of each part, in the new order."""
+        """Values of the texts of each part, in their new order."""
         found = np.empty((self.size, *shape), np.int32)
         for part, column in zip(self.parts, columns, strict=True):
             found[part.text_numbers[part.texts]] = column[part.texts]
         return found
 
     def columns(self) -> dict[str, Column]:
-        """All columns but the postings and the words of memories."""
+        """All columns except the postings and the words of memories."""
         labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}
         filters = []
         for part in self.parts:
@@ -250,7 +250,7 @@ def _merge_postings(whole: _Whole, first: int, last: int, made: dict[str, Column
         used = np.flatnonzero((numbers >= first) & (numbers < last))
         if not len(used):
             continue
-        # Terms in between that nobody uses any more have postings of deleted texts alone.
+        # Unused terms in between only have postings of deleted texts.
         own, end = int(used[0]), int(used[-1]) + 1
         postings = part.segment["postings"][own : end + 1].astype(np.int64)
         texts = part.text_numbers[part.segment.documents[postings[0] : postings[-1]]]
@@ -268,7 +268,7 @@ def _merge_postings(whole: _Whole, first: int, last: int, made: dict[str, Column
 
 
 def _move_words(part: _Part, numbers: NDArray[np.int64], ends: NDArray[np.int64], made: Column) -> None:
-    """Write the words of the memories of a part where they belong."""
+    """Write the words of a part's memories to their new positions."""
     step = max(1, BLOCK // max(1, int(part.word_sizes.max(initial=1))))
     for start in range(0, len(part.live), step):
         some = slice(start, start + step)

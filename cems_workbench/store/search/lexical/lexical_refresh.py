@@ -1,8 +1,8 @@
-"""Bringing the lexical index to the store's content: a segment of what changed, and a list of what it replaces.
+"""Refresh of the lexical index: writes a segment for changed memories and marks the replaced ones as deleted.
 
-Segments are merged as there become more of them (tiers, as in Lucene): FANOUT of one size class make one of the next, so that a memory is
-written about once for each class. A merge is bounded by what the change itself has to write: an edit never waits for a large one, which
-a later, larger change makes; only where very many segments wait is it made at once.
+Tiered merging, as in Lucene: FANOUT segments of one size class make one of the next, so that a memory is rewritten about once per class.
+The size of a merge is limited by that of the change, so an edit never waits for a large merge; a later, larger change does it, unless
+there are more than MAX_SEGMENTS.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from cems_workbench.store.search.lexical.lexical_segment import SegmentDraft, op
 
 LABEL = "indexing words"
 TOKENS = 6_000_000
-"""Terms and words of the texts that are kept in memory until they make a segment: about 75,000 memories of 40 words, 300 MB."""
+"""Terms and words held in memory until a segment is written: about 75,000 memories of 40 words, 300 MB."""
 FANOUT = 8
 AT_ONCE = 30_000
-"""Texts that even the smallest change may merge: half a second."""
+"""Texts that even the smallest change may merge, in half a second."""
 MOST = 40
-"""Segments beyond which any merge that waits is made."""
+"""With more segments, any pending merge is done."""
 
 
 def build(
@@ -46,9 +46,9 @@ def build(
     identity: str = "",
     language: str = ENGLISH,
 ) -> Manifest:
-    """Index `documents`, the content of this identity, by the words of a language, and make that current in place of all there was.
+    """Build the index of `documents`, the content with this identity, in a language, and replace the previous one.
 
-    Raises what `progress` raises (Cancelled), StoreError where it cannot be written; the index before stays current then.
+    Raises what `progress` raises (Cancelled), and StoreError if it cannot be written; the previous index then stays current.
     """
     return update(home, (), (), documents, total, content_version, progress, identity, language)
 
@@ -64,7 +64,7 @@ def update(
     identity: str = "",
     language: str = ENGLISH,
 ) -> Manifest:
-    """Make an index of `segments` without the memories `changed`, and of `documents`, which are in any order, `total` of them.
+    """Remove the memories `changed` from `segments` and add `documents` (in any order, `total` of them).
 
     Raises as `build` does.
     """
@@ -79,7 +79,7 @@ def update(
 
 
 def _drafted(home: Path, documents: Iterable[Document], total: int, progress: Progress, language: str) -> list[Segment]:
-    """Segments of these memories, of about TOKENS each."""
+    """Write segments of about MAX_TOKENS each."""
     made: list[Segment] = []
     draft, done = SegmentDraft(language), 0
     for document in documents:
@@ -103,7 +103,7 @@ def _written(home: Path, draft: SegmentDraft) -> Segment:
 
 
 def _without(home: Path, segment: Segment, changed: Sequence[str]) -> Segment:
-    """The segment with these memories deleted too."""
+    """The segment with these memories marked as deleted."""
     places = opened(home / segment.name).ids.find_all(changed)
     deleted = read_deleted(home, segment)
     now = np.union1d(deleted, places)
@@ -121,7 +121,7 @@ def _rows(home: Path, segment: Segment) -> int:
 
 
 def _merged(home: Path, segments: Sequence[Segment], new: int) -> list[Segment]:
-    """The segments, some of them merged, where `new` texts were written anyhow."""
+    """The segments after merging, limited by the `new` texts of this change."""
     sizes = {each: _rows(home, each) for each in segments}
     kept = [each for each in segments if sizes[each]]
     allowed = max(AT_ONCE, FANOUT * new)
@@ -136,7 +136,7 @@ def _merged(home: Path, segments: Sequence[Segment], new: int) -> list[Segment]:
 
 
 def _choice(home: Path, kept: Sequence[Segment], sizes: dict[Segment, int]) -> list[Segment]:
-    """The segments to be merged next, the smallest first: as many of one class as make one of the next, or one that is half deleted."""
+    """The segments to merge next: FANOUT of the smallest full size class, or one that is more than half deleted."""
     classes: dict[int, list[Segment]] = {}
     for each in kept:
         classes.setdefault(int(np.log(sizes[each]) / np.log(FANOUT) + 1e-9), []).append(each)

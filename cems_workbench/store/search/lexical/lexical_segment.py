@@ -1,7 +1,7 @@
-"""A segment of the lexical index: some memories with their terms, written once and never changed (as in Lucene).
+"""Lexical segment: an immutable inverted index of some memories (as in Lucene).
 
-It counts and does not score: how often each term stands in each text, how long the texts are. What BM25 makes of that depends on all
-segments together, and on which memories of them are still there. A memory stands in a segment whole, with all its chunks.
+It stores term counts and text lengths, not scores: BM25 depends on all segments and their live memories. A memory is in one segment,
+with all its chunks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
 from cems_workbench.store.search.lexical.tokenizer import chunks, terms_of
 
 MAX_WORD = 40
-"""Letters of the longest word that is counted as one."""
+"""Letters of the longest counted word."""
 
 COLUMNS = {
     "ids": "the ids of its memories, in order, as bytes",
@@ -49,21 +49,21 @@ COLUMNS = {
     "memory_words": "the words of each memory, as numbers",
     "memory_word_ends": "where the words of each memory end",
 }
-"""The arrays of its file."""
+"""The arrays in its file."""
 
 
 class LexicalSegment:
     """An open segment."""
 
     def __init__(self, path: Path) -> None:
-        """Open the segment in a file; raises StoreError when that is missing or damaged."""
+        """Open a segment's file. Raises StoreError if it is missing or damaged."""
         self.path = path
         try:
             columns = column_file.read(path)
             self._columns = {name: columns[name] for name in COLUMNS}
             self.masks = FilterMasks(self._columns["filters"], json.loads(self._columns["labels"].tobytes()))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"lexical index {path} is damaged ({error}); doctor --repair builds it anew") from error
+            raise StoreError(f"lexical index {path} is damaged ({error}); doctor --repair rebuilds it") from error
         self.ids = SortedTexts(self._columns["ids"], self._columns["id_ends"])
         self.terms = SortedTexts(self._columns["terms"], self._columns["term_ends"])
         self.words = SortedTexts(self._columns["words"], self._columns["word_ends"])
@@ -88,7 +88,7 @@ class LexicalSegment:
         return found
 
     def posting(self, term: str) -> slice:
-        """Where the postings of a term are; empty for one that no text has."""
+        """The slice of a term's postings; empty if no text has it."""
         number = self.terms.find(term)
         return slice(0, 0) if number < 0 else slice(*map(int, self._columns["postings"][number : number + 2]))
 
@@ -97,22 +97,22 @@ class LexicalSegment:
         return range(memory, memory + 1) if self.starts is None else range(*map(int, self.starts[memory : memory + 2]))
 
     def memory_of(self, text: int) -> int:
-        """The number of the memory that a text is of."""
+        """The memory number of a text."""
         return text if self.starts is None else int(np.searchsorted(self.starts, text, side="right")) - 1
 
     def chunk_of(self, text: int) -> int | None:
-        """The number of the chunk that a text is; None for a whole memory."""
+        """The chunk number of a text; None for a whole memory."""
         seqs = self._columns["seqs"]
         return int(seqs[text]) if len(seqs) and seqs[text] != WHOLE_MEMORY else None
 
     def all_texts(self, memories: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The texts of these memories, ascending as they are."""
+        """The texts of these memories, in the same order."""
         if self.starts is None:
             return memories.astype(np.int32)
         return spans(self.starts[memories], self.starts[memories + 1]).astype(np.int32)
 
     def words_of(self, memories: NDArray[np.int64]) -> Column:
-        """The words of these memories, each as often as it stands in one of them."""
+        """The words of these memories, once per memory."""
         ends = self._columns["memory_word_ends"]
         begins = np.where(memories > 0, ends[memories - 1], 0)
         found: Column = self._columns["memory_words"][spans(begins, ends[memories])]
@@ -123,11 +123,11 @@ _open: weakref.WeakValueDictionary[tuple[str, int], LexicalSegment] = weakref.We
 
 
 def opened(path: Path) -> LexicalSegment:
-    """The segment of a file, the same object as long as somebody has it: its name is never given twice. Raises StoreError."""
+    """The segment of a file, one shared object per file: names are never reused. Raises StoreError."""
     try:
         key = str(path), path.stat().st_ino
     except OSError as error:
-        raise StoreError(f"lexical index {path} is missing; doctor --repair builds it anew") from error
+        raise StoreError(f"lexical index {path} is missing; doctor --repair rebuilds it") from error
     segment = _open.get(key)
     if segment is None:
         segment = _open[key] = LexicalSegment(path)
@@ -135,7 +135,7 @@ def opened(path: Path) -> LexicalSegment:
 
 
 def plain_words(text_chunks: Iterable[str]) -> set[str]:
-    """The words among a text's chunks as they are written, in lower case; no identifiers, numbers or giants."""
+    """The lower-cased words among a text's chunks; no identifiers, numbers or overlong words."""
     return {chunk.lower() for chunk in text_chunks if _is_word(chunk)}
 
 
@@ -144,7 +144,7 @@ def _is_word(chunk: str) -> bool:
 
 
 class _Numbers(dict[str, tuple[int, ...]]):
-    """Chunk of text → the numbers of its terms, which are given as terms appear."""
+    """Chunk of text → the numbers of its terms, assigned in order of appearance."""
 
     def __init__(self, language: str) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class _Numbers(dict[str, tuple[int, ...]]):
 
 
 class _Words(dict[str, tuple[int, ...]]):
-    """Chunk of text → the number of the word that it is, if it is one."""
+    """Chunk of text → its word number, if it is a word."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class _Words(dict[str, tuple[int, ...]]):
 
 
 class SegmentDraft:
-    """Memories that are becoming a segment, in any order, each once."""
+    """A segment under construction: memories in any order, each once."""
 
     def __init__(self, language: str = ENGLISH) -> None:
         self._numbers, self._words = _Numbers(language), _Words()
@@ -186,11 +186,11 @@ class SegmentDraft:
 
     @property
     def tokens(self) -> int:
-        """How many terms and words all texts have."""
+        """Number of terms and words of all texts."""
         return len(self._tokens) + len(self._word_tokens)
 
     def add(self, document: Document) -> None:
-        """Take in a memory."""
+        """Add a memory."""
         whole = chunks(document.text)
         tokens, before = self._tokens, len(self._tokens)
         parts = [chunks(text) for _, text in document.chunks] if document.chunks else [whole]
@@ -263,7 +263,7 @@ def assembled(
     terms: Texts,
     words: Texts,
 ) -> dict[str, Column]:
-    """The columns of a segment but for the postings and the words of memories; `sizes` is the number of texts of each memory."""
+    """The columns of a segment except postings and words of memories; `sizes` is the number of texts of each memory."""
     whole = bool((seqs == WHOLE_MEMORY).all())
     starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
     nothing = np.zeros(0, np.int32)
@@ -283,7 +283,7 @@ def assembled(
 
 
 def _ordered(numbers: dict[str, int]) -> tuple[list[str], NDArray[np.int64]]:
-    """Texts in order, and at the number that each was given its place in that order."""
+    """The texts sorted, and the rank of each text number."""
     texts = sorted(numbers)
     rank = np.empty(len(texts), np.int64)
     rank[np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts))] = np.arange(len(texts))
@@ -293,14 +293,14 @@ def _ordered(numbers: dict[str, int]) -> tuple[list[str], NDArray[np.int64]]:
 def _counted(
     high: NDArray[np.int64], low: NDArray[np.int64], width: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct pairs of two columns as high * width + low, ascending, and how often each is there."""
+    """The distinct pairs of two columns as high * width + low, ascending, with their counts."""
     keys = np.sort(high * max(1, width) + low)
     first = np.flatnonzero(np.diff(keys, prepend=-1))
     return keys[first], np.diff(first, append=len(keys))
 
 
 def spans(begins: Column, ends: Column) -> NDArray[np.int64]:
-    """All numbers from each begin up to its end, one span after the other."""
+    """The concatenated ranges from each begin to its end."""
     lengths = (ends - begins).astype(np.int64)
     shift = np.repeat(begins - (np.cumsum(lengths) - lengths), lengths)
     return shift + np.arange(len(shift), dtype=np.int64)

@@ -1,7 +1,4 @@
-"""Texts in the order of their UTF-8 bytes, which is that of their characters, one behind the other: a text is found by halving.
-
-A million of them are opened at once, because none is read before it is asked for.
-"""
+"""Sorted string table: distinct texts in UTF-8 byte order in one blob, found by binary search; opening it reads nothing."""
 
 from __future__ import annotations
 
@@ -16,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class SortedTexts:
-    """Distinct texts in order; position i is the i-th."""
+    """Distinct texts in order."""
 
     def __init__(self, blob: NDArray[np.uint8], ends: NDArray[Any]) -> None:
-        """`blob` has their bytes, `ends` where each ends."""
+        """`blob` has the texts' bytes, `ends` their end offsets."""
         self._blob, self._ends = blob, ends
-        self._bytes, self._places = blob.data, ends.data  # one number of an array takes three times as long
+        self._bytes, self._places = blob.data, ends.data  # indexing an array takes three times as long
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> SortedTexts:
-        """These texts, which are in order."""
+        """A table of these sorted texts."""
         return cls(*columns(texts))
 
     def __len__(self) -> int:
@@ -41,12 +38,12 @@ class SortedTexts:
             start = end
 
     def find(self, text: str) -> int:
-        """The position of a text, -1 where it is not among them."""
+        """The position of a text, -1 if absent."""
         place = self.place(text)
         return place if place < len(self) and self._at(place) == text.encode("utf-8", "surrogatepass") else -1
 
     def place(self, text: str) -> int:
-        """How many of them stand before a text."""
+        """The number of texts before this one."""
         wanted = text.encode("utf-8", "surrogatepass")
         first, last = 0, len(self)
         while first < last:
@@ -58,7 +55,7 @@ class SortedTexts:
         return first
 
     def find_all(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """The positions of those of `texts` that are among them, ascending."""
+        """The positions of the present ones of `texts`, ascending."""
         if len(texts) * len(self).bit_length() > len(self):
             import pyarrow as pa
             import pyarrow.compute as pc
@@ -69,7 +66,7 @@ class SortedTexts:
         return np.array(sorted(found), np.int64)
 
     def arrow(self) -> pa.Array[Any]:
-        """They as an Arrow array of bytes, without a copy of them."""
+        """The texts as an Arrow array of bytes, without copying."""
         import pyarrow as pa
 
         places = np.zeros(len(self) + 1, np.int64)
@@ -84,14 +81,14 @@ class SortedTexts:
 
 
 def columns(texts: Iterable[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Their bytes and where each ends."""
+    """The bytes and end offsets of these texts."""
     encoded = [text.encode() for text in texts]
     blob = np.frombuffer(b"".join(encoded), np.uint8)
     return blob, np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), dtype=np.int64)
 
 
 def from_arrow(texts: pa.Array[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The same of an Arrow array of bytes."""
+    """The bytes and end offsets of an Arrow array of bytes."""
     _, places, blob = texts.buffers()
     if not len(texts):
         return np.zeros(0, np.uint8), np.zeros(0, np.int64)

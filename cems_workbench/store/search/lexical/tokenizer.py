@@ -1,8 +1,8 @@
-r"""How text becomes search terms, the same for memories and queries.
+r"""Tokenizer: text to search terms, the same for memories and queries.
 
-Text is NFKC-normalised and cut into chunks: runs of word characters, joined by the punctuation that identifiers use
-inside (`. / \ : - @`). A plain word becomes its lower-cased stem, or nothing when it is a stopword. Anything else is an
-identifier and gives itself, lower-cased and unstemmed, and its parts:
+Text is NFKC-normalised and split into chunks: runs of word characters, joined by the punctuation inside identifiers
+(`. / \ : - @`). A plain word gives its lower-cased stem, or nothing if it is a stopword. Anything else is an identifier
+and gives itself, lower-cased and unstemmed, and its parts:
 
     getUserById           getuserbyid, get, user, id
     src/api/main.py       src/api/main.py, src, api, main, py
@@ -12,16 +12,14 @@ identifier and gives itself, lower-cased and unstemmed, and its parts:
     DATABASE_URL          database_url, databas, url
     Caroline's            carolin
 
-so both the identifier and its words find it. Runs of Chinese and Japanese characters, which have no spaces, give
-their character pairs.
+so both the identifier and its words match. Runs of Chinese and Japanese characters, which have no spaces, give character bigrams.
 
-Stopwords are English words that say nothing about what a text is about: articles, prepositions, pronouns, auxiliaries and
-their negations, question words. Words that carry meaning in code or in questions about preference ("not", "no", "most",
-"only", "same", "off", "up") are none.
+English stopwords are articles, prepositions, pronouns, auxiliaries and their negations, and question words; words that carry meaning
+in code or preferences ("not", "no", "most", "only", "same", "off", "up") are not.
 
-The above is of English. Another language has the Snowball stemmer of that name and the stopwords of bm25s, where that has any, and its
-letters with accents divide identifiers as the others do. `cjk` gives the characters of Chinese, Japanese and Korean besides their pairs
-(as Lucene's CJKBigramFilter does with outputUnigrams), and no stems. `none` has neither stems nor stopwords.
+Other languages use the Snowball stemmer of that name and the stopwords of bm25s, if any; accented letters split identifiers like others.
+`cjk` gives unigrams and bigrams of Chinese, Japanese and Korean (as Lucene's CJKBigramFilter with outputUnigrams), and no stems.
+`none` has neither stems nor stopwords.
 """
 
 from __future__ import annotations
@@ -51,10 +49,10 @@ _WORDS = """
 """
 
 STOPWORDS = frozenset(_WORDS.split())
-"""Those of English."""
+"""English stopwords."""
 
 VERSION = "1"
-"""To be raised with every change of the terms: lexical indexes built by another version are stale."""
+"""Raise with every change of the terms: lexical indexes of another version are stale."""
 
 _LISTED = (
     "danish",
@@ -72,13 +70,13 @@ _LISTED = (
 
 
 def version(language: str) -> str:
-    """What the terms of a language are: an index that was built by another version is stale."""
+    """The version of a language's terms: an index of another version is stale."""
     return VERSION if language == ENGLISH else f"{VERSION} {language}"
 
 
 @cache
 def stop_words(language: str) -> frozenset[str]:
-    """The words of a language, in lower case, that give no term; none where there is no list of them."""
+    """The lower-cased stopwords of a language; empty without a list."""
     if language in (ENGLISH, CJK):
         return STOPWORDS
     if language not in _LISTED:
@@ -104,7 +102,7 @@ _CJK_AND_KOREAN = re.compile(
 
 
 class _Terms(dict[str, tuple[str, ...]]):
-    """Chunk → its terms, computed once per distinct chunk; bounded by starting over when full."""
+    """Chunk → its terms, a cache that is cleared when full."""
 
     def __init__(self, language: str) -> None:
         super().__init__()
@@ -140,12 +138,12 @@ class _Terms(dict[str, tuple[str, ...]]):
         sentence = self._language == CJK and self._unspaced.search(word)
         whole = [lowered] if len(lowered) <= MAX_TERM and not sentence else []
         if lowered.isalpha() and whole:
-            # `iPhones` must also meet the plain word `iphones`, which is stemmed.
+            # `iPhones` must also match the plain word `iphones`, which is stemmed.
             whole.append(self._stem(lowered))
         return dict.fromkeys([*whole, *self._parts(word)])
 
     def _parts(self, identifier: str) -> Iterable[str]:
-        """The segments of an identifier and the words in them, stemmed where they are words; no single letters."""
+        """The segments of an identifier and their parts, words stemmed; no single letters."""
         for segment in _SEGMENT.findall(identifier):
             pieces = [segment, *self._part.findall(segment)] if len(identifier) <= MAX_IDENTIFIER else [segment]
             for piece in pieces:
@@ -156,7 +154,7 @@ class _Terms(dict[str, tuple[str, ...]]):
                     yield self._stem(term) if term.isalpha() else term
 
     def _characters(self, text: str) -> Iterable[str]:
-        """Overlapping character pairs of each unspaced run (the character itself for a run of one); in `cjk` the characters too."""
+        """Character bigrams of each unspaced run (a run of one gives itself); in `cjk` also unigrams."""
         for run in self._unspaced.findall(text):
             yield from (run[start : start + 2] for start in range(max(1, len(run) - 1)))
             if self._language == CJK and len(run) > 1:
@@ -168,7 +166,7 @@ class _Terms(dict[str, tuple[str, ...]]):
     def _stem(self, word: str) -> str:
         if self._language in (CJK, NO_LANGUAGE):
             return word
-        # A PyStemmer object must not be used by two threads at once.
+        # A PyStemmer object is not thread-safe.
         with self._stemmer_lock:
             if self._stem_word is None:
                 import Stemmer
@@ -184,7 +182,7 @@ def _terms(language: str) -> _Terms:
 
 @cache
 def _part_with_accents() -> re.Pattern[str]:
-    """`_PART`, whose capitals and small letters are those of every alphabet."""
+    """`_PART` for the upper- and lower-case letters of every alphabet."""
     letters = [chr(code) for code in range(0x2000) if chr(code).isalpha()]
     upper = "".join(letter for letter in letters if letter.isupper())
     lower = "".join(letter for letter in letters if letter.islower())
@@ -192,12 +190,12 @@ def _part_with_accents() -> re.Pattern[str]:
 
 
 def normalised(text: str) -> str:
-    """The text in Unicode's normal form NFKC, in which memories and queries are compared."""
+    """The text in Unicode normal form NFKC."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
 def chunks(text: str) -> list[str]:
-    """The words and identifiers of a text as they stand, after NFKC normalisation."""
+    """The words and identifiers of a text, after NFKC normalisation."""
     return _CHUNK.findall(normalised(text))
 
 

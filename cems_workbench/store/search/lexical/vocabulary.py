@@ -1,8 +1,8 @@
-"""The words of a store, as its live memories write them, and in how many memories each stands.
+"""Vocabulary of a store: the words of its live memories with their document frequency.
 
-Words are the plain words of lexical_segment.py: lower-cased, not stemmed, letters only, at most MAX_WORD of them. The lexical index
-keeps those of each memory, so that what changed since it was brought up to date is all that has to be read. Where there is no index
-of this content all memories are read and counted (about 2 s for 100,000 of 40 words).
+Words are the plain words of lexical_segment.py: lower-cased, not stemmed, letters only, limited length. The lexical index stores
+each memory's words, so only memories that changed since are read. Without an index all memories are counted (about 2 s for 100,000 of
+40 words).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from cems_workbench.store.search.lexical.lexical_segment import plain_words
 from cems_workbench.store.search.lexical.tokenizer import chunks, normalised
 
 TRIES = 3
-"""How often the lexical index is opened while another process replaces it."""
+"""Attempts to open the lexical index while another process replaces it."""
 
 
 class Vocabulary(Mapping[str, int]):
-    """Word → number of live memories that contain it; immutable, and its words can be had by their length."""
+    """Word → number of live memories that contain it; immutable, also indexed by word length."""
 
     def __init__(self, frequencies: Mapping[str, int]) -> None:
         """`frequencies` has words in lower case."""
@@ -49,7 +49,7 @@ class Vocabulary(Mapping[str, int]):
         return len(self._frequencies)
 
     def of_length(self, shortest: int, longest: int) -> list[str]:
-        """The words of `shortest` to `longest` letters, both included; only those a text can be corrected to."""
+        """The words of `shortest` to `longest` letters (inclusive) that are valid typo corrections."""
         by_length = self._by_length
         return [
             word for length in range(shortest, min(longest, self._longest) + 1) for word in by_length.get(length, ())
@@ -69,17 +69,17 @@ class Vocabulary(Mapping[str, int]):
 
 
 class CurrentVocabulary:
-    """The vocabulary of a store's present content, computed once per content version."""
+    """The vocabulary of the current content, computed once per content version."""
 
     def __init__(self, lexical: Callable[[], tuple[Path, Manifest | None]], database: Database) -> None:
-        """`lexical` gives the home of the lexical index and its manifest, where that is of this store and its language."""
+        """`lexical` returns the lexical index's directory, and its manifest if it belongs to this store and language."""
         self._lexical = lexical
         self._database = database
         self._computing = threading.Lock()
         self._known: tuple[int, Vocabulary] | None = None
 
     def read(self) -> Vocabulary:
-        """The vocabulary of the content as it is now; the same object as long as that does not change."""
+        """The vocabulary of the current content; the same object until that changes."""
         with self._computing:
             with self._database.reading() as cursor:
                 version = content_version(cursor)
@@ -91,17 +91,17 @@ class CurrentVocabulary:
             return self._known[1]
 
     def _indexed(self) -> Mapping[str, int] | None:
-        """The words of the lexical index, and of what has changed since; None where there is none to be read."""
+        """The words of the lexical index and of later changes; None without a readable index."""
         for _ in range(TRIES):
             home, manifest = self._lexical()
             if manifest is None:
                 return None
-            with suppress(StoreError):  # it is just being replaced
+            with suppress(StoreError):  # another process is replacing it
                 return self._words(LexicalIndex.open(home, segments_of(manifest)), manifest.content_version)
         return None
 
     def _words(self, index: LexicalIndex, version: int) -> Mapping[str, int]:
-        """The words of an index of a content version, and of what has changed since."""
+        """The words of an index of a content version and of later changes."""
         with self._database.reading() as cursor:
             changed = memories.changed_since(cursor, version)
         if not changed:
@@ -113,7 +113,7 @@ class CurrentVocabulary:
 
 
 def count_words(texts: Iterable[str]) -> dict[str, int]:
-    """The plain words of `texts`, each with the number of texts it stands in."""
+    """The plain words of `texts` with their document frequency."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(plain_words(chunks(text)))

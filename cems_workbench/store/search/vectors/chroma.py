@@ -1,4 +1,4 @@
-"""Reaching Chroma, embedded in the store's directory or as a server, and the collection of a store and an embedder."""
+"""Chroma access: clients (embedded or server) and one collection per store and embedder."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 HNSW: dict[str, Any] = {
     "space": "cosine",
-    # At 150 hits of 100,000 clustered vectors these found all the exact ones; see benchmarks/bench_store.py.
+    # Full recall at 150 hits of 100,000 clustered vectors; see benchmarks/bench_store.py.
     "ef_construction": 200,
     "ef_search": 300,
     "max_neighbors": 32,
-    # Insertions in a fixed order on one thread give the same graph, so the same content gives the same hits.
+    # One thread inserts in a fixed order, so that the same content gives the same graph and the same hits.
     "num_threads": 1,
 }
 
@@ -35,15 +35,15 @@ READ_FAILED, WRITE_FAILED = "the vectors cannot be read", "the vectors cannot be
 
 
 def load() -> None:
-    """Load the library, which takes a second."""
+    """Import the library, which takes a second."""
     import chromadb  # noqa: F401
 
 
 def connect(directory: Path, url: str | None) -> ClientAPI:
     """A client for the embedded database in `directory`, or for the server at `url`.
 
-    Telemetry is off and no embedding function is ever used. Raises StoreError when the server does not answer or the
-    directory cannot be read.
+    Telemetry is off and no embedding function is used. Raises StoreError if the server does not respond or the directory
+    cannot be read.
     """
     import chromadb
     from chromadb.config import Settings
@@ -67,7 +67,7 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
 
 @contextmanager
 def convert_panics() -> Iterator[None]:
-    """Whatever Chroma's Rust core panics with is an Exception inside; by itself it is none, and would pass every handler."""
+    """Turn a panic of Chroma's Rust core into a RuntimeError: it is a BaseException, which `except Exception` misses."""
     try:
         yield
     except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -78,7 +78,7 @@ def convert_panics() -> Iterator[None]:
 
 @contextmanager
 def store_errors(message: str) -> Iterator[None]:
-    """What goes wrong while Chroma is asked inside is a StoreError that begins with `what`, and names the server that did not answer."""
+    """Turn errors of Chroma inside the block into a StoreError that starts with `message` and names an unreachable server."""
     from chromadb.errors import ChromaError
     from httpx import TransportError
 
@@ -94,7 +94,7 @@ def store_errors(message: str) -> Iterator[None]:
 
 
 def _redacted_url(url: str) -> str:
-    """The URL without what stands before an @ and in its query, which may be secrets."""
+    """The URL without credentials and query string."""
     try:
         return server_name(url)
     except ModelError:
@@ -102,15 +102,15 @@ def _redacted_url(url: str) -> str:
 
 
 def collection_name(store_id: str, embedder_id: str) -> str:
-    """The collection of one store and one embedder, so that a server can hold many of both."""
+    """The collection name of one store and embedder; a server can hold many."""
     return f"cems-{store_id}-{hashlib.sha256(embedder_id.encode()).hexdigest()[:12]}"
 
 
 def find_collection(client: ClientAPI, name: str) -> Collection | None:
-    """The collection of that name, None when it does not exist."""
+    """The collection of that name, or None."""
     from chromadb.errors import NotFoundError
 
-    with store_errors("Chroma cannot say which vectors there are"):
+    with store_errors("Chroma cannot list its collections"):
         try:
             return client.get_collection(name, embedding_function=None)
         except NotFoundError:
@@ -118,7 +118,7 @@ def find_collection(client: ClientAPI, name: str) -> Collection | None:
 
 
 def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collection:
-    """Create the collection, empty, with HNSW as configured above."""
+    """Create an empty collection with the HNSW configuration above."""
     configuration: Any = {"hnsw": HNSW}
     with store_errors(WRITE_FAILED):
         return client.create_collection(
@@ -127,16 +127,16 @@ def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collect
 
 
 def dimension(collection: Collection) -> int | None:
-    """How many values a vector of a collection has; None while it is empty."""
+    """The dimension of a collection's vectors; None if it is empty."""
     with store_errors(READ_FAILED):
         rows: Any = collection.get(limit=1, include=["embeddings"])["embeddings"]
     return len(rows[0]) if rows is not None and len(rows) else None
 
 
 def read_vectors(collection: Collection, keys: Sequence[str] | None = None) -> Iterator[tuple[str, Float32]]:
-    """(key, vector) of every entry, or of those of `keys` that there are, in portions. Raises StoreError."""
+    """(key, vector) of every entry, or of the existing ones among `keys`, read in batches. Raises StoreError."""
     if keys is None:
-        # By their names: a portion that begins further on is sought from the first on, which takes minutes for a million.
+        # Batches by id: paging by offset scans from the start each time, which takes minutes for a million vectors.
         with store_errors(READ_FAILED):
             keys = collection.get(include=[])["ids"]
     for start in range(0, len(keys), BATCH_SIZE):

@@ -1,9 +1,8 @@
-"""Chroma's embedded database in a store: opened only when it is whole, thrown away when it is not.
+"""Directory of Chroma's embedded database: verified before it is opened, deleted if damaged.
 
-Its files change whenever it is opened, and processes that have it open take turns. So their checksums, the seal, are written when the
-last one closes it and taken away when it is opened.
-Where they do not hold, after a kill or because somebody changed a file, another process reads every vector first: a damaged file can
-crash the library. Everything in it is derived from the store, so what cannot be read is deleted.
+The last process that closes the database writes the files' checksums (`chroma.seal`); opening it removes them. If they are missing
+or do not match (a killed process, a changed file), a subprocess reads every vector first, because a damaged file can crash the library.
+Everything in it is derived from the store, so a damaged database is deleted and rebuilt.
 """
 
 from __future__ import annotations
@@ -37,33 +36,33 @@ if TYPE_CHECKING:
 DATABASE = "chroma.sqlite3"
 CHECKSUMS_FILE = "chroma.seal"
 DUMMY_ID = "-"
-"""The id of the first entry that is asked for, whether there is one or not."""
+"""An id that need not exist, requested to make a client load its graph."""
 VERIFY_TIMEOUT_S, VERIFY_BYTES_PER_S = 300.0, 10e6
-"""How long reading every vector may take: so long, and for more bytes as long as they take at so many a second (46e6 were measured)."""
+"""Timeout of reading every vector: the longer of VERIFY_TIMEOUT_S and the time at this rate (46e6 were measured)."""
 _open_lock = threading.RLock()
 
 
 class _SharedFiles:
-    """The database in one directory as this process sees it, for all that open it here.
+    """The database in one directory as this process sees it, shared by all its clients.
 
-    Chroma keeps its index in memory: a client fails once another process has written. So processes take turns, each writer leaves a number
-    behind, and clients are opened anew where it is not the one they know. Who writes says so before and after; if he died in between,
-    whoever comes next looks at every vector.
+    Chroma keeps its index in memory, so a client is stale once another process has written. Processes therefore hold a lock, each writer
+    increments a change number, and a client that has seen another number is reopened. A writer marks the start and end of a write;
+    if it died in between, the next process verifies every vector.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lock = SharedLock(path.with_name(".chroma.lock"), f"index {path}", self._sync, lambda: None)
         self.clients: list[ChromaDirectory] = []
-        """Those that have a client."""
+        """The directories with an open client."""
         self.presence = Presence(path.with_name(".chroma.open"))
         self.write_interrupted = False
-        """Whether a process died while it wrote, and nobody has looked since."""
+        """Whether a process died during a write and the vectors were not verified since."""
         self._change_file = path.with_name(".chroma.changes")
         self._change_number: int | None = None
 
     def _sync(self) -> None:
-        """At the beginning of a turn: leave what others have changed meanwhile."""
+        """After acquiring the lock: release clients that other processes' writes made stale."""
         changes, self.write_interrupted = self._read()
         if self._change_number not in (None, changes):
             for directory in list(self.clients):
@@ -72,7 +71,7 @@ class _SharedFiles:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """While the block runs, what it writes is not finished."""
+        """Mark a write as in progress during the block."""
         self._change_number = (self._change_number or 0) + 1
         self._write("writing")
         try:
@@ -81,7 +80,7 @@ class _SharedFiles:
             self._write("broken off" if self.write_interrupted else "")
 
     def mark_intact(self) -> None:
-        """Note that it was looked at, and is as it should be, or is gone."""
+        """Record that the database was verified or deleted."""
         if self.write_interrupted:
             self.write_interrupted = False
             self._write("")
@@ -102,29 +101,29 @@ _shared_files: dict[Path, _SharedFiles] = {}
 
 
 class ChromaDirectory:
-    """Where a store's vectors are: a directory of it, or the server at `url`."""
+    """The location of a store's vectors: a directory, or the server at `url`."""
 
     def __init__(self, path: Path, url: str | None) -> None:
         self.path = path
         self.url = url
         self.verified = False
-        """Whether every file was as it had been left when it was opened."""
+        """Whether every file matched its checksum when the database was opened."""
         self.discard_reason = ""
-        """Why what was there was thrown away; empty when it was not."""
+        """Why the database was deleted; empty if it was not."""
         self._files = None if url else _shared_files.setdefault(path.resolve(), _SharedFiles(path))
         self._client: ClientAPI | None = None
         self._inode: int | None = None
         self._verified_files: dict[str, tuple[FileSignature, str]] = {}
-        """What each file was when it was opened sealed, with its checksum."""
+        """The signature and checksum of each file when the database was opened verified."""
 
     @contextmanager
     def client(self, *, writing: bool = False) -> Iterator[ClientAPI]:
-        """Chroma, opened when it is first asked for, while no other process uses these files; not for long work.
+        """The Chroma client, opened on first use, while this process holds the lock on the files; for short work only.
 
-        Raises StoreError when it cannot be opened.
+        Raises StoreError if it cannot be opened.
         """
         if self._client is None:
-            chroma.load()  # not while others wait
+            chroma.load()  # before acquiring the lock: importing takes a second
         with self._lock():
             client = self._open_client()
             if self._files is not None and writing:
@@ -145,13 +144,13 @@ class ChromaDirectory:
             return self._client
 
     def find(self, name: str) -> Collection | None:
-        """The collection of that name, None when it does not exist. Raises StoreError."""
+        """The collection of that name, or None. Raises StoreError."""
         with self.client() as client:
             collection = chroma.find_collection(client, name)
             return None if collection is None else self._shared(collection, client)
 
     def create(self, name: str, embedder_id: str) -> Collection:
-        """A new collection of that name, of an embedder's vectors. Raises StoreError."""
+        """Create a collection for an embedder's vectors. Raises StoreError."""
         with self.client(writing=True) as client:
             return self._shared(chroma.create_collection(client, name, embedder_id), client)
 
@@ -164,11 +163,11 @@ class ChromaDirectory:
         return cast("Collection", SharedCollection(self, collection, client)) if self.url is None else collection
 
     def replaced(self) -> bool:
-        """Whether the files of the open database were removed or replaced under it."""
+        """Whether the files of the open database were removed or replaced."""
         return self._inode is not None and _inode(self.path) != self._inode
 
     def close(self) -> None:
-        """Release Chroma's files, and write down what they are."""
+        """Release Chroma's files and write their checksums."""
         if self._client is not None:
             with self._lock():
                 self.release()
@@ -176,7 +175,7 @@ class ChromaDirectory:
             self._files.lock.close()
 
     def release(self) -> None:
-        """As `close`, in the turn of this process, which goes on."""
+        """As `close`, but keep the lock."""
         with _open_lock:
             if self._client is None:
                 return
@@ -197,7 +196,7 @@ class ChromaDirectory:
                     self._write_checksums()
 
     def discard(self, reason: str) -> None:
-        """Delete the database with all that is in it. Raises StoreError."""
+        """Delete the database. Raises StoreError."""
         with self._lock(), self._files.writing() if self._files else nullcontext(), _open_lock:
             self.release()
             self.discard_reason = self.discard_reason or reason
@@ -230,9 +229,9 @@ class ChromaDirectory:
         return client
 
     def _verify(self) -> str:
-        """Why it must not be opened; empty when it may."""
+        """Why the database must not be opened; empty if it may."""
         if not self.path.is_dir():
-            return "it is no directory"
+            return "it is not a directory"
         try:
             if not files_in(self.path):
                 return ""
@@ -251,9 +250,9 @@ class ChromaDirectory:
         ).problem
 
     def _write_checksums(self) -> None:
-        """Of files that are as they were when they were opened the checksum is known: of a million vectors they have 2.5 GB."""
+        """Write the files' checksums; those of unchanged files are reused, because a million vectors have 2.5 GB."""
         draft = self._checksums_path.with_suffix(".new")
-        with suppress(OSError):  # without it the next opening looks closer
+        with suppress(OSError):  # without checksums the next opening reads every vector
             now = {one[0]: one for one in directory_signature(self.path)}
             unchanged = {
                 name: checksum_then
@@ -267,7 +266,7 @@ class ChromaDirectory:
 
 
 class SharedCollection:
-    """A collection of a database that other processes open too: each call is a turn, and finds what they have written."""
+    """A collection of a database shared with other processes: each call holds the lock and sees their writes."""
 
     def __init__(self, directory: ChromaDirectory, collection: Collection, client: ClientAPI) -> None:
         self.id, self.name = collection.id, collection.name
@@ -315,8 +314,8 @@ class SharedCollection:
                     raise StoreError(f"{chroma.READ_FAILED}: another process has dropped them")
                 collection, self._handle = found, (found, client)
             if self._warm_client is not client:
-                # The first call of a client reads the graph, which takes seconds at a million. Only `get` and `query` let other threads go
-                # on meanwhile; `count`, and what writes, keep the interpreter to themselves.
+                # The first call of a client loads the graph, which takes seconds for a million vectors. Only `get` and `query` release the
+                # interpreter lock while it loads.
                 collection.get(ids=[DUMMY_ID], include=[])
                 self._warm_client = client
             yield collection
@@ -340,7 +339,7 @@ def _remove(path: Path) -> None:
 
 
 def read_all_vectors(path: Path) -> None:
-    """Read every vector of every collection. Raises whatever is wrong with the files, or crashes."""
+    """Read every vector of every collection. Raises, or crashes, if the files are damaged."""
     client = chroma.connect(path, None)
     for listed in client.list_collections():
         collection = client.get_collection(listed.name, embedding_function=None)

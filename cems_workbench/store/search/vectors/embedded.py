@@ -1,6 +1,6 @@
-"""The `embedded` table: which texts and labels the vectors of a collection were made of, and so what it lacks.
+"""The `embedded` table: the text hash, labels and vector hash of every vector in a collection.
 
-A collection is named by its Chroma id, so that one which was lost and made anew is not taken for the old one.
+Collections are identified by their Chroma id, so that a recreated collection is not mistaken for the lost one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Entries whose text must be embedded (longest first), whose project or scope changed, and which must leave."""
+    """Entries to embed (longest text first), to relabel (project or scope changed), and to remove."""
 
     embed: list[EntryId]
     relabel: list[EntryId]
@@ -38,9 +38,9 @@ class Pending:
 
 
 def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[str] | None = None) -> Pending:
-    """Compare the entries there should be with what `collection` (its Chroma id) holds; all of them, or those of the memories `among`.
+    """Compare the live entries with those of `collection` (its Chroma id); all, or those of the memories `among`.
 
-    The longest texts come first: a step then has texts of like length, which pads least in the encoder.
+    Longest texts first: batches of similar length need the least padding in the encoder.
     """
     parameters: dict[str, object] = {"collection": collection} | ({} if among is None else {"among": list(among)})
     live, of = (LIVE_ENTRIES, "") if among is None else (LIVE_ENTRIES_AMONG, f"AND memory_id {AMONG}")
@@ -60,7 +60,7 @@ def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[
 
 
 def sample_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, limit: int) -> dict[EntryId, int | None]:
-    """As `held_hashes`, of `most` entries from all over the collection, always the same ones."""
+    """As `recorded_hashes`, of `limit` entries spread over the collection, always the same ones."""
     rows = cursor.execute(
         "SELECT memory_id, seq, vector_hash FROM embedded WHERE collection = ? ORDER BY hash(memory_id, seq), memory_id LIMIT ?",
         [collection, limit],
@@ -69,7 +69,7 @@ def sample_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, limit: int
 
 
 def recorded_hashes(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[EntryId, int | None]:
-    """The entries `collection` is said to hold with what `vector_hash` gave of their vectors; None where an earlier version wrote them."""
+    """The recorded entries of `collection` with their vector hashes; None for a hash that an earlier version did not record."""
     rows = cursor.execute(
         "SELECT memory_id, seq, vector_hash FROM embedded WHERE collection = ? ORDER BY memory_id, seq", [collection]
     ).fetchall()
@@ -77,7 +77,7 @@ def recorded_hashes(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[
 
 
 def record_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Mapping[EntryId, int]) -> None:
-    """Write down the hashes of vectors that an earlier version wrote."""
+    """Update the recorded hashes of existing vectors."""
     import pyarrow as pa
 
     table = pa.table({**_columns(list(hashes)), "vector_hash": pa.array(list(hashes.values()), pa.int64())})
@@ -90,12 +90,12 @@ def record_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Ma
 
 
 def vector_hash(vector: Float32) -> int:
-    """64 bits of a vector as Chroma gives it back, which is to the bit what it gave when it was written."""
+    """A 64-bit hash of a vector as Chroma returns it, which is bit-identical on every read."""
     return int.from_bytes(hashlib.blake2b(vector.tobytes(), digest_size=8).digest(), "little", signed=True)
 
 
 def recorded_entries(cursor: duckdb.DuckDBPyConnection, collection: str) -> set[EntryId]:
-    """The entries `collection` is said to hold."""
+    """The recorded entries of `collection`."""
     rows = cursor.execute("SELECT memory_id, seq FROM embedded WHERE collection = ?", [collection]).fetchall()
     return {entry_id(*row) for row in rows}
 
@@ -110,7 +110,7 @@ def passing(cursor: duckdb.DuckDBPyConnection, collection: str, where: Filter) -
 
 
 def labels(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str] | None = None) -> pa.Table:
-    """memory_id, seq, project and scope of the entries in `collection`, of all or of these memories, by id and number."""
+    """memory_id, seq, project and scope of the entries in `collection`, of all or of these memories, sorted by id and seq."""
     among = "" if ids is None else "AND memory_id IN (SELECT unnest(?))"
     return cursor.sql(
         f"SELECT memory_id, seq, project, scope FROM embedded WHERE collection = ? {among} ORDER BY memory_id, seq",
@@ -119,7 +119,7 @@ def labels(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str
 
 
 def chunks_of(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[str, list[int]]:
-    """By memory id the numbers of the chunks that `collection` holds of it; memories that were embedded whole are absent."""
+    """The chunk numbers in `collection` by memory id; memories embedded whole are absent."""
     rows = cursor.execute(
         "SELECT memory_id, list(seq ORDER BY seq) FROM embedded WHERE collection = ? AND seq <> ? GROUP BY memory_id",
         [collection, WHOLE_MEMORY],
@@ -128,14 +128,14 @@ def chunks_of(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[str, l
 
 
 def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
-    """How many vectors `collection` is said to hold."""
+    """The recorded number of vectors in `collection`."""
     return int(cursor.execute("SELECT count(*) FROM embedded WHERE collection = ?", [collection]).fetchall()[0][0])
 
 
 def record(
     cursor: duckdb.DuckDBPyConnection, collection: str, entries: Sequence[Entry], hashes: Mapping[EntryId, int]
 ) -> None:
-    """Note that the vectors, of which these are the hashes, and labels of these entries are in Chroma."""
+    """Record that these entries' vectors, with these hashes, and labels are in Chroma."""
     import pyarrow as pa
 
     table = pa.table(
@@ -148,7 +148,7 @@ def record(
         }
     )
     with staged(cursor, "staged_embedded", table):
-        # The table has no key; only where some are known is there anything to replace.
+        # The table has no primary key, so existing rows are updated first.
         match, missing = "e.collection = $collection AND e.memory_id = s.memory_id AND e.seq = s.seq", ""
         existing = f"SELECT 1 FROM embedded AS e SEMI JOIN staged_embedded AS s ON {match} LIMIT 1"
         parameters = {"collection": collection}
@@ -169,7 +169,7 @@ def record(
 
 
 def remove(cursor: duckdb.DuckDBPyConnection, collection: str, entry_ids: Sequence[EntryId]) -> None:
-    """Note that these vectors are gone from Chroma."""
+    """Record that these vectors were removed from Chroma."""
     import pyarrow as pa
 
     with staged(cursor, "staged_places", pa.table(_columns(entry_ids))):
@@ -189,5 +189,5 @@ def _columns(entry_ids: Sequence[EntryId]) -> dict[str, pa.Array]:
 
 
 def remove_collection(cursor: duckdb.DuckDBPyConnection, collection: str) -> None:
-    """Note that a collection is gone as a whole."""
+    """Record that a whole collection was removed."""
     cursor.execute("DELETE FROM embedded WHERE collection = ?", [collection])

@@ -1,7 +1,7 @@
-"""Bringing the 8-bit codes of vectors to what Chroma holds: a segment of what changed, and a list of what it replaces.
+"""Refresh of the quantized vectors: writes a segment for changed memories and marks the replaced ones as deleted.
 
-The vectors are read from Chroma, which may round what it is given. A small change never writes a large segment: it is merged with those
-that are no larger than itself and what it was merged with, so that a vector is written about once each time its segment doubles.
+Vectors are read back from Chroma, which may round them. A segment is merged only with segments that are no larger than the merge so
+far, so a vector is rewritten about once each time its segment doubles, and a small change never rewrites a large segment.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 VERSION = "1"
 PROGRESS_LABEL = "reading vectors"
 MERGE_BLOCK_ROWS = 50_000
-"""Vectors that are moved at a time when segments are merged."""
+"""Vectors copied at a time in a merge."""
 
 
 def manifest_version(collection: str) -> str:
-    """What the codes in a manifest are of: how they are made, and the collection (its Chroma id)."""
+    """The `tokenizer` field of the manifest: the format version and the collection's Chroma id."""
     return f"{VERSION}:{collection}"
 
 
 def open_vectors(directory: Path, segments: Sequence[Segment]) -> QuantizedVectors:
-    """The codes in these segments. Raises StoreError."""
+    """The quantized vectors of these segments. Raises StoreError."""
     return QuantizedVectors([_live(directory, each) for each in segments])
 
 
@@ -61,9 +61,9 @@ def update(
     identity: str,
     progress: Progress,
 ) -> Manifest:
-    """Make codes of `segments` without the memories `changed`, and of the vectors that these have now; of all memories where it is None.
+    """Replace the vectors of the memories `changed` in `segments`; all vectors if `changed` is None.
 
-    Raises what `progress` raises and StoreError; the codes before stay current then.
+    Raises what `progress` raises, and StoreError; the previous segments then stay current.
     """
     name = str(collection.id)
 
@@ -79,7 +79,7 @@ def update(
 
 
 def _write_segment(directory: Path, rows: pa.Table, collection: Collection, progress: Progress) -> Segment:
-    """A segment of these entries (`embedded.labels`), with their vectors."""
+    """Write a segment of these entries (`embedded.labels`) with their vectors."""
     import pyarrow.compute as pc
 
     names, seqs = rows["memory_id"], rows["seq"].to_numpy().astype(np.int32)
@@ -118,7 +118,7 @@ def _columns(
     filters: NDArray[np.int32],
     labels: dict[str, list[Any]],
 ) -> dict[str, Column]:
-    """The columns of a segment but for the codes; `sizes` is the number of vectors of each memory."""
+    """The columns of a segment except the codes; `sizes` is the number of vectors of each memory."""
     blob, ends = sorted_texts.columns(ids)
     nothing = np.zeros(0, np.int64)
     return {
@@ -132,7 +132,7 @@ def _columns(
 
 
 def _create_file(path: Path, columns: dict[str, Column], rows: int, dimension: int) -> dict[str, Column]:
-    """The file of a segment with these columns, and room for its codes and steps, which are zeros."""
+    """Create a segment's file with these columns and zeroed codes and steps."""
     specs: dict[str, Any] = {name: (column.dtype, column.shape) for name, column in columns.items()}
     arrays = column_file.create(path, specs | {"codes": (np.int8, (rows, dimension)), "steps": (np.float32, (rows,))})
     for name, column in columns.items():
@@ -145,19 +145,19 @@ def _live(directory: Path, segment: Segment) -> LiveSegment:
 
 
 def _live_rows(directory: Path, segment: Segment) -> int:
-    """Number of vectors that are still to be found."""
+    """Number of vectors that are not deleted."""
     return len(QuantizedVectors([_live(directory, segment)]))
 
 
 def _delete(directory: Path, segment: Segment, changed: Sequence[str]) -> Segment:
-    """The segment with these memories deleted too."""
+    """The segment with these memories marked as deleted."""
     deleted = read_deleted(directory, segment)
     all_deleted = np.union1d(deleted, open_segment(directory / segment.name).ids.find_all(changed))
     return segment if len(all_deleted) == len(deleted) else write_deleted(directory, segment, all_deleted)
 
 
 def _merge_small(directory: Path, segments: Sequence[Segment]) -> list[Segment]:
-    """The segments, the newest of them merged with those that are no larger; one that is half deleted is written anew."""
+    """Merge the newest segments with those that are no larger; rewrite a segment that is more than half deleted."""
     sized = [(each, size) for each in segments if (size := _live_rows(directory, each))]
     last = len(sized)
     total = 0
@@ -174,7 +174,7 @@ def _merge_small(directory: Path, segments: Sequence[Segment]) -> list[Segment]:
 
 
 def _merge(directory: Path, segments: Sequence[Segment]) -> Segment:
-    """A segment of what is not deleted in these."""
+    """Merge the live vectors of these segments into a new one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

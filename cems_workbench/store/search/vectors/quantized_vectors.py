@@ -1,15 +1,13 @@
-"""Vectors in 8 bits beside Chroma, for an exact search of whatever a filter lets pass.
+"""Scalar-quantized (int8) vectors: candidate search under filters, with rescoring in single precision.
 
-A graph that is searched for the nearest of all finds too few of those that pass a filter, and a graph that is searched among those that
-pass first lists them. Reading all vectors in 8 bits takes 7 ms for each 500,000 on one core, whatever passes. Of the nearest by their
-codes so many are read again in single precision that none can be missed.
+An HNSW search finds too few vectors that pass a filter, and a filtered HNSW search first lists all that pass. A scan of all int8 codes
+takes 7 ms per 500,000 vectors on one core, whatever the filter; the nearest are rescored from Chroma's vectors.
 
-A vector v of length 1 is kept as numbers c from -127 to 127 and a step s, with v ≈ s c; so is the query. The product of two is off by
-a sum of many small errors, each of them uniform within half a step: its standard deviation is sqrt((s² + s_query²) / 12). What is
-further below the k-th best than `DEVIATIONS` of these is not among the k best; the k-th best by codes is itself off by less, the
-larger k is, because the errors of many even out.
+A unit vector v is stored as codes c in -127…127 and a step s, with v ≈ s c; so is the query. The error of a dot product is a sum of
+many errors, each uniform within half a step: its standard deviation is sqrt((s² + s_query²) / 12). A vector more than RESCORE_SIGMAS
+of these below the k-th best is not among the k best; the error of the k-th best itself shrinks with k.
 
-The codes are kept in segments (segment_home.py): a refresh writes those of what changed since the last one.
+The codes are stored in segments (segment_directory.py); a refresh writes only changed vectors.
 """
 
 from __future__ import annotations
@@ -37,17 +35,16 @@ from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
 
 MAX_CODE = 127
 RESCORE_SIGMAS = 5.0
-"""Standard deviations of the error of rounding that a cosine by codes is taken to be off by, at most."""
+"""Assumed maximum error of a quantized cosine, in standard deviations of the rounding error."""
 MAX_COPY_SHARE = 0.5
-"""Up to this share of the rows a copy of those that pass is read, once it is made: 380,000 of a million are copied in 36 ms and read in 6,
-where reading all takes 16."""
+"""Up to this share of passing rows, a copy of them is cached and scanned: for 380,000 of a million, 36 ms once, then 6 ms instead of 16."""
 MAX_CACHED_FILTERS = 16
-"""Filters whose rows are known at once, and copies of no more rows than there are."""
+"""Cached filters; their copies never have more rows in total than the segments."""
 MIN_RESCORE_LIMIT = 4_000
-"""Candidates that are read again, at most, or ten for each memory that is asked for: of equal vectors no more are told apart."""
+"""At most this many candidates, or ten times k, are rescored; only a large set of equal vectors has more."""
 SEARCH_THREADS = min(4, os.cpu_count() or 1)
 SINGLE_THREAD_ROWS = 300_000
-"""Up to so many rows one thread reads them (4 ms): several wait for the slowest of them, 8 ms where the machine does other work too."""
+"""Up to this many rows a single thread scans (4 ms): several threads wait for the slowest, 8 ms on a busy machine."""
 
 COLUMNS = {
     "ids": "the ids of its memories, in order, as bytes",
@@ -59,11 +56,11 @@ COLUMNS = {
     "codes": "the vectors, int8, shape (vectors, dimension)",
     "steps": "what one unit of each vector's codes is worth",
 }
-"""The arrays of a segment's file."""
+"""The arrays in a segment's file."""
 
 
 def quantize(vectors: Float32) -> tuple[NDArray[np.int8], Float32]:
-    """Codes (rows, dimension) and steps (rows) of the directions of vectors; of one of zeros, zeros."""
+    """Codes (rows, dimension) and steps (rows) of the normalised vectors; zeros for a zero vector."""
     lengths = np.linalg.norm(vectors, axis=1)
     largest = np.abs(vectors).max(axis=1, initial=0)
     scale = np.where(largest > 0, largest, 1)
@@ -75,7 +72,7 @@ class QuantizedSegment:
     """An open segment: some memories with all their vectors, in the order of their ids and chunks."""
 
     def __init__(self, path: Path) -> None:
-        """Open the segment in a file; raises StoreError when that is missing or damaged."""
+        """Open a segment's file. Raises StoreError if it is missing or damaged."""
         try:
             columns = column_file.read(path)
             self.columns: dict[str, Column] = {name: columns[name] for name in COLUMNS}
@@ -83,7 +80,7 @@ class QuantizedSegment:
             self.masks = FilterMasks(self.columns["filters"], self.labels)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(
-                f"vectors in 8 bits {path} are damaged ({error}); doctor --repair builds them anew"
+                f"quantized vectors {path} are damaged ({error}); doctor --repair rebuilds them"
             ) from error
         self.ids = SortedTexts(self.columns["ids"], self.columns["id_ends"])
         self.codes: NDArray[np.int8] = self.columns["codes"]
@@ -109,11 +106,11 @@ class QuantizedSegment:
         return np.concatenate(rows) if rows else memories
 
     def memories_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of the memory of each row."""
+        """The memory number of each row."""
         return rows if self.starts is None else np.searchsorted(self.starts, rows, side="right") - 1
 
     def chunk_of(self, row: int) -> int | None:
-        """The number of the chunk that a row is of; None for a whole memory."""
+        """The chunk number of a row; None for a whole memory."""
         seqs = self.columns["seqs"]
         return int(seqs[row]) if len(seqs) and seqs[row] != WHOLE_MEMORY else None
 
@@ -122,11 +119,11 @@ _open_segments: weakref.WeakValueDictionary[tuple[str, int], QuantizedSegment] =
 
 
 def open_segment(path: Path) -> QuantizedSegment:
-    """The segment of a file, the same object as long as somebody has it: its name is never given twice. Raises StoreError."""
+    """The segment of a file, one shared object per file: names are never reused. Raises StoreError."""
     try:
         key = str(path), path.stat().st_ino
     except OSError as error:
-        raise StoreError(f"vectors in 8 bits {path} are missing; doctor --repair builds them anew") from error
+        raise StoreError(f"quantized vectors {path} are missing; doctor --repair rebuilds them") from error
     segment = _open_segments.get(key)
     if segment is None:
         segment = _open_segments[key] = QuantizedSegment(path)
@@ -135,7 +132,7 @@ def open_segment(path: Path) -> QuantizedSegment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveSegment:
-    """A segment and the numbers of the memories in it that are not to be found there any more, ascending."""
+    """A segment and its deleted memories' numbers, ascending."""
 
     segment: QuantizedSegment
     deleted: NDArray[np.int64]
@@ -143,23 +140,23 @@ class LiveSegment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FilteredRows:
-    """What of a segment passes a filter: how many rows and memories, and which rows, by number where they are few."""
+    """The rows of a segment that pass a filter."""
 
     count: int
     memories: int
     mask: NDArray[np.bool_] | None
-    """Shape (rows); None where all pass."""
+    """Shape (rows); None if all pass."""
     rows: NDArray[np.int64] | None
-    """None where they are many."""
+    """The passing row numbers if they are few, else None."""
     codes: NDArray[np.int8]
-    """Of `rows`, or of all."""
+    """Those of `rows`, or all."""
     steps: Float32
     ceiling: Float32 | None
-    """Of many: the most that a cosine counts as, -inf for a row that does not pass: quicker than the mask, 0.4 ms to 4."""
+    """If many rows pass: an upper bound of each cosine, -inf for a row that does not pass; ten times faster than the mask."""
 
 
 class QuantizedVectors:
-    """The codes of one embedder's vectors, as a refresh left them."""
+    """The quantized vectors of one embedder, as of the last refresh."""
 
     def __init__(self, segments: Sequence[LiveSegment]) -> None:
         self._segments = segments
@@ -172,7 +169,7 @@ class QuantizedVectors:
 
     @property
     def dimension(self) -> int | None:
-        """Length of a vector; None where there is none."""
+        """The vectors' dimension; None without vectors."""
         return self._segments[0].segment.codes.shape[1] if self._segments else None
 
     def count(self, where: Filter) -> int:
@@ -184,7 +181,7 @@ class QuantizedVectors:
         return sum(each.memories for each in self._filtered(where))
 
     def passes(self, entry_id: EntryId, where: Filter) -> bool:
-        """Whether there is a vector of this entry, and it passes."""
+        """Whether this entry has a vector that passes."""
         for live, passing in zip(self._segments, self._filtered(where), strict=True):
             memory = live.segment.ids.find(entry_id[0])
             if memory < 0 or _contains(memory, live.deleted):
@@ -195,7 +192,7 @@ class QuantizedVectors:
         return False
 
     def chunks_of(self, memory_id: str) -> list[int | None]:
-        """The numbers of the chunks of a memory, None for a whole one; empty where it has no vector."""
+        """The chunk numbers of a memory (None: whole); empty if it has no vector."""
         for live in self._segments:
             memory = live.segment.ids.find(memory_id)
             if memory >= 0 and not _contains(memory, live.deleted):
@@ -203,7 +200,7 @@ class QuantizedVectors:
         return []
 
     def ids(self, where: Filter) -> list[str]:
-        """The memories with a vector that passes, in no order."""
+        """The memories with a vector that passes, unordered."""
         ids: list[str] = []
         for live, passing in zip(self._segments, self._filtered(where), strict=True):
             if passing.mask is None:
@@ -214,9 +211,9 @@ class QuantizedVectors:
         return ids
 
     def candidates(self, query: Float32, k: int, where: Filter) -> list[EntryId]:
-        """Entries that pass among which are all of the k memories nearest to `query` (shape (dimension,)), each with its nearest chunks.
+        """Passing entries that include the k memories nearest to `query` (shape (dimension,)), each with its nearest chunks.
 
-        Down to the one that brings the k-th memory, and what might be before it.
+        Unordered; all entries that may rank at or above the k-th memory's best one are included.
         """
         codes, step = quantize(query[None, :])
         scored = [_cosines(passing, codes, float(step[0])) for passing in self._filtered(where)]
@@ -274,7 +271,7 @@ def _filter_rows(live: LiveSegment, where: Filter) -> _FilteredRows:
     rows = ceiling = None
     if count <= MAX_COPY_SHARE * len(mask):
         rows = np.flatnonzero(mask)
-        # Clipping what is never outside is ten times quicker than looking whether it is.
+        # mode="clip" skips the bounds check: ten times faster.
         codes, steps = np.take(codes, rows, axis=0, mode="clip"), steps[rows]
     else:
         ceiling = np.where(mask, np.float32(np.inf), np.float32(-np.inf))
@@ -284,12 +281,12 @@ def _filter_rows(live: LiveSegment, where: Filter) -> _FilteredRows:
 
 
 def _copied_rows(parts: Sequence[_FilteredRows]) -> int:
-    """How many rows were copied."""
+    """The number of copied rows."""
     return sum(0 if part.rows is None else len(part.rows) for part in parts)
 
 
 def _cosines(passing: _FilteredRows, query: NDArray[np.int8], step: float) -> tuple[NDArray[np.int64] | None, Float32]:
-    """Which rows were read, None for all, and their cosines by codes; -inf for a row that does not pass."""
+    """The scanned rows (None: all) and their quantized cosines; -inf for a row that does not pass."""
     import simsimd
 
     if not passing.count:
@@ -303,7 +300,7 @@ def _cosines(passing: _FilteredRows, query: NDArray[np.int8], step: float) -> tu
 
 
 def _best_per_memory(segment: QuantizedSegment, rows: NDArray[np.int64] | None, cosines: Float32) -> Float32:
-    """The best cosine of each memory among these rows."""
+    """The best cosine of each memory in these rows."""
     if segment.starts is None or not len(cosines):
         return cosines
     if rows is None:
@@ -314,12 +311,12 @@ def _best_per_memory(segment: QuantizedSegment, rows: NDArray[np.int64] | None, 
 
 
 def kth_largest(values: Float32, k: int) -> float:
-    """The k-th largest value, or -inf where there are fewer; many values are looked at in blocks first."""
+    """The k-th largest value, or -inf if there are fewer."""
     if k > len(values):
         return -np.inf
     block = len(values) // (8 * k)
     if block > 1:
-        # At least k values are no smaller than the k-th largest of the blocks' largest ones.
+        # The k-th largest block maximum is a lower bound of the k-th largest value.
         largest = values[: len(values) // block * block].reshape(-1, block).max(axis=1)
         values = values[values >= np.partition(largest, len(largest) - k)[len(largest) - k]]
     return float(np.partition(values, len(values) - k)[len(values) - k])

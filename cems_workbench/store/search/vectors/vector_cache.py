@@ -1,6 +1,6 @@
-"""The vectors of a collection that is searched exactly, as they were read last: after a change only what changed is read again.
+"""Vector cache of a collection that is searched exactly: after a change only the changed vectors are reread.
 
-Chroma gives 10,000 vectors back in 0.4 s; the hashes that the store notes of them (embedded.py) are there in 0.03 s, and say which to read.
+Chroma returns 10,000 vectors in 0.4 s; their recorded hashes (embedded.py) are read in 0.03 s and tell which vectors changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class VectorCache:
-    """Vectors by key, each with the hash of it. Any thread may read."""
+    """Vectors by key, each with its hash. Thread-safe."""
 
     def __init__(self) -> None:
         self._vectors: dict[str, tuple[int, Float32]] = {}
@@ -28,7 +28,7 @@ class VectorCache:
     def read(
         self, database: Database, collection: Collection, keys: Sequence[str] | None = None
     ) -> Mapping[str, Float32]:
-        """The vectors of these keys that there are, or all of them, as the store says that they are now. Raises StoreError."""
+        """The current vectors of these keys, or of all; missing ones are absent. Raises StoreError."""
         with database.reading() as cursor:
             recorded = {
                 key_of(entry_id): number

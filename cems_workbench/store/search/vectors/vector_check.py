@@ -1,4 +1,4 @@
-"""Are the vectors in Chroma those that were written: each is compared with its hash in the store, or some where they are many."""
+"""Vector verification: compares the vectors in Chroma, all or a sample, with their hashes in the store."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ SAMPLE_SIZE = 64
 
 @dataclass(frozen=True, slots=True)
 class VectorCheck:
-    """What is wrong with a collection, in words, empty when nothing is; which vectors are not as they were written; what nobody wrote.
-
-    `unreadable`: Chroma cannot even say.
-    """
+    """The result: the problem (empty: none), lost or changed entries, unknown keys, and whether Chroma could not be read at all."""
 
     problem: str = ""
     lost: tuple[EntryId, ...] = ()
@@ -31,14 +28,14 @@ class VectorCheck:
 
 
 def verify(database: Database, collection: Collection, whole: bool) -> VectorCheck:
-    """Compare a collection with what the store says was written to it: every vector when `whole`, else their number and some.
+    """Compare a collection with the store's records: every vector if `whole`, else the count and a sample.
 
-    What a refresh that was broken off has left to do is no damage, nor is what another process writes meanwhile.
+    Pending changes of an interrupted refresh and concurrent writes of other processes do not count as damage.
     """
     name = str(collection.id)
     with database.reading() as cursor:
         if isinstance(collection, BufferedCollection):
-            collection.reload(cursor)  # what waits, and its hashes, of one moment
+            collection.reload(cursor)  # the buffer and the hashes from one transaction
         number = embedded.count(cursor, name)
         recorded = (
             embedded.recorded_hashes(cursor, name) if whole else embedded.sample_hashes(cursor, name, SAMPLE_SIZE)
@@ -70,7 +67,7 @@ def verify(database: Database, collection: Collection, whole: bool) -> VectorChe
         with database.reading() as cursor:
             waiting, held = embedded.pending(cursor, name), embedded.recorded_hashes(cursor, name)
         unsettled = {*waiting.embed, *waiting.remove}
-        # Another process may have written meanwhile: what it noted since is as it says now.
+        # Another process may have written in the meantime, so only entries whose record is unchanged count.
         lost = [
             entry_id
             for entry_id in lost
@@ -93,6 +90,6 @@ def _entry_id(entry: str) -> EntryId | None:
 
 
 def _summary(lost: int, unknown: int, total: int) -> str:
-    parts = [f"{lost} of {total} vectors are missing or not as they were written"] if lost else []
-    parts += [f"{unknown} vectors are not of this store"] if unknown else []
+    parts = [f"{lost} of {total} vectors are missing or changed"] if lost else []
+    parts += [f"{unknown} vectors do not belong to this store"] if unknown else []
     return ", and ".join(parts)

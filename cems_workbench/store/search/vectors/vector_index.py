@@ -1,14 +1,12 @@
-"""Searching the vectors of one embedder: exact where there are few or a filter restricts them, Chroma's HNSW among all of many.
+"""Vector search of one embedder: exact for few or filtered vectors, HNSW for unfiltered searches of many.
 
-HNSW is approximate, and on small or filtered sets it drops hits that anybody can see are missing. Up to EXACT_ROWS candidates a matrix
-product is exact and faster; the matrix is kept per filter. Where there are more vectors, they stand beside Chroma in 8 bits too
-(vector_codes.py): a filter's candidates are all read there, and the nearest of them again in Chroma.
+HNSW is approximate and misses obvious hits on small or filtered sets. Up to EXACT_ROWS vectors a matrix product is exact and faster;
+the matrix is cached per filter. Above that, filtered searches scan the quantized vectors (quantized_vectors.py) and rescore the nearest.
 
-Without those codes (a store of an earlier version before its next refresh) a filter that many memories pass is applied after a deeper
-search of the graph, because Chroma's own filtering first lists all ids that pass (50 ms a query for half of 20,000). Only when too few of
-the deeper hits pass is Chroma asked to filter.
+Without quantized vectors (a store of an earlier version before its next refresh) a filter is applied after a deeper HNSW search,
+because Chroma's own filtering first lists all passing ids (50 ms a query for half of 20,000); it is used only if too few hits pass.
 
-A memory with chunks has a vector for each of them.
+A memory with chunks has one vector per chunk.
 """
 
 from __future__ import annotations
@@ -43,14 +41,14 @@ if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 EXACT_ROWS = 10_000
-"""Candidates up to which the search is exact."""
+"""The search is exact up to this many vectors."""
 MAX_CACHED_FILTERS = 4
 OVERSAMPLING = 1.5
-"""How many times deeper than the share of passing memories demands the graph is searched before the hits are filtered."""
+"""Factor on the search depth that the share of passing memories demands, before the hits are filtered."""
 
 
 class VectorIndex:
-    """The vectors as they were at the last refresh; open a new one after the next."""
+    """The vectors as of the last refresh; open a new index after the next one."""
 
     def __init__(
         self,
@@ -61,11 +59,10 @@ class VectorIndex:
         hidden: Set[str] = frozenset(),
         quantized: QuantizedVectors | None = None,
     ) -> None:
-        """`collection` is None when nothing was embedded yet; `passing` lists its entries that pass a filter.
+        """`collection` is None if nothing was embedded yet; `passing` lists its entries that pass a filter.
 
-        `chunked` has, by memory id, the numbers of the chunks in it; other memories are there whole. `hidden` ids are never returned.
-        `codes` has the same vectors in 8 bits, and answers what `passing` and `chunked` are asked. `read` gives the vectors of these keys,
-        or all of them (None), as they are in the collection.
+        `chunked` has the chunk numbers by memory id; other memories are embedded whole. `hidden` ids are never returned. `quantized`
+        has the same vectors as int8 and replaces `passing` and `chunked`. `read` returns the vectors of these keys, or of all (None).
         """
         self._collection = collection
         self._list_passing = passing
@@ -83,18 +80,18 @@ class VectorIndex:
         self._matrices: dict[Filter, _Matrix] = {}
 
     def __len__(self) -> int:
-        """Number of vectors: one a chunk, and one for each memory that has none."""
+        """Number of vectors: one per chunk, and one per memory without chunks."""
         return self._size
 
     def search(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> Hits:
         """(memory id, cosine similarity) of the k memories nearest to `embedding` (shape (dimension,)), each by its nearest chunk.
 
-        Best first, ties by id. Raises StoreError when the vector has another length than the indexed ones or is not finite.
+        Best first, ties by id. Raises StoreError if the vector has another dimension than the index or is not finite.
         """
         return best_per_memory(self.search_chunks(embedding, k, where))
 
     def search_chunks(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> ChunkHits:
-        """(memory id, cosine similarity, chunk) of the nearest chunks, down to the one that brings the k-th memory.
+        """(memory id, cosine similarity, chunk) of the nearest chunks, as many as cover k memories.
 
         Best first, ties by id and chunk. Raises as `search` does.
         """
@@ -105,7 +102,7 @@ class VectorIndex:
             raise StoreError("the query's embedding has values that are not finite")
         if len(query) != self._dimension:
             raise StoreError(f"the query's embedding has {len(query)} values, the index has {self._dimension}")
-        # All filters that let everything pass are one, and share its matrix.
+        # All trivial filters share one matrix.
         where = ANY if where.trivial else where
         if self._quantized is not None and not where.trivial:
             quantized = self._quantized
@@ -114,17 +111,17 @@ class VectorIndex:
         return search_visible(lambda depth: search(query, depth, where), k, self._hidden)
 
     def embeddings(self, ids: Sequence[str]) -> dict[str, Float32]:
-        """One vector of length 1 a memory, each of shape (dimension,); ids without one are absent.
+        """One unit vector per memory, shape (dimension,); ids without one are absent.
 
-        Of a memory with several chunks it is the direction of their mean, which no order of chunks changes: what compares whole memories
-        reads this. What compares a query with a memory takes the nearest of `chunk_embeddings`.
+        For a memory with several chunks it is the direction of their mean: use it to compare memories with each other. To compare a query
+        with a memory, use the nearest of `chunk_embeddings`.
         """
         return {
             memory_id: mean_direction(list(parts.values())) for memory_id, parts in self.chunk_embeddings(ids).items()
         }
 
     def chunk_embeddings(self, ids: Sequence[str]) -> dict[str, dict[int | None, Float32]]:
-        """By memory the vectors of its chunks by their number, or its own under None; ids without one are absent."""
+        """By memory id its chunks' vectors by number, or its own under None; ids without vectors are absent."""
         wanted = [memory_id for memory_id in dict.fromkeys(ids) if memory_id not in self._hidden]
         if self._collection is None or not wanted:
             return {}
@@ -153,7 +150,7 @@ class VectorIndex:
         return sorted(ids - set(self._hidden))
 
     def approximate(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> Hits:
-        """What Chroma's graph alone answers, however few the candidates are; for comparison with the exact answer."""
+        """The hits of Chroma's HNSW graph alone, for comparison with the exact search."""
         query = np.asarray(embedding, np.float32).reshape(-1)
         if self._collection is None or k <= 0 or not self._count(where):
             return []
@@ -164,7 +161,7 @@ class VectorIndex:
     def _dimension(self) -> int | None:
         if self._collection is None:
             return None
-        # Chroma takes 0.07 s at a million to give any one vector.
+        # Reading one vector takes Chroma 0.07 s at a million.
         return dimension(self._collection) if self._quantized is None else self._quantized.dimension
 
     def _count(self, where: Filter) -> int:
@@ -173,7 +170,7 @@ class VectorIndex:
         return self._size if where.trivial else len(self._entries_passing(where))
 
     def _memory_count(self, where: Filter) -> int:
-        """How many memories have a vector that passes."""
+        """Number of memories with a passing vector."""
         if where.trivial:
             return self._memories
         if self._quantized is not None:
@@ -196,7 +193,7 @@ class VectorIndex:
     def _search_quantized(
         self, quantized: QuantizedVectors, query: NDArray[np.float32], k: int, where: Filter
     ) -> ChunkHits:
-        """Cosine with every vector that passes and may be among the nearest."""
+        """Exact cosines of the quantized search's candidates."""
         assert self._collection is not None
         unit = query / max(float(np.linalg.norm(query)), 1e-12)
         near = quantized.candidates(unit, k, where)
@@ -212,7 +209,7 @@ class VectorIndex:
         return truncate_to_memories(sorted(hits, key=lambda hit: (-hit[1], *sort_key((hit[0], hit[2])))), k)
 
     def _search_exact(self, query: NDArray[np.float32], k: int, where: Filter) -> ChunkHits:
-        """Cosine with every vector that passes."""
+        """Exact cosines of every passing vector."""
         if where not in self._matrices:
             _evict_oldest(self._matrices)
             self._matrices[where] = self._load(where)
@@ -232,7 +229,7 @@ class VectorIndex:
         )
 
     def _load(self, where: Filter) -> _Matrix:
-        """The vectors that pass, in the order of their entry_ids, each of length 1."""
+        """The passing vectors, normalised, sorted by memory id and chunk."""
         assert self._collection is not None
         keys = None if where.trivial else sorted(map(key_of, self._entries_passing(where)))
         vectors = {} if keys == [] else self._read(self._collection, keys)
@@ -245,8 +242,8 @@ class VectorIndex:
         return _Matrix(ids, [seq for (_, seq), _ in rows], group_starts(ids), units)
 
     def _search_graph(self, query: NDArray[np.float32], k: int, where: Filter) -> ChunkHits:
-        """Approximate search of the whole collection, or of what passes the filter."""
-        # As many rows as k memories have on average, and more while that was not enough.
+        """Approximate search of the whole collection, filtered before or after."""
+        # Start with the rows that k memories have on average, and double while they cover fewer memories.
         chunked = self._size > self._memories
         rows = math.ceil(k * self._size / max(1, self._memories)) if chunked else k
         count, memories = self._count(where), self._memory_count(where)
@@ -285,7 +282,7 @@ class VectorIndex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Matrix:
-    """Vectors by id and chunk: the memory and chunk of each row, where each memory's begin, and the rows themselves."""
+    """Unit vectors sorted by memory id and chunk; `starts` has the first row of each memory."""
 
     ids: list[str]
     chunks: list[int | None]
@@ -294,7 +291,7 @@ class _Matrix:
 
 
 def mean_direction(vectors: Sequence[Float32]) -> Float32:
-    """The direction of the mean of unit vectors; the first of them where they cancel out. A single one is itself."""
+    """The direction of the mean of unit vectors; the first one if they cancel out."""
     if len(vectors) == 1:
         return vectors[0]
     mean = np.mean(np.stack(vectors), axis=0, dtype=np.float64)

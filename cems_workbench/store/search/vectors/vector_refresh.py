@@ -1,8 +1,7 @@
-"""Bringing the vectors of one embedder up to the store's entries, in steps that last.
+"""Refresh of one embedder's vectors, in durable batches.
 
-Each step writes to Chroma first and to the `embedded` table after it, so a crash in between repeats the step and
-never skips one. A cancelled refresh keeps what it has written; the next one goes on from there. Writing in a thread
-beside the encoder was tried and is slower: the encoder's own threads wait for each other at every layer.
+Each batch is written to Chroma first and to the `embedded` table second, so a crash in between repeats it and never skips it.
+A cancelled refresh keeps its batches, and the next one continues.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 BATCH_TEXTS = 512
 BATCH_CHARS = 8_000_000
-"""A step is written and recorded as a whole: at most this many texts, and about this many characters."""
+"""A batch has at most this many texts, and about this many characters."""
 
 SMALL_REFRESH, SMALL_BATCH = 4_096, 128
-"""Of so many vectors only some are written by one call of Chroma's, which lets no other thread of Python's go on: 0.1 s at a million, where
-a step takes 0.5. Of more a whole step is: building takes 12 % longer in such parts (20,000 vectors)."""
+"""A refresh of up to SMALL_REFRESH vectors writes SMALL_BATCH per call, because Chroma's upsert blocks every other thread (0.1 s at a
+million vectors). A larger refresh writes whole batches, which is 12 % faster."""
 
 
 def refresh_vectors(
@@ -47,13 +46,13 @@ def refresh_vectors(
     dimension: int | None = None,
     precomputed: PrecomputedVectors | None = None,
 ) -> tuple[int, int, int]:
-    """Embed, relabel and remove what is pending; returns how many of each.
+    """Embed, relabel and remove pending entries; returns the number of each.
 
-    `since`: the content version that the collection is of, where it is whole (`agree`): what was not changed later is not looked at.
-    `length`: how many values its vectors have, where that is known.
-    What came with a vector from a source gets that one, and a whole memory of `given` that, where it is what the embedder makes of it
-    (InputError, where it is not). Raises what `progress` raises (Cancelled), StoreError when the embedder
-    returns something unusable, EmbedderMismatchError when its vectors have another length than those that are there.
+    `since`: the content version of a complete collection (`counts_match`); memories that did not change later are skipped.
+    `dimension`: that of its vectors, if known.
+    An entry with a vector from its source uses that one; a whole memory in `precomputed` uses that one, if it matches the embedder
+    (else InputError). Raises what `progress` raises (Cancelled), StoreError if the embedder returns unusable vectors, and
+    EmbedderMismatchError if its dimension differs from the collection's.
     """
     name = str(collection.id)
     if since is None:
@@ -81,7 +80,7 @@ def refresh_vectors(
 
 
 def _prepare_buffer(collection: Collection, changes: int, rows: int) -> None:
-    """Let so many changes of a collection of so many rows wait for the graph, where they may and there is room."""
+    """Buffer this many changes of a collection with this many rows, if it is buffered and has room."""
     if isinstance(collection, BufferedCollection):
         with chroma.store_errors(chroma.WRITE_FAILED):
             collection.prepare(changes, rows)
@@ -95,7 +94,7 @@ def _embed(
     progress: Progress,
     precomputed: PrecomputedVectors | None,
 ) -> int:
-    """Returns how many texts were encoded."""
+    """Embed these entries; returns how many texts were encoded."""
     done = embedded_now = 0
     batch_size = SMALL_BATCH if len(entry_ids) <= SMALL_REFRESH else BATCH_TEXTS
     for entries in (part for step in _slices(entry_ids, BATCH_TEXTS) for part in _split_by_size(_read(database, step))):
@@ -133,14 +132,14 @@ def _embed(
 
 
 def _normalise(vectors: Float32) -> Float32:
-    """Each vector at length 1; one of zeros stays."""
+    """Normalise each vector; a zero vector stays zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: Float32 = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     return unit
 
 
 def _offset_progress(progress: Progress, done: int, total: int) -> Progress:
-    """The embedder's progress within a step as progress of the whole."""
+    """The embedder's progress in a batch as progress of the whole refresh."""
 
     def within(_: str, count: int, __: int) -> None:
         progress("embedding memories", done + count, total)
@@ -163,19 +162,19 @@ def _write(
 
 
 def _record(database: Database, collection: Collection, entries: Sequence[Entry]) -> None:
-    """Write down what Chroma has now: its vectors are read back, because it may round what it is given."""
+    """Record the hashes of the vectors as Chroma returns them, because it may round them."""
     hashes = {
         parse_key(name): embedded.vector_hash(vector)
         for name, vector in chroma.read_vectors(collection, [entry.key for entry in entries])
     }
     if len(hashes) != len({entry.id for entry in entries}):
-        raise StoreError(f"{chroma.WRITE_FAILED}: Chroma took {len(hashes)} of {len(entries)}")
+        raise StoreError(f"{chroma.WRITE_FAILED}: Chroma stored {len(hashes)} of {len(entries)}")
     with database.transaction() as cursor:
         embedded.record(cursor, str(collection.id), entries, hashes)
 
 
 def _labels(entry: Entry) -> dict[str, str | None]:
-    """What filters need; an untagged memory's project is null, which removes an earlier one."""
+    """The metadata that filters need; a null project removes an earlier one."""
     return {"project": entry.project, "scope": entry.scope}
 
 
@@ -188,13 +187,13 @@ def _validate(vectors: Float32, rows: int, embedder: Embedder) -> Float32:
 
 
 def counts_match(database: Database, collection: Collection) -> bool:
-    """Whether as many vectors are in the collection as are said to be."""
+    """Whether the collection has as many vectors as the store has recorded."""
     with database.reading() as cursor, chroma.store_errors(chroma.READ_FAILED):
         return embedded.count(cursor, str(collection.id)) == collection.count()
 
 
 def _reconcile(database: Database, collection: Collection) -> None:
-    """When the two counts disagree (a crash, a restored backup), believe Chroma about which entries it holds."""
+    """If the counts differ (a crash, a restored backup), adjust the records to the entries in Chroma."""
     if counts_match(database, collection):
         return
     name = str(collection.id)
@@ -214,7 +213,7 @@ def _read(database: Database, entry_ids: Sequence[EntryId]) -> list[Entry]:
 
 
 def _split_by_size(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """Split a step whose texts are huge, so that progress and cancelling stay responsive."""
+    """Split a batch of very long texts, so that progress and cancelling stay responsive."""
     start = chars = 0
     for position, entry in enumerate(entries):
         chars += len(entry.text)

@@ -1,12 +1,11 @@
-"""The latest changes of a large collection, in the store's database until they are moved into Chroma's graph.
+"""Write buffer of a large collection: recent changes stay in DuckDB until they are flushed into Chroma's HNSW graph.
 
-A new vector is put into the graph of a million in 3 to 8 ms, of both cores, and every thousandth change Chroma writes the graph down, a
-second. Nobody waits for that: what changed lately, up to `MOST` vectors, stands in the table `waiting_vectors`, and every search compares
-all of it, in a millisecond at most. A `WaitingCollection` is a collection to whoever reads or writes it: what waits takes the place of
-what Chroma has under the same key. It is moved into Chroma (`move`) when somebody has time.
+An insertion into a graph of a million takes 3 to 8 ms, and every thousandth change Chroma persists the graph, which takes a second.
+So up to MAX_BUFFERED changes stay in the table `waiting_vectors`, and every search compares all of them, in a millisecond at most.
+A `BufferedCollection` has the interface of a Chroma collection; a buffered row overrides Chroma's row with the same key.
 
-A row leaves the table in the transaction that writes down what Chroma has in its place. A crash before it leaves both, which is the same to
-a search, and is moved again.
+`flush` deletes a row in the transaction that records Chroma's vector. A crash before that leaves both, which changes no search, and
+the row is flushed again.
 """
 
 from __future__ import annotations
@@ -31,23 +30,23 @@ if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 MIN_ROWS = 2_000
-"""Up to so many rows of a collection nothing waits."""
+"""A smaller collection is not buffered."""
 FLUSH_THRESHOLD, MAX_BUFFERED = 512, 4_096
-"""So many changes wait before they are moved (until then no other process has to read the graph anew), and so many at most."""
+"""Changes at which a flush starts (after it other processes must reload the graph), and the most that are buffered."""
 FLUSH_BATCH_SIZE, UPSERT_BATCH_SIZE = 512, 16
-"""So many are moved in one transaction, and so many are written by one call of Chroma's, which lets no other thread go on (0.1 s)."""
+"""Changes per transaction, and per upsert, which blocks every other thread for 0.1 s."""
 Labels = dict[str, str | None]
 Rows = dict[str, tuple[Float32 | None, Labels]]
-"""By key a vector with its labels; None for one that is to leave."""
+"""Vector and labels by key; the vector is None for a deletion."""
 
 
 class BufferedCollection:
-    """A collection as Chroma would have it if it had what waits: what was there when this was made, and what is written through it."""
+    """A collection with its buffer applied: the rows buffered when it was opened, and those written through it."""
 
     def __init__(self, database: Database, collection: Collection) -> None:
         self.id, self.name = collection.id, collection.name
         self.buffering = False
-        """Whether what is written waits, or goes into Chroma at once."""
+        """Whether writes are buffered; otherwise they go to Chroma directly."""
         self._database = database
         self._collection = collection
         self._rows: Rows = {}
@@ -57,12 +56,12 @@ class BufferedCollection:
             self.reload(cursor)
 
     def reload(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """See what waits now, in the state of the store that `cursor` sees."""
+        """Reload the buffer in the transaction of `cursor`."""
         self._rows = _read(cursor, str(self.id))
         self._overridden_keys = self._unit_rows = None
 
     def prepare(self, changes: int, rows: int) -> None:
-        """Let the next `changes` wait if there is room and there are many `rows`; else they go into Chroma at once, after what waits."""
+        """Buffer the next `changes` if the collection has many `rows` and the buffer has room; otherwise flush it and write directly."""
         self.buffering = rows > MIN_ROWS and len(self._rows) + changes <= MAX_BUFFERED
         if not self.buffering:
             self._flush_all()
@@ -99,7 +98,7 @@ class BufferedCollection:
         return result
 
     def query(self, **arguments: Any) -> Any:
-        """As Chroma's, of one vector: ids and cosine distances. Of what waits every vector is compared."""
+        """As Chroma's, of one vector: ids and cosine distances. Every buffered vector is compared."""
         if not self._rows:
             return self._collection.query(**arguments)
         limit, where = arguments["n_results"], arguments.get("where")
@@ -113,7 +112,7 @@ class BufferedCollection:
         if names:
             query = np.asarray(arguments["query_embeddings"], np.float32)[0]
             distances = 1 - units @ (query / max(float(np.linalg.norm(query)), 1e-12))
-            nearest = np.argsort(distances, kind="stable").tolist()  # of equal ones by key, as the rows are read
+            nearest = np.argsort(distances, kind="stable").tolist()  # ties by key: rows are sorted by it
             passing = (i for i in nearest if _passes(self._rows[names[i]][1], where))
             hits += [(float(distances[i]), names[i]) for i in islice(passing, limit)]
         hits = sorted(hits)[:limit]
@@ -154,14 +153,14 @@ class BufferedCollection:
 
     @property
     def _overridden(self) -> Set[str]:
-        """What waits to take the place of a vector in Chroma, or to take it away."""
+        """Buffered keys that exist in Chroma, to be replaced or deleted there."""
         if self._overridden_keys is None:
             self._overridden_keys = _present_in_chroma(self._collection, list(self._rows))
         return self._overridden_keys
 
     @property
     def _unit_vectors(self) -> tuple[list[str], Float32]:
-        """The keys of the vectors that wait, and these at length 1."""
+        """The keys of the buffered vectors, and the vectors normalised."""
         if self._unit_rows is None:
             present = {name: vector for name, (vector, _) in self._rows.items() if vector is not None}
             matrix = np.stack(list(present.values())) if present else np.empty((0, 0), np.float32)
@@ -170,7 +169,7 @@ class BufferedCollection:
         return self._unit_rows
 
     def _buffer(self, rows: Rows) -> None:
-        """Have these wait, durably; what Chroma has not and is to have no more does not."""
+        """Buffer these rows durably, except deletions of keys that Chroma does not have."""
         gone = [name for name, (vector, _) in rows.items() if vector is None]
         unknown = set(gone) - _present_in_chroma(self._collection, gone)
         buffered = {name: row for name, row in rows.items() if name not in unknown}
@@ -193,10 +192,9 @@ def flush(
     seconds: float = math.inf,
     chroma_lock: AbstractContextManager[object] | None = None,
 ) -> int:
-    """Put what waits into `collection`, which is Chroma's own, up to `PORTION` changes, for about so long; how many. Raises StoreError.
+    """Flush up to FLUSH_BATCH_SIZE changes into Chroma's own `collection`, for about `seconds`; returns how many. Raises StoreError.
 
-    `turn` is a use of Chroma's files in which all of it is put there, so that other processes that have them open read the graph anew only
-    once; the database is not asked in it.
+    All writes happen inside `chroma_lock`, so that other processes reload the graph only once; the database is not used inside it.
     """
     name, until = str(collection.id), time.monotonic() + seconds
     with database.reading() as cursor:
@@ -216,7 +214,7 @@ def flush(
             written += batch
             if time.monotonic() > until:
                 break
-        # Chroma may round what it is given, and is proven by what it gives back.
+        # Chroma may round vectors, so the recorded hash is that of the vector it returns.
         hashes = {
             parse_key(key): embedded.vector_hash(vector) for key, vector in chroma.read_vectors(collection, written)
         }
@@ -227,13 +225,13 @@ def flush(
 
 
 def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
-    """How many changes of a collection (its Chroma id) wait."""
+    """Number of buffered changes of a collection (its Chroma id)."""
     found = cursor.execute("SELECT count(*) FROM waiting_vectors WHERE collection = ?", [collection]).fetchall()
     return int(found[0][0])
 
 
 def clear(cursor: duckdb.DuckDBPyConnection, collection: str) -> None:
-    """Let nothing wait for a collection that is gone."""
+    """Delete the buffer of a removed collection."""
     cursor.execute("DELETE FROM waiting_vectors WHERE collection = ?", [collection])
 
 
@@ -277,7 +275,7 @@ def _delete(cursor: duckdb.DuckDBPyConnection, collection: str, keys: Sequence[s
 
 
 def _present_in_chroma(collection: Collection, keys: Sequence[str]) -> set[str]:
-    """Those of `keys` that Chroma has."""
+    """Those of `keys` that exist in Chroma."""
     found: set[str] = set()
     for start in range(0, len(keys), chroma.BATCH_SIZE):
         found.update(collection.get(ids=list(keys[start : start + chroma.BATCH_SIZE]), include=[])["ids"])
@@ -285,7 +283,7 @@ def _present_in_chroma(collection: Collection, keys: Sequence[str]) -> set[str]:
 
 
 def _passes(labels: Labels, where: Any) -> bool:
-    """Whether these labels pass a filter as Chroma takes it (`Filter.chroma`)."""
+    """Whether these labels pass a Chroma filter (`Filter.chroma`)."""
     if not where:
         return True
     return all(labels.get(name) == value for term in where.get("$and", [where]) for name, value in term.items())
