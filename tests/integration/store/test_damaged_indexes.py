@@ -84,7 +84,7 @@ def test_every_damaged_file_of_the_lexical_index_is_found_said_and_made_good(ind
         damage(path / name, how, drawn)
         damaged, found, notices = repaired(path, embedder)
         assert found == expected, name
-        assert damaged == ["lexical"] and "built anew" in notices[0], name
+        assert damaged == ["lexical"] and "rebuilt" in notices[0], name
 
 
 def test_a_chroma_directory_that_was_removed_or_emptied_is_found_and_made_again(indexed, tmp_path, embedder):

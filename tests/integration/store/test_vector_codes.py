@@ -117,7 +117,7 @@ def test_a_damaged_copy_is_said_not_used_and_made_anew(filled, embedder, how):
     (state,) = [each for each in filled.indexes.states(embedder.model_id) if each.name.startswith("vectors")]
     assert state.damaged and not state.fresh and "int8" in state.note
     assert filled.indexes.refresh(embedder).embedded == 0
-    assert any("8 bits" in line for line in filled.notices)
+    assert any("int8" in line for line in filled.notices)
     agrees(filled, embedder)
 
 
