@@ -26,7 +26,7 @@ from cems_workbench.pipeline.typos import correct, shipped_terms
 from cems_workbench.progress import silent
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Store, Vocabulary
-from cems_workbench.store.meta import content_identity, content_version
+from cems_workbench.store.meta import content_identity, read_content_version
 from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical import lexical_refresh
 
@@ -88,7 +88,7 @@ def bench_vocabulary(count: int, rng: np.random.Generator) -> None:
         with Store.open(store.path.parent / "other") as other:
             other.add(ParsedInput("bench", "bench", memories=memories[:1]))
             with other._database.reading() as cursor:
-                version, identity = content_version(cursor), content_identity(cursor)
+                version, identity = read_content_version(cursor), content_identity(cursor)
             lexical_refresh.build(other.path / "lexical", documents, count, version, silent, identity)
             started = time.perf_counter()
             assert len(other.indexes.vocabulary()) == len(found)

@@ -54,7 +54,7 @@ _temporary_files_in_memory()
 duckdb_file.SETTINGS = {**duckdb_file.SETTINGS, "threads": 1}
 
 
-class CopiesToo(duckdb_file.LookedAt):
+class CopiesToo(duckdb_file.CheckedFiles):
     """The stores that were found to be data, and their copies, which keep size and time of change: tests open hundreds of them."""
 
     def __init__(self) -> None:
@@ -62,24 +62,24 @@ class CopiesToo(duckdb_file.LookedAt):
         self._alike: set[tuple[tuple[int, int], ...]] = set()
 
     def knows(self, path: Path) -> bool:
-        now = duckdb_file.state(path)
-        return now is not None and (_alike(now) in self._alike or super().knows(path))
+        now = duckdb_file.file_state(path)
+        return now is not None and (_alike(now) in self._alike or super().contains(path))
 
-    def keep(self, path: Path, seen: duckdb_file.State) -> None:
-        super().keep(path, seen)
+    def keep(self, path: Path, seen: duckdb_file.FileState) -> None:
+        super().add(path, seen)
         self._alike.add(_alike(seen))
 
     def keep_written(self, path: Path, opened: duckdb_file.FileId | None) -> None:
-        super().keep_written(path, opened)
-        if super().knows(path):
-            self._alike.add(_alike(self._known[path]))
+        super().add_closed(path, opened)
+        if super().contains(path):
+            self._alike.add(_alike(self._states[path]))
 
 
-def _alike(state: duckdb_file.State) -> tuple[tuple[int, int], ...]:
+def _alike(state: duckdb_file.FileState) -> tuple[tuple[int, int], ...]:
     return tuple((size, changed) for _, _, size, changed, _ in state)
 
 
-database._looked_at = CopiesToo()
+database._checked_files = CopiesToo()
 
 settings.register_profile(
     "deterministic",
@@ -148,9 +148,9 @@ def sample_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             _import_sample(partial, folder.with_suffix(".json"))
             partial.rename(folder)
     file = folder / database.FILE_NAME
-    seen = duckdb_file.state(file)
+    seen = duckdb_file.file_state(file)
     assert seen is not None
-    database._looked_at.keep(file, seen)  # by the worker that imported it
+    database._checked_files.add(file, seen)  # by the worker that imported it
     return shutil.copytree(folder, tmp_path_factory.mktemp("sample") / "store")
 
 

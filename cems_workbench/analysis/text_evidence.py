@@ -94,7 +94,7 @@ def lexical_evidence(
         for term in terms:
             words.setdefault(term, []).append(chunk)
             asked[term] = asked.get(term, 0) + 1
-    by_chunk = index.chunk_parts(memory.id, list(words))
+    by_chunk = index.chunk_contributions(memory.id, list(words))
     best = max(
         by_chunk, key=lambda chunk: sum(asked[term] * by_chunk[chunk].get(term, 0.0) for term in words), default=None
     )

@@ -133,7 +133,7 @@ class _Scratch:
     @cached_property
     def would_be(self) -> tuple[tuple[Chunk, ...], dict[int | None, str]]:
         """The chunks of the memory as edited, and the texts it would be found by."""
-        return self.resources.store.chunks.would_be(self.edited, self.resources.embedder)
+        return self.resources.store.chunks.preview(self.edited, self.resources.embedder)
 
     @cached_property
     def vectors(self) -> dict[int | None, Float32]:

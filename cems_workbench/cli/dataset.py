@@ -86,12 +86,12 @@ def _dataset(
     judgments = chosen_labels(store, {query.qid for query in queries}, *labels)
     if project is not None:
         queries = [query for query in queries if query.project in (None, project)]
-        about = {memory.id for memory in store.memories.each(project)}
+        about = {memory.id for memory in store.memories.iterate(project)}
         asked = {query.qid for query in queries}
         judgments = [label for label in judgments if label.memory_id in about and label.qid in asked]
         relations = [one for one in relations if one.source_id in about and one.target_id in about]
     total = store.memories.count() if project is None else counts[project]
-    return DataSet(store.memories.each(project), total, relations, queries, judgments)
+    return DataSet(store.memories.iterate(project), total, relations, queries, judgments)
 
 
 def _print_report(done: Exported, left: dict[str, int], format: str, out: Path) -> None:

@@ -75,10 +75,10 @@ def doctor_command(
 
 def _recover(source: Path, target: Path, as_json: bool) -> None:
     """Print of each table how much was read; exit code 1 when something was lost."""
-    from cems_workbench.store.recovery import rescue
+    from cems_workbench.store.recovery import recover
 
     with progress_bar(as_json) as progress:
-        found = rescue(source, target, progress)
+        found = recover(source, target, progress)
     if as_json:
         put_json([dataclasses.asdict(one) for one in found])
     else:

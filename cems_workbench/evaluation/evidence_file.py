@@ -38,18 +38,18 @@ from cems_workbench.pipeline.list_provenance import provenance
 from cems_workbench.pipeline.missing_evidence import BEFORE, gather_parameters
 from cems_workbench.platform.parsing import MAX_CHARS, json_values, yaml_values
 from cems_workbench.records import Judgment, Query
-from cems_workbench.store.database import FULL
+from cems_workbench.store.database import DISK_FULL
 from cems_workbench.store.duckdb_file import (
-    CHECK_SECONDS,
+    CATALOG_TIMEOUT_S,
     MEMORY_LIMIT,
+    CheckedFiles,
     FileId,
-    LookedAt,
     columns_of,
     differences,
     file_id,
+    file_state,
+    interrupt_after,
     open_file,
-    state,
-    within,
 )
 from cems_workbench.store.duckdb_file import columns as duckdb_columns
 
@@ -365,7 +365,7 @@ class PortionedFile:
         try:
             self.header = _header(connection, path)
             _ = self.header.config
-            with within(connection, HASH_TIMEOUT_S):
+            with interrupt_after(connection, HASH_TIMEOUT_S):
                 evidence_rows.require_whole(connection, str(path))
                 self.replay_hash, self.content_hash, self.complete, self.proves_judgments = _proved(
                     connection, path, self.header
@@ -419,7 +419,7 @@ class PortionedFile:
 
     def _read(self, portion: evidence_rows.Portion) -> EvidenceSet:
         try:
-            with within(self._connection, READ_TIMEOUT_S), _no_collections():
+            with interrupt_after(self._connection, READ_TIMEOUT_S), _no_collections():
                 queries, judgments = evidence_rows.read_query_set(self._connection, str(self.path), portion)
                 evidences = evidence_rows.read_evidence(self._connection, str(self.path), portion)
         except Exception as error:
@@ -596,17 +596,17 @@ def _connect(
         raise InputError(f"{path}: no such evidence file")
     if not read_only and there:  # opening to write changes a file, and this may be somebody's database
         _connect(path, read_only=True).close()
-    known, seen = _looked_at.knows(path), state(path)
+    known, seen = _looked_at.contains(path), file_state(path)
     try:
         connection = open_file(path, read_only=read_only, memory_limit=memory_limit)
     except (duckdb.Error, OSError, RuntimeError, ValueError) as error:
         raise _unreadable(error, path) from None
     try:
-        with within(connection, CHECK_SECONDS):
+        with interrupt_after(connection, CATALOG_TIMEOUT_S):
             if not known:
                 _require_data(connection, path, new=not read_only)
-                if read_only and seen is not None and state(path) == seen:
-                    _looked_at.keep(path, seen)
+                if read_only and seen is not None and file_state(path) == seen:
+                    _looked_at.add(path, seen)
             if whole:
                 _require_room(connection, path)
     except duckdb.Error as error:
@@ -618,13 +618,13 @@ def _connect(
     return connection
 
 
-_looked_at = LookedAt()
+_looked_at = CheckedFiles()
 
 
 def _release(connection: duckdb.DuckDBPyConnection, path: Path, opened: FileId | None) -> None:
     """Close a file that was open to be written: nobody else can have put anything into it."""
     connection.close()
-    _looked_at.keep_written(path, opened)
+    _looked_at.add_closed(path, opened)
 
 
 def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: bool) -> None:
@@ -684,7 +684,7 @@ def _unreadable(error: BaseException, path: Path) -> InputError:
         return InputError(f"{path} is held by another process, perhaps a gather that is still running")
     if "not a valid DuckDB database" in text:
         return InputError(f"{path} is not an evidence file")
-    if re.search(FULL, text):
+    if re.search(DISK_FULL, text):
         return InputError(f"{path} cannot be written: the disk is full; what was committed before stays")
     return InputError(f"{path} cannot be read or written: {one_line(text.splitlines()[0])}")
 
@@ -694,7 +694,7 @@ def _opened(path: Path, *, read_only: bool = True, whole: bool = False) -> Itera
     """A file for as long as the block runs, and no longer than `READ_SECONDS`. Raises InputError for all that DuckDB says of it."""
     connection, file = _connect(path, read_only=read_only, whole=whole), file_id(path)
     try:
-        with within(connection, READ_TIMEOUT_S):
+        with interrupt_after(connection, READ_TIMEOUT_S):
             yield connection
     except Exception as error:
         raise _said(error, path) from error

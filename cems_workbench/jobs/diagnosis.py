@@ -536,11 +536,11 @@ def _database(store: Store) -> Check:
 
 def _chunks(store: Store) -> Check:
     """The chunking of memories; long memories without chunks are a warning."""
-    from cems_workbench.store.chunks import LONG
+    from cems_workbench.store.chunks import MAX_UNSPLIT_CHARS
 
     cut = store.chunks.statistics()
     long = store.memories.statistics(datetime.now(UTC)).longest
-    if cut.rule == "whole" and long > LONG:
+    if cut.rule == "whole" and long > MAX_UNSPLIT_CHARS:
         said = f"{cut}; the longest is {long} characters, and what is past the embedder's limit is not read"
         return Check("chunks", "warning", said, "import with --chunks embedder to cut long memories")
     return Check("chunks", "ok", str(cut).removeprefix("chunks: "))

@@ -18,7 +18,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, Chunk, ChunkRule, Memory, indexed_text, titled
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
-from cems_workbench.store.meta import bump_content_version, content_version, next_version, read_meta, write_meta
+from cems_workbench.store.meta import bump_content_version, next_version, read_content_version, read_meta, write_meta
 from cems_workbench.store.rows import RowCounts, staged, text_sha
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ GIVEN = "given"
 _RULE, _LABEL = "chunk_rule", "chunk_label"
 _CUT = "chunks_cut"
 """The content version up to which all memories are cut as they should be by the cutter of `_LABEL`."""
-BEFORE_ALL = -1
+BEFORE_FIRST_VERSION = -1
 """A content version before which nothing was."""
-LONG = 1_500
+MAX_UNSPLIT_CHARS = 1_500
 """Characters past which an embedder that does not say its limit may not read on: some 256 wordpieces."""
-STEP = 4_000
+BATCH_MEMORIES = 4_000
 """Memories that are cut in one transaction."""
 
 
@@ -84,7 +84,7 @@ class Chunks:
         with self._database.reading() as cursor:
             return read(cursor, list(ids))
 
-    def would_be(self, memory: Memory, embedder: Embedder) -> tuple[tuple[Chunk, ...], dict[int | None, str]]:
+    def preview(self, memory: Memory, embedder: Embedder) -> tuple[tuple[Chunk, ...], dict[int | None, str]]:
         """The chunks that a memory would have were it stored like this, and the texts it would be found by, by their number.
 
         Under None stands the text of a memory that would be found whole.
@@ -195,10 +195,10 @@ def put_given(cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table
 
 def cut_until(cursor: duckdb.DuckDBPyConnection) -> int:
     """The content version up to which all memories are cut as they should be, by the embedder that cut last; -1 before any was."""
-    return int(read_meta(cursor, _CUT) or BEFORE_ALL)
+    return int(read_meta(cursor, _CUT) or BEFORE_FIRST_VERSION)
 
 
-def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress) -> tuple[str, ...]:
+def refresh_chunks(database: Database, embedder: Embedder, progress: Progress) -> tuple[str, ...]:
     """Cut what is not cut as it should be, in steps that last; returns notes. Raises what `progress` raises.
 
     Where the same memories are cut otherwise than before, because the embedder is another one, the content version grows.
@@ -206,20 +206,20 @@ def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress)
     with database.reading() as cursor:
         by = cutter(rule(cursor), embedder)
         before = read_meta(cursor, _LABEL)
-        version = content_version(cursor)
-        since = cut_until(cursor) if before == by.label else BEFORE_ALL
+        version = read_content_version(cursor)
+        since = cut_until(cursor) if before == by.label else BEFORE_FIRST_VERSION
         waiting = _waiting(cursor, by, since)
-        unread = _longer(cursor, LONG, since) if by.note else 0
+        unread = _longer(cursor, MAX_UNSPLIT_CHARS, since) if by.note else 0
     if before != by.label:
         with database.transaction() as cursor:
             write_meta(cursor, _LABEL, by.label)
             if before is not None and waiting:
-                alone = content_version(cursor) == version
+                alone = read_content_version(cursor) == version
                 bumped = bump_content_version(cursor)
                 version = bumped if alone else version
-    for start in range(0, len(waiting), STEP):
+    for start in range(0, len(waiting), BATCH_MEMORIES):
         progress("cutting chunks", start, len(waiting))
-        _cut(database, waiting[start : start + STEP], by)
+        _cut(database, waiting[start : start + BATCH_MEMORIES], by)
     if waiting:
         progress("cutting chunks", len(waiting), len(waiting))
     if since != version:
@@ -260,7 +260,7 @@ def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
         found = memories.texts(cursor, ids)
     cut = by.cut([(text.title, text.content) for text in found.values()])
     with database.transaction() as cursor:
-        waiting = set(_waiting(cursor, by, BEFORE_ALL, ids))
+        waiting = set(_waiting(cursor, by, BEFORE_FIRST_VERSION, ids))
         now = memories.texts(cursor, ids)
         pairs = [
             (memory_id, text, own)
@@ -278,7 +278,7 @@ def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
             for i, piece in enumerate(pieces)
         ]
         marks = _marks([(memory_id, by.label, text.sha) for memory_id, text, _ in pairs])
-        _replace(cursor, _table(rows), marks, content_version(cursor), all_changed=False)
+        _replace(cursor, _table(rows), marks, read_content_version(cursor), all_changed=False)
 
 
 def searched(title: str | None, text: str, with_title: bool) -> str:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 Pair = tuple[str, str]
 """(qid, memory_id)"""
 Choose = Callable[[dict[str, Pair]], Pair | None]
-CLAIMS = ".workbench.claims"
-CLAIM_SECONDS = 600.0
+CLAIMS_FILE = ".workbench.claims"
+CLAIM_TIMEOUT_S = 600.0
 """How long a claim holds without a label; a reviewer who left gives the card back by that."""
 
 
@@ -44,32 +44,32 @@ class FileClaims:
         self,
         clock: Callable[[], float] = time.time,
         path: Path | None = None,
-        turn: Callable[[], AbstractContextManager[None]] = nullcontext,
+        process_lock: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """`turn` keeps other processes out while a pair is chosen; without a `path` there are none."""
         self._clock = clock
         self._path = path
-        self._turn = turn
+        self._process_lock = process_lock
         self._lock = threading.RLock()
         self._held: dict[str, _Held] = {}
 
     def claim(self, reviewer: str, choose: Choose) -> Pair | None:
         """See Claims."""
-        with self._turn(), self._lock:
-            held = self._present()
+        with self._process_lock(), self._lock:
+            held = self._read()
             held.pop(reviewer, None)
             chosen = choose({who: each.pair for who, each in held.items()})
-            self._keep(held if chosen is None else {**held, reviewer: _Held(chosen, self._clock(), os.getpid())})
+            self._write(held if chosen is None else {**held, reviewer: _Held(chosen, self._clock(), os.getpid())})
             return chosen
 
     def release(self, reviewer: str) -> None:
         """See Claims."""
-        with self._turn(), self._lock:
-            held = self._present()
+        with self._process_lock(), self._lock:
+            held = self._read()
             held.pop(reviewer, None)
-            self._keep(held)
+            self._write(held)
 
-    def _present(self) -> dict[str, _Held]:
+    def _read(self) -> dict[str, _Held]:
         """What everybody holds, by this process's memory and the others' file."""
         found = dict[str, _Held]()
         if self._path is not None:
@@ -78,9 +78,9 @@ class FileClaims:
                 found = {who: _Held((str(q), str(m)), float(at), int(pid)) for who, (q, m, at, pid) in written.items()}
         mine, now = os.getpid(), self._clock()
         found = {who: each for who, each in found.items() if each.pid != mine and _alive(each.pid)} | self._held
-        return {who: each for who, each in found.items() if now - each.since < CLAIM_SECONDS}
+        return {who: each for who, each in found.items() if now - each.since < CLAIM_TIMEOUT_S}
 
-    def _keep(self, held: dict[str, _Held]) -> None:
+    def _write(self, held: dict[str, _Held]) -> None:
         self._held = {who: each for who, each in held.items() if each.pid == os.getpid()}
         if self._path is not None:
             text = json.dumps({who: [*each.pair, each.since, each.pid] for who, each in held.items()})
@@ -121,7 +121,7 @@ class TableClaims:
         with self._team.transaction(of="claims") as session:
             rows = session.rows(
                 "SELECT reviewer, qid, memory_id FROM label_claims "
-                f"WHERE reviewer <> ? AND since > localtimestamp - INTERVAL '{CLAIM_SECONDS:g} seconds'",
+                f"WHERE reviewer <> ? AND since > localtimestamp - INTERVAL '{CLAIM_TIMEOUT_S:g} seconds'",
                 [reviewer],
             )
             chosen = choose({who: (qid, memory_id) for who, qid, memory_id in rows})

@@ -22,48 +22,48 @@ from typing import TYPE_CHECKING
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
 from cems_workbench.platform.process_lock import SharedLock
 from cems_workbench.store.duckdb_file import (
-    CHECK_SECONDS,
+    CATALOG_TIMEOUT_S,
     MEMORY_LIMIT,
+    CheckedFiles,
     FileId,
-    LookedAt,
     file_id,
+    find_code,
+    interrupt_after,
     open_file,
-    stranger,
-    within,
 )
-from cems_workbench.store.meta import COMMITS, SCHEMA, STORE_ID, content_version, count_commit, read_meta
+from cems_workbench.store.meta import COMMITS, SCHEMA, STORE_ID, count_commit, read_content_version, read_meta
 from cems_workbench.store.schema.migrations import prepare
 
 if TYPE_CHECKING:
     import duckdb
 
-    Changed = Callable[[duckdb.DuckDBPyConnection], None]
+    ChangeListener = Callable[[duckdb.DuckDBPyConnection], None]
 
 log = logging.getLogger(__name__)
 FILE_NAME = "workbench.duckdb"
 COMMITS_NAME = "workbench.commits"
 LOCK_NAME = ".workbench.lock"
-PASSING_BYTES, PASSING_LOG = 64_000_000, "256MB"
+BULK_MEMORY_BYTES, BULK_LOG_SIZE = 64_000_000, "256MB"
 """While many rows pass through that nobody reads again soon few pages are kept besides the keys and the longest texts, and the log of what
 was written is put into the file when it is so large, not at every commit: each time the last, unfilled groups of rows are written anew
 (200,000 rows with vectors: 12,300 a second with a log of 56 MB, 15,200 with this one, in the same memory)."""
 
-CLOSING_SECONDS = 10.0
+CLOSE_TIMEOUT_S = 10.0
 
 
-class _File:
+class _DatabaseFile:
     """The database file of a store in this process, shared by all that open it here: open while it is this process's turn."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.turn = SharedLock(directory / LOCK_NAME, f"store {directory}", self._open, self._close)
+        self.lock = SharedLock(directory / LOCK_NAME, f"store {directory}", self._open, self._close)
         self.writing = threading.RLock()
         self.users = 0
         self.commits = 0
         """The transactions that this process knows of."""
         self.content: tuple[int, int] = (-1, 0)
         """The number of commits at which the content version was read, and that version."""
-        self.changed: list[Changed] = []
+        self.listeners: list[ChangeListener] = []
         """To be told, with a cursor, that other processes have written."""
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._identity: FileId | None = None
@@ -99,7 +99,7 @@ class _File:
         with self._connection.cursor() as cursor:
             cursor.execute(f"RESET {name}" if value is None else f"SET {name} = '{value}'")
 
-    def same(self) -> None:
+    def check_identity(self) -> None:
         """Raises StoreError where the file is not there any more, or is another one: what was written would be in no store."""
         if file_id(self.directory / FILE_NAME) != self._identity:
             raise StoreError(
@@ -111,19 +111,19 @@ class _File:
         """At the beginning of a turn."""
         again = self._identity is not None
         if again:
-            self.same()
+            self.check_identity()
         self._connection = connect(self.directory, known=again)
         try:
             self._identity = self._identity or file_id(self.directory / FILE_NAME)
             for name, value in self.settings.items():
                 self._apply(name, value)
             if again:
-                self._look_around()
+                self._notify_changes()
         except BaseException:
             self._close()
             raise
 
-    def _look_around(self) -> None:
+    def _notify_changes(self) -> None:
         """What others have done meanwhile."""
         assert self._connection is not None
         with self._connection.cursor() as cursor:
@@ -133,11 +133,11 @@ class _File:
                     f"store {self.directory} was brought to schema {schema} by another version: start again"
                 )
             if commits != self.commits:
-                for tell in self.changed:
+                for tell in self.listeners:
                     tell(cursor)
         self.commits = commits
 
-    def know(self, cursor: duckdb.DuckDBPyConnection) -> None:
+    def remember(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Remember what others may change."""
         self._schema, self.commits = read_meta(cursor, SCHEMA), int(read_meta(cursor, COMMITS) or 0)
 
@@ -146,13 +146,13 @@ class _File:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
-                _looked_at.keep_written(self.directory / FILE_NAME, self._identity)
+                _checked_files.add_closed(self.directory / FILE_NAME, self._identity)
 
     def close(self) -> None:
         """End it; waits for queries that are under way, a few seconds at most. Raises StoreError when one is still running then."""
         import duckdb
 
-        until = time.monotonic() + CLOSING_SECONDS
+        until = time.monotonic() + CLOSE_TIMEOUT_S
 
         def end() -> None:
             while True:
@@ -164,11 +164,11 @@ class _File:
                     time.sleep(0.01)
 
         with self.writing:
-            self.turn.close(end)
+            self.lock.close(end)
 
 
-_files: dict[Path, _File] = {}
-_looked_at = LookedAt()
+_files: dict[Path, _DatabaseFile] = {}
+_checked_files = CheckedFiles()
 _opening = threading.Lock()
 
 
@@ -182,16 +182,16 @@ class Database:
         self.directory = directory
         place = directory.resolve()
         with _opening:
-            self._file = _files.setdefault(place, _File(directory))
+            self._file = _files.setdefault(place, _DatabaseFile(directory))
             self._file.users += 1
         self._open = True
-        self._told: list[Changed] = []
+        self._listeners: list[ChangeListener] = []
         self.notice = ""
         """What was found lost when it was opened, one line; empty where nothing was."""
         try:
             with self._committed() as cursor:
                 prepare(cursor, str(directory))
-                self._file.know(cursor)
+                self._file.remember(cursor)
             self._compare_commits()
         except BaseException:
             self.close()
@@ -209,35 +209,35 @@ class Database:
                 self._file.close()
                 _files.pop(self.directory.resolve(), None)
             self._file.users -= 1
-            self._file.changed = [tell for tell in self._file.changed if tell not in self._told]
+            self._file.listeners = [tell for tell in self._file.listeners if tell not in self._listeners]
             self._open = False
 
-    def when_changed(self, tell: Changed) -> None:
+    def on_change(self, tell: ChangeListener) -> None:
         """Have this told, before anything else is read, when other processes have written."""
-        self._told.append(tell)
-        self._file.changed = [*self._file.changed, tell]
+        self._listeners.append(tell)
+        self._file.listeners = [*self._file.listeners, tell]
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """While the block runs no other process uses the store. What it takes to do several things as one; not for long work."""
         if not self._open:
             raise StoreError("the store is closed")
-        with self._file.turn.acquire():
+        with self._file.lock.acquire():
             yield
 
     def commits(self) -> int:
         """How many transactions were committed, by this process or another."""
-        with self.turn():
+        with self.lock():
             return self._file.commits
 
-    def content_version(self) -> int:
+    def cached_content_version(self) -> int:
         """How many transactions have changed a memory; read anew only after a commit, of this process or another."""
-        with self.turn():
+        with self.lock():
             at, version = self._file.content
             if at != self._file.commits:
                 at = self._file.commits
                 with self.reading() as cursor:
-                    version = content_version(cursor)
+                    version = read_content_version(cursor)
                 self._file.content = at, version
             return version
 
@@ -246,14 +246,14 @@ class Database:
         """A cursor that sees one committed state from its first query on."""
         import duckdb
 
-        with self.turn():
+        with self.lock():
             cursor = self._file.cursor()
             try:
                 cursor.execute("BEGIN")
                 yield cursor
             except duckdb.Error as error:
                 if _is_damage(error) or isinstance(error, duckdb.FatalException):
-                    raise _readable(error, self.directory) from error
+                    raise _store_error(error, self.directory) from error
                 raise
             finally:
                 cursor.close()
@@ -291,7 +291,7 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """While the block runs nobody else writes, in this process or another."""
-        with self.turn(), self._file.writing:
+        with self.lock(), self._file.writing:
             yield
 
     def _compare_commits(self) -> None:
@@ -316,46 +316,46 @@ class Database:
             try:
                 cursor.execute("BEGIN")
                 yield cursor
-                self._file.same()
+                self._file.check_identity()
                 cursor.execute("COMMIT")
             except BaseException as error:
                 # The block's error is the one to report: a rollback of an already aborted transaction may fail too.
                 _rollback(cursor)
-                if _has_no_room(error):
+                if _is_out_of_memory(error):
                     import duckdb
 
                     raise duckdb.OutOfMemoryException(_first_line(str(error))) from error
                 if _is_damage(error):
-                    raise _readable(error, self.directory) from error
+                    raise _store_error(error, self.directory) from error
                 raise
             finally:
                 cursor.close()
 
     @contextmanager
-    def many_rows(self, beside: int) -> Iterator[Callable[[int], None]]:
+    def bulk_write(self, beside: int) -> Iterator[Callable[[int], None]]:
         """While the block runs, writing many rows is quick and does not fill the memory with them.
 
         DuckDB keeps PASSING_BYTES and what it cannot do without, `beside` bytes, in memory; the function that is given allows it more
-        as more of that comes. Raises StoreError when it, or what it has inside `whole_memory`, was not enough.
+        as more of that comes. Raises StoreError when it, or what it has inside `full_memory`, was not enough.
         """
         import duckdb
 
-        allowed = PASSING_BYTES + beside
+        allowed = BULK_MEMORY_BYTES + beside
 
         def allow(beside: int) -> None:
             nonlocal allowed
-            if PASSING_BYTES + beside > allowed:
-                allowed = PASSING_BYTES + beside
+            if BULK_MEMORY_BYTES + beside > allowed:
+                allowed = BULK_MEMORY_BYTES + beside
                 self._file.set("memory_limit", f"{allowed}B")
 
         try:
-            self._file.set("checkpoint_threshold", PASSING_LOG)
-            with self._allowed(f"{allowed}B"):
+            self._file.set("checkpoint_threshold", BULK_LOG_SIZE)
+            with self._memory_limit(f"{allowed}B"):
                 yield allow
                 # Without it the next commit would do it, which reads what was written into the memory that is allowed then.
                 with (
                     suppress(duckdb.TransactionException),
-                    self.turn(),
+                    self.lock(),
                 ):  # another thread writes; a later commit does it
                     self._file.cursor().execute("CHECKPOINT")
         except (duckdb.OutOfMemoryException, duckdb.FatalException) as error:
@@ -368,12 +368,12 @@ class Database:
             with suppress(duckdb.FatalException):  # nothing can be set any more, only closed
                 self._file.set("checkpoint_threshold", None)
 
-    def whole_memory(self) -> AbstractContextManager[None]:
-        """Inside `many_rows`, for what needs more memory than its rows do: all that the store may have, while the block runs."""
-        return self._allowed(MEMORY_LIMIT)
+    def full_memory(self) -> AbstractContextManager[None]:
+        """Inside `bulk_write`, for what needs more memory than its rows do: all that the store may have, while the block runs."""
+        return self._memory_limit(MEMORY_LIMIT)
 
     @contextmanager
-    def _allowed(self, memory: str) -> Iterator[None]:
+    def _memory_limit(self, memory: str) -> Iterator[None]:
         import duckdb
 
         # DuckDB says its limit in rounded units, so what it says cannot be set again.
@@ -425,36 +425,38 @@ def connect(directory: Path, *, known: bool = False) -> duckdb.DuckDBPyConnectio
     file = directory / FILE_NAME
     try:
         there = file.exists()
-        known = known or _looked_at.knows(file)
+        known = known or _checked_files.contains(file)
         if there and not file.stat().st_size:  # DuckDB would make a new database of it
-            raise StoreError(f"store {directory} is damaged: {FILE_NAME} is empty, nothing of it can be read; {SAFE}")
+            raise StoreError(
+                f"store {directory} is damaged: {FILE_NAME} is empty, nothing of it can be read; {BACKUP_ADVICE}"
+            )
         connection = open_file(file, memory_limit=MEMORY_LIMIT, changing=("memory_limit", "checkpoint_threshold"))
     except (duckdb.Error, OSError, RuntimeError, ValueError) as error:
-        raise _readable(error, directory) from error
+        raise _store_error(error, directory) from error
     if known or not there:
         return connection
     try:
-        with within(connection, CHECK_SECONDS):
-            found = stranger(connection)
+        with interrupt_after(connection, CATALOG_TIMEOUT_S):
+            found = find_code(connection)
         if found is not None:
             raise StoreError(f"store {directory} is not opened: its database has {found}, which no store has")
     except duckdb.Error as error:
         connection.close()
-        raise _readable(error, directory) from error
+        raise _store_error(error, directory) from error
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-SAFE = "take it from a backup; evidence files and dictionaries beside it are as they were"
-RESCUE = (
+BACKUP_ADVICE = "take it from a backup; evidence files and dictionaries beside it are as they were"
+RECOVERY_ADVICE = (
     "nothing was changed, and the other files of the store are as they were; doctor --recover-to NEW_STORE writes every row "
     "that can be read into a new store"
 )
 
 
-FULL = r"No space left|disk (is )?full|File too large|quota exceeded"
+DISK_FULL = r"No space left|disk (is )?full|File too large|quota exceeded"
 
 
 def _is_damage(error: BaseException) -> bool:
@@ -465,20 +467,20 @@ def _is_damage(error: BaseException) -> bool:
     kinds = duckdb.IOException, duckdb.InternalException, duckdb.SerializationException
     return (
         isinstance(error, kinds)
-        or re.search(FULL, str(error)) is not None
+        or re.search(DISK_FULL, str(error)) is not None
         or type(error) is duckdb.Error
         or (isinstance(error, duckdb.Error) and "Corrupt" in str(error))
     )
 
 
-def _has_no_room(error: BaseException) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out at the commit, for which DuckDB has another error than elsewhere: so it is with a single thread."""
     import duckdb
 
     return isinstance(error, duckdb.TransactionException) and "failed to pin block" in str(error)
 
 
-def _readable(error: BaseException, directory: Path) -> StoreError:
+def _store_error(error: BaseException, directory: Path) -> StoreError:
     """DuckDB's message about a file, as one line about the store."""
     text = str(error) or type(error).__name__
     if re.search(r"set lock|being used by another process|already open", text):
@@ -487,15 +489,17 @@ def _readable(error: BaseException, directory: Path) -> StoreError:
         return StoreLockedError(
             f"store {directory} is held by another process{who}; end that one, or pass another --store"
         )
-    if re.search(FULL, text):
+    if re.search(DISK_FULL, text):
         return StoreError(f"store {directory} cannot be written: the disk is full; what was stored before stays")
     if re.search(r"Permission denied|Read-only|Cannot open file|Is a directory", text):
         return StoreError(f"store {directory} cannot be opened: {_first_line(text)}")
     if "not a valid DuckDB database" in text:
         return StoreError(
-            f"store {directory} is damaged or not a store: {FILE_NAME} is not a DuckDB database; {RESCUE}"
+            f"store {directory} is damaged or not a store: {FILE_NAME} is not a DuckDB database; {RECOVERY_ADVICE}"
         )
-    return StoreError(f"store {directory} is damaged: {FILE_NAME} cannot be read ({_first_line(text)}); {RESCUE}")
+    return StoreError(
+        f"store {directory} is damaged: {FILE_NAME} cannot be read ({_first_line(text)}); {RECOVERY_ADVICE}"
+    )
 
 
 def _first_line(text: str) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MEMORY_LIMIT = "2GB"
 """The models need the rest; DuckDB spills to disk beyond this."""
-CHECK_SECONDS = 60.0
+CATALOG_TIMEOUT_S = 60.0
 """The longest that looking at a catalog may take."""
 SETTINGS: Mapping[str, Any] = {
     "enable_external_access": False,
@@ -46,11 +46,11 @@ def open_file(
 
 FileId = tuple[int, int]
 """Which file it is, of whatever name: its device and its number there."""
-State = tuple[tuple[int, int, int, int, int], ...]
+FileState = tuple[tuple[int, int, int, int, int], ...]
 """Of a file and of the log beside it: where they stand on the disk, their sizes, and when they were last changed."""
 
 
-class LookedAt:
+class CheckedFiles:
     """The files that this process found to be data and nothing else, as they were then.
 
     To look costs as much as to open a file: it goes through all functions of DuckDB. A file that was not changed since is what it was,
@@ -58,22 +58,22 @@ class LookedAt:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Path, State] = {}
+        self._states: dict[Path, FileState] = {}
 
-    def knows(self, path: Path) -> bool:
+    def contains(self, path: Path) -> bool:
         """Whether the file was looked at as it is now."""
-        known = self._known.get(path)
-        return known is not None and known == state(path)
+        known = self._states.get(path)
+        return known is not None and known == file_state(path)
 
-    def keep(self, path: Path, seen: State) -> None:
+    def add(self, path: Path, seen: FileState) -> None:
         """Remember a file, in this state, as one that was looked at."""
-        self._known[path] = seen
+        self._states[path] = seen
 
-    def keep_written(self, path: Path, opened: FileId | None) -> None:
+    def add_closed(self, path: Path, opened: FileId | None) -> None:
         """Remember a file as it was closed after it was open to write; not where another has taken its place meanwhile."""
-        seen = state(path)
+        seen = file_state(path)
         if seen is not None and seen[0][:2] == opened:
-            self._known[path] = seen
+            self._states[path] = seen
 
 
 def file_id(path: Path) -> FileId | None:
@@ -85,7 +85,7 @@ def file_id(path: Path) -> FileId | None:
     return known.st_dev, known.st_ino
 
 
-def state(path: Path) -> State | None:
+def file_state(path: Path) -> FileState | None:
     """The state of a file with its log; None where it is not there."""
     found = []
     for each in (path, path.with_name(f"{path.name}.wal")):
@@ -99,7 +99,7 @@ def state(path: Path) -> State | None:
     return tuple(found)
 
 
-def stranger(cursor: duckdb.DuckDBPyConnection) -> str | None:
+def find_code(cursor: duckdb.DuckDBPyConnection) -> str | None:
     """What of the file's catalog is code rather than data, in words; None where nothing is."""
     for what, select in _CODE:
         found = cursor.execute(select).fetchone()
@@ -133,7 +133,7 @@ def differences(
 
     `optional` are the tables and columns, as "table" and "table.column", that may be missing.
     """
-    found = stranger(cursor)
+    found = find_code(cursor)
     if found is not None:
         return f"it has {found}"
     there = columns(cursor)
@@ -143,17 +143,21 @@ def differences(
         for column in sorted(tables[name] - there.get(name, frozenset())):
             if (name if name not in there else f"{name}.{column[0]}") in optional:
                 continue
-            return f"its table {name} lacks the column {_words(column)}" if name in there else f"it has no table {name}"
+            return (
+                f"its table {name} lacks the column {_column_text(column)}"
+                if name in there
+                else f"it has no table {name}"
+            )
         for column in sorted(there.get(name, frozenset()) - tables[name]):
-            return f"its table {name} has a column {_words(column)}"
-    for what, select in _BESIDE_TABLES:
+            return f"its table {name} has a column {_column_text(column)}"
+    for what, select in _OTHER_OBJECTS:
         beside = cursor.execute(select).fetchone()
         if beside is not None:
             return f"it has {what} {short(beside[0])}"
     return None
 
 
-_BESIDE_TABLES = (
+_OTHER_OBJECTS = (
     ("a sequence", "SELECT sequence_name FROM system.main.duckdb_sequences()"),
     ("an index", "SELECT index_name FROM system.main.duckdb_indexes()"),
     (
@@ -189,13 +193,13 @@ def columns_of(script: str) -> Mapping[str, Columns]:
         return columns(empty)
 
 
-def _words(column: tuple[str, str, bool]) -> str:
+def _column_text(column: tuple[str, str, bool]) -> str:
     name, kind, nullable = column
     return f"{short(name)} ({one_line(kind, 60)}{'' if nullable else ', never empty'})"
 
 
 @contextmanager
-def within(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+def interrupt_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
     """Interrupt what the connection does when the block takes longer; DuckDB then raises InterruptException."""
     timer = threading.Timer(seconds, connection.interrupt)
     timer.daemon = True

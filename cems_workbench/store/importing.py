@@ -28,7 +28,7 @@ from cems_workbench.records import (
 )
 from cems_workbench.store import chunks, language, memories, queries, query_sets, recorded_answers, relations
 from cems_workbench.store.judgments import capped, import_judgments
-from cems_workbench.store.meta import bump_content_version, content_version
+from cems_workbench.store.meta import bump_content_version, read_content_version
 from cems_workbench.store.query_sets import QuerySet
 from cems_workbench.store.rows import NO_ROWS, RowCounts
 
@@ -91,7 +91,7 @@ def import_input(
         progress("importing memories", done, len(rows))
         staged = memories.staging(batch)
         with database.transaction() as cursor:
-            language.tell_once(cursor, map(indexed_text, parsed.memories))
+            language.detect_once(cursor, map(indexed_text, parsed.memories))
             counts = memories.upsert(cursor, staged)
             if counts.added or counts.updated:
                 bump_content_version(cursor)
@@ -150,10 +150,10 @@ def _import_own(
     """Write what is left of what the store keeps: of the memories `rows` the table in `left`, which has the counts of the others too,
     chunks, relations and answers."""
     if parsed.memories:
-        language.tell_once(cursor, map(indexed_text, parsed.memories))
+        language.detect_once(cursor, map(indexed_text, parsed.memories))
     memory_counts, notes = _import_memories(cursor, rows, left, progress)
     chunk_counts = _import_chunks(cursor, parsed, problems)
-    version = content_version(cursor)
+    version = read_content_version(cursor)
     changed_now = memory_counts.added + memory_counts.updated > left[1].added + left[1].updated
     if changed_now or chunk_counts.added or chunk_counts.updated:
         version = bump_content_version(cursor)

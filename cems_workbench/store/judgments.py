@@ -71,7 +71,7 @@ class Judgments:
     @persistent
     def count_queries(self, kind: str) -> int:
         """How many queries have a judgment of this kind of a live memory; counted anew only where something was written."""
-        version = self._team.version(), self._database.content_version()
+        version = self._team.version(), self._database.cached_content_version()
         known = self._counted.get(kind)
         if known is not None and known[0] == version:
             return known[1]

@@ -39,12 +39,12 @@ DETECTED = (
     "turkish",
 )
 """Besides Chinese, Japanese and Korean: the languages that have a list of stopwords."""
-LEAST_WORDS, LEAST_SHARE, LEAST_LEAD = 100, 0.15, 1.5
+MIN_WORDS, MIN_STOPWORD_SHARE, MIN_LEAD = 100, 0.15, 1.5
 """Words of running text that are needed, the share of them that the language's stopwords must reach, and by which factor it must be
 above that of every other language. Shares of the best and the second language of the tests' sets: German 0.39 and 0.13, Spanish 0.48
 and 0.25, the sample data 0.37 (English) and 0.07; of the German and Spanish sets mixed 0.26 and 0.18, which is left unclear."""
-READ_CHARACTERS = 200_000
-CJK_SHARE = 0.3
+MAX_CHARS = 200_000
+MIN_CJK_SHARE = 0.3
 """Of the letters; a Japanese text of half English names still reaches it."""
 
 _WORD = re.compile(r"(?<![\w./\\:@\-])[^\W\d_]+(?:['\u2019][^\W\d_]+)?(?![\w/\\:@]|\.\w)")
@@ -99,7 +99,7 @@ class Language:
         chosen = known_language(name)
         with self._database.transaction() as cursor:
             before = language(cursor)
-            keep(cursor, Choice(chosen, "as chosen"))
+            record(cursor, Choice(chosen, "as chosen"))
             if before != chosen and memories.count(cursor):
                 bump_content_version(cursor)
         return before != chosen
@@ -121,16 +121,16 @@ def language(cursor: duckdb.DuckDBPyConnection) -> str:
     return known_language(read_meta(cursor, _LANGUAGE) or ENGLISH)
 
 
-def keep(cursor: duckdb.DuckDBPyConnection, choice: Choice) -> None:
+def record(cursor: duckdb.DuckDBPyConnection, choice: Choice) -> None:
     """Keep a language with its reason; the caller's is the transaction."""
     write_meta(cursor, _LANGUAGE, choice.language)
     write_meta(cursor, _REASON, choice.reason)
 
 
-def tell_once(cursor: duckdb.DuckDBPyConnection, texts: Iterable[str]) -> None:
+def detect_once(cursor: duckdb.DuckDBPyConnection, texts: Iterable[str]) -> None:
     """Tell the language of a store that has no memories yet, and no language, from those that it is about to get."""
     if read_meta(cursor, _LANGUAGE) is None and not memories.count(cursor):
-        keep(cursor, detect(texts))
+        record(cursor, detect(texts))
 
 
 def detect(texts: Iterable[str]) -> Choice:
@@ -140,24 +140,24 @@ def detect(texts: Iterable[str]) -> Choice:
     words: list[str] = []
     letters = unspaced = read = 0
     for text in texts:
-        piece = normalised(text[: READ_CHARACTERS - read])
+        piece = normalised(text[: MAX_CHARS - read])
         read += len(piece)
         letters += sum(map(str.isalpha, piece))
         unspaced += len(_CJK_LETTER.findall(piece))
         words += [word.lower().replace("\u2019", "'") for word in _WORD.findall(piece)]
-        if read >= READ_CHARACTERS:
+        if read >= MAX_CHARS:
             break
-    if unspaced >= LEAST_WORDS and unspaced >= CJK_SHARE * letters:
+    if unspaced >= MIN_WORDS and unspaced >= MIN_CJK_SHARE * letters:
         return Choice(
             CJK, f"told from the texts: {unspaced / letters:.0%} of the letters are Chinese, Japanese or Korean"
         )
-    if len(words) < LEAST_WORDS:
+    if len(words) < MIN_WORDS:
         return Choice(
-            ENGLISH, f"as the first import had too little text to tell ({len(words)} words, {LEAST_WORDS} needed)"
+            ENGLISH, f"as the first import had too little text to tell ({len(words)} words, {MIN_WORDS} needed)"
         )
     shares = {name: sum(word in stop_words(name) for word in words) / len(words) for name in DETECTED}
     best, second = sorted(DETECTED, key=lambda name: -shares[name])[:2]
     said = f"{shares[best]:.0%} of the words are stopwords of {best}, {shares[second]:.0%} of {second}"
-    if shares[best] < LEAST_SHARE or shares[best] < LEAST_LEAD * shares[second]:
+    if shares[best] < MIN_STOPWORD_SHARE or shares[best] < MIN_LEAD * shares[second]:
         return Choice(ENGLISH, f"as the texts of the first import leave it unclear: {said}")
     return Choice(best, f"told from the texts: {said}")

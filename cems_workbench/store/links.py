@@ -20,7 +20,7 @@ from cems_workbench.store.rows import to_naive
 if TYPE_CHECKING:
     import duckdb
 
-SHORTEST = 8
+MIN_ID_CHARS = 8
 """Characters of an id: 40 bits, so that an id of another store is as good as never the id of a state of this one."""
 
 
@@ -35,7 +35,7 @@ class Links:
         text = json.dumps(state, sort_keys=True, separators=(",", ":"))  # ASCII, half an emoji included
         digest = b32encode(sha256(text.encode()).digest()).decode().lower().rstrip("=")
         with self._database.transaction() as cursor:
-            for length in range(SHORTEST, len(digest) + 1):
+            for length in range(MIN_ID_CHARS, len(digest) + 1):
                 present = _text(cursor, digest[:length])
                 if present is None:
                     row = [digest[:length], text, to_naive(datetime.now(UTC))]

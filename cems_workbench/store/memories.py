@@ -26,7 +26,7 @@ from cems_workbench.store.meta import bump_content_version, next_version
 from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
 from cems_workbench.store.selection import SORTS, Selection
 from cems_workbench.store.statistics import Duplicates, Statistics
-from cems_workbench.store.versioned_cache import OncePerVersion
+from cems_workbench.store.versioned_cache import VersionedCache
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,25 +55,25 @@ FIELDS = (
     "updated_at",
 )
 COLUMNS = (*FIELDS, "text_sha", "size", "folded")
-MANY = 500
+MANY_IDS = 500
 """Ids of which it is quicker to ask which are no live memories."""
-PORTION = 5_000
+BATCH_ROWS = 5_000
 """Rows read at a time where all memories pass through."""
-SHOWN_AT_ONCE = 500
+MAX_CACHED_PAGE = 500
 """Memories of a page that is kept for who asks for it again."""
-EARLY = 50
+EARLY_PAGE_FACTOR = 50
 """A page of a fiftieth of a selection is early."""
-AHEAD = 1_000
+MAX_CACHED_IDS = 1_000
 """So many ids of what a text finds are kept in their order, for who turns pages."""
-LARGE = 300_000
+LARGE_STORE_ROWS = 300_000
 """From so many memories on a page of a common text is sought before all that have the text are counted."""
-SAMPLED, COMMON, SOONEST = 2_000, 0.4, 1_500
+SAMPLE_ROWS, COMMON_SHARE, MAX_SCANNED_ROWS = 2_000, 0.4, 1_500
 """A text that more than this share of a sample has is common: a page of it is sought among so many of the first at most."""
-SOUGHT = 300
+ROWS_PER_LOOKUP = 300
 """A row that is sought by its key takes about as long as so many that are passed over."""
-SOUGHT_AT_ONCE = 2_000
+LOOKUP_BATCH = 2_000
 """Keys of one statement: DuckDB seeks no more than 2,048 at a time."""
-BETWEEN = "\x1f"
+FIELD_SEPARATOR = "\x1f"
 """Stands between the fields of a folded text, so that no search goes across two of them."""
 _TIMES = ("created_at", "last_accessed", "updated_at")
 _SET = ", ".join(f"{name} = s.{name}" for name in COLUMNS if name != "id")
@@ -81,7 +81,9 @@ _DIFFERS = " OR ".join(
     f"m.{name} IS DISTINCT FROM s.{name}" for name in COLUMNS if name not in ("id", "content", "folded")
 )
 """Texts are compared by their sha: DuckDB would hold 2,048 of them in memory at once."""
-_SEARCHED = " OR ".join(f"m.{name} IS DISTINCT FROM s.{name}" for name in ("text_sha", "title", "project", "scope"))
+_INDEXED_DIFFERS = " OR ".join(
+    f"m.{name} IS DISTINCT FROM s.{name}" for name in ("text_sha", "title", "project", "scope")
+)
 """Whether a change is one for the indexes."""
 
 
@@ -115,13 +117,13 @@ class Memories:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._counted = OncePerVersion(database)
+        self._cache = VersionedCache(database)
         with database.reading() as cursor:
             self.hidden = deleted_ids(cursor)
             """Ids of the deleted memories; open indexes share it, and leave them out of their hits until a refresh removes them."""
-        database.when_changed(self._look_again)
+        database.on_change(self._reload_hidden)
 
-    def _look_again(self, cursor: duckdb.DuckDBPyConnection) -> None:
+    def _reload_hidden(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Other processes may have deleted memories, or brought them back."""
         now = deleted_ids(cursor)
         self.hidden.update(now)
@@ -155,20 +157,20 @@ class Memories:
             rows = cursor.execute("SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id").fetchall()
         return [memory_id for (memory_id,) in rows]
 
-    def each(self, project: str | None = None) -> Iterator[Memory]:
+    def iterate(self, project: str | None = None) -> Iterator[Memory]:
         """The live memories by id, of one project or all, those of one moment; read in portions, each as it is then."""
-        for rows in _in_portions(
+        for rows in _in_batches(
             self._database, ", ".join(FIELDS), "coalesce(project = ?, ? IS NULL)", [project, project]
         ):
             yield from map(record, rows)
 
     def count(self) -> int:
         """Number of live memories."""
-        return self._counted.get("count", count)
+        return self._cache.get("count", count)
 
     def projects(self) -> list[tuple[str | None, int]]:
         """Projects (None: untagged) with their number of live memories, most first, ties by name."""
-        return list(self._counted.get("projects", lambda cursor: statistics.counts(cursor, "project")))
+        return list(self._cache.get("projects", lambda cursor: statistics.counts(cursor, "project")))
 
     def project_problem(self, project: str | None) -> str | None:
         """That no memory is of this project, with the nearest name; None where there is one, or none is named."""
@@ -184,32 +186,32 @@ class Memories:
         soon = self.soon(selection, limit, offset)
         if soon is not None:
             return Page(soon, self.matching(selection))
-        if limit > SHOWN_AT_ONCE:
+        if limit > MAX_CACHED_PAGE:
             with self._database.reading() as cursor:
                 return find(cursor, selection, limit, offset)
-        if not selection.text or offset + limit > AHEAD:
-            return self._counted.get((selection, limit, offset), lambda cursor: find(cursor, selection, limit, offset))
-        found = self._counted.get(("leading", selection), lambda cursor: leading(cursor, selection, AHEAD))
+        if not selection.text or offset + limit > MAX_CACHED_IDS:
+            return self._cache.get((selection, limit, offset), lambda cursor: find(cursor, selection, limit, offset))
+        found = self._cache.get(("leading", selection), lambda cursor: leading(cursor, selection, MAX_CACHED_IDS))
         return Page(tuple(self.read(found.ids[offset : offset + limit]).values()), found.total)
 
     def soon(self, selection: Selection, limit: int, offset: int = 0) -> tuple[Memory, ...] | None:
         """The memories that `find` gives, where they are found without looking through all: those with a text that many have, of a large
         store. None where they are not."""
-        if not selection.text or limit > SHOWN_AT_ONCE:
+        if not selection.text or limit > MAX_CACHED_PAGE:
             return None
-        return self._counted.get(
+        return self._cache.get(
             ("soon", selection, limit, offset), lambda cursor: find_soon(cursor, selection, limit, offset)
         )
 
     def matching(self, selection: Selection) -> int:
         """The size of a selection, in whatever order."""
         unordered = replace(selection, sort="id", descending=False)
-        return self._counted.get(("matching", unordered), lambda cursor: matching(cursor, selection))
+        return self._cache.get(("matching", unordered), lambda cursor: matching(cursor, selection))
 
     def facets(self, most: int = 500) -> Facets:
         """The categories, projects and sessions in use with their number of memories; the `most` frequent of each."""
         columns = ("category", "project", "session")
-        return self._counted.get(
+        return self._cache.get(
             f"facets {most}", lambda cursor: Facets(*(statistics.counts(cursor, column, most) for column in columns))
         )
 
@@ -226,7 +228,7 @@ class Memories:
 
     def forget(self) -> None:
         """Drop what was counted and read of the present content, so that it is counted and read again."""
-        self._counted.forget()
+        self._cache.clear()
 
     def statistics(self, now: datetime) -> Statistics:
         """Counts by category, project, month, age (back from `now`) and length."""
@@ -235,7 +237,7 @@ class Memories:
 
     def exact_duplicates(self, limit: int) -> tuple[list[Duplicates], int]:
         """`limit` contents that several live memories share to the character, most first, and how many there are in all."""
-        return self._counted.get(("duplicates", limit), lambda cursor: statistics.exact_duplicates(cursor, limit))
+        return self._cache.get(("duplicates", limit), lambda cursor: statistics.exact_duplicates(cursor, limit))
 
     def update(self, memory: Memory, expected: Memory | None = None) -> bool:
         """Replace a live memory by `memory`, which has the same id; False when nothing differs.
@@ -323,7 +325,7 @@ def staging(memories: Sequence[Memory], sha: Callable[[str], str] = text_sha) ->
 
 def folded(memory_id: str, title: str | None, content: str, tags: Sequence[str]) -> str:
     """What a search for a text looks through: id, title, content and tags, without regard to case."""
-    return BETWEEN.join((memory_id, title or "", content, *tags)).casefold()
+    return FIELD_SEPARATOR.join((memory_id, title or "", content, *tags)).casefold()
 
 
 def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = False) -> RowCounts:
@@ -341,7 +343,7 @@ def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = Fal
             )
             return RowCounts(added=rows.num_rows)
         updated = cursor.execute(
-            f"UPDATE memories AS m SET {_SET}, changed = CASE WHEN {_SEARCHED} THEN ? ELSE m.changed END "
+            f"UPDATE memories AS m SET {_SET}, changed = CASE WHEN {_INDEXED_DIFFERS} THEN ? ELSE m.changed END "
             f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})",
             [version],
         ).fetchall()[0][0]
@@ -371,8 +373,8 @@ def live(database: Database, ids: Collection[str]) -> set[str]:
     if not ids:
         return set()
     with database.reading() as cursor:
-        rows = cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0] if len(ids) >= MANY else 0
-        if len(ids) * SOUGHT <= rows or len(ids) < MANY:
+        rows = cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0] if len(ids) >= MANY_IDS else 0
+        if len(ids) * ROWS_PER_LOOKUP <= rows or len(ids) < MANY_IDS:
             return live_ids(cursor, ids)
         import pyarrow as pa
 
@@ -498,7 +500,7 @@ def leading(cursor: duckdb.DuckDBPyConnection, selection: Selection, count: int)
         f"SELECT rowid AS place, {selection.number()} AS number FROM memories WHERE {condition}", parameters
     ).fetchnumpy()
     numbers = np.ma.asarray(found["number"], np.float64)
-    places = _foremost(np.asarray(found["place"], np.int64), numbers, count, selection.descending)
+    places = _top_rowids(np.asarray(found["place"], np.int64), numbers, count, selection.descending)
     with staged(cursor, "found_memories", pa.table({"place": places})):
         ids = _ids(cursor, selection, "rowid IN (SELECT place FROM found_memories)", [], count, 0)
     return Leading(ids, len(found["place"]))
@@ -511,16 +513,16 @@ def find_soon(
     wanted, text = offset + limit, selection.text.casefold()
     rest = replace(selection, text="")
     total = matching(cursor, rest)
-    if total < LARGE:
+    if total < LARGE_STORE_ROWS:
         return None
     condition, parameters = rest.sql()
     sampled, having = cursor.execute(
         "SELECT count(*), count(*) FILTER (contains(folded, ?)) "
-        f"FROM (SELECT folded FROM memories WHERE {condition} LIMIT {SAMPLED})",
+        f"FROM (SELECT folded FROM memories WHERE {condition} LIMIT {SAMPLE_ROWS})",
         [text, *parameters],
     ).fetchall()[0]
-    first = 5 * wanted * sampled // (4 * having) if having > COMMON * sampled else SOONEST + 1
-    if first > SOONEST:
+    first = 5 * wanted * sampled // (4 * having) if having > COMMON_SHARE * sampled else MAX_SCANNED_ROWS + 1
+    if first > MAX_SCANNED_ROWS:
         return None
     among = read(cursor, _first(cursor, rest, total, first, 0)).values()
     having_it = [one for one in among if text in folded(one.id, one.title, one.content, one.tags)]
@@ -536,7 +538,9 @@ def matching(cursor: duckdb.DuckDBPyConnection, selection: Selection) -> int:
 def _first(cursor: duckdb.DuckDBPyConnection, selection: Selection, total: int, limit: int, offset: int) -> list[str]:
     """Of a selection of so many memories the ids of one page."""
     condition, parameters = selection.sql()
-    if (offset + limit) * EARLY <= total and (last := _last_of(cursor, selection, offset + limit)) is not None:
+    if (offset + limit) * EARLY_PAGE_FACTOR <= total and (
+        last := _last_of(cursor, selection, offset + limit)
+    ) is not None:
         condition += f" AND {SORTS[selection.sort]} {'>=' if selection.descending else '<='} ?"
         parameters = [*parameters, last]
     return _ids(cursor, selection, condition, parameters, limit, offset)
@@ -573,7 +577,7 @@ def _last_of(cursor: duckdb.DuckDBPyConnection, selection: Selection, count: int
     return found
 
 
-def _foremost(
+def _top_rowids(
     places: NDArray[np.int64], numbers: NDArray[np.float64], count: int, descending: bool
 ) -> NDArray[np.int64]:
     """Of the places those that can be among the first `count` by number; where a number is masked it comes last."""
@@ -595,10 +599,10 @@ def live_ids(cursor: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> set[str]:
 
 def rows_of(cursor: duckdb.DuckDBPyConnection, columns: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
     """These columns of the live memories with these ids, in no order."""
-    if len(ids) * SOUGHT <= cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0]:
+    if len(ids) * ROWS_PER_LOOKUP <= cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0]:
         rows: list[tuple[Any, ...]] = []
-        for start in range(0, len(ids), SOUGHT_AT_ONCE):
-            some = ids[start : start + SOUGHT_AT_ONCE]
+        for start in range(0, len(ids), LOOKUP_BATCH):
+            some = ids[start : start + LOOKUP_BATCH]
             # Another condition, or a list as one parameter, and DuckDB would look through all rows.
             found = cursor.execute(
                 f"SELECT {columns}, deleted_at FROM memories WHERE id IN ({', '.join('?' * len(some))})", some
@@ -663,12 +667,12 @@ def record(row: tuple[Any, ...]) -> Memory:
 
 def documents(database: Database) -> Iterator[tuple[str, str, str | None, str]]:
     """(id, indexed text, project, scope) of the live memories by id, read in portions, each as it is then."""
-    for rows in _in_portions(database, "id, content, title, project, scope", "TRUE", []):
+    for rows in _in_batches(database, "id, content, title, project, scope", "TRUE", []):
         for id_, content, title, project, scope in rows:
             yield id_, indexed_text(Memory(id_, content, title)), project, scope
 
 
-def _in_portions(
+def _in_batches(
     database: Database, columns: str, condition: str, parameters: Sequence[Any]
 ) -> Iterator[list[tuple[Any, ...]]]:
     """Rows of live memories that fulfil a condition, by id; other processes have their turns between two portions.
@@ -681,10 +685,10 @@ def _in_portions(
             f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} ORDER BY id", list(parameters)
         )
         ids = [memory_id for (memory_id,) in cursor.fetchall()]
-    for start in range(0, len(ids), PORTION):
+    for start in range(0, len(ids), BATCH_ROWS):
         with database.reading() as cursor:
             places = cursor.execute(
-                "SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [ids[start : start + PORTION]]
+                "SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [ids[start : start + BATCH_ROWS]]
             ).fetchall()
             rows = cursor.execute(
                 f"SELECT {columns} FROM memories WHERE rowid IN (SELECT unnest(?)) AND deleted_at IS NULL ORDER BY id",

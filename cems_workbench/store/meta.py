@@ -40,7 +40,7 @@ def count_commit(cursor: duckdb.DuckDBPyConnection) -> int:
     return int(rows[0][0])
 
 
-def content_version(cursor: duckdb.DuckDBPyConnection) -> int:
+def read_content_version(cursor: duckdb.DuckDBPyConnection) -> int:
     """How many transactions have changed a memory."""
     return int(read_meta(cursor, CONTENT_VERSION) or 0)
 
@@ -56,7 +56,7 @@ def bump_content_version(cursor: duckdb.DuckDBPyConnection) -> int:
 
 def next_version(cursor: duckdb.DuckDBPyConnection) -> int:
     """The content version that `bump_content_version` will make: what is changed in this transaction has it as `memories.changed`."""
-    return content_version(cursor) + 1
+    return read_content_version(cursor) + 1
 
 
 def content_identity(cursor: duckdb.DuckDBPyConnection) -> str:
@@ -66,7 +66,7 @@ def content_identity(cursor: duckdb.DuckDBPyConnection) -> str:
 
 def earlier_identity(cursor: duckdb.DuckDBPyConnection, version: int) -> str | None:
     """`content_identity` as it was at a content version; None for one that the store has not had, or not kept the mark of."""
-    if version == content_version(cursor):
+    if version == read_content_version(cursor):
         return content_identity(cursor)
     rows = cursor.execute("SELECT mark FROM content_marks WHERE version = ?", [version]).fetchall()
     return f"{read_meta(cursor, STORE_ID)}:{rows[0][0]}" if rows else None

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING
 from cems_workbench.errors import StoreError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.database import FILE_NAME, Database, read_commits
-from cems_workbench.store.duckdb_file import open_file, stranger
+from cems_workbench.store.duckdb_file import find_code, open_file
 from cems_workbench.store.meta import COMMITS, SCHEMA
 from cems_workbench.store.subprocess_worker import run_in_subprocess
 
 if TYPE_CHECKING:
     import duckdb
 
-SMALLEST = 128
-RANGE = 122_880
+MIN_RANGE_ROWS = 128
+RANGE_ROWS = 122_880
 """Rows of one of DuckDB's row groups."""
-SECONDS = 600.0
+SUBPROCESS_TIMEOUT_S = 600.0
 DERIVED = ("embedded", "waiting_vectors")
 LOG = "changes in the log"
 """Stands for a table where the log had to be left out: so many transactions, such as labels, are lost."""
@@ -39,7 +39,7 @@ FILES = ("expansions.yaml", "technical_terms.txt", "evidence")
 
 
 @dataclass(frozen=True, slots=True)
-class Rescued:
+class RecoveredTable:
     """How many rows of a table were read, and how many were not; `lost` is None where nobody can say how many there were."""
 
     table: str
@@ -48,7 +48,7 @@ class Rescued:
     problem: str = ""
 
 
-def rescue(source: Path, target: Path, progress: Progress = silent) -> list[Rescued]:
+def recover(source: Path, target: Path, progress: Progress = silent) -> list[RecoveredTable]:
     """Write every readable row of the store in `source` into a new one in `target`. Raises StoreError when nothing can be read."""
     if not (source / FILE_NAME).is_file():
         raise StoreError(f"no store at {source}: there is no {FILE_NAME}")
@@ -61,10 +61,10 @@ def rescue(source: Path, target: Path, progress: Progress = silent) -> list[Resc
         raise StoreError(f"the rescue cannot be written: {error.strerror or error}") from error
 
 
-def _rescued(source: Path, target: Path, place: Path, progress: Progress) -> list[Rescued]:
+def _rescued(source: Path, target: Path, place: Path, progress: Progress) -> list[RecoveredTable]:
     copy, sizes, log_problem = _readable_copy(source, place)
     read: dict[str, list[Path]] = {}
-    results: list[Rescued] = []
+    results: list[RecoveredTable] = []
     for number, (table, rows) in enumerate(sizes.items()):
         progress("reading tables", number, len(sizes))
         if table not in DERIVED:
@@ -80,7 +80,7 @@ def _rescued(source: Path, target: Path, place: Path, progress: Progress) -> lis
     rescued = _write(target, read)
     if log_problem:
         committed = read_commits(source)[1]
-        results.append(Rescued(LOG, 0, max(0, committed - rescued) if committed else None, log_problem))
+        results.append(RecoveredTable(LOG, 0, max(0, committed - rescued) if committed else None, log_problem))
     for name in FILES:
         with suppress(OSError):
             found = source / name
@@ -101,41 +101,43 @@ def _readable_copy(source: Path, place: Path) -> tuple[Path, dict[str, int], str
         shutil.copy(source / FILE_NAME, copy / FILE_NAME)
         if with_log:
             shutil.copy(log, copy / log.name)
-        ended = run_in_subprocess(__name__, "tables", str(copy / FILE_NAME), seconds=SECONDS)
+        ended = run_in_subprocess(__name__, "tables", str(copy / FILE_NAME), seconds=SUBPROCESS_TIMEOUT_S)
         if not ended.problem:
             return copy / FILE_NAME, json.loads(ended.stdout), problem
         problem = ended.problem
     raise StoreError(f"no row of {source / FILE_NAME} can be read: {problem}")
 
 
-def _read_table(copy: Path, table: str, rows: int, folder: Path) -> tuple[list[Path], Rescued]:
-    waiting = [(start, min(start + RANGE, rows)) for start in range(0, rows, RANGE)]
+def _read_table(copy: Path, table: str, rows: int, folder: Path) -> tuple[list[Path], RecoveredTable]:
+    pending = [(start, min(start + RANGE_ROWS, rows)) for start in range(0, rows, RANGE_ROWS)]
     files: list[Path] = []
     read = lost = 0
     problem = ""
-    while waiting:
-        ended = run_in_subprocess(__name__, "rows", str(copy), table, str(folder), json.dumps(waiting), seconds=SECONDS)
-        said: dict[tuple[int, int], int | None] = {}
+    while pending:
+        ended = run_in_subprocess(
+            __name__, "rows", str(copy), table, str(folder), json.dumps(pending), seconds=SUBPROCESS_TIMEOUT_S
+        )
+        results: dict[tuple[int, int], int | None] = {}
         for line in ended.stdout.splitlines():
             with suppress(ValueError, TypeError):
                 start, end, count, why = json.loads(line)
-                said[start, end] = count
+                results[start, end] = count
                 problem = why or problem
         problem = ended.problem or problem
-        failed = [span for span in waiting if said.get(span) is None]
-        done = [span for span in waiting if said.get(span) is not None]
-        read += sum(said[span] or 0 for span in done)
-        files += [folder / f"{start}-{end}.arrow" for start, end in done if said[start, end]]
-        waiting = []
+        failed = [span for span in pending if results.get(span) is None]
+        done = [span for span in pending if results.get(span) is not None]
+        read += sum(results[span] or 0 for span in done)
+        files += [folder / f"{start}-{end}.arrow" for start, end in done if results[start, end]]
+        pending = []
         for place, (start, end) in enumerate(failed):
-            tried = place == 0 or (start, end) in said  # what follows a crash was not tried
+            tried = place == 0 or (start, end) in results  # what follows a crash was not tried
             if not tried:
-                waiting.append((start, end))
-            elif end - start <= SMALLEST:
+                pending.append((start, end))
+            elif end - start <= MIN_RANGE_ROWS:
                 lost += end - start
             else:
-                waiting += [(start, (start + end) // 2), ((start + end) // 2, end)]
-    return files, Rescued(table, read, lost, problem if lost else "")
+                pending += [(start, (start + end) // 2), ((start + end) // 2, end)]
+    return files, RecoveredTable(table, read, lost, problem if lost else "")
 
 
 def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> int:
@@ -205,7 +207,7 @@ def print_tables(file: str) -> None:
 
     sizes: dict[str, int] = {}
     with open_file(file) as database:
-        if found := stranger(database):
+        if found := find_code(database):
             raise StoreError(f"its database has {found}, which no store has")
         listed = database.execute(
             "SELECT table_name, estimated_size FROM duckdb_tables() WHERE NOT temporary"

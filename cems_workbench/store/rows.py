@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-LONGEST_NAME = 200
+MAX_NAME_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def staged(cursor: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Ite
 
 def check_name(name: str) -> None:
     """Raise InputError unless `name` can name a set, a queue, a config or a reviewer: printable, not blank, not too long."""
-    if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME or name != name.strip():
+    if not name.strip() or not name.isprintable() or len(name) > MAX_NAME_CHARS or name != name.strip():
         raise InputError(
-            f"{name[:60]!r} is not a name: 1 to {LONGEST_NAME} printable characters, no blanks at the ends"
+            f"{name[:60]!r} is not a name: 1 to {MAX_NAME_CHARS} printable characters, no blanks at the ends"
         )

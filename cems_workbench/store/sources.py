@@ -222,7 +222,7 @@ class Sources:
         with self._database.reading() as cursor:
             needed = _needed(cursor)
         try:
-            with self._database.many_rows(needed.bytes) as needed.allow:
+            with self._database.bulk_write(needed.bytes) as needed.allow:
                 self._needed = needed
                 yield
         finally:
@@ -279,7 +279,7 @@ class Sources:
         try:
             return self._put(source_id, rows)
         except duckdb.OutOfMemoryException:  # long texts, compared with the existing ones
-            with self._database.whole_memory():
+            with self._database.full_memory():
                 return self._put(source_id, rows)
 
     def _put(self, source_id: int, rows: ImportRows) -> RowCounts:

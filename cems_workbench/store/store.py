@@ -41,8 +41,8 @@ from cems_workbench.store.relations import Relations
 from cems_workbench.store.search.indexes import DerivedIndexes
 from cems_workbench.store.sources import Sources
 from cems_workbench.store.team.embedded import EmbeddedTables
-from cems_workbench.store.team.postgres import FORM, VARIABLE, PostgresTables
-from cems_workbench.store.team.push import PushReport, not_there, push
+from cems_workbench.store.team.postgres import ADDRESS_FORM, ENV_VARIABLE, PostgresTables
+from cems_workbench.store.team.push import PushReport, missing_queries, push
 from cems_workbench.store.team.session import TeamTables
 
 log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class Store:
     @property
     def content_version(self) -> int:
         """Grows by one with every transaction that changes a memory."""
-        return self._database.content_version()
+        return self._database.cached_content_version()
 
     @property
     def content_identity(self) -> str:
@@ -137,12 +137,14 @@ class Store:
         """Copy what this store's own database has of labels, sets, configs and looks into the team's; what was copied before is not
         copied again. Raises InputError without a team, StoreError."""
         if not isinstance(self.team, PostgresTables):
-            raise InputError(f"no team's database is named: set {VARIABLE} to {FORM}")
+            raise InputError(f"no team's database is named: set {ENV_VARIABLE} to {ADDRESS_FORM}")
         return push(EmbeddedTables(self._database), self.team, self.identity)
 
     def not_pushed(self) -> int:
         """How many queries of this store's own database the team's has not; 0 without a team."""
-        return not_there(EmbeddedTables(self._database), self.team) if isinstance(self.team, PostgresTables) else 0
+        return (
+            missing_queries(EmbeddedTables(self._database), self.team) if isinstance(self.team, PostgresTables) else 0
+        )
 
     def add(
         self,

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cems_workbench.store.meta import content_version
+from cems_workbench.store.meta import read_content_version
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 Read = TypeVar("Read")
 
 
-KEPT = 16
+MAX_ENTRIES = 16
 """Things of one store that are kept, those that were asked for last."""
 
 
-class OncePerVersion:
+class VersionedCache:
     """Keeps what was read of the present content version, by name; methods may be called from any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
 
     def get(self, name: Hashable, read: Callable[[duckdb.DuckDBPyConnection], Read]) -> Read:
         """What `read` gave of the present version, reading it where that was not done yet; other processes may have written meanwhile."""
-        version = self._database.content_version()
+        version = self._database.cached_content_version()
         with self._lock:
-            kept = self._kept.get(name)
+            kept = self._entries.get(name)
         if kept is None or kept[0] != version:
             with self._database.reading() as cursor:
-                kept = content_version(cursor), read(cursor)
+                kept = read_content_version(cursor), read(cursor)
         with self._lock:
-            self._kept[name] = kept
-            self._kept.move_to_end(name)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+            self._entries[name] = kept
+            self._entries.move_to_end(name)
+            while len(self._entries) > MAX_ENTRIES:
+                self._entries.popitem(last=False)
         found: Read = kept[1]
         return found
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Keep nothing any more."""
         with self._lock:
-            self._kept.clear()
+            self._entries.clear()

@@ -47,7 +47,7 @@ def test_a_conversation_leaves_the_store_and_comes_into_another_unchanged(
     (parsed,) = read_path(out)
     with Store.open(tmp_path / "other") as other, Store.open(small, create=False) as first:
         other.add(parsed)
-        assert other.memories.read() == {memory.id: memory for memory in first.memories.each("locomo/7")}
+        assert other.memories.read() == {memory.id: memory for memory in first.memories.iterate("locomo/7")}
         assert other.queries.read() == first.query_sets.queries("talk")
         assert [(one.qid, one.memory_id) for one in other.judgments.read()] == [
             ("7/q001", "7/D1:11"),
@@ -78,7 +78,7 @@ def test_one_kind_of_rows_leaves_whole(command: Command, small: Path, tmp_path: 
     (parsed,) = read_path(out)
     with Store.open(small, create=False) as store:
         kept = {
-            "memories": tuple(store.memories.each()),
+            "memories": tuple(store.memories.iterate()),
             "relations": tuple(store.relations.read()),
             "queries": tuple(store.queries.read()),
         }

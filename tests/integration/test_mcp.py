@@ -279,7 +279,7 @@ def test_a_store_that_another_process_holds_is_said_and_tried_again(
     holder = python(
         "import sys; from pathlib import Path; from cems_workbench.store import Store\n"
         "store = Store.open(Path(sys.argv[1]))\n"
-        "with store._database.turn(): print('open', flush=True); sys.stdin.read()",
+        "with store._database.lock(): print('open', flush=True); sys.stdin.read()",
         store,
     )
     assert holder.stdout is not None and holder.stdout.readline() == "open\n"

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.store.search.postgres.pglz import compressed_size
-from cems_workbench.store.search.postgres.postgres_heap import LONGEST_ROW, HeapRow, order_of_lengths, row_length
+from cems_workbench.store.search.postgres.postgres_heap import MAX_ROW_BYTES, HeapRow, order_of_lengths, row_length
 
-LENGTHS = st.lists(st.integers(93, LONGEST_ROW) | st.sampled_from([200, 1700, 1900]), max_size=120)
+LENGTHS = st.lists(st.integers(93, MAX_ROW_BYTES) | st.sampled_from([200, 1700, 1900]), max_size=120)
 
 
 @given(LENGTHS)
@@ -16,7 +16,7 @@ def test_order_is_a_permutation(lengths: list[int]) -> None:
     assert sorted(order_of_lengths(lengths)) == list(range(len(lengths)))
 
 
-@given(st.integers(93, LONGEST_ROW), st.integers(0, 200))
+@given(st.integers(93, MAX_ROW_BYTES), st.integers(0, 200))
 def test_rows_of_one_length_lie_in_the_order_of_insertion(length: int, count: int) -> None:
     assert order_of_lengths([length] * count) == list(range(count))
 
@@ -34,7 +34,7 @@ def test_lengths_that_fill_up_to_the_same_multiple_of_eight_are_the_same(lengths
 @given(st.text(max_size=800), st.integers(1, 900), st.integers(0, 3))
 def test_no_row_is_longer_than_a_quarter_of_a_page(text: str, dimension: int, repeats: int) -> None:
     lexemes = {word.replace("\0", ""): [1] for word in text.split()}
-    assert row_length(HeapRow(text * repeats, dimension, lexemes)) <= LONGEST_ROW
+    assert row_length(HeapRow(text * repeats, dimension, lexemes)) <= MAX_ROW_BYTES
 
 
 @given(st.binary(max_size=600) | st.text("ab ", max_size=600).map(str.encode), st.integers(0, 500))

@@ -17,7 +17,7 @@ from cems_workbench.store.search.directory.index_directory import Manifest
 from cems_workbench.store.search.directory.segment_directory import segments_of
 from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical import lexical_index, lexical_merge, lexical_refresh
-from cems_workbench.store.search.lexical.lexical_index import LexicalIndex, Standing
+from cems_workbench.store.search.lexical.lexical_index import LexicalIndex, TextRank
 from cems_workbench.store.search.lexical.tokenizer import tokenize
 from tests.thoroughly import EXAMPLES
 
@@ -36,9 +36,9 @@ changes = st.tuples(st.lists(documents, max_size=6, unique_by=lambda each: each.
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Segments are merged early, in several blocks, and the best are looked for as among many."""
     monkeypatch.setattr(lexical_refresh, "FANOUT", 2)
-    monkeypatch.setattr(lexical_refresh, "TOKENS", 25)
-    monkeypatch.setattr(lexical_merge, "BLOCK", 5)
-    monkeypatch.setattr(lexical_index, "BLOCK", 2)
+    monkeypatch.setattr(lexical_refresh, "MAX_TOKENS", 25)
+    monkeypatch.setattr(lexical_merge, "BLOCK_POSTINGS", 5)
+    monkeypatch.setattr(lexical_index, "BLOCK_TEXTS", 2)
     yield
 
 
@@ -50,14 +50,14 @@ def anew(home: Path, live: dict[str, Document]) -> LexicalIndex:
     return opened(home, lexical_refresh.build(home, iter(live.values()), len(live), 1, silent))
 
 
-def standing(index: LexicalIndex, query: str, name: str, where: Filter) -> Standing | None:
+def standing(index: LexicalIndex, query: str, name: str, where: Filter) -> TextRank | None:
     """Where a memory stands, read off all hits."""
     hits = index.search_chunks(query, 1_000, where)
     place = next((place for place, (memory_id, _, _) in enumerate(hits) if memory_id == name), None)
     if place is None:
         return None
     _, score, chunk = hits[place]
-    return Standing(len({memory_id for memory_id, _, _ in hits[:place]}) + 1, score, chunk, place + 1)
+    return TextRank(len({memory_id for memory_id, _, _ in hits[:place]}) + 1, score, chunk, place + 1)
 
 
 def by_bm25s(live: dict[str, Document], query: str) -> list[tuple[str, float, int | None]]:
@@ -114,14 +114,14 @@ def test_any_history_scores_as_an_index_made_anew(
             for name in live:
                 terms = tokenize(query)
                 for where in WHERE[:2]:
-                    assert grown.standing(query, name, where) == standing(grown, query, name, where)
-                assert grown.chunk_parts(name, terms) == fresh.chunk_parts(name, terms)
+                    assert grown.rank_of(query, name, where) == standing(grown, query, name, where)
+                assert grown.chunk_contributions(name, terms) == fresh.chunk_contributions(name, terms)
             some = frozenset([*live][::3])
             without = opened(home, manifest, some)
             for name in live:
-                assert without.standing(query, name) == standing(without, query, name, WHERE[0])
+                assert without.rank_of(query, name) == standing(without, query, name, WHERE[0])
         gone = {name for _, removed in history for name in removed} - live.keys()
-        assert all(grown.chunk_parts(name, ["alpha"]) == {} for name in gone)
+        assert all(grown.chunk_contributions(name, ["alpha"]) == {} for name in gone)
 
 
 def test_files_of_what_is_merged_or_gone_are_removed(tmp_path: Path) -> None:

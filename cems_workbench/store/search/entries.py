@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store.chunks import searched
 from cems_workbench.store.memories import rows_of
-from cems_workbench.store.meta import content_version
+from cems_workbench.store.meta import read_content_version
 
 if TYPE_CHECKING:
     import duckdb
@@ -127,7 +127,7 @@ def documents(database: Database, order: Literal["id", "rowid"] = "id") -> Itera
     Raises ContentChangedError if a memory changes before the last one is read.
     """
     with database.reading() as cursor:
-        version = content_version(cursor)
+        version = read_content_version(cursor)
     yield from documents_of(database, live_ids(database, order), order, version)
 
 
@@ -147,7 +147,7 @@ def documents_of(
     """
     for start in range(0, len(ids), BATCH_SIZE):
         with database.reading() as cursor:
-            if version is not None and content_version(cursor) != version:
+            if version is not None and read_content_version(cursor) != version:
                 raise ContentChangedError
             batch = ids[start : start + BATCH_SIZE]
             rowids = cursor.execute("SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [batch]).fetchall()

@@ -30,9 +30,9 @@ from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.meta import (
     content_identity,
-    content_version,
     delete_meta,
     earlier_identity,
+    read_content_version,
     read_meta,
     write_meta,
 )
@@ -270,7 +270,7 @@ class DerivedIndexes:
                 return DirectoryState(None)
             kind, known = quantized_refresh.manifest_version(collection_id), partial(earlier_identity, cursor)
             directory = self._quantized_directory(embedder_id)
-            return directory.refreshable_state(content_version(cursor), content_identity(cursor), kind, known)
+            return directory.refreshable_state(read_content_version(cursor), content_identity(cursor), kind, known)
 
     def full_text(self, dimension: int, progress: Progress = silent) -> TsRankIndex:
         """The ts_rank index over the chunks of the last refresh, built on demand.
@@ -363,7 +363,7 @@ class DerivedIndexes:
         with self._database.reading() as cursor:
             sources.check_embedder(cursor, embedder.model_id)
         try:
-            messages = chunks.bring_up_to_date(self._database, embedder, progress)
+            messages = chunks.refresh_chunks(self._database, embedder, progress)
             with self._database.reading() as cursor:
                 version = chunks.cut_until(cursor)  # later changes are cut and indexed by the next refresh
             rebuilt = self._refresh_lexical(version, progress)
@@ -408,7 +408,7 @@ class DerivedIndexes:
                     directory.invalidate()
                 self._checks = {}
             with self._database.reading() as cursor:
-                version = content_version(cursor)
+                version = read_content_version(cursor)
                 recorded = _recorded(cursor)
             wanted = list(recorded) if embedder_id is None else [embedder_id]
             checks = {name: self._check(name, recorded.get(name), deep) for name in wanted}
@@ -478,7 +478,7 @@ class DerivedIndexes:
 
     def _state(self, directory: IndexDirectory) -> DirectoryState:
         with self._database.reading() as cursor:
-            return directory.state(content_version(cursor), content_identity(cursor))
+            return directory.state(read_content_version(cursor), content_identity(cursor))
 
     def _lexical_state(self, lexical_language: str | None = None) -> DirectoryState:
         """The state of the lexical index in a language, by default the store's."""
@@ -486,7 +486,7 @@ class DerivedIndexes:
             wanted = tokenizer.version(lexical_language or language.language(cursor))
             known = partial(earlier_identity, cursor)
             return self._lexical_directory.refreshable_state(
-                content_version(cursor), content_identity(cursor), wanted, known
+                read_content_version(cursor), content_identity(cursor), wanted, known
             )
 
     def _lexical_manifest(self) -> tuple[Path, Manifest | None]:
@@ -537,7 +537,7 @@ class DerivedIndexes:
         )
 
     def _build_full_text(self, content: Content, dimension: int, progress: Progress) -> Manifest:
-        rows = ts_rank_refresh.as_on_a_server(entries.documents(self._database, "rowid"), dimension)
+        rows = ts_rank_refresh.in_server_order(entries.documents(self._database, "rowid"), dimension)
         directory = self._full_text_directory.path
         return ts_rank_refresh.build(directory, rows, len(rows), content.version, progress, content.identity)
 
@@ -551,7 +551,7 @@ class DerivedIndexes:
 
     def _content(self) -> Content:
         with self._database.reading() as cursor:
-            version, identity = content_version(cursor), content_identity(cursor)
+            version, identity = read_content_version(cursor), content_identity(cursor)
             return Content(version, identity, memories.count(cursor), language.language(cursor))
 
     def _refresh_vectors(
@@ -711,7 +711,7 @@ class DerivedIndexes:
             return embedded.passing(cursor, collection, where)
 
     def _content_version(self) -> int:
-        return self._database.content_version()
+        return self._database.cached_content_version()
 
     def _collection_name(self, embedder_id: str) -> str:
         return chroma.collection_name(self._store_id, embedder_id)

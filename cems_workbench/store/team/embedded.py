@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cems_workbench.store.claims import CLAIMS, FileClaims
+from cems_workbench.store.claims import CLAIMS_FILE, FileClaims
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import staged
 from cems_workbench.store.team.session import Row, counts
@@ -54,7 +54,7 @@ class EmbeddedTables:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.claims = FileClaims(path=database.directory / CLAIMS, turn=database.turn)
+        self.claims = FileClaims(path=database.directory / CLAIMS_FILE, process_lock=database.lock)
 
     @contextmanager
     def reading(self) -> Iterator[CursorSession]:

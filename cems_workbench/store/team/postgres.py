@@ -28,7 +28,7 @@ from cems_workbench.errors import InputError, StoreError, WorkbenchError, one_li
 from cems_workbench.platform.process_lock import ACQUIRE_TIMEOUT_S, NOTICE_AFTER_S, notify_waiting
 from cems_workbench.platform.timeouts import close_socket_after
 from cems_workbench.store.claims import TableClaims
-from cems_workbench.store.team.session import AwayError, Row, counts
+from cems_workbench.store.team.session import Row, TeamAwayError, counts
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-VARIABLE = "CEMS_WORKBENCH_TEAM"
+ENV_VARIABLE = "CEMS_WORKBENCH_TEAM"
 SCHEMA = "cems_workbench"
-FORM = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
-CONNECT_S, STATEMENT_S, LOCK_S, SILENCE_S = 5, 60, 30, 15
+ADDRESS_FORM = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+CONNECT_TIMEOUT_S, STATEMENT_TIMEOUT_S, LOCK_TIMEOUT_S, SILENCE_TIMEOUT_S = 5, 60, 30, 15
 """Seconds for a connection, for a statement, for others who write, and past a statement's for a server that says nothing any more."""
-KEPT = 8
+MAX_IDLE_CONNECTIONS = 8
 """Connections that are kept open while nobody uses them."""
-WAITS = (0.1, 0.3, 0.6, 1.0)
+RETRY_DELAYS_S = (0.1, 0.3, 0.6, 1.0)
 """Seconds between tries; the last one again and again."""
-TOKENS_KEPT, PRUNED_EVERY = "1 day", 1_000
+TOKEN_MAX_AGE, PRUNE_INTERVAL = "1 day", 1_000
 """How long the token of a transaction stays, and after how many of them a process looks for old ones; asked for within a minute."""
-AT_ONCE = 1.0
+AWAY_TIMEOUT_S = 1.0
 """Seconds for which one goes on trying who was told a moment ago that the database is away."""
 _TYPES = {
     "string": "text",
@@ -61,7 +61,7 @@ _TYPES = {
     "double": "double precision",
     "timestamp[us]": "timestamp",
 }
-_FOR_GOOD = ("password authentication failed", "no password supplied", "pg_hba.conf", "does not exist", "SSL")
+_PERMANENT_ERRORS = ("password authentication failed", "no password supplied", "pg_hba.conf", "does not exist", "SSL")
 """What a server says that refuses, today and in a second."""
 
 
@@ -89,13 +89,13 @@ class PostgresSession:
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """See Session."""
-        with close_socket_after(self._connection.fileno(), STATEMENT_S + SILENCE_S):
-            return self._connection.execute(_placed(sql), list(values)).fetchall()
+        with close_socket_after(self._connection.fileno(), STATEMENT_TIMEOUT_S + SILENCE_TIMEOUT_S):
+            return self._connection.execute(_driver_sql(sql), list(values)).fetchall()
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
         """See Session."""
-        with close_socket_after(self._connection.fileno(), STATEMENT_S + SILENCE_S):
-            return self._connection.execute(_placed(sql), list(values)).rowcount
+        with close_socket_after(self._connection.fileno(), STATEMENT_TIMEOUT_S + SILENCE_TIMEOUT_S):
+            return self._connection.execute(_driver_sql(sql), list(values)).rowcount
 
     @contextmanager
     def staged(self, name: str, table: pa.Table) -> Iterator[None]:
@@ -103,7 +103,7 @@ class PostgresSession:
         columns = ", ".join(f"{field.name} {_TYPES[str(field.type)]}" for field in table.schema)
         self.change(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP")
         with (
-            close_socket_after(self._connection.fileno(), STATEMENT_S + SILENCE_S),
+            close_socket_after(self._connection.fileno(), STATEMENT_TIMEOUT_S + SILENCE_TIMEOUT_S),
             self._connection.cursor() as cursor,
             cursor.copy(f"COPY {name} FROM STDIN".encode()) as copy,
         ):
@@ -119,7 +119,7 @@ class PostgresTables:
     def __init__(self, address: str) -> None:
         """Raises InputError, which repeats nothing of it, for what is not the address of a PostgreSQL."""
         self._arguments = _arguments(address)
-        self.place = _plain(self._arguments)
+        self.place = _public_address(self._arguments)
         """The address without its password."""
         self.claims = TableClaims(self)
         self._idle: list[Connection] = []
@@ -127,59 +127,59 @@ class PostgresTables:
         self._lock = threading.Lock()
         self._prepared = False
         self._away = False
-        self._asking = threading.local()
-        self._written = count()
+        self._retrying = threading.local()
+        self._transactions = count()
 
     # Asking, for as long as it takes
 
     def persist(self, call: Callable[[], T]) -> T:
         """See TeamTables. Gives up after PATIENCE seconds, and at once where it gave up before and the database is away still."""
-        if getattr(self._asking, "until", None) is not None:
+        if getattr(self._retrying, "until", None) is not None:
             return call()
-        started, told = time.monotonic(), False
-        self._asking.until = started + (AT_ONCE if self._away else ACQUIRE_TIMEOUT_S)
+        started, notified = time.monotonic(), False
+        self._retrying.until = started + (AWAY_TIMEOUT_S if self._away else ACQUIRE_TIMEOUT_S)
         try:
             for attempt in range(1_000_000):
                 try:
                     result = call()
-                except AwayError as error:
+                except TeamAwayError as error:
                     now = time.monotonic()
-                    if now > self._asking.until:
+                    if now > self._retrying.until:
                         self._away = True
                         raise StoreError(f"{error}; nothing was stored, try again when it is back") from None
-                    if now > started + NOTICE_AFTER_S and not told:
-                        told = True
+                    if now > started + NOTICE_AFTER_S and not notified:
+                        notified = True
                         notify_waiting(f"waiting for the team's database {self.place}")
-                    time.sleep(WAITS[min(attempt, len(WAITS) - 1)])
+                    time.sleep(RETRY_DELAYS_S[min(attempt, len(RETRY_DELAYS_S) - 1)])
                 else:
                     self._away = False
                     return result
             raise AssertionError("it is tried for seconds, not for weeks")
         finally:
-            self._asking.until = None
+            self._retrying.until = None
 
     @contextmanager
     def reading(self) -> Iterator[PostgresSession]:
         """See TeamTables. Raises AwayError, and StoreError for what asking again does not better."""
-        connection, _ = self._begun("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "")
-        with self._ending(connection):
+        connection, _ = self._begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "")
+        with self._release_after(connection):
             yield PostgresSession(connection)
             self._send(connection, "ROLLBACK")
 
     @contextmanager
     def transaction(self, of: str = "") -> Iterator[PostgresSession]:
         """See TeamTables. Raises AwayError, and StoreError for what asking again does not better."""
-        whole = f"pg_advisory_xact_lock{'_shared' if of else ''}({_number(SCHEMA)})"
-        lock = f"SELECT {whole}" + (f"; SELECT pg_advisory_xact_lock({_number(f'{SCHEMA}/{of}')})" if of else "")
+        whole = f"pg_advisory_xact_lock{'_shared' if of else ''}({_lock_number(SCHEMA)})"
+        lock = f"SELECT {whole}" + (f"; SELECT pg_advisory_xact_lock({_lock_number(f'{SCHEMA}/{of}')})" if of else "")
         token = uuid4().hex
         lock += f"; INSERT INTO team_commits VALUES ('{token}', localtimestamp)"
-        if next(self._written) % PRUNED_EVERY == 0:
+        if next(self._transactions) % PRUNE_INTERVAL == 0:
             lock += (
                 "; DELETE FROM team_commits WHERE token IN (SELECT token FROM team_commits "
-                f"WHERE at < localtimestamp - INTERVAL '{TOKENS_KEPT}' FOR UPDATE SKIP LOCKED)"
+                f"WHERE at < localtimestamp - INTERVAL '{TOKEN_MAX_AGE}' FOR UPDATE SKIP LOCKED)"
             )
-        connection, number = self._begun("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", lock)
-        with self._ending(connection):
+        connection, number = self._begin("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", lock)
+        with self._release_after(connection):
             yield PostgresSession(connection)
             import psycopg
 
@@ -187,7 +187,7 @@ class PostgresTables:
                 self._send(connection, "COMMIT")
             except psycopg.OperationalError as error:
                 if not connection.closed or not self._was_committed(number, token):
-                    raise self._told(error) from None
+                    raise self._convert_error(error) from None
 
     def beside(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """See TeamTables: they are in another database."""
@@ -212,7 +212,7 @@ class PostgresTables:
                     f"in the team's database {self.place}, PostgreSQL {version.split()[0]}, schema {schema}",
                     counts(session),
                 )
-        except AwayError:
+        except TeamAwayError:
             self._away = True
             raise
 
@@ -225,25 +225,25 @@ class PostgresTables:
 
     # Transactions
 
-    def _begun(self, begin: str, lock: str) -> tuple[Connection, str]:
+    def _begin(self, begin: str, lock: str) -> tuple[Connection, str]:
         """A connection in a transaction, and the transaction's number where it writes; one that was lost meanwhile is made anew."""
         import psycopg
 
         statements = [
             begin,
             f"SET LOCAL search_path = {SCHEMA}",
-            f"SET LOCAL statement_timeout = '{STATEMENT_S}s'",
-            f"SET LOCAL idle_in_transaction_session_timeout = '{STATEMENT_S}s'",
-            f"SET LOCAL lock_timeout = '{LOCK_S}s'",
+            f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT_S}s'",
+            f"SET LOCAL idle_in_transaction_session_timeout = '{STATEMENT_TIMEOUT_S}s'",
+            f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'",
             lock,
             f"SELECT (SELECT value FROM team_meta WHERE key = 'schema'), {'pg_current_xact_id()::text' if lock else 'NULL'}",
         ]
         text = "; ".join(statement for statement in statements if statement)
         while True:
-            kept = self._kept()
-            connection = kept or self._connected()
+            kept = self._idle_connection()
+            connection = kept or self._connect()
             try:
-                with close_socket_after(connection.fileno(), STATEMENT_S + SILENCE_S):
+                with close_socket_after(connection.fileno(), STATEMENT_TIMEOUT_S + SILENCE_TIMEOUT_S):
                     cursor = connection.execute(text.encode())
                 while cursor.nextset():
                     pass
@@ -254,39 +254,39 @@ class PostgresTables:
                 connection.close()
                 if kept is not None and lost:
                     continue
-                raise self._told(error) from None
+                raise self._convert_error(error) from None
             except BaseException as error:
                 connection.close()
                 self._prepared = False
                 if isinstance(error, psycopg.Error):
-                    raise self._told(error) from None
+                    raise self._convert_error(error) from None
                 raise
             return connection, str(number)
 
     @contextmanager
-    def _ending(self, connection: Connection) -> Iterator[None]:
+    def _release_after(self, connection: Connection) -> Iterator[None]:
         """Keep the connection where the transaction ended well, else let go of it, which ends the transaction."""
         import psycopg
 
         try:
             yield
         except psycopg.Error as error:
-            _let_go(connection)
-            raise self._told(error) from None
+            _close_quietly(connection)
+            raise self._convert_error(error) from None
         except UnicodeEncodeError:
-            _let_go(connection)
+            _close_quietly(connection)
             raise InputError(f"{self.place}: a text has half a character, which PostgreSQL does not keep") from None
         except BaseException:
-            _let_go(connection)
+            _close_quietly(connection)
             raise
         with self._lock:
-            if not connection.closed and len(self._idle) < KEPT:
+            if not connection.closed and len(self._idle) < MAX_IDLE_CONNECTIONS:
                 self._idle.append(connection)
                 return
         connection.close()
 
     def _send(self, connection: Connection, statement: str) -> None:
-        with close_socket_after(connection.fileno(), STATEMENT_S + SILENCE_S):
+        with close_socket_after(connection.fileno(), STATEMENT_TIMEOUT_S + SILENCE_TIMEOUT_S):
             connection.execute(statement.encode())
 
     def _was_committed(self, number: str, token: str) -> bool:
@@ -298,8 +298,8 @@ class PostgresTables:
 
         until = time.monotonic() + ACQUIRE_TIMEOUT_S
         for attempt in range(1_000_000):
-            with suppress(AwayError, psycopg.OperationalError):
-                connection = self._connected()
+            with suppress(TeamAwayError, psycopg.OperationalError):
+                connection = self._connect()
                 try:
                     ((became,),) = connection.execute(
                         f"SELECT pg_xact_status('{int(number)}'::xid8)".encode()
@@ -314,7 +314,7 @@ class PostgresTables:
                     return bool(there)
             if time.monotonic() > until:
                 break
-            time.sleep(WAITS[min(attempt, len(WAITS) - 1)])
+            time.sleep(RETRY_DELAYS_S[min(attempt, len(RETRY_DELAYS_S) - 1)])
         raise StoreError(
             f"{self.place}: the connection broke while a change was being stored, and whether it was stored cannot be asked; "
             "look when the database is back"
@@ -322,27 +322,27 @@ class PostgresTables:
 
     # Connections
 
-    def _kept(self) -> Connection | None:
+    def _idle_connection(self) -> Connection | None:
         with self._lock:
             if self._process != os.getpid():  # a fork: these are its parent's
                 self._process, self._idle = os.getpid(), []
             return self._idle.pop() if self._idle else None
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         """A new connection to a database whose tables are there."""
         import psycopg
 
         try:
             connection = psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
         except psycopg.OperationalError as error:
-            raise self._told(error) from None
+            raise self._convert_error(error) from None
         if not self._prepared:
             try:
                 self._prepare(connection)
                 self._prepared = True
             except psycopg.Error as error:
                 connection.close()
-                raise self._told(error) from None
+                raise self._convert_error(error) from None
             except BaseException:
                 connection.close()
                 raise
@@ -359,7 +359,7 @@ class PostgresTables:
         if there and self._schema(connection) == latest:
             return
         with connection.transaction():
-            connection.execute(f"SELECT pg_advisory_xact_lock({_number(SCHEMA)})".encode())
+            connection.execute(f"SELECT pg_advisory_xact_lock({_lock_number(SCHEMA)})".encode())
             ((exists,),) = connection.execute(
                 f"SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = '{SCHEMA}')".encode()
             ).fetchall()
@@ -386,7 +386,7 @@ class PostgresTables:
         ).fetchall()
         return int(version)
 
-    def _told(self, error: psycopg.Error) -> WorkbenchError:
+    def _convert_error(self, error: psycopg.Error) -> WorkbenchError:
         """What the driver says as one line without the password; AwayError where it may be asked again."""
         from psycopg import errors
 
@@ -397,10 +397,12 @@ class PostgresTables:
         line = line.replace(secret, "…") if secret else line
         said = f"the team's database {self.place}: {line}"
         if isinstance(error, errors.QueryCanceled):
-            return StoreError(f"the team's database {self.place} took longer than {STATEMENT_S} s; nothing was stored")
+            return StoreError(
+                f"the team's database {self.place} took longer than {STATEMENT_TIMEOUT_S} s; nothing was stored"
+            )
         if isinstance(error, errors.LockNotAvailable):
             return StoreError(
-                f"the team's database {self.place}: somebody else has been writing for {LOCK_S} s; nothing was stored, try again"
+                f"the team's database {self.place}: somebody else has been writing for {LOCK_TIMEOUT_S} s; nothing was stored, try again"
             )
         if isinstance(error, errors.InsufficientPrivilege):
             who = self._arguments.get("user") or "the role"
@@ -408,12 +410,12 @@ class PostgresTables:
         if isinstance(error, errors.DiskFull):
             return StoreError(f"the team's database {self.place}: its disk is full; nothing was stored")
         if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn | errors.InvalidSchemaName):
-            return AwayError(f"{said}; its tables were changed or removed")
+            return TeamAwayError(f"{said}; its tables were changed or removed")
         if isinstance(error, errors.DataError):
             return InputError(f"{said}; PostgreSQL does not keep such a text")
         again = (errors.OperationalError, errors.InterfaceError, errors.ReadOnlySqlTransaction)
-        if isinstance(error, again) and not any(words in text for words in _FOR_GOOD):
-            return AwayError(f"the team's database {self.place} is away ({line})")
+        if isinstance(error, again) and not any(words in text for words in _PERMANENT_ERRORS):
+            return TeamAwayError(f"the team's database {self.place} is away ({line})")
         return StoreError(said)
 
 
@@ -422,7 +424,7 @@ def _arguments(address: str) -> dict[str, Any]:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
-    wrong = InputError(f"{VARIABLE} is not the address of a PostgreSQL; it should be {FORM}")
+    wrong = InputError(f"{ENV_VARIABLE} is not the address of a PostgreSQL; it should be {ADDRESS_FORM}")
     if not address.startswith(("postgresql://", "postgres://")):
         raise wrong
     try:
@@ -431,9 +433,9 @@ def _arguments(address: str) -> dict[str, Any]:
         raise wrong from None
     if not all(port.isdigit() for port in str(given.get("port") or "5432").split(",")):
         raise wrong
-    silence = round(1000 * (STATEMENT_S + SILENCE_S))
+    silence = round(1000 * (STATEMENT_TIMEOUT_S + SILENCE_TIMEOUT_S))
     limits = {
-        "connect_timeout": CONNECT_S,
+        "connect_timeout": CONNECT_TIMEOUT_S,
         "keepalives_idle": 15,
         "keepalives_interval": 5,
         "keepalives_count": 3,
@@ -442,7 +444,7 @@ def _arguments(address: str) -> dict[str, Any]:
     return {**limits, "application_name": "cems-workbench", **given, "client_encoding": "utf8"}
 
 
-def _plain(arguments: Mapping[str, Any]) -> str:
+def _public_address(arguments: Mapping[str, Any]) -> str:
     """The address as it may be shown."""
     host, port, user = (str(arguments.get(name) or "") for name in ("host", "port", "user"))
     place, socket = ("", f"?host={host}") if host.startswith("/") else (host, "")
@@ -456,21 +458,21 @@ def _check_schema(version: str, where: str) -> None:
             f"the team's database {where} has schema {version}, this version reads {latest}: update cems-workbench"
         )
     if int(version) < latest:
-        raise AwayError(f"the team's database {where} has schema {version} and is brought up to {latest}")
+        raise TeamAwayError(f"the team's database {where} has schema {version} and is brought up to {latest}")
 
 
 @lru_cache(512)
-def _placed(sql: str) -> bytes:
+def _driver_sql(sql: str) -> bytes:
     """A statement with the driver's places for values."""
     return sql.replace("%", "%%").replace("?", "%s").encode()
 
 
 @lru_cache(1024)
-def _number(name: str) -> int:
+def _lock_number(name: str) -> int:
     """The number of an advisory lock."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
 
 
-def _let_go(connection: Connection) -> None:
+def _close_quietly(connection: Connection) -> None:
     with suppress(Exception):
         connection.close()

@@ -35,7 +35,7 @@ _EVENT = (
     "shown",
     "before",
 )
-_SAME_EVENT = 6
+_EVENT_KEY_COLUMNS = 6
 """The first columns of an event tell whether it is the same."""
 _DECISION = ("qid", "memory_id", "decided_by", "decided_at", "grade", "note")
 _CONFIG = ("kind", "config_yaml", "author", "saved_at", "name", "base", "why", "card")
@@ -47,7 +47,7 @@ _NUMBERS = ("grade", "version", "position", "rank", "overlap", "id", "undoes", "
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushedRows:
     """Of one kind of thing: how many were copied, how many were there, how many stayed behind."""
 
     what: str
@@ -60,7 +60,7 @@ class Pushed:
 class PushReport:
     """What became of a push: a row for each kind, and lines on what stayed behind or was decided."""
 
-    rows: list[Pushed] = field(default_factory=list)
+    rows: list[PushedRows] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
     def say(self, lines: Sequence[str], rest: str) -> None:
@@ -80,7 +80,7 @@ def push(own: TeamTables, team: TeamTables, store_id: str) -> PushReport:
     return team.persist(pushed)
 
 
-def not_there(own: TeamTables, team: TeamTables) -> int:
+def missing_queries(own: TeamTables, team: TeamTables) -> int:
     """How many queries `own` has that `team` has not."""
     with own.reading() as source:
         qids = [qid for (qid,) in source.rows("SELECT qid FROM queries")]
@@ -115,7 +115,7 @@ def _push_queries(source: Session, target: Session, report: PushReport) -> set[s
     strange = {row[0] for row in own if row[0] in there and row[1:4] != there[row[0]][1:4]}
     new = [row for row in own if row[0] not in there]
     _insert(target, "queries", _QUERY, new)
-    report.rows.append(Pushed("queries", len(new), len(own) - len(new) - len(strange), len(strange)))
+    report.rows.append(PushedRows("queries", len(new), len(own) - len(new) - len(strange), len(strange)))
     lines = [f"query {qid} is another one there: it and what was said of it stay behind" for qid in sorted(strange)]
     report.say(lines, "more queries are other ones there")
     return strange
@@ -141,7 +141,7 @@ def _push_sets(source: Session, target: Session, strange: set[str], when: dateti
                 lines.append(f"query set {name} gained {now.size - before} queries there, and is version {now.version}")
             elif known[0].scale != latest.scale:
                 lines.append(f"query set {name} is graded {known[0].scale} there, {latest.scale} here")
-    report.rows.append(Pushed("query sets", copied, there))
+    report.rows.append(PushedRows("query sets", copied, there))
     report.say(lines, "more query sets differ")
 
 
@@ -189,7 +189,7 @@ def _push_judgments(source: Session, target: Session, strange: set[str], report:
     _insert(target, "judgments", _JUDGMENT, [*new, *changed])
     left = sum(key[0] in strange for key in own)
     copied = len(new) + len(changed)
-    report.rows.append(Pushed("judgments", copied, len(own) - left - copied, left))
+    report.rows.append(PushedRows("judgments", copied, len(own) - left - copied, left))
     lines += [f"{key[2]}'s label of {key[0]} {key[1]} was taken back here, and is now there too" for key in gone]
     report.say(sorted(lines), "more labels differ")
     _push_events(source, target, strange, report)
@@ -200,7 +200,7 @@ def _push_events(source: Session, target: Session, strange: set[str], report: Pu
     columns = ", ".join(_EVENT)
 
     def ids() -> dict[Row, int]:
-        same = ", ".join(_EVENT[:_SAME_EVENT])
+        same = ", ".join(_EVENT[:_EVENT_KEY_COLUMNS])
         return {row[:-1]: row[-1] for row in target.rows(f"SELECT {same}, id FROM label_events")}
 
     own = [
@@ -209,17 +209,19 @@ def _push_events(source: Session, target: Session, strange: set[str], report: Pu
         if row[0] not in strange
     ]
     there = ids()
-    new = list({row[:_SAME_EVENT]: row for row in own if row[:_SAME_EVENT] not in there}.values())
+    new = list({row[:_EVENT_KEY_COLUMNS]: row for row in own if row[:_EVENT_KEY_COLUMNS] not in there}.values())
     if new:
         _insert(target, "label_events", _EVENT, [row[:-2] for row in new], order="recorded_at")
-        said = {row[-2]: row[:_SAME_EVENT] for row in own}
+        said = {row[-2]: row[:_EVENT_KEY_COLUMNS] for row in own}
         there = ids()
         undone = [
-            (there[row[:_SAME_EVENT]], there[said[row[-1]]]) for row in new if row[-1] is not None and row[-1] in said
+            (there[row[:_EVENT_KEY_COLUMNS]], there[said[row[-1]]])
+            for row in new
+            if row[-1] is not None and row[-1] in said
         ]
         with target.staged("pushed_rows", _table(("id", "undoes"), undone)):
             target.change("UPDATE label_events AS e SET undoes = s.undoes FROM pushed_rows AS s WHERE e.id = s.id")
-    report.rows.append(Pushed("steps of labels' history", len(new), len(own) - len(new)))
+    report.rows.append(PushedRows("steps of labels' history", len(new), len(own) - len(new)))
 
 
 def _push_once(
@@ -238,7 +240,7 @@ def _push_once(
     good = [row for row in own if row[0] not in strange]
     new = [row for row in good if row[:same] not in there]
     _insert(target, table, columns, new)
-    report.rows.append(Pushed(what, len(new), len(good) - len(new), len(own) - len(good)))
+    report.rows.append(PushedRows(what, len(new), len(good) - len(new), len(own) - len(good)))
 
 
 def _push_queues(source: Session, target: Session, strange: set[str], report: PushReport) -> None:
@@ -257,7 +259,7 @@ def _push_queues(source: Session, target: Session, strange: set[str], report: Pu
             rows = source.rows(f"SELECT {', '.join(names)} FROM {table} WHERE queue = ?", [name])
             _insert(target, table, names, [row for row in rows if row[place] not in strange])
     other = [row[0] for row in own if row[0] in there and row != there[row[0]]]
-    report.rows.append(Pushed("labelling queues", len(new), len(own) - len(new) - len(other), len(other)))
+    report.rows.append(PushedRows("labelling queues", len(new), len(own) - len(new) - len(other), len(other)))
     report.say([f"labelling queue {name} is another one there, and stays behind" for name in other], "more queues")
 
 
@@ -274,7 +276,7 @@ def _push_configs(source: Session, target: Session, report: PushReport) -> None:
             if row[-1] != highest[row[0]] and row[0] in _NUMBERED:
                 lines.append(f"{_NUMBERED[row[0]]} {row[-1]} ({row[4]}) has the number {highest[row[0]]} there")
     _insert(target, "configs", (*_CONFIG, "id"), new)
-    report.rows.append(Pushed("configs and experiments", len(new), len(own) - len(new)))
+    report.rows.append(PushedRows("configs and experiments", len(new), len(own) - len(new)))
     report.say(lines, "more have other numbers there")
 
 
@@ -306,7 +308,7 @@ def _push_looks(source: Session, target: Session, store_id: str, report: PushRep
                 "DO UPDATE SET looks = excluded.looks",
                 [store_id, column, name, of, looks],
             )
-    report.rows.append(Pushed("counts of looks at hold-outs", copied, there))
+    report.rows.append(PushedRows("counts of looks at hold-outs", copied, there))
 
 
 def _pairs(rows: Iterable[Row]) -> Iterable[tuple[tuple[str, str], int]]:

@@ -43,7 +43,7 @@ TABLES = (
 """The tables of a team."""
 
 
-class AwayError(StoreError):
+class TeamAwayError(StoreError):
     """The database of the team is away, and nothing was stored of what was under way: it may be done again."""
 
 

@@ -11,7 +11,7 @@ from benchmarks import faults
 from cems_workbench.errors import StoreError
 from cems_workbench.records import Judgment, Memory, Query
 from cems_workbench.store import Store
-from cems_workbench.store.recovery import rescue
+from cems_workbench.store.recovery import recover
 from tests.small_store import parsed
 
 
@@ -58,7 +58,7 @@ def test_a_damaged_block_is_one_line_and_costs_only_its_own_rows_in_a_rescue(fil
         found = store.unreadable()
         assert set(found) == {"memories"} and "checksum" in found["memories"]
     assert "\n" not in str(error.value)
-    found = {one.table: one for one in rescue(filled, tmp_path / "new")}
+    found = {one.table: one for one in recover(filled, tmp_path / "new")}
     lost = found["memories"].lost
     assert 0 < lost < 2500 and found["memories"].read + lost == 2500
     assert (found["judgments"].read, found["judgments"].lost) == (1, 0)
@@ -73,13 +73,13 @@ def test_a_database_that_is_none_is_one_line_and_so_is_its_rescue(filled, tmp_pa
     with pytest.raises(StoreError, match="damaged"):
         Store.open(filled)
     with pytest.raises(StoreError, match="no row of"):
-        rescue(filled, tmp_path / "new")
+        recover(filled, tmp_path / "new")
     assert (filled / "workbench.duckdb").read_bytes() == content
 
 
 def test_a_rescue_writes_into_a_new_directory_only(filled):
     with pytest.raises(StoreError, match="not empty"):
-        rescue(filled, filled)
+        recover(filled, filled)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_a_rescue_without_a_damaged_log_says_how_many_changes_that_costs(with_lo
     content = bytearray(log.read_bytes())
     content[len(content) // 2] ^= 1
     log.write_bytes(content)
-    found = {one.table: one for one in rescue(with_log, tmp_path / "new")}
+    found = {one.table: one for one in recover(with_log, tmp_path / "new")}
     assert (found["memories"].read, found["changes in the log"].lost) == (3, 3)
 
 

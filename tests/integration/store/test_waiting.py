@@ -85,9 +85,7 @@ def test_a_search_knows_what_waits_before_it_is_moved_and_after(filled, embedder
         assert filled.indexes.buffered_changes()
         agrees(filled, embedder)
     there = filled.indexes.buffered_changes()
-    assert (
-        filled.indexes.states(embedder.model_id)[-1].note == f"the latest {there} changes are buffered"
-    )
+    assert filled.indexes.states(embedder.model_id)[-1].note == f"the latest {there} changes are buffered"
     assert filled.indexes.flush(threshold=there + 1) == 0
     assert filled.indexes.flush(threshold=1) == there and filled.indexes.buffered_changes() == 0
     assert filled.indexes.states(embedder.model_id)[-1].note == ""

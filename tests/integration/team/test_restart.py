@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.team import measured
 from cems_workbench.store.team.postgres import PostgresTables
-from cems_workbench.store.team.session import AwayError
+from cems_workbench.store.team.session import TeamAwayError
 from tests.integration.postgres_server import Server
 
 
@@ -37,7 +37,7 @@ def test_a_change_that_a_crash_lost_is_not_taken_for_stored_though_its_number_is
             while last(others) < number:
                 pass
 
-    with pytest.raises(AwayError):
+    with pytest.raises(TeamAwayError):
         put(last(others) + 1)
     with others.reading() as session:
         assert session.rows("SELECT * FROM label_claims") == []

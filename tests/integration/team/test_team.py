@@ -20,7 +20,7 @@ from cems_workbench.platform import process_lock
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
-from cems_workbench.store.claims import CLAIM_SECONDS
+from cems_workbench.store.claims import CLAIM_TIMEOUT_S
 from cems_workbench.store.team import postgres
 from cems_workbench.store.team.postgres import PostgresTables
 from cems_workbench.store.team.session import TABLES
@@ -107,7 +107,7 @@ def test_two_stores_deal_no_card_twice_and_a_claim_ends_with_time(two, server: S
     assert other.next_card("Di") == dealt[1]
     with server.connect("team") as connection:
         connection.execute(
-            f"UPDATE cems_workbench.label_claims SET since = since - interval '{CLAIM_SECONDS} s' WHERE reviewer = 'Cy'"
+            f"UPDATE cems_workbench.label_claims SET since = since - interval '{CLAIM_TIMEOUT_S} s' WHERE reviewer = 'Cy'"
         )
     assert other.next_card("Ed") == dealt[2]
 
@@ -166,7 +166,7 @@ def test_a_label_given_while_the_database_is_away_is_stored_once_it_is_back(two,
 def test_who_waits_too_long_is_told_so_in_a_line_and_at_once_from_then_on(two, server: Server, monkeypatch) -> None:
     first, _ = two
     monkeypatch.setattr(postgres, "ACQUIRE_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(postgres, "AT_ONCE", 0.0)
+    monkeypatch.setattr(postgres, "AWAY_TIMEOUT_S", 0.0)
     with away(server), pytest.raises(StoreError) as caught:
         label(first, "m0", 2)
     words = str(caught.value)
@@ -187,7 +187,7 @@ def test_a_connection_that_breaks_at_the_commit_leaves_one_label(two, monkeypatc
             broken.append(True)
             if committed:
                 send(self, connection, statement)
-            postgres._let_go(connection)
+            postgres._close_quietly(connection)
             connection.execute("SELECT 1")
         send(self, connection, statement)
 

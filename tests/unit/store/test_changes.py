@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.store import Store, chunks, memories
-from cems_workbench.store.meta import content_identity, content_version, earlier_identity
+from cems_workbench.store.meta import content_identity, earlier_identity, read_content_version
 
 
 def changed(store: Store, since: int) -> list[str]:
@@ -47,12 +47,12 @@ def test_a_memory_that_is_cut_changes_and_is_looked_at_once(store: Store, embedd
     store.chunks.choose("cems")
     store.add(rows([Memory("long", "A sentence of some words. " * 300), Memory("short", "text")]))
     version = store.content_version
-    chunks.bring_up_to_date(store._database, embedder, lambda *_: None)
+    chunks.refresh_chunks(store._database, embedder, lambda *_: None)
     with store._database.transaction() as cursor:
         assert len(chunks.read(cursor, ["long"])["long"]) > 1
         cursor.execute("DELETE FROM chunked")  # nobody does that; it would be seen if all were looked at again
     store.add(rows([Memory("longer", "Another sentence of some words. " * 300)]))
-    chunks.bring_up_to_date(store._database, embedder, lambda *_: None)
+    chunks.refresh_chunks(store._database, embedder, lambda *_: None)
     with store._database.reading() as cursor:
         assert [row[0] for row in cursor.execute("SELECT memory_id FROM chunked").fetchall()] == ["longer"]
     assert changed(store, version) == ["longer"]
@@ -61,7 +61,7 @@ def test_a_memory_that_is_cut_changes_and_is_looked_at_once(store: Store, embedd
 def test_the_store_knows_which_contents_it_has_had(store: Store, rows) -> None:
     store.add(rows([Memory("a", "text")]))
     with store._database.reading() as cursor:
-        version, identity = content_version(cursor), content_identity(cursor)
+        version, identity = read_content_version(cursor), content_identity(cursor)
     store.add(rows([Memory("b", "text")]))
     with store._database.reading() as cursor:
         assert earlier_identity(cursor, version) == identity != content_identity(cursor)

@@ -124,7 +124,7 @@ def test_order_of_rows_is_the_servers() -> None:
 
 
 def test_too_many_rows_keep_the_order_of_insertion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_heap, "MOST_ROWS", 119)
+    monkeypatch.setattr(postgres_heap, "MAX_ROWS", 119)
     assert heap_order([row(words(i * i * 7 % 61 + i * 13 % 17)) for i in range(120)]) == list(range(120))
 
 

@@ -20,7 +20,7 @@ from cems_workbench.jobs.query_set_evidence import measurable
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import DEFAULT_SCALE, WHOLE_STORE, GradeScale, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import QueueRecord, RowCounts, Store
-from cems_workbench.store.claims import CLAIM_SECONDS, FileClaims
+from cems_workbench.store.claims import CLAIM_TIMEOUT_S, FileClaims
 
 ANN, BO = "Ann", "Bo"
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -242,7 +242,7 @@ def test_a_claim_is_seen_by_others_and_ends_with_time():
     assert seen == [{}, {ANN: ("q", "m")}, {BO: ("q", "m")}]
     claims.release(BO)
     claims.claim(ANN, take)
-    now[0] = CLAIM_SECONDS + 1
+    now[0] = CLAIM_TIMEOUT_S + 1
     claims.claim(BO, take)
     assert seen[3:] == [{}, {}]
 

@@ -47,7 +47,7 @@ def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def put_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put many texts, and others in their place; the old ones are kept until the commit, for which nothing is allowed here."""
-    monkeypatch.setattr(database, "PASSING_BYTES", 8_000_000)
+    monkeypatch.setattr(database, "BULK_MEMORY_BYTES", 8_000_000)
     monkeypatch.setattr(sources, "UPDATE_BYTES", 0)
     monkeypatch.setattr(sources, "TEXT_MEMORY_FACTOR", 1)
     before, source = memory_limit(store), begun(store)
@@ -74,7 +74,7 @@ def test_what_has_no_room_at_the_commit_is_one_line_too(store: Store, monkeypatc
 
 def test_what_long_texts_need_is_allowed_and_taken_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is written with 80 texts of 300 KB in memory at once, for which 16 MB do not do; DuckDB would break off for good."""
-    monkeypatch.setattr(database, "PASSING_BYTES", 16_000_000)
+    monkeypatch.setattr(database, "BULK_MEMORY_BYTES", 16_000_000)
     before, source = memory_limit(store), begun(store)
     for turn in "12":  # the second finds them there, and all of them changed
         with store.sources.bulk_writes():
@@ -99,7 +99,7 @@ def test_a_content_that_takes_its_title_on_is_another_one(store: Store) -> None:
 def test_memory_that_does_not_do_is_one_line_and_what_was_committed_stays(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "PASSING_BYTES", 16_000_000)
+    monkeypatch.setattr(database, "BULK_MEMORY_BYTES", 16_000_000)
     monkeypatch.setattr(database, "MEMORY_LIMIT", "16MB")
     before, source = memory_limit(store), begun(store)
     says = r"needed more memory than it is allowed .*; what was committed by then stays"

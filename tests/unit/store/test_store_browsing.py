@@ -131,7 +131,7 @@ def test_pages_of_what_a_text_finds_are_those_of_all_in_the_same_order_and_so_ar
         everything = store.memories.find(Selection(sort=sort, descending=descending), 7, offset)
         assert everything == store.memories.find(Selection("x", sort=sort, descending=descending), 7, offset)
         with monkeypatch.context() as early:
-            early.setattr(memories, "EARLY", 0)
+            early.setattr(memories, "EARLY_PAGE_FACTOR", 0)
             store.memories.forget()
             assert everything == store.memories.find(Selection(sort=sort, descending=descending), 7, offset)
 
@@ -143,7 +143,7 @@ def test_of_a_text_that_many_have_a_page_is_there_before_they_are_counted(store,
     assert store.memories.soon(selection, 7) is None  # so few are looked through as soon
     pages = [store.memories.find(selection, 7, offset) for offset in range(0, 28, 7)]
     assert [len(page.memories) for page in pages] == [7, 7, 7, 3]
-    monkeypatch.setattr(memories, "LARGE", 0)
+    monkeypatch.setattr(memories, "LARGE_STORE_ROWS", 0)
     store.memories.forget()
     soon = [store.memories.soon(selection, 7, offset) for offset in range(0, 28, 7)]
     assert soon[0] == pages[0].memories and soon[3] is None

@@ -257,10 +257,10 @@ def test_bm25_ranks_chunks_and_says_which(store, embedder):
     assert [memory_id for memory_id, _ in lexical.search("fox dog", 5)] == ["a", "b"]
     assert (lexical.document_count, lexical.document_frequency("fox")) == (3, 2)
     ((_, score, _), _) = lexical.search_chunks("fox", 5)
-    assert lexical.parts("a", ["fox", "dog"], 1) == {"fox": pytest.approx(score)}
-    assert set(lexical.parts("a", ["fox", "dog"], 0)) == {"dog"}
-    assert lexical.parts("a", ["fox"]) == {"fox": pytest.approx(score)}
-    assert lexical.parts("a", ["fox"], 9) == lexical.parts("nobody", ["fox"]) == {}
+    assert lexical.contributions("a", ["fox", "dog"], 1) == {"fox": pytest.approx(score)}
+    assert set(lexical.contributions("a", ["fox", "dog"], 0)) == {"dog"}
+    assert lexical.contributions("a", ["fox"]) == {"fox": pytest.approx(score)}
+    assert lexical.contributions("a", ["fox"], 9) == lexical.contributions("nobody", ["fox"]) == {}
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,8 @@ def test_memories_come_in_the_order_asked_and_unknown_ids_are_absent(store, rows
 
 @pytest.mark.parametrize("sought", [0, 10**9])
 def test_few_are_sought_by_their_key_and_many_among_all_rows_with_one_outcome(store, rows, monkeypatch, sought):
-    monkeypatch.setattr(memories_table, "SOUGHT", sought)
-    monkeypatch.setattr(memories_table, "SOUGHT_AT_ONCE", 2)
+    monkeypatch.setattr(memories_table, "ROWS_PER_LOOKUP", sought)
+    monkeypatch.setattr(memories_table, "LOOKUP_BATCH", 2)
     store.add(rows([Memory(f"m{i}", f"text {i}") for i in range(7)]))
     store.memories.delete("m3")
     wanted = ["m5", "m3", "nobody", "m0", "m5", "m6", "m1"]
@@ -186,13 +186,13 @@ def test_bulk_reading_does_not_go_row_by_row(store, rows):
 
 @pytest.mark.parametrize("portion", [1, 2, 100])
 def test_each_memory_comes_once_by_id_whatever_the_portions(store, rows, monkeypatch, portion):
-    monkeypatch.setattr(memories_table, "PORTION", portion)
+    monkeypatch.setattr(memories_table, "BATCH_ROWS", portion)
     store.add(rows([Memory(name, f"text {name}", project="p" if name in "bd" else None) for name in "dbace"]))
     store.memories.delete("c")
-    assert {memory.id: memory for memory in store.memories.each()} == store.memories.read()
-    assert [memory.id for memory in store.memories.each()] == ["a", "b", "d", "e"]
-    assert [memory.id for memory in store.memories.each("p")] == ["b", "d"]
-    assert list(store.memories.each("none")) == []
+    assert {memory.id: memory for memory in store.memories.iterate()} == store.memories.read()
+    assert [memory.id for memory in store.memories.iterate()] == ["a", "b", "d", "e"]
+    assert [memory.id for memory in store.memories.iterate("p")] == ["b", "d"]
+    assert list(store.memories.iterate("none")) == []
 
 
 def test_rows_keep_the_order_in_which_they_come(store, rows):

@@ -87,7 +87,7 @@ def test_a_store_that_another_process_does_not_let_go_of_is_named_in_one_line(tm
     holder = python(
         "import sys, pathlib; from cems_workbench.store import Store\n"
         "store = Store.open(pathlib.Path(sys.argv[1]))\n"
-        "with store._database.turn(): print('open', flush=True); sys.stdin.read()",
+        "with store._database.lock(): print('open', flush=True); sys.stdin.read()",
         tmp_path / "store",
     )
     monkeypatch.setattr(process_lock, "ACQUIRE_TIMEOUT_S", 0.4)

@@ -9,7 +9,7 @@ import pytest
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import Judgment, Memory, Query, Relation
 from cems_workbench.store import RowCounts
-from cems_workbench.store.memories import MANY
+from cems_workbench.store.memories import MANY_IDS
 
 MEMORIES = [Memory(name, name) for name in "abcd"]
 
@@ -151,7 +151,7 @@ def test_failures_and_scores_that_are_not_finite_are_never_cached(store, bad):
 
 
 def test_of_many_judged_memories_the_deleted_ones_are_left_out_too(store, rows):
-    names = [f"m{number}" for number in range(MANY + 1)]
+    names = [f"m{number}" for number in range(MANY_IDS + 1)]
     judged = [Judgment("q", name, 1) for name in names]
     store.add(rows([Memory(name, name) for name in names], queries=[Query("q", "what?")], judgments=judged))
     store.memories.delete("m7")

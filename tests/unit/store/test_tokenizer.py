@@ -56,11 +56,11 @@ def test_a_document_and_a_query_meet_whatever_the_case():
 
 def test_endless_chunks_give_no_endless_terms():
     for text in ("x" * 10_000, "aB" * 5_000, "a/" * 5_000 + "b", "a" * 300 + "_word"):
-        assert all(len(term) <= tokenizer.MAX_TERM for term in tokenize(text))
+        assert all(len(term) <= tokenizer.MAX_TERM_CHARS for term in tokenize(text))
 
 
 def test_a_full_cache_starts_over_and_changes_no_term(monkeypatch):
-    monkeypatch.setattr(tokenizer, "CACHED_CHUNKS", 3)
+    monkeypatch.setattr(tokenizer, "MAX_CACHED_CHUNKS", 3)
     text = "alpha beta gamma delta getUserById alpha"
     assert tokenize(text) == tokenize(text)
 

@@ -28,13 +28,13 @@ from cems_workbench.store.search.directory.column_file import Column
 from cems_workbench.store.search.directory.segment_directory import Segment, read_deleted
 from cems_workbench.store.search.hits import ChunkHits, Hits, best_per_memory, search_visible, truncate_to_memories
 from cems_workbench.store.search.lexical.lexical_merge import LiveSegment, word_counts
-from cems_workbench.store.search.lexical.lexical_segment import opened
+from cems_workbench.store.search.lexical.lexical_segment import open_segment
 from cems_workbench.store.search.lexical.tokenizer import tokenize
 
 K1, B = 1.5, 0.75
-BLOCK = 64
+BLOCK_TEXTS = 64
 """Texts per block in the search for the best ones."""
-SLACK = 1e-5
+SCORE_SLACK = 1e-5
 """Assumed relative error of single precision and of the order of summation; far more than the real one."""
 
 
@@ -47,7 +47,7 @@ class LexicalIndex:
         """Index over these segments, built in this language; `hidden` ids are never returned."""
         self.language = language
         self._hidden = hidden
-        self._parts = [_Part(part) for part in segments]
+        self._parts = [_LiveTexts(part) for part in segments]
         self.document_count = sum(part.size for part in self._parts)
         """Number of indexed texts: chunks, and memories without chunks."""
         length = sum(part.length for part in self._parts)
@@ -57,10 +57,10 @@ class LexicalIndex:
 
     @classmethod
     def open(
-        cls, home: Path, segments: Sequence[Segment], hidden: Set[str] = frozenset(), language: str = ENGLISH
+        cls, directory: Path, segments: Sequence[Segment], hidden: Set[str] = frozenset(), language: str = ENGLISH
     ) -> LexicalIndex:
         """Open the segments of a manifest. Raises StoreError if files are missing or damaged."""
-        live = [LiveSegment(opened(home / each.name), read_deleted(home, each)) for each in segments]
+        live = [LiveSegment(open_segment(directory / each.name), read_deleted(directory, each)) for each in segments]
         return cls(live, hidden, language)
 
     @cached_property
@@ -107,10 +107,10 @@ class LexicalIndex:
             return []
         return search_visible(lambda depth: self._best(terms, depth, where), k, self._hidden)
 
-    def standing(self, query: str, memory_id: str, where: Filter = ANY) -> Standing | None:
+    def rank_of(self, query: str, memory_id: str, where: Filter = ANY) -> TextRank | None:
         """The rank of a memory among all hits of `search_chunks`, without building the list; None if it is not a hit."""
         terms = self._terms(query)
-        own = None if memory_id in self._hidden else self._own(terms, memory_id, where)
+        own = None if memory_id in self._hidden else self._best_text(terms, memory_id, where)
         if own is None:
             return None
         hidden = list(self._hidden)
@@ -118,9 +118,9 @@ class LexicalIndex:
         for part in self._parts:
             ahead = part.ahead(terms, where, self.mean_length, own, memory_id, hidden)
             memories, texts = memories + ahead[0], texts + ahead[1]
-        return Standing(memories + 1, float(own.score), own.part.segment.chunk_of(own.text), texts + 1)
+        return TextRank(memories + 1, float(own.score), own.part.segment.chunk_of(own.text), texts + 1)
 
-    def _own(self, terms: Terms, memory_id: str, where: Filter) -> _Own | None:
+    def _best_text(self, terms: Terms, memory_id: str, where: Filter) -> _BestText | None:
         for part in self._parts:
             memory = part.segment.ids.find(memory_id)
             if memory >= 0 and not part.is_deleted(memory):
@@ -130,20 +130,20 @@ class LexicalIndex:
                 if mask is not None:
                     scores *= mask[texts]
                 best = int(np.argmax(scores))
-                return _Own(part, int(texts[best]), scores[best]) if scores[best] > 0 else None
+                return _BestText(part, int(texts[best]), scores[best]) if scores[best] > 0 else None
         return None
 
-    def parts(self, memory_id: str, terms: Sequence[str], chunk: int | None = None) -> dict[str, float]:
+    def contributions(self, memory_id: str, terms: Sequence[str], chunk: int | None = None) -> dict[str, float]:
         """The contribution of each term to the memory's BM25 score; missing terms are absent.
 
         For a memory with chunks: of `chunk`, or if that is None of the chunk with the highest sum.
         """
-        found = self.chunk_parts(memory_id, terms)
+        found = self.chunk_contributions(memory_id, terms)
         if chunk is not None and set(found) != {None}:
             return found.get(chunk, {})
         return max(found.values(), key=lambda parts: sum(parts.values()), default={})
 
-    def chunk_parts(self, memory_id: str, terms: Sequence[str]) -> dict[int | None, dict[str, float]]:
+    def chunk_contributions(self, memory_id: str, terms: Sequence[str]) -> dict[int | None, dict[str, float]]:
         """The contribution of each term to each chunk's score, by chunk number; under None for a memory indexed whole."""
         for part in self._parts:
             memory = part.segment.ids.find(memory_id)
@@ -173,7 +173,7 @@ class LexicalIndex:
         for part in self._parts:
             hits += part.best(terms, k, where, self.mean_length)
         if len(self._parts) > 1:
-            hits = truncate_to_memories(sorted(hits, key=_in_order), k)
+            hits = truncate_to_memories(sorted(hits, key=_sort_key), k)
         return hits
 
 
@@ -181,13 +181,13 @@ Terms = Mapping[str, tuple[int, np.float32]]
 """The terms of a query, sorted, with their count in it and their idf."""
 
 
-def _in_order(hit: tuple[str, float, int | None]) -> tuple[float, str, int]:
+def _sort_key(hit: tuple[str, float, int | None]) -> tuple[float, str, int]:
     memory_id, score, chunk = hit
     return -score, memory_id, -1 if chunk is None else chunk
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TextRank:
     """A memory's rank among memories, its score, its best chunk, and that chunk's rank among all chunks."""
 
     rank: int
@@ -197,25 +197,25 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
+class _BestText:
     """The best text of a memory, and its score."""
 
-    part: _Part
+    part: _LiveTexts
     text: int
     score: np.float32
 
 
-class _Part:
+class _LiveTexts:
     """The live texts of a segment."""
 
     def __init__(self, part: LiveSegment) -> None:
         self.segment = part.segment
         self._deleted = part.deleted
-        self._gone: NDArray[np.int32] = self.segment.all_texts(part.deleted)
-        self.size = self.segment.size - len(self._gone)
+        self._deleted_texts: NDArray[np.int32] = self.segment.all_texts(part.deleted)
+        self.size = self.segment.size - len(self._deleted_texts)
         lengths = self.segment.lengths
-        self.length = int(lengths.sum(dtype=np.int64)) - int(lengths[self._gone].sum(dtype=np.int64))
-        self._rooms: tuple[float, NDArray[np.float32]] | None = None
+        self.length = int(lengths.sum(dtype=np.int64)) - int(lengths[self._deleted_texts].sum(dtype=np.int64))
+        self._norms: tuple[float, NDArray[np.float32]] | None = None
 
     def is_deleted(self, memory: int) -> bool:
         """Whether the memory with this number is deleted."""
@@ -225,9 +225,9 @@ class _Part:
     def frequency(self, term: str) -> int:
         """The number of live texts with the term."""
         texts = self.segment.documents[self.segment.posting(term)]
-        if not len(self._gone) or not len(texts):
+        if not len(self._deleted_texts) or not len(texts):
             return len(texts)
-        return len(texts) - int(_found(texts, self._gone)[1].sum())
+        return len(texts) - int(_locate(texts, self._deleted_texts)[1].sum())
 
     @cached_property
     def words(self) -> dict[str, int]:
@@ -246,7 +246,7 @@ class _Part:
 
     def best(self, terms: Terms, k: int, where: Filter, mean: float) -> ChunkHits:
         """The first hits, as many as cover k memories of this segment."""
-        about = self._about(terms, where, mean)
+        about = self._approximate_scores(terms, where, mean)
         if about is None:
             return []
         texts = self._candidates(about, k)
@@ -262,15 +262,15 @@ class _Part:
         return hits if self.segment.starts is None else truncate_to_memories(hits, k)
 
     def ahead(
-        self, terms: Terms, where: Filter, mean: float, own: _Own, memory_id: str, hidden: Sequence[str]
+        self, terms: Terms, where: Filter, mean: float, own: _BestText, memory_id: str, hidden: Sequence[str]
     ) -> tuple[int, int]:
         """How many memories, and how many texts, rank before a text of `memory_id`."""
-        about = self._about(terms, where, mean)
+        about = self._approximate_scores(terms, where, mean)
         if about is None:
             return 0, 0
         about[self.segment.all_texts(self.segment.ids.find_all(hidden))] = 0.0
-        sure = about > own.score * (1 + SLACK)
-        close = np.flatnonzero(~sure & (about >= own.score * (1 - SLACK)))
+        sure = about > own.score * (1 + SCORE_SLACK)
+        close = np.flatnonzero(~sure & (about >= own.score * (1 - SCORE_SLACK)))
         scores = self.scores(terms, close, mean)
         first = self.segment.ids.place(memory_id)
         before = (
@@ -299,19 +299,19 @@ class _Part:
         posting = self.segment.posting(term)
         if idf is None or posting.start == posting.stop:
             return gains
-        places, there = _found(self.segment.documents[posting], texts)
+        places, there = _locate(self.segment.documents[posting], texts)
         tf = self.segment.counts[posting][places[there]].astype(np.float64)
         room = K1 * ((1 - B) + B * self.segment.lengths[texts[there]].astype(np.float64) / mean)
         gains[there] = idf * (tf / (room + tf))
         return gains
 
-    def _about(self, terms: Terms, where: Filter, mean: float) -> NDArray[np.float32] | None:
+    def _approximate_scores(self, terms: Terms, where: Filter, mean: float) -> NDArray[np.float32] | None:
         """The approximate score of every text, 0 for those that do not pass; None if no text has any of the terms."""
         postings = {term: posting for term in terms if (posting := self.segment.posting(term)).start < posting.stop}
         if not postings:
             return None
         scores = np.zeros(self.segment.size, np.float32)
-        rooms = self._room(mean)
+        rooms = self._length_norms(mean)
         for term, posting in postings.items():
             count, idf = terms[term]
             texts = self.segment.documents[posting]
@@ -324,47 +324,47 @@ class _Part:
         mask = self.segment.masks.mask(where)
         if mask is not None:
             scores *= mask
-        scores[self._gone] = 0.0
+        scores[self._deleted_texts] = 0.0
         return scores
 
-    def _room(self, mean: float) -> NDArray[np.float32]:
+    def _length_norms(self, mean: float) -> NDArray[np.float32]:
         """k1 * (1 - b + b * length / mean) of each text."""
-        if self._rooms is None or self._rooms[0] != mean:
-            self._rooms = mean, (K1 * ((1 - B) + B / mean * self.segment.lengths)).astype(np.float32)
-        return self._rooms[1]
+        if self._norms is None or self._norms[0] != mean:
+            self._norms = mean, (K1 * ((1 - B) + B / mean * self.segment.lengths)).astype(np.float32)
+        return self._norms[1]
 
     def _candidates(self, about: NDArray[np.float32], k: int) -> NDArray[np.int64]:
         """The texts, ascending, that may be among the hits that cover the first k memories; no other text can be."""
-        blocks = len(about) // BLOCK
+        blocks = len(about) // BLOCK_TEXTS
         depth = k if self.segment.starts is None else 2 * k
         while blocks > 4 * depth:
             # `depth` blocks have a text that scores at least this much, so at least `depth` texts do.
-            best = np.maximum(about[: blocks * BLOCK].reshape(blocks, BLOCK).max(axis=1), 0)
+            best = np.maximum(about[: blocks * BLOCK_TEXTS].reshape(blocks, BLOCK_TEXTS).max(axis=1), 0)
             least = np.partition(best, blocks - depth)[blocks - depth]
             if least <= 0:
                 break
-            texts = np.flatnonzero(about >= least * (1 - SLACK))
+            texts = np.flatnonzero(about >= least * (1 - SCORE_SLACK))
             if self.segment.starts is None:
-                return self._cut(texts, about, k)
+                return self._top(texts, about, k)
             sure = texts[about[texts] >= least]
             memories = np.unique(np.searchsorted(self.segment.starts, sure, side="right"))
             if len(memories) >= k:
                 return texts
             depth *= 4
         texts = np.flatnonzero(about > 0)
-        return self._cut(texts, about, k) if self.segment.starts is None else texts
+        return self._top(texts, about, k) if self.segment.starts is None else texts
 
-    def _cut(self, texts: NDArray[np.int64], about: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    def _top(self, texts: NDArray[np.int64], about: NDArray[np.float32], k: int) -> NDArray[np.int64]:
         """The texts, one per memory, that may be among the first k."""
         if len(texts) <= k:
             return texts
         scores = about[texts]
-        least = np.partition(scores, len(scores) - k)[len(scores) - k] * (1 - SLACK)
+        least = np.partition(scores, len(scores) - k)[len(scores) - k] * (1 - SCORE_SLACK)
         kept: NDArray[np.int64] = texts[scores >= least]
         return kept
 
 
-def _found(ascending: Column, wanted: Column) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _locate(ascending: Column, wanted: Column) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """For each of `wanted` its insertion point in ascending numbers, and whether it is present."""
     places = np.searchsorted(ascending, wanted)
     there = ascending[np.minimum(places, len(ascending) - 1)] == wanted

@@ -19,13 +19,13 @@ from cems_workbench.store.search.directory import column_file
 from cems_workbench.store.search.directory.column_file import Column, compact, smallest_dtype
 from cems_workbench.store.search.entries import WHOLE_MEMORY
 from cems_workbench.store.search.lexical import sorted_texts
-from cems_workbench.store.search.lexical.lexical_segment import LexicalSegment, assembled, spans
+from cems_workbench.store.search.lexical.lexical_segment import LexicalSegment, assemble_columns, spans
 from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BLOCK = 4_000_000
+BLOCK_POSTINGS = 4_000_000
 """Postings, or words of memories, merged at a time."""
 
 
@@ -44,7 +44,7 @@ class LiveSegment:
 
 def merge(path: Path, parts: Sequence[LiveSegment]) -> None:
     """Write a segment of the live memories of these. Raises OSError."""
-    whole = _Whole([_Part(part) for part in parts])
+    whole = _MergedSegment([_Part(part) for part in parts])
     parts_of, terms, words = whole.parts, whole.terms, whole.words
     kinds = (part.segment.counts.dtype for part in parts_of)
     postings = np.concatenate(([0], np.cumsum(terms.counts)))
@@ -68,7 +68,7 @@ def merge(path: Path, parts: Sequence[LiveSegment]) -> None:
     for first, last in _blocks(postings):
         _merge_postings(whole, first, last, made)
     for part, number in zip(parts_of, words.numbers, strict=True):
-        _move_words(part, number, word_ends, made["memory_words"])
+        _copy_words(part, number, word_ends, made["memory_words"])
 
 
 class _Part:
@@ -170,7 +170,7 @@ class _Union:
         return len(self.counts)
 
 
-class _Whole:
+class _MergedSegment:
     """The merged segment."""
 
     def __init__(self, parts: Sequence[_Part]) -> None:
@@ -221,7 +221,7 @@ class _Whole:
             each if len(each) else np.full(part.segment.size, WHOLE_MEMORY)
             for each, part in zip(none, self.parts, strict=True)
         ]
-        return assembled(
+        return assemble_columns(
             ids=self.ids,
             sizes=self.sizes,
             seqs=self.of_texts(seqs),
@@ -237,13 +237,13 @@ def _blocks(postings: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Ranges of terms of about BLOCK postings each, at least one term."""
     first, count = 0, len(postings) - 1
     while first < count:
-        last = int(np.searchsorted(postings, postings[first] + BLOCK, side="right")) - 1
+        last = int(np.searchsorted(postings, postings[first] + BLOCK_POSTINGS, side="right")) - 1
         last = min(count, max(last, first + 1))
         yield first, last
         first = last
 
 
-def _merge_postings(whole: _Whole, first: int, last: int, made: dict[str, Column]) -> None:
+def _merge_postings(whole: _MergedSegment, first: int, last: int, made: dict[str, Column]) -> None:
     """Write the postings of the terms from `first` up to `last`."""
     keys, counts = [], []
     for part, numbers in zip(whole.parts, whole.terms.numbers, strict=True):
@@ -267,9 +267,9 @@ def _merge_postings(whole: _Whole, first: int, last: int, made: dict[str, Column
     made["counts"][place : place + len(key)] = np.concatenate(counts)[order]
 
 
-def _move_words(part: _Part, numbers: NDArray[np.int64], ends: NDArray[np.int64], made: Column) -> None:
+def _copy_words(part: _Part, numbers: NDArray[np.int64], ends: NDArray[np.int64], made: Column) -> None:
     """Write the words of a part's memories to their new positions."""
-    step = max(1, BLOCK // max(1, int(part.word_sizes.max(initial=1))))
+    step = max(1, BLOCK_POSTINGS // max(1, int(part.word_sizes.max(initial=1))))
     for start in range(0, len(part.live), step):
         some = slice(start, start + step)
         end = ends[part.memory_numbers[some]]

@@ -25,20 +25,20 @@ from cems_workbench.store.search.directory.segment_directory import (
 from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical import tokenizer
 from cems_workbench.store.search.lexical.lexical_merge import LiveSegment, merge
-from cems_workbench.store.search.lexical.lexical_segment import SegmentDraft, opened
+from cems_workbench.store.search.lexical.lexical_segment import SegmentDraft, open_segment
 
-LABEL = "indexing words"
-TOKENS = 6_000_000
+PROGRESS_LABEL = "indexing words"
+MAX_TOKENS = 6_000_000
 """Terms and words held in memory until a segment is written: about 75,000 memories of 40 words, 300 MB."""
 FANOUT = 8
-AT_ONCE = 30_000
+MIN_MERGE_LIMIT = 30_000
 """Texts that even the smallest change may merge, in half a second."""
-MOST = 40
+MAX_SEGMENTS = 40
 """With more segments, any pending merge is done."""
 
 
 def build(
-    home: Path,
+    directory: Path,
     documents: Iterable[Document],
     total: int,
     content_version: int,
@@ -50,11 +50,11 @@ def build(
 
     Raises what `progress` raises (Cancelled), and StoreError if it cannot be written; the previous index then stays current.
     """
-    return update(home, (), (), documents, total, content_version, progress, identity, language)
+    return update(directory, (), (), documents, total, content_version, progress, identity, language)
 
 
 def update(
-    home: Path,
+    directory: Path,
     segments: Sequence[Segment],
     changed: Sequence[str],
     documents: Iterable[Document],
@@ -70,72 +70,74 @@ def update(
     """
 
     def write() -> tuple[list[Segment], int]:
-        before = [_without(home, each, changed) for each in segments]
-        drafted = _drafted(home, documents, total, progress, language)
-        kept = _merged(home, [*before, *drafted], sum(_rows(home, each) for each in drafted))
-        return kept, sum(_rows(home, each) for each in kept)
+        before = [_delete(directory, each, changed) for each in segments]
+        drafted = _write_drafts(directory, documents, total, progress, language)
+        kept = _merge_segments(directory, [*before, *drafted], sum(_live_texts(directory, each) for each in drafted))
+        return kept, sum(_live_texts(directory, each) for each in kept)
 
-    return publish(home, content_version, tokenizer.version(language), identity, write)
+    return publish(directory, content_version, tokenizer.version(language), identity, write)
 
 
-def _drafted(home: Path, documents: Iterable[Document], total: int, progress: Progress, language: str) -> list[Segment]:
+def _write_drafts(
+    directory: Path, documents: Iterable[Document], total: int, progress: Progress, language: str
+) -> list[Segment]:
     """Write segments of about MAX_TOKENS each."""
     made: list[Segment] = []
     draft, done = SegmentDraft(language), 0
     for document in documents:
         if done % 1_000 == 0:
-            progress(LABEL, done, total)
+            progress(PROGRESS_LABEL, done, total)
         done += 1
         draft.add(document)
-        if draft.tokens >= TOKENS:
-            made.append(_written(home, draft))
+        if draft.tokens >= MAX_TOKENS:
+            made.append(_write_segment(directory, draft))
             draft = SegmentDraft(language)
     if len(draft):
-        made.append(_written(home, draft))
-    progress(LABEL, done, total)
+        made.append(_write_segment(directory, draft))
+    progress(PROGRESS_LABEL, done, total)
     return made
 
 
-def _written(home: Path, draft: SegmentDraft) -> Segment:
+def _write_segment(directory: Path, draft: SegmentDraft) -> Segment:
     segment = new_segment()
-    draft.write(home / segment.name)
+    draft.write(directory / segment.name)
     return segment
 
 
-def _without(home: Path, segment: Segment, changed: Sequence[str]) -> Segment:
+def _delete(directory: Path, segment: Segment, changed: Sequence[str]) -> Segment:
     """The segment with these memories marked as deleted."""
-    places = opened(home / segment.name).ids.find_all(changed)
-    deleted = read_deleted(home, segment)
+    places = open_segment(directory / segment.name).ids.find_all(changed)
+    deleted = read_deleted(directory, segment)
     now = np.union1d(deleted, places)
-    return segment if len(now) == len(deleted) else write_deleted(home, segment, now)
+    return segment if len(now) == len(deleted) else write_deleted(directory, segment, now)
 
 
-def _live(home: Path, segment: Segment) -> LiveSegment:
-    return LiveSegment(opened(home / segment.name), read_deleted(home, segment))
+def _live(directory: Path, segment: Segment) -> LiveSegment:
+    return LiveSegment(open_segment(directory / segment.name), read_deleted(directory, segment))
 
 
-def _rows(home: Path, segment: Segment) -> int:
+def _live_texts(directory: Path, segment: Segment) -> int:
     """Number of texts that are not deleted."""
-    live = _live(home, segment)
+    live = _live(directory, segment)
     return live.segment.size - len(live.segment.all_texts(live.deleted))
 
 
-def _merged(home: Path, segments: Sequence[Segment], new: int) -> list[Segment]:
+def _merge_segments(directory: Path, segments: Sequence[Segment], new: int) -> list[Segment]:
     """The segments after merging, limited by the `new` texts of this change."""
-    sizes = {each: _rows(home, each) for each in segments}
+    sizes = {each: _live_texts(directory, each) for each in segments}
     kept = [each for each in segments if sizes[each]]
-    allowed = max(AT_ONCE, FANOUT * new)
+    allowed = max(MIN_MERGE_LIMIT, FANOUT * new)
     while True:
-        choice = _choice(home, kept, sizes)
-        if not choice or (sum(sizes[each] for each in choice) > allowed and len(kept) <= MOST):
+        choice = _choose_merge(directory, kept, sizes)
+        if not choice or (sum(sizes[each] for each in choice) > allowed and len(kept) <= MAX_SEGMENTS):
             return kept
         segment = new_segment()
-        merge(home / segment.name, [_live(home, each) for each in choice])
+        merge(directory / segment.name, [_live(directory, each) for each in choice])
         sizes[segment] = sum(sizes[each] for each in choice)
         kept = [each for each in kept if each not in choice] + [segment]
 
 
-def _choice(home: Path, kept: Sequence[Segment], sizes: dict[Segment, int]) -> list[Segment]:
+def _choose_merge(directory: Path, kept: Sequence[Segment], sizes: dict[Segment, int]) -> list[Segment]:
     """The segments to merge next: FANOUT of the smallest full size class, or one that is more than half deleted."""
     classes: dict[int, list[Segment]] = {}
     for each in kept:
@@ -143,4 +145,4 @@ def _choice(home: Path, kept: Sequence[Segment], sizes: dict[Segment, int]) -> l
     full = [classes[number] for number in sorted(classes) if len(classes[number]) >= FANOUT]
     if full:
         return full[0]
-    return next(([each] for each in kept if opened(home / each.name).size > 2 * sizes[each]), [])
+    return next(([each] for each in kept if open_segment(directory / each.name).size > 2 * sizes[each]), [])

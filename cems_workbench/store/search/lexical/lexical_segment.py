@@ -27,7 +27,7 @@ from cems_workbench.store.search.lexical import sorted_texts
 from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
 from cems_workbench.store.search.lexical.tokenizer import chunks, terms_of
 
-MAX_WORD = 40
+MAX_WORD_LETTERS = 40
 """Letters of the longest counted word."""
 
 COLUMNS = {
@@ -119,18 +119,18 @@ class LexicalSegment:
         return found
 
 
-_open: weakref.WeakValueDictionary[tuple[str, int], LexicalSegment] = weakref.WeakValueDictionary()
+_open_segments: weakref.WeakValueDictionary[tuple[str, int], LexicalSegment] = weakref.WeakValueDictionary()
 
 
-def opened(path: Path) -> LexicalSegment:
+def open_segment(path: Path) -> LexicalSegment:
     """The segment of a file, one shared object per file: names are never reused. Raises StoreError."""
     try:
         key = str(path), path.stat().st_ino
     except OSError as error:
         raise StoreError(f"lexical index {path} is missing; doctor --repair rebuilds it") from error
-    segment = _open.get(key)
+    segment = _open_segments.get(key)
     if segment is None:
-        segment = _open[key] = LexicalSegment(path)
+        segment = _open_segments[key] = LexicalSegment(path)
     return segment
 
 
@@ -140,7 +140,7 @@ def plain_words(text_chunks: Iterable[str]) -> set[str]:
 
 
 def _is_word(chunk: str) -> bool:
-    return len(chunk) <= MAX_WORD and chunk.isalpha()
+    return len(chunk) <= MAX_WORD_LETTERS and chunk.isalpha()
 
 
 class _Numbers(dict[str, tuple[int, ...]]):
@@ -220,17 +220,17 @@ class SegmentDraft:
         lengths, seqs = _array(self._lengths), _array(self._seqs)
         place = np.empty(len(texts), np.int64)
         place[texts] = np.arange(len(texts))
-        terms, rank = _ordered(self._numbers.terms)
-        keys, counts = _counted(rank[_array(self._tokens)], np.repeat(place, lengths), len(texts))
-        words, word_rank = _ordered(self._words.words)
+        terms, rank = _rank_texts(self._numbers.terms)
+        keys, counts = _count_pairs(rank[_array(self._tokens)], np.repeat(place, lengths), len(texts))
+        words, word_rank = _rank_texts(self._words.words)
         memory = np.empty(len(order), np.int64)
         memory[order] = np.arange(len(order))
         owner = np.repeat(memory, _array(self._word_sizes))
-        pairs, _ = _counted(owner, word_rank[_array(self._word_tokens)], len(words))
+        pairs, _ = _count_pairs(owner, word_rank[_array(self._word_tokens)], len(words))
         used = (pairs % max(1, len(words))).astype(smallest_dtype(len(words)))
         filters = np.repeat(_array(self._filters).reshape(-1, 2)[order], sizes[order], axis=0)
         labels = json.dumps({name: list(codes) for name, codes in self._labels.items()}, ensure_ascii=False)
-        return assembled(
+        return assemble_columns(
             ids=sorted_texts.columns(self._ids[i] for i in order.tolist()),
             sizes=sizes[order],
             seqs=seqs[texts],
@@ -252,7 +252,7 @@ class SegmentDraft:
 Texts = tuple[Column, Column]
 
 
-def assembled(
+def assemble_columns(
     *,
     ids: Texts,
     sizes: Column,
@@ -282,7 +282,7 @@ def assembled(
     }
 
 
-def _ordered(numbers: dict[str, int]) -> tuple[list[str], NDArray[np.int64]]:
+def _rank_texts(numbers: dict[str, int]) -> tuple[list[str], NDArray[np.int64]]:
     """The texts sorted, and the rank of each text number."""
     texts = sorted(numbers)
     rank = np.empty(len(texts), np.int64)
@@ -290,7 +290,7 @@ def _ordered(numbers: dict[str, int]) -> tuple[list[str], NDArray[np.int64]]:
     return texts, rank
 
 
-def _counted(
+def _count_pairs(
     high: NDArray[np.int64], low: NDArray[np.int64], width: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The distinct pairs of two columns as high * width + low, ascending, with their counts."""

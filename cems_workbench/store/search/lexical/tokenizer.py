@@ -54,7 +54,7 @@ STOPWORDS = frozenset(_WORDS.split())
 VERSION = "1"
 """Raise with every change of the terms: lexical indexes of another version are stale."""
 
-_LISTED = (
+_STOPWORD_LANGUAGES = (
     "danish",
     "dutch",
     "french",
@@ -79,16 +79,16 @@ def stop_words(language: str) -> frozenset[str]:
     """The lower-cased stopwords of a language; empty without a list."""
     if language in (ENGLISH, CJK):
         return STOPWORDS
-    if language not in _LISTED:
+    if language not in _STOPWORD_LANGUAGES:
         return frozenset()
     from bm25s import stopwords
 
     return frozenset(map(normalised, getattr(stopwords, f"STOPWORDS_{language.upper()}")))
 
 
-MAX_TERM = 100
-MAX_IDENTIFIER = 256
-CACHED_CHUNKS = 400_000
+MAX_TERM_CHARS = 100
+MAX_IDENTIFIER_CHARS = 256
+MAX_CACHED_CHUNKS = 400_000
 
 _CHUNK = re.compile(r"\w+(?:(?::\\|[./\\:@'\u2019\-])\w+)*(?:\+\+(?!\w)|#(?!\w))?")
 _SUFFIX = re.compile(r"['\u2019](?:s|t|re|ve|ll|d|m)$", re.IGNORECASE)
@@ -115,8 +115,8 @@ class _Terms(dict[str, tuple[str, ...]]):
 
     def __missing__(self, chunk: str) -> tuple[str, ...]:
         terms = tuple(self._analyse(chunk))
-        if len(chunk) <= MAX_TERM:
-            if len(self) >= CACHED_CHUNKS:
+        if len(chunk) <= MAX_TERM_CHARS:
+            if len(self) >= MAX_CACHED_CHUNKS:
                 self.clear()
             self[chunk] = terms
         return terms
@@ -131,12 +131,12 @@ class _Terms(dict[str, tuple[str, ...]]):
             and (word[1:].islower() or word.isupper() or len(word) == 1)
             and not self._unspaced.search(word)
         ):
-            return (self._stem(lowered),) if len(word) <= MAX_TERM else ()
+            return (self._stem(lowered),) if len(word) <= MAX_TERM_CHARS else ()
         version = _VERSION.fullmatch(lowered)
         if version:
             return dict.fromkeys((lowered, version.group(1)))
         sentence = self._language == CJK and self._unspaced.search(word)
-        whole = [lowered] if len(lowered) <= MAX_TERM and not sentence else []
+        whole = [lowered] if len(lowered) <= MAX_TERM_CHARS and not sentence else []
         if lowered.isalpha() and whole:
             # `iPhones` must also match the plain word `iphones`, which is stemmed.
             whole.append(self._stem(lowered))
@@ -145,12 +145,12 @@ class _Terms(dict[str, tuple[str, ...]]):
     def _parts(self, identifier: str) -> Iterable[str]:
         """The segments of an identifier and their parts, words stemmed; no single letters."""
         for segment in _SEGMENT.findall(identifier):
-            pieces = [segment, *self._part.findall(segment)] if len(identifier) <= MAX_IDENTIFIER else [segment]
+            pieces = [segment, *self._part.findall(segment)] if len(identifier) <= MAX_IDENTIFIER_CHARS else [segment]
             for piece in pieces:
                 term = self._lower(piece)
                 if self._unspaced.search(term):
                     yield from self._characters(term)
-                elif 1 < len(term) <= MAX_TERM and term not in self._stop_words:
+                elif 1 < len(term) <= MAX_TERM_CHARS and term not in self._stop_words:
                     yield self._stem(term) if term.isalpha() else term
 
     def _characters(self, text: str) -> Iterable[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from cems_workbench.errors import StoreError
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
-from cems_workbench.store.meta import content_version
+from cems_workbench.store.meta import read_content_version
 from cems_workbench.store.search.directory.index_directory import Manifest
 from cems_workbench.store.search.directory.segment_directory import segments_of
 from cems_workbench.store.search.entries import documents_of
@@ -25,7 +25,7 @@ from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.lexical_segment import plain_words
 from cems_workbench.store.search.lexical.tokenizer import chunks, normalised
 
-TRIES = 3
+MAX_OPEN_ATTEMPTS = 3
 """Attempts to open the lexical index while another process replaces it."""
 
 
@@ -82,7 +82,7 @@ class CurrentVocabulary:
         """The vocabulary of the current content; the same object until that changes."""
         with self._computing:
             with self._database.reading() as cursor:
-                version = content_version(cursor)
+                version = read_content_version(cursor)
             if self._known is None or self._known[0] != version:
                 words = self._indexed()
                 if words is None:
@@ -92,7 +92,7 @@ class CurrentVocabulary:
 
     def _indexed(self) -> Mapping[str, int] | None:
         """The words of the lexical index and of later changes; None without a readable index."""
-        for _ in range(TRIES):
+        for _ in range(MAX_OPEN_ATTEMPTS):
             home, manifest = self._lexical()
             if manifest is None:
                 return None

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 
-SMALLEST = 32
-KEPT_PERCENT = 75
-FIRST_REFERENCE_BY = 1024
-WINDOW = 4095
-LONGEST = 273
+MIN_VALUE_BYTES = 32
+MAX_SIZE_PERCENT = 75
+FIRST_REFERENCE_BYTES = 1024
+WINDOW_BYTES = 4095
+MAX_MATCH_BYTES = 273
 GOOD_MATCH = 128
 GOOD_MATCH_DROP_PERCENT = 10
 
@@ -29,8 +29,8 @@ def compressed_size(value: bytes, enough: int | None = None) -> int | None:
     With `enough` the work ends once more than that many bytes are out; what is returned is then larger than `enough`, but not the size.
     """
     end = len(value)
-    most = end * KEPT_PERCENT // 100
-    if end < SMALLEST:
+    most = end * MAX_SIZE_PERCENT // 100
+    if end < MIN_VALUE_BYTES:
         return None
     earlier, repeats = _chains(value)
     place = written = items = 0
@@ -41,7 +41,7 @@ def compressed_size(value: bytes, enough: int | None = None) -> int | None:
         items += literals
         place += literals
         size = written + (items + 7) // 8
-        if size >= most or (not found and size >= FIRST_REFERENCE_BY):
+        if size >= most or (not found and size >= FIRST_REFERENCE_BYTES):
             return None
         if place == end:
             return size
@@ -76,16 +76,16 @@ def _chains(value: bytes) -> tuple[list[int], list[int]]:
     same = hashes[by_hash[1:]] == hashes[by_hash[:-1]]
     earlier[by_hash[1:][same]] = by_hash[:-1][same]
     places = np.arange(end)
-    in_reach = (earlier >= 0) & (places - earlier < WINDOW)
+    in_reach = (earlier >= 0) & (places - earlier < WINDOW_BYTES)
     repeats = np.minimum.accumulate(np.where(in_reach, places, end)[::-1])[::-1]
     return earlier.tolist(), [*repeats.tolist(), end]
 
 
 def _longest_match(value: bytes, place: int, earlier: list[int]) -> int:
     length, good = 0, GOOD_MATCH
-    room = min(LONGEST, len(value) - place)
+    room = min(MAX_MATCH_BYTES, len(value) - place)
     candidate = earlier[place]
-    while candidate >= 0 and place - candidate < WINDOW:
+    while candidate >= 0 and place - candidate < WINDOW_BYTES:
         if length < room and value[candidate + length] == value[place + length]:  # a longer match agrees here too
             agreed = 0
             while agreed < room and value[candidate + agreed] == value[place + agreed]:

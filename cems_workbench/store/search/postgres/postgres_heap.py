@@ -21,20 +21,20 @@ from dataclasses import dataclass
 
 from cems_workbench.store.search.postgres.pglz import compressed_size
 
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 """Beyond it the order of insertion is returned: computing the other takes about a millisecond a row."""
 
 PAGE_BYTES = 8192
 PAGE_HEADER = 24
 LINE_POINTER = 4
 ROW_HEADER = 24
-LONGEST_ROW = 2032
+MAX_ROW_BYTES = 2032
 """A quarter of a page, rounded: a longer row is shortened, and to this length."""
 
-SHORT_VALUE = 126
+MAX_SHORT_VALUE_BYTES = 126
 COMPRESSED_HEADER = 8
-OUT_OF_LINE = 18
-WORTH_SHORTENING = 24
+OUT_OF_LINE_BYTES = 18
+MIN_TOAST_BYTES = 24
 """A value of at most this many bytes is left alone: its stand-in would be no shorter."""
 
 MAP_UNIT = 32
@@ -74,7 +74,7 @@ def heap_order(rows: Sequence[HeapRow | DocumentRow]) -> list[int]:
 
     More than MOST_ROWS rows keep the order of insertion.
     """
-    if len(rows) > MOST_ROWS:
+    if len(rows) > MAX_ROWS:
         return list(range(len(rows)))
     return order_of_lengths([row_length(row) for row in rows])
 
@@ -92,7 +92,7 @@ def row_length(row: HeapRow | DocumentRow) -> int:
     columns = _chunk_columns(row) if isinstance(row, HeapRow) else _document_columns(row)
     header = ROW_HEADER + (8 if None in columns else 0)
     present = [column for column in columns if column is not None]
-    most = LONGEST_ROW - header
+    most = MAX_ROW_BYTES - header
     if _length(present) > most:
         _shorten(present, most)
     return header + _length(present)
@@ -138,7 +138,7 @@ class _Value:
     """A value of variable length in a row, as it is, compressed or out of line."""
 
     def __init__(self, value: bytes, compressible: bool = True) -> None:
-        short = len(value) <= SHORT_VALUE
+        short = len(value) <= MAX_SHORT_VALUE_BYTES
         self.size = len(value) + (1 if short else 4)
         self.alignment = 1 if short else 4
         self.out_of_line = False
@@ -157,7 +157,7 @@ class _Value:
 
     def move_out(self) -> None:
         self.tried = self.out_of_line = True
-        self.size = OUT_OF_LINE
+        self.size = OUT_OF_LINE_BYTES
         self.alignment = 1
 
 
@@ -191,7 +191,7 @@ def _length(columns: Sequence[_Column]) -> int:
     """Bytes of the columns; the header before them is a multiple of 8, so places count from here."""
     length = 0
     for column in columns:
-        length = _up_to(length, column.alignment) + column.size
+        length = _align(length, column.alignment) + column.size
     return length
 
 
@@ -214,10 +214,10 @@ def _shorten(columns: Sequence[_Column], most: int) -> None:
 def _largest(values: Sequence[_Value]) -> _Value | None:
     """The first of the largest, or None where none is worth shortening."""
     largest = max(values, key=lambda value: value.size, default=None)
-    return largest if largest is not None and largest.size > WORTH_SHORTENING else None
+    return largest if largest is not None and largest.size > MIN_TOAST_BYTES else None
 
 
-def _up_to(length: int, alignment: int) -> int:
+def _align(length: int, alignment: int) -> int:
     return -(-length // alignment) * alignment
 
 
@@ -232,7 +232,7 @@ class _Pages:
 
     def insert(self, index: int, length: int) -> None:
         """Put a row of so many bytes on the page PostgreSQL chooses."""
-        length = _up_to(length, 8)
+        length = _align(length, 8)
         page = self._current
         while page >= 0 and self._free[page] - LINE_POINTER < length:
             page = self._another(page, length)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-LONGEST_BYTES = 1_000
+MAX_WORD_BYTES = 1_000
 """A longer word is left as it is."""
 
 IRREGULAR = {
@@ -96,7 +96,7 @@ SHORT_END = re.compile("[^aeiouy][aeiouy][^aeiouywxY]$|^[aeiouy][^aeiouy]$")
 @lru_cache(maxsize=200_000)
 def stem(word: str) -> str:
     """The stem of a word in lower case."""
-    if len(word) <= 2 or len(word.encode()) > LONGEST_BYTES:
+    if len(word) <= 2 or len(word.encode()) > MAX_WORD_BYTES:
         return word
     if word in IRREGULAR:
         return IRREGULAR[word]

@@ -31,10 +31,10 @@ STEMMED = frozenset({Kind.ASCIIWORD, Kind.WORD, Kind.HWORD_PART, Kind.HWORD_ASCI
 WITHOUT_DICTIONARY = frozenset({Kind.TAG, Kind.PROTOCOL, Kind.ENTITY})
 """Tokens that leave no lexeme and take no position."""
 
-LONGEST_BYTES = 2_046
+MAX_TOKEN_BYTES = 2_046
 """A longer token leaves no lexeme and takes no position."""
 LAST_POSITION = 16_383
-MOST_POSITIONS = 255
+MAX_POSITIONS = 255
 
 _STOP_WORDS = """
 i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it its itself they
@@ -61,7 +61,7 @@ def lexemes(text: str) -> Lexemes:
         if lexeme is not None:
             positions = found.setdefault(lexeme, [])
             position = min(position, LAST_POSITION)
-            if len(positions) < MOST_POSITIONS and (not positions or positions[-1] < position):
+            if len(positions) < MAX_POSITIONS and (not positions or positions[-1] < position):
                 positions.append(position)
     return {lexeme: tuple(positions) for lexeme, positions in found.items()}
 
@@ -70,7 +70,7 @@ def _placed(text: str) -> Iterator[tuple[str | None, int]]:
     """(lexeme, position) of each token that has one; the lexeme of a stop word is None."""
     position = 0
     for kind, token in tokens(text):
-        if kind in WITHOUT_DICTIONARY or (len(token) > LONGEST_BYTES // 4 and len(token.encode()) > LONGEST_BYTES):
+        if kind in WITHOUT_DICTIONARY or (len(token) > MAX_TOKEN_BYTES // 4 and len(token.encode()) > MAX_TOKEN_BYTES):
             continue
         position += 1
         lexeme: str | None = lower(token)
@@ -307,7 +307,7 @@ ZETA_2 = 1.64493406685
 
 def _gains() -> list[float]:
     gains, total = [0.0], np.float32(0)
-    for n in range(1, MOST_POSITIONS + 1):
+    for n in range(1, MAX_POSITIONS + 1):
         total = total + WEIGHT / np.float32(n * n)
         gains.append(float(WEIGHT + total - WEIGHT) / ZETA_2)
     return gains

@@ -15,7 +15,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.store.search.directory.index_directory import Manifest, publish, write_json
 from cems_workbench.store.search.entries import WHOLE_MEMORY, Document
 from cems_workbench.store.search.postgres import postgres_text, ts_rank_index
-from cems_workbench.store.search.postgres.postgres_heap import MOST_ROWS, HeapRow, heap_order
+from cems_workbench.store.search.postgres.postgres_heap import MAX_ROWS, HeapRow, heap_order
 
 Column = NDArray[Any]
 
@@ -32,28 +32,32 @@ class Chunk:
     scope: str
 
 
-def as_on_a_server(documents: Iterable[Document], dimension: int) -> list[Chunk]:
+def in_server_order(documents: Iterable[Document], dimension: int) -> list[Chunk]:
     """The chunks of documents in the order in which a server's rows would lie that was given them in this order."""
     chunks = [
         Chunk(document.id, number, text, document.project, document.scope)
         for document in documents
         for number, text in document.chunks or ((WHOLE_MEMORY, document.text),)
     ]
-    if len(chunks) > MOST_ROWS:
+    if len(chunks) > MAX_ROWS:
         return chunks
     rows = [HeapRow(chunk.text, dimension, postgres_text.lexemes(chunk.text)) for chunk in chunks]
     return [chunks[place] for place in heap_order(rows)]
 
 
 def build(
-    home: Path, chunks: Iterable[Chunk], total: int, content_version: int, progress: Progress, identity: str = ""
+    directory: Path, chunks: Iterable[Chunk], total: int, content_version: int, progress: Progress, identity: str = ""
 ) -> Manifest:
     """Index `chunks`, in the order of the server's rows, the content of this identity, and make the result current.
 
     Raises what `progress` raises (Cancelled), StoreError where it cannot be written; the index before stays current then.
     """
     return publish(
-        home, content_version, postgres_text.VERSION, lambda target: _write(target, chunks, total, progress), identity
+        directory,
+        content_version,
+        postgres_text.VERSION,
+        lambda target: _write(target, chunks, total, progress),
+        identity,
     )
 
 
