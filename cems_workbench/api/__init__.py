@@ -1,4 +1,4 @@
-"""The Python API: what `from cems_workbench import …` gives, over the same functions that the pages and the command line call.
+"""The Python API: the names of `from cems_workbench import …`, over the functions that pages and commands call.
 
     open_store, load_config, save_config    what is asked, and with which config       opening, configs
     search, replay, why                     one query                                  asking

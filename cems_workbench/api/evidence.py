@@ -1,4 +1,4 @@
-"""The evidence of a query set: gathered from a store once, or read from a file, and measured on as often as one likes."""
+"""The evidence of a query set, gathered from a store or read from a file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LoadedEvidence(Result):
     """What replay needs of every query of a set, with the judgments that results are measured by.
 
     Attributes:
-        evidence: the evidence file as it was read.
+        evidence: the evidence file.
         judgments: of the queries, of every kind of judge: those of the store where it was gathered here, else those of the file.
         relevant_from: the lowest grade that counts as relevant, as the query set says.
     """
@@ -168,12 +168,12 @@ def gather(
         store: an open store.
         query_set: the name of a set, `all`, or the path of a file with queries.
         config: whose gather parameters are used: a config, the name of a preset, or the path of a config file.
-        out: the file to write; None is the shelf beside the store, which the app and the commands read too. What is there is gone on with.
+        out: the file to write; None is the store's evidence cache, shared with the app and the commands. A partial file is resumed.
         judged: only queries that have a judgment.
-        project_only: search each query's own project only, where it has one.
-        limit: draw this many of the queries, by `seed`.
-        seed: seed of what is drawn.
-        progress: called with a label, a count and a total; it may raise `Cancelled`, and what was finished stays.
+        project_only: for each query that names a project, search only that project.
+        limit: size of a random sample of the queries.
+        seed: seed of the sample.
+        progress: called with a label, a count and a total; it may raise `Cancelled`; finished queries are kept.
 
     Raises:
         InputError: there are no such queries, or `out` is of another store, set or config.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EvaluationReport(Result):
-    """What a config reaches on the judged queries of some evidence.
+    """Measures of a config on the judged queries of some evidence.
 
     Attributes:
         measured: the evaluation with what it was made on.
@@ -68,7 +68,7 @@ class EvaluationReport(Result):
         return Table(("type", "queries", *names), rows, f"{self.config.name}, by type of query")
 
     def to_run(self) -> dict[str, dict[str, float]]:
-        """The results as a run: score by memory id, by qid; ir_measures takes it as it is, `ranx.Run(...)` too.
+        """The results as a run: score by memory id, by qid; ir_measures and `ranx.Run(...)` accept it unchanged.
 
         Scores are 1/rank: evaluation tools order by score and break ties their own way. It has the queries of `to_qrels`, but for those
         without any result.
@@ -80,7 +80,7 @@ class EvaluationReport(Result):
         }
 
     def to_qrels(self) -> dict[str, dict[str, int]]:
-        """The grades as qrels: grade by memory id, by qid; ir_measures takes it as it is, `ranx.Qrels(...)` too.
+        """The grades as qrels: grade by memory id, by qid; ir_measures and `ranx.Qrels(...)` accept it unchanged.
 
         They are those of the queries that are in the means, which have a relevant memory: other tools average a 0 for the rest.
         """
@@ -143,7 +143,7 @@ def evaluate(
     judges: str | None = None,
     seed: int = 0,
 ) -> EvaluationReport:
-    """Measure a config on the judged queries of some evidence, as the command `evaluate` does; no store and no model is asked.
+    """Measure a config on the judged queries of some evidence, as the command `evaluate` does; needs neither store nor model.
 
     Args:
         evidence: what `gather` or `load_evidence` gave, or the path of an evidence file.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class OpenStore(Result):
     """An open store of memories; a context manager that closes it.
 
-    The app and commands may work on it at the same time; processes take turns.
+    The app and commands may work on it at the same time; processes share the lock.
 
     Attributes:
         resources: the store with its indexes and models, as the functions of `cems_workbench.jobs` take it.
@@ -55,7 +55,7 @@ class OpenStore(Result):
 
         Args:
             query_set: the name of a set, `all`, or the path of a file with queries.
-            judged: only those with a judgment, or of which it was said that nothing answers them.
+            judged: only queries with a judgment, or judged to have no answer.
 
         Raises:
             InputError: there are none.
@@ -87,7 +87,7 @@ class OpenStore(Result):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it, whatever happened."""
+        """Close it, also after an error."""
         self.close()
 
 

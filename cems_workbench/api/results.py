@@ -41,7 +41,7 @@ _collected: ContextVar[list[str] | None] = ContextVar("noted", default=None)
 
 
 def warn(line: str) -> None:
-    """Warn whoever called the API: as `warnings` is set to, or as a line where the caller notes them."""
+    """Warn the caller of the API through `warnings`, or through `collect_warnings` if that is active."""
     noted = _collected.get()
     if noted is None:
         warnings.warn(one_line(line, 500), WorkbenchWarning, stacklevel=3)
@@ -51,7 +51,7 @@ def warn(line: str) -> None:
 
 @contextmanager
 def collect_warnings() -> Iterator[list[str]]:
-    """While the block runs, what this thread would be warned of is in the list that is given: `warnings` are those of all threads."""
+    """Collect this thread's warnings in the yielded list; `warnings.catch_warnings` would affect all threads."""
     lines: list[str] = []
     token = _collected.set(lines)
     try:
@@ -67,7 +67,7 @@ class Table:
     Attributes:
         columns: the names of the columns.
         rows: the rows, a value for each column.
-        title: what stands above it; empty for none.
+        title: shown above it; empty for none.
     """
 
     columns: tuple[str, ...]
@@ -142,9 +142,9 @@ class Result(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A table as it is drawn: cells as text, the side each column keeps to, and how many rows are not drawn.
+    """A table for display: cells as text, the alignment of each column, and the number of rows that are not shown.
 
-    Columns in which nothing stands are left out; `to_pandas` has them.
+    Empty columns are left out; `to_pandas` has them.
     """
 
     title: str
@@ -168,7 +168,7 @@ def _drawn(table: Table) -> _Drawn:
 
 
 def cell(value: Any) -> str:
-    """A value as it is printed: numbers to four digits, a dash for what is not there, texts on one line and cut."""
+    """The display text of a value: four digits, a dash for None, texts on one line and truncated."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool):

@@ -40,7 +40,7 @@ class Answer(Result):
 
     @property
     def query(self) -> str:
-        """The query as it was typed."""
+        """The query."""
         return self.trace.evidence.query
 
     @property
@@ -144,10 +144,10 @@ def search(
         store: an open store.
         query: what is looked for.
         config: a config, the name of a preset, or the path of a config file; None is the default preset.
-        project: the query's project, org/repo; what it does is the config's.
-        only_project: search that project's memories only.
+        project: project of the query, org/repo; adjust.project of the config decides its effect.
+        only_project: search only memories of that project.
         as_of: the moment of the query, a datetime or ISO 8601 text; None is now.
-        expand: further variants of the query, searched beside it.
+        expand: additional query variants to search.
         progress: called with a label, a count and a total.
 
     Returns:

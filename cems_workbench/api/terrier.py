@@ -1,4 +1,4 @@
-"""A config as a transformer of PyTerrier: queries in, results out, so that it stands in any of its pipelines and experiments."""
+"""A config as a PyTerrier transformer, usable in its pipelines and experiments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SearchTransformer:
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
         """Search every query, and give a row for each result: the columns of the query, and those of `RESULTS`.
 
-        `score` is 1/(rank + 1), since whoever reads it orders by it, and `rank` counts from 0, as in PyTerrier; `pipeline_score` is the
+        `score` is 1/(rank + 1), since PyTerrier sorts by it, and `rank` counts from 0; `pipeline_score` is the
         score that the last stage gave. Where `project` and `as_of` are columns, they are the query's. A query without results has no row.
 
         Raises:

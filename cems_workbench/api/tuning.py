@@ -65,7 +65,7 @@ class TuningReport(Result):
         """The report with baseline and proposal scored on the sealed queries; every look is counted.
 
         Args:
-            store: the store that the evidence is of, in which the look is counted too; it is counted beside the evidence file anyway.
+            store: the store of the evidence, where the look is counted too; it is always counted next to the evidence file.
             who: who looks, for the store's count.
         """
         from cems_workbench.jobs.tuning import looks_at, open_holdout
@@ -74,7 +74,7 @@ class TuningReport(Result):
         return replace(self, result=open_holdout(self.result, looks))
 
     def save(self, path: str | Path) -> Path:
-        """Write the proposal, in the form that the suffix says, and its evidence card beside it. Raises InputError."""
+        """Write the proposal, in the format of the suffix, and its evidence card next to it. Raises InputError."""
         from cems_workbench.jobs.exporting import write_proposal
         from cems_workbench.jobs.tuning import card_of
 
@@ -158,7 +158,7 @@ def tune(
         progress: called with a label, a count and a total; it may raise `Cancelled`, and the best so far is proposed.
 
     Returns:
-        The report. Scores are kept beside the evidence file: the same search goes on where it was broken off, here, in the app or in the
+        The report. Scores are saved next to the evidence file, so an interrupted search resumes, here, in the app or in the
         command.
 
     Raises:

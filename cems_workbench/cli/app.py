@@ -23,7 +23,7 @@ from cems_workbench.platform import gc_tuning
 PAGE = HOME / "app.py"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 (told apart, not bound to)
-"""No address of its own: that of the config, which is localhost, or all of them."""
+"""Values that name no single address: the default, localhost, or all addresses."""
 MAX_PORT = 65535
 PRELOADED = (
     "cems_workbench.config",
@@ -33,7 +33,7 @@ PRELOADED = (
     "duckdb",
     "plotly.graph_objects",
 )
-"""What the first page imports, in the page's own order; loaded while the browser still fetches the page's scripts."""
+"""Imports of the first page, in its order; loaded while the browser fetches the page's scripts."""
 
 
 def app_command(
@@ -43,17 +43,17 @@ def app_command(
 ) -> None:
     """Open the app in the browser. It listens on localhost; stop it with Ctrl-C."""
     if not PAGE.is_file():
-        raise InputError(f"{PAGE} is not there: this installation is not whole")
+        raise InputError(f"{PAGE} is missing: the installation is incomplete")
     if _port_in_use(port):
         other = port + 1 if port < MAX_PORT else port - 1
         raise InputError(
-            f"port {port} is taken, perhaps by another app; --port {other} opens this one beside it (make run PORT={other})"
+            f"port {port} is in use, perhaps by another app; --port {other} starts a second one (make run PORT={other})"
         )
-    # As named where the command was given: the app runs in the folder of its pages.
+    # Resolve now: the app runs in the directory of its pages.
     os.environ["CEMS_WORKBENCH_STORE"] = str(settings_for(store).store.resolve())
     exit_code = [0]
-    atexit.register(_exit_process, exit_code)  # first in, last out: after whatever the server and the models clean up
-    gc_tuning.pause()  # importing makes none worth the search; `_preload` goes on with it
+    atexit.register(_exit_process, exit_code)  # first in, last out: after the cleanup of the server and the models
+    gc_tuning.pause()  # imports create no garbage worth collecting; `_preload` ends the pause
     from streamlit.runtime.pages_manager import PagesManager
     from streamlit.web import cli
 
@@ -74,20 +74,20 @@ def app_command(
 
 
 def _port_in_use(port: int) -> bool:
-    """Whether somebody listens there. Streamlit says so too, but not what to do."""
+    """Whether the port is in use. Streamlit reports it too, but not what to do."""
     with contextlib.suppress(OSError), socket.create_connection((_host(os.environ), port), timeout=1):
         return True
     return False
 
 
 def _host(environment: Mapping[str, str]) -> str:
-    """Where the app can be reached from here: the address that it listens on, or localhost."""
+    """The address to reach the app from this machine: the one it listens on, or localhost."""
     address = environment.get("STREAMLIT_SERVER_ADDRESS", "")
     return "localhost" if address in ANY_ADDRESS else address
 
 
 def _allowed_hosts(environment: Mapping[str, str]) -> list[str]:
-    """The names the app answers to, where it listens on an address of its own and nobody named them; else the config's hold."""
+    """The allowed host names if the app listens on a custom address and none are set; otherwise the config's apply."""
     address = environment.get("STREAMLIT_SERVER_ADDRESS", "")
     if "STREAMLIT_SERVER_ALLOWED_HOSTS" in environment or address in (*ANY_ADDRESS, *LOCAL_NAMES):
         return []

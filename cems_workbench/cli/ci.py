@@ -167,10 +167,8 @@ def init_command(
 
 
 def _relative_path(path: Path) -> PurePosixPath:
-    """A path as it is from here. Raises InputError for one outside, which a workflow could not reach."""
+    """The path relative to the current directory. Raises InputError for one outside, which a workflow could not reach."""
     try:
         return PurePosixPath(path.resolve().relative_to(Path.cwd()).as_posix())
     except ValueError:
-        raise InputError(
-            f"{path} is not below this folder: run ci init at the top of the repository it lies in"
-        ) from None
+        raise InputError(f"{path} is not below this folder: run ci init at the top of its repository") from None

@@ -59,8 +59,8 @@ def _add(store: Store, path: Path, why: str, author: str | None) -> None:
     from cems_workbench.jobs.config_history import keep_config
 
     config = chosen_config(None, path, None)
-    beside = card_path(path)
-    card = read_card(beside) if path.is_file() and beside.is_file() else None
+    card_file = card_path(path)
+    card = read_card(card_file) if path.is_file() and card_file.is_file() else None
     base = card.baseline if card else None
     record = keep_config(store, config, author=author or _account(), why=why, base=base, card=card)
     say(f"kept as config {record.id}: {record.name}" + ("" if card else ", without an evidence card"))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 CHECK_FAILED = 1
 Options = Sequence[tuple[str, str]]
-"""Options of the command line with their values, which name a config to `score`."""
+"""Command line options with their values that name a config for `fill-scores`."""
 MetricOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -110,7 +110,7 @@ def evaluate_command(
         parsed = [parse_assertion(text, least) for text in asserted or ()]
         return chosen_measures(metric, least, [assertion.measure for assertion in parsed]), parsed
 
-    wanted(1)  # what cannot be read is said before anything is gathered
+    wanted(1)  # report invalid arguments before gathering
     check_judge_kind(judge_kind)
     paths = [Path(name) for name in evidence]
     are_files = [is_evidence_file(path) for path in paths]
@@ -193,7 +193,7 @@ def _streamed(
     run_out: Path | None,
     quiet: bool,
 ) -> StreamedConfigs:
-    """The configs measured on a stream; their one run is written as it comes."""
+    """Measure the configs on a stream; the run is written as it is computed."""
     from cems_workbench.evaluation.report import run_lines
     from cems_workbench.jobs.evaluation import evaluate_streamed
     from cems_workbench.platform.atomic_write import write_atomically
@@ -216,7 +216,7 @@ def _streamed(
 
 
 def _refuse_runs(run_out: Path | None, configs: Sequence[object]) -> None:
-    """Raise InputError where one run is to be written of several configs."""
+    """Raise InputError if one run is to be written for several configs."""
     if run_out is not None and len(configs) > 1:
         raise InputError(f"--run-out holds one run, and there are {len(configs)} configs")
 
@@ -228,7 +228,7 @@ def configs_for(
     changes: Sequence[str] | None,
     ablate: str | None,
 ) -> list[tuple[PipelineConfig, Options]]:
-    """The configs that were named, or the default one, and the rows of their ablation, each with the options that name it to `score`.
+    """The named configs, or the default one, and their ablations, each with the options that name it for `fill-scores`.
 
     The default is the config that a file with this header was gathered with, and for a query set (None) the default preset.
     """
@@ -245,7 +245,7 @@ def configs_for(
 
 
 def score_lines(measured: Iterable[tuple[Path, Evaluation, Options]], store: Path | None = None) -> list[str]:
-    """The commands, a line each, that score what evaluations lack of their rerankers' scores: one for each evidence file."""
+    """The commands that add the missing reranker scores of evaluations, one per evidence file."""
     from cems_workbench.evaluation.batch import UNSCORED
 
     options: dict[Path, list[tuple[str, str]]] = {}
@@ -256,7 +256,7 @@ def score_lines(measured: Iterable[tuple[Path, Evaluation, Options]], store: Pat
 
 
 def score_line(evidence: Path, named: Options, store: Path | None = None) -> str:
-    """The command, quoted for a shell, that scores what a file lacks for the configs that these options name."""
+    """The command, quoted for a shell, that adds the missing scores of a file for the configs that these options name."""
     words = [word for option in dict.fromkeys(named) for word in option]
     where = [] if store is None else ["--store", str(store)]
     command = shlex.join(["python", "-m", "cems_workbench", "fill-scores", str(evidence), *words, *where])
@@ -264,18 +264,18 @@ def score_line(evidence: Path, named: Options, store: Path | None = None) -> str
 
 
 def asserted_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """What became of the assertions, as plain values."""
+    """Outcomes of the assertions, as plain values."""
     return {"assertions": [{"holds": outcome.holds, "line": outcome.line} for outcome in outcomes]}
 
 
 def print_asserted(outcomes: Sequence[Outcome]) -> None:
-    """Print what became of the assertions, a line each."""
+    """Print the outcome of each assertion."""
     for outcome in outcomes:
         say(outcome.line)
 
 
 def exit_unless_all_hold(outcomes: Sequence[Outcome]) -> None:
-    """End the command with 1 where an assertion does not hold."""
+    """Exit with 1 if an assertion does not hold."""
     if not all(outcome.holds for outcome in outcomes):
         raise typer.Exit(CHECK_FAILED)
 
@@ -301,7 +301,7 @@ def _gathered_evidence(
 ) -> Iterator[tuple[Labelled, int]]:
     """The labelled evidence of a query set of the store, by config, and the set's lowest relevant grade.
 
-    The evidence is what was gathered before, or else is gathered now, and kept.
+    Uses cached evidence, or gathers and caches it.
     """
     from cems_workbench.jobs.caching import RecentCache
     from cems_workbench.jobs.evaluation import agreed, labelled
@@ -309,7 +309,7 @@ def _gathered_evidence(
     from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, queries_named, sample_queries
 
     begun = datetime.now(UTC)
-    cache = RecentCache(size=2)  # configs that come one after the other often ask for the same
+    cache = RecentCache(size=2)  # consecutive configs often need the same evidence
     with closing(open_resources(settings_for(store), create=False)) as resources:
         queries, judgments = queries_named(name, resources, True)
         selection = QuerySelection(name, tuple(sample_queries(queries, *drawing)), project_only)
@@ -326,7 +326,7 @@ def _gathered_evidence(
 def chosen_configs(
     files: Sequence[Path] | None, presets: Sequence[str] | None, changes: Sequence[str] | None
 ) -> list[PipelineConfig]:
-    """The configs that were named, each with the changes, and each with a name of its own."""
+    """The named configs with the changes applied, each under a unique name."""
     from cems_workbench.jobs.catalogue import with_unique_names
 
     chosen = [chosen_config(None, path, changes) for path in files or ()]
@@ -343,7 +343,7 @@ def chosen_measures(names: Sequence[str] | None, grade: int, further: Sequence[M
 
 
 def print_evaluation(evaluation: Evaluation) -> None:
-    """The table of a config, its types, and what should be known of the numbers."""
+    """Print the measures of a config, overall and by query type, with its remarks."""
     from cems_workbench.evaluation.evaluate import number
 
     rows = [
@@ -366,7 +366,7 @@ def print_evaluation(evaluation: Evaluation) -> None:
 
 
 def cost_line(evaluation: Evaluation) -> str:
-    """What gathering cost, as it was recorded, and what the config's reranker reads."""
+    """The recorded cost of gathering, and the pairs that the config's reranker reads."""
     pace = evaluation.cost.get("ms_per_query")
     said = f"{evaluation.cost['llm_calls']:.0f} LLM calls, {evaluation.cost['reranked']:.0f} pairs reranked"
     if pace is None:

@@ -96,7 +96,7 @@ def _measured(export: Export, evidence: Path, metric: Sequence[str] | None) -> E
 
 
 def print_ranking(ranking: ExportedRanking, err: bool = False) -> None:
-    """What a config reaches here and as the reader of its export ranks: a row a measure, and what the figures leave out."""
+    """Print the measures of a config here and as the reader of its export ranks, a row each, and their limits."""
     export = ranking.export
     rows = [
         [
@@ -122,10 +122,10 @@ def print_ranking(ranking: ExportedRanking, err: bool = False) -> None:
 
 
 def _card(config: Path, card: Path | None) -> EvidenceCard | None:
-    """The card named, or the one beside the config; a config changed on the way (`--set`) has left its evidence."""
+    """The named card, or the one next to the config; after `--set` the evidence no longer applies."""
     from cems_workbench.config import card_path, read_card
 
-    beside = card_path(config)
-    if card is None and not (config.is_file() and beside.is_file()):
+    card_file = card_path(config)
+    if card is None and not (config.is_file() and card_file.is_file()):
         return None
-    return read_card(card or beside)
+    return read_card(card or card_file)

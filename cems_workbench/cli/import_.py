@@ -95,7 +95,7 @@ def import_command(
                 said = f"memories are cut by the rule {chunks} from now on; what that changes is embedded again"
                 say(f"note: {said}", err=as_json)
             if language is not None and resources.store.language.choose(language) and resources.store.memories.count():
-                say(f"note: lexical search works in {language} from now on; its index is built anew", err=as_json)
+                say(f"note: lexical search works in {language} from now on; its index is rebuilt", err=as_json)
             reports, brought = [], list[str]()
             for parsed in inputs:
                 reports.append(resources.store.add(parsed, progress, query_set, grades, when))
@@ -110,9 +110,9 @@ def import_command(
             except EmbedderMismatchError as refusal:
                 problem = f"not embedded: {refusal}"
             except InputError as refusal:
-                problem = f"not embedded yet, the next search goes on with it: {refusal}"
+                problem = f"not embedded yet, the next search continues: {refusal}"
             except ModelError as failure:  # what was imported is in the store all the same
-                problem = f"not embedded yet, the next search goes on with it: {failure}"
+                problem = f"not embedded yet, the next search continues: {failure}"
             told = resources.store.notices
             total = resources.store.memories.count()
             cut = resources.store.chunks.statistics()

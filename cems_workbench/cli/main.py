@@ -112,7 +112,7 @@ def _root(
 
 
 class _Warnings(logging.Handler):
-    """What the store has to say of its files, as lines on stderr."""
+    """Prints warnings of the package as lines on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         say(f"warning: {' '.join(record.getMessage().split())}", err=True)
@@ -120,18 +120,18 @@ class _Warnings(logging.Handler):
 
 @cache
 def _command() -> Callable[..., Any]:
-    """All commands with their options, made once: it takes as long as opening a store."""
+    """All commands with their options, built once: building takes as long as opening a store."""
     return typer.main.get_command(commands)
 
 
 def main() -> None:
-    """Run the command line; every error meant for the user becomes one line on stderr and exit code 2."""
+    """Run the command line; every user error becomes one line on stderr and exit code 2."""
     logging.getLogger("cems_workbench").addHandler(_Warnings(logging.WARNING))
     set_wait_notifier(lambda line: say(line, err=True))
     try:
         code = _command()(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
         if code == INTERRUPTED:
-            say("interrupted; what was finished is kept", err=True)
+            say("interrupted; finished work is kept", err=True)
         sys.exit(code)
     except typer.TyperException as error:  # a missing argument, an unknown option
         _refuse(f"{error.format_message()} See --help.")

@@ -1,7 +1,4 @@
-"""What several commands share: their options, the config they name, output as table or JSON, and progress.
-
-A query on the command line: the options that say how it is asked, and the request they make.
-"""
+"""Options, config selection, tables and progress that several commands share."""
 
 from __future__ import annotations
 
@@ -99,7 +96,7 @@ def settings_for(store: Path | None) -> Settings:
 
 
 def open_existing_store(store: Path | None) -> Store:
-    """The store of the command line, which has to be there. Raises StoreError."""
+    """Open the existing store of the command line. Raises StoreError."""
     from cems_workbench.store import Store
 
     settings = settings_for(store)
@@ -108,7 +105,7 @@ def open_existing_store(store: Path | None) -> Store:
 
 @contextmanager
 def filled_resources(store: Path | None, dask: str | None = None) -> Iterator[Resources]:
-    """The store of the command line, which has to hold memories, with its models; closed at the end. Raises StoreError."""
+    """The store of the command line with its models, closed at the end. Raises StoreError if it has no memories."""
     from cems_workbench.jobs.factory import open_filled
 
     settings = settings_for(store)
@@ -124,7 +121,7 @@ def queries_of(store: Store, query_set: str | None) -> list[Query]:
 
 
 def chosen_config(preset_name: str | None, config: Path | None, changes: Sequence[str] | None) -> PipelineConfig:
-    """The config a command was asked to use; what its file could not say is told on stderr.
+    """The config that a command uses; what its file could not express is a warning on stderr.
 
     Raises InputError when both a preset and a file are named.
     """
@@ -140,7 +137,7 @@ def chosen_config(preset_name: str | None, config: Path | None, changes: Sequenc
 
 
 def read_evidence(path: Path) -> EvidenceSet:
-    """An evidence file; what its hash does not prove is said. Raises InputError as `read_evidence_file` does."""
+    """Read an evidence file; what its hash does not verify is a warning. Raises InputError as `read_evidence_file` does."""
     from cems_workbench.evaluation.evidence_file import read_evidence_file
 
     evidence = read_evidence_file(path)
@@ -149,7 +146,7 @@ def read_evidence(path: Path) -> EvidenceSet:
 
 
 def warn_unverified(words: str) -> None:
-    """Say on stderr what the hash of evidence does not prove, where there is such."""
+    """Warn about the parts of the evidence that its hash does not verify, if any."""
     if words:
         say(f"warning: {words}", err=True)
 
@@ -159,7 +156,7 @@ def print_table(
 ) -> None:
     """Print rows as a table, with `err` on stderr; numbers are right-aligned and never broken, and text is shown literally.
 
-    Texts are wrapped at words to fit the terminal. What does not fit then goes on in a further table that repeats the first column.
+    Texts are wrapped at words to fit the terminal. Columns that do not fit continue in a further table that repeats the first one.
     """
     from rich.console import Console
     from rich.table import Table
@@ -188,14 +185,14 @@ def print_table(
 
 COLUMN_GAP = 2
 MAX_WORD_WIDTH = 28
-"""What has a longer word may be broken within it."""
+"""Longer words may be broken."""
 MAX_WORD_CHARS = 160
-"""Of a word, such as an id; a longer one is cut. JSON has it whole."""
+"""Characters of a word, such as an id; a longer one is truncated. JSON has it whole."""
 _LONG_WORD = re.compile(rf"\S{{{MAX_WORD_CHARS + 1},}}")
 
 
 def _layout(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[tuple[list[int], list[int]]]:
-    """Which columns stand side by side in a table, and how wide each is: every one its narrowest at least."""
+    """The columns of each table and their widths, each at least its narrowest."""
     natural = [
         max(len(line) for text in (name, *column) for line in text.split("\n"))
         for name, column in zip(columns, cells, strict=True)
@@ -216,14 +213,14 @@ def _layout(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) 
 
 
 def _narrowest(text: str) -> int:
-    """The width at which nothing is broken: of a number or a range all of it, else the longest word."""
+    """The width at which nothing is broken: all of a number or a range, the longest word of a text."""
     if text[:1] in "+-−–0123456789" and len(text) <= MAX_WORD_WIDTH:
         return len(text)
     return min(max(map(len, text.split()), default=0), MAX_WORD_WIDTH)
 
 
 def _widths(narrowest: list[int], natural: list[int], width: int) -> list[int]:
-    """The room beyond the narrowest goes to the columns with the most words left to place."""
+    """Distribute the remaining width to the columns that need the most."""
     widths = list(narrowest)
     room = width - sum(widths) - COLUMN_GAP * (len(widths) - 1)
     while room > 0 and widths != natural:
@@ -244,9 +241,9 @@ def _cell(value: Any) -> str:
 
 
 def warn_unknown_project(store: Store, project: str | None, only_project: bool = False) -> None:
-    """Say on stderr that no memory is of this project, with the nearest name.
+    """Warn that no memory is in this project, with the nearest name.
 
-    Raises InputError where its memories alone were to be searched.
+    Raises InputError if the search is restricted to it.
     """
     problem = store.memories.project_problem(project)
     if problem and only_project:
@@ -257,7 +254,7 @@ def warn_unknown_project(store: Store, project: str | None, only_project: bool =
 
 @contextmanager
 def progress_bar(quiet: bool = False) -> Iterator[Progress]:
-    """A progress bar on stderr with a count and an estimate; nothing when `quiet` or when nobody watches."""
+    """A progress bar on stderr with a count and an estimate; nothing if `quiet` or if stderr is not a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
@@ -323,7 +320,7 @@ def request_and_config(
     expand: Sequence[str] | None,
     config: PipelineConfig,
 ) -> tuple[Request, PipelineConfig]:
-    """The request, and the config with manual expansion on where variants were typed and it was off. Raises InputError."""
+    """The request, and the config with manual expansion enabled if variants are given. Raises InputError."""
     moment = parse_moment(as_of)
     if only_project and not project:
         raise InputError("--restrict-to-project needs a --project")
@@ -353,7 +350,7 @@ def parse_moment(text: str | None) -> datetime | None:
 
 
 def account() -> str | None:
-    """The name of the account that the command runs under; None where it has none, as in a container."""
+    """The name of the current account; None if it has none, as in a container."""
     import getpass
 
     try:

@@ -1,7 +1,7 @@
-"""The one place where the command line writes words: whatever a memory, a name or a file holds, a terminal gets plain text.
+"""Output of the command line: the only place that writes to a terminal, and it writes plain text only.
 
 Control characters move a cursor, set a title or hide a line; directional overrides show a text in another order than it has. Each is
-shown as a replacement character, in JSON as its escape, so that the values stay as they are.
+shown as a replacement character, in JSON as its escape, so that values are unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import typer
 from cems_workbench.platform.bidi import REPLACEMENT
 
 _SHAPES_WORDS = "\u200c\u200d\u200e\u200f"
-"""Zero-width joiners, within words of several scripts and within emoji, and the marks beside words that run from right to left."""
+"""Zero-width joiners, within words of several scripts and within emoji, and the marks next to right-to-left words."""
 _SUSPECT = re.compile(r"[^\n\t -~\u00a0-\u00ac\u00ae-\u024f]")
 
 
@@ -41,7 +41,7 @@ def say_wrapped(text: str) -> None:
 
 
 def put(text: str) -> None:
-    """Print a document, such as a config, as it is: to a file or a pipe to the letter, to a terminal as `say` does."""
+    """Print a document, such as a config: unmodified to a file or a pipe, as `say` does to a terminal."""
     typer.echo(literal(text) if sys.stdout.isatty() else text, nl=False)
 
 

@@ -194,7 +194,7 @@ def _compare_with_judgments(
     progress: Progress,
     interrupted: Callable[[], bool],
 ) -> SearchResult:
-    """The result with what its proposal is worth by judgments; without, where too few queries are judged or it was interrupted."""
+    """Add the proposal's gain on judgments, unless too few queries are judged or it is interrupted."""
     from cems_workbench.jobs.unlabelled import by_judgments
 
     try:
@@ -223,7 +223,7 @@ def _score_lines(result: SearchResult, evidence: Path, out: Path, baseline: Opti
             lines.append(score_line(evidence, [("--config", str(out))], store))
         else:
             lines.append(f"{out} does not hold the whole proposal; write it as YAML (--out NAME.yaml) to score for it")
-    return [*lines, "then run this again: the search was without these scores"] if lines else []
+    return [*lines, "then run this again: the search did not have these scores"] if lines else []
 
 
 def _config_options(config: Path | None, preset: str | None, changes: Sequence[str] | None) -> Options:
@@ -235,7 +235,7 @@ def _config_options(config: Path | None, preset: str | None, changes: Sequence[s
 
 
 def _with_open_holdout(result: SearchResult, store: Path | None) -> SearchResult:
-    """The result with the sealed queries scored. The look is counted in the store of the evidence, or else beside the file."""
+    """Score the sealed hold-out. The look is counted in the store of the evidence, or next to the file without a store."""
     from cems_workbench.jobs.tuning import looks_at, open_holdout, store_of
 
     data, settings = result.planned.data, settings_for(store)
@@ -243,7 +243,7 @@ def _with_open_holdout(result: SearchResult, store: Path | None) -> SearchResult
         with store_of(data.evidence, settings) as opened:
             return open_holdout(result, looks_at(data, opened, account() or ""))
     except StoreLockedError as error:
-        say(f"warning: {' '.join(str(error).split())}: the look is counted beside the evidence file", err=True)
+        say(f"warning: {' '.join(str(error).split())}: the look is counted next to the evidence file", err=True)
         return open_holdout(result, looks_at(data, None))
 
 
@@ -268,7 +268,7 @@ def _watch(name: str, progress: Progress, interrupted: Callable[[], bool]) -> Wa
 
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C is remembered instead of raised, so that the trial at hand is finished and kept."""
+    """Record Ctrl-C instead of raising, so that the current trial is finished and kept."""
     pressed: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
     try:
@@ -305,7 +305,7 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
         )
         return
     if result.planned.data.stands_in:
-        say("UNLABELLED: no judgment chose this; what a reranker puts first stands in for them")
+        say("UNLABELLED: chosen by a reranker's order instead of judgments")
         _print_lists(result)
     if changed:
         print_table(
@@ -403,7 +403,7 @@ def _print_gains(rows: Sequence[GainRow], found: str, title: str) -> None:
 
 
 def _print_by_judgments(result: SearchResult) -> None:
-    """What a proposal that was found without labels is worth by those that there are, beside labelled tuning."""
+    """Print the gain of an unlabelled proposal on existing judgments, compared with labelled tuning."""
     from cems_workbench.jobs.tuning_summary import judged_rows
 
     found = result.by_judgments

@@ -1,4 +1,4 @@
-"""What tools take: each argument with its bounds and the words that an agent reads. An empty text is "not given"."""
+"""Arguments of the tools, with their bounds and the description that an agent reads. An empty text means "not given"."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from pydantic import Field
 MOST_QUERY, MOST_NAME, MOST_TEXT, MOST_PAGE = 20_000, 500, 100_000, 100
 
 QueryText = Annotated[
-    str, Field(min_length=1, max_length=MOST_QUERY, description="What is looked for, in the words that failed.")
+    str, Field(min_length=1, max_length=MOST_QUERY, description="The query, in the words that failed.")
 ]
 MemoryId = Annotated[
-    str, Field(min_length=1, max_length=MOST_NAME, description="Id of a memory; find_memories finds it by its words.")
+    str, Field(min_length=1, max_length=MOST_NAME, description="Id of a memory; find_memories finds it by its text.")
 ]
-FollowedId = Annotated[
-    str, Field(max_length=MOST_NAME, description="Id of a memory whose rank is to be followed; empty for none.")
-]
+FollowedId = Annotated[str, Field(max_length=MOST_NAME, description="Id of a memory to follow; empty for none.")]
 ConfigName = Annotated[
     str,
     Field(
         max_length=MOST_NAME,
-        description="A preset, a config kept in the store (overview names them), or the path of a config file; empty: the default.",
+        description="A preset, a config saved in the store (overview lists them), or the path of a config file; empty: the default.",
     ),
 ]
 Changes = Annotated[
@@ -32,18 +30,22 @@ Changes = Annotated[
     ),
 ]
 Project = Annotated[
-    str, Field(max_length=MOST_NAME, description="The query's own project, org/repo; what it does is the config's.")
+    str,
+    Field(
+        max_length=MOST_NAME,
+        description="Project of the query, org/repo; adjust.project of the config decides its effect.",
+    ),
 ]
-OnlyProject = Annotated[bool, Field(description="Search that project's memories only.")]
+OnlyProject = Annotated[bool, Field(description="Search only memories of that project.")]
 AsOf = Annotated[
-    str, Field(max_length=60, description="Moment of the query, ISO 8601, to which ages are counted; empty: now.")
+    str, Field(max_length=60, description="Time of the query, ISO 8601, from which ages are computed; empty: now.")
 ]
 Expand = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=MOST_QUERY)]] | None,
-    Field(max_length=10, description="Further wordings of the query, searched beside it."),
+    Field(max_length=10, description="Additional query variants to search."),
 ]
 Limit = Annotated[int, Field(ge=1, le=MOST_PAGE, description="Rows to give.")]
-Offset = Annotated[int, Field(ge=0, le=1_000_000_000, description="Rows to pass over: next_offset of the page before.")]
+Offset = Annotated[int, Field(ge=0, le=1_000_000_000, description="Rows to skip: next_offset of the previous page.")]
 QuerySet = Annotated[
     str,
     Field(
@@ -55,8 +57,8 @@ QuerySet = Annotated[
 Measures = Annotated[str, Field(max_length=MOST_NAME, description="Measures, such as `hit@5 nDCG@10`.")]
 Queries = Annotated[
     int,
-    Field(ge=0, le=1_000_000, description="Measure this many of the judged queries, drawn alike each time; 0: all."),
+    Field(ge=0, le=1_000_000, description="Measure a fixed sample of this many judged queries; 0: all."),
 ]
 Seconds = Annotated[
-    int, Field(ge=1, le=600, description="The longest to search queries for now; a later call goes on after that.")
+    int, Field(ge=1, le=600, description="Time limit for searching queries in this call; the next call resumes.")
 ]

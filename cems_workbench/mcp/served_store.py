@@ -1,8 +1,8 @@
-"""The store that a server serves, and what an agent may do with it.
+"""The store of a server, and the rights of the agent.
 
-It is opened when a tool first needs it, so that a server is there at once, and one whose store is missing or held by another process says
-so in the reply to each call until that is mended. Who asks has the role of a reader, or with `write` that of a reviewer, as on the pages
-(`runs.access`), and opens the files that a page may open.
+It is opened when a tool first needs it, so that the server starts at once. While the store is missing or locked by another process, every
+call returns that error. A client has the role of a reader, or with `write` that of a reviewer, as on the pages (`jobs.access`), and may
+open the files that a page may open.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from cems_workbench.settings import Settings, settings_for
 from cems_workbench.store.rows import check_name
 
 MAX_NAMES = 20
-"""Configs that are named to who asked for one that is not there."""
+"""Configs that the error for an unknown name lists."""
 
 
 class ServedStore:
-    """A store with the rights of who asks; methods may be called from any thread."""
+    """A store with the rights of the client; methods may be called from any thread."""
 
     def __init__(self, path: Path | None = None, *, write: bool = False, judge: str = "agent") -> None:
-        """`judge` is the name that labels are kept under. Raises InputError where it is none, or a setting does not fit."""
+        """`judge` is the judge name of the labels. Raises InputError if it is not a valid name, or if a setting is invalid."""
         check_name(judge)
         self.settings: Settings = settings_for(path)
         self.role: Role = "reviewer" if write else "reader"
@@ -48,7 +48,7 @@ class ServedStore:
 
     @property
     def store(self) -> OpenStore:
-        """The open store. Raises StoreError, naming what is wrong, as often as it is asked for in vain."""
+        """The open store. Raises StoreError with the reason, on every call until it can be opened."""
         with self._opening:
             if self._opened is None:
                 self._opened = open_store(self.settings.store)
@@ -68,9 +68,9 @@ class ServedStore:
 
     @contextmanager
     def measuring(self, seconds: float) -> Iterator[None]:
-        """While the block runs nobody else measures here: two calls would search the same queries into one file.
+        """Exclude other measurements during the block: two would gather the same queries into one file.
 
-        Raises Cancelled where another call still does after so many seconds.
+        Raises Cancelled if another call still holds it after that many seconds.
         """
         if not self._measuring.acquire(timeout=seconds):
             raise Cancelled
@@ -80,13 +80,13 @@ class ServedStore:
             self._measuring.release()
 
     def require_writing(self) -> None:
-        """Raise InputError unless labels may be given."""
+        """Raise InputError unless the client may write labels."""
         require(self.role, "reviewer")
 
     def config(self, name: str, changes: Mapping[str, Any] | None = None) -> PipelineConfig:
-        """The config of a name, with changes: a preset, one kept in the store, or that of a file; the default preset for none.
+        """The config of a name, with changes: a preset, a saved config of the store, or a file; without a name the default preset.
 
-        Raises InputError, naming what there is.
+        Raises InputError, listing the known names.
         """
         if not name or name in preset_names():
             return load_config(name or None, changes)
@@ -98,14 +98,14 @@ class ServedStore:
         raise InputError(f"config: {_unknown(name, 'config', list(kept.configs))}, or name a config file")
 
     def kept_configs(self) -> list[str]:
-        """The names of the configs kept in the store, beside the presets."""
+        """The names of the saved configs of the store, without the presets."""
         presets = set(preset_names())
         return [name for name in catalogue(self.resources.store).configs if name not in presets]
 
     def evidence(self, query_set: str, config: PipelineConfig, queries: int, progress: Progress) -> LoadedEvidence:
-        """The judged queries of a set as the config asks for them, gathered where they are not yet; or an evidence file.
+        """The evidence of the judged queries of a set, gathered if missing; or an evidence file.
 
-        `queries`: so many of them; 0 is all. Raises InputError, naming the sets there are, and whatever `progress` raises.
+        `queries` is the sample size; 0 is all. Raises InputError, listing the known sets, and what `progress` raises.
         """
         names = list(dict.fromkeys([*self.store.query_sets, ALL_QUERIES]))
         if query_set in names:

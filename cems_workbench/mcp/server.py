@@ -1,4 +1,4 @@
-"""The tools as an MCP server: what they give as compact JSON, and every error as one line that says what to do."""
+"""The tools as an MCP server: results as compact JSON, errors as one line that says what to do."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.mcp.tools import ALL_TOOLS
 
 INSTRUCTIONS = f"""\
-Why did a memory that should have been found stay away, and what would bring it back? This server searches a store of memories as the
+Why was a memory not returned, and what would return it? This server searches a store of memories as the
 retrieval pipeline does, and explains it.
 1. search(query): the results, and the candidates that were lost. A memory that is not among them: find_memories(words) has its id.
 2. why(query, memory_id): the stage that lost it, and the smallest changes that bring it in.
 3. what_if(query, changes): such a change on this query; what_if_memory: other words of the memory.
 4. compare(changes): the change on all judged queries. One that helps a query and harms others is none.
-A page that goes on has next_offset. {UNTRUSTED}"""
+If there are more rows, a page has next_offset. {UNTRUSTED}"""
 READ_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 WRITES_LABELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 MAX_ERROR_CHARS = 600
@@ -62,7 +62,7 @@ class WorkbenchServer(MCPServer):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool. Raises ToolError with one line for whoever called it."""
+        """Call a tool. Raises ToolError with one line for the client."""
         self._check(name, arguments)
         try:
             found = await super().call_tool(name, arguments, context)
@@ -74,7 +74,7 @@ class WorkbenchServer(MCPServer):
             if line is not None:
                 raise ToolError(f"{name}: {one_line(line, MAX_ERROR_CHARS)}") from None
             raise UnexpectedToolError(
-                f"{name}: it failed in a way that was not foreseen ({type(cause).__name__}); the server's log has the traceback"
+                f"{name}: unexpected error ({type(cause).__name__}); the server's log has the traceback"
             ) from cause
         if isinstance(found, CallToolResult) and found.structured_content is not None:
             text = json.dumps(found.structured_content, ensure_ascii=False, separators=(",", ":"))
@@ -84,10 +84,10 @@ class WorkbenchServer(MCPServer):
         return found
 
     def _check(self, name: str, arguments: Mapping[str, Any]) -> None:
-        """Raise ToolError for a tool that is not there, or an argument that it does not take: neither is passed over."""
+        """Raise ToolError for an unknown tool or argument; neither is ignored."""
         if name not in self._arguments:
             if name in {entry.name for entry in ALL_TOOLS}:
-                raise ToolError(f"{name}: this server gives no labels: whoever runs it starts it with --write for that")
+                raise ToolError(f"{name}: this server is read-only: restart it with --write to allow labels")
             raise ToolError(f"{short(name)}: no such tool; there are {', '.join(self._arguments)}")
         known = self._arguments[name]
         for argument in arguments:
@@ -98,7 +98,7 @@ class WorkbenchServer(MCPServer):
 
 
 def _invalid(error: ValidationError) -> str:
-    """What is wrong with the arguments, in a line that does not repeat a long one."""
+    """The error in the arguments, in one line that does not repeat a long value."""
     lines = []
     for found in error.errors(include_url=False)[:3]:
         place = ".".join(str(part) for part in found["loc"])

@@ -1,7 +1,7 @@
-"""How a server is reached: over standard input and output by the client that started it, or over HTTP by programs of this machine.
+"""Transports of the server: stdin and stdout for the client that started it, or HTTP for programs on this machine.
 
-HTTP listens on 127.0.0.1 and answers to that name and `localhost` alone, and to no page of another origin: a name that was pointed at this
-machine gets nothing (DNS rebinding). With a token every request has to carry it.
+HTTP listens on 127.0.0.1 and accepts only that name and `localhost` as host, and no other origin: this prevents DNS rebinding. If a token
+is set, every request must carry it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from cems_workbench.mcp.server import WorkbenchServer
 
 HOST, PATH = "127.0.0.1", "/mcp"
 INTERRUPTED = 130
-"""What a process ends with that was interrupted."""
+"""Exit code after an interrupt."""
 MAX_BODY_BYTES = 4_000_000
-"""Bytes of a request: a memory's text as it might be, and room."""
+"""Bytes of a request: room for the text of any memory."""
 
 
 def serve_stdio(server: WorkbenchServer) -> None:
-    """Serve the client at the other end of standard input and output until it closes them. Nothing else is written there."""
-    # Who waits for a line of input cannot be woken to end in order; a store is whole however a process ends.
+    """Serve the client on stdin and stdout until it closes them. Nothing else is written there."""
+    # A thread that waits for input cannot be woken to end cleanly; the store survives any end of the process.
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     anyio.run(server.run_stdio_async)
 
 
 def serve_http(server: WorkbenchServer, port: int, token: str | None, say: Callable[[str], None]) -> None:
-    """Serve programs of this machine until the process is ended; port 0 takes a free one. Raises InputError where it is taken.
+    """Serve programs on this machine until the process ends; port 0 picks a free one. Raises InputError if the port is in use.
 
-    `say` is told the address once the server listens there.
+    `say` is called with the address once the server listens.
     """
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -68,7 +68,7 @@ def serve_http(server: WorkbenchServer, port: int, token: str | None, say: Calla
 
 
 class WithToken:
-    """An app that only who has the token reaches; others are told in a line that it takes one."""
+    """An app that requires the token; without it the response is one line that says so."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -93,6 +93,6 @@ async def _refuse(send: Send) -> None:
 
 
 def quiet_logs() -> None:
-    """For the whole process: failures as lines on standard error, once; what the workbench warns of is said there already."""
+    """Log only failures, one line each on stderr; warnings of the workbench are printed there already."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("cems_workbench").propagate = False

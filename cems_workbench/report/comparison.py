@@ -41,11 +41,11 @@ DEFAULT_MEASURE = "nDCG@10"
 
 @dataclass(frozen=True)
 class MadeOn:
-    """What a config's evaluation was made on, as far as a report tells of it."""
+    """The data of a config's evaluation that a report needs."""
 
     facts: Facts
     queries: Mapping[str, Query]
-    """By qid, at least those that are told of; so are the rest."""
+    """By qid, at least for the queries that the report shows; so are the others."""
     evidences: Mapping[str, Evidence]
     grades: Mapping[str, Mapping[str, int]]
     results: Mapping[str, Sequence[str]]
@@ -126,7 +126,7 @@ class _Query:
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """A query's difference: percent across, pixels down; `to` is where it is told of, if it is."""
+    """A query's difference: percent across, pixels down; `to` links to its section, if it has one."""
 
     x: float
     width: float
@@ -179,7 +179,7 @@ def comparison_report(
     Args:
         labelled: what each evaluation was made on, in their order, whose texts and grades are shown; the query set is the first's.
         moment: when the report is made.
-        by: the measure that queries and types are told by; None is nDCG@10, or the first.
+        by: the measure that queries and types are reported by; None is nDCG@10, or the first.
         shown: queries that lost most to show, of each config.
         redact: leave texts out; ids stay.
         seed, judges: what the comparison was made with.
@@ -208,7 +208,7 @@ def streamed_report(
     seed: int = 0,
     judges: str | None = None,
 ) -> str:
-    """A comparison that was made on a stream, as one HTML page: the queries that it tells of are read once more, and no others.
+    """A comparison that was made on a stream, as one HTML page: only the queries that it shows are read a second time.
 
     `answered` says who answered the lists, where that was a running system. Raises InputError as `comparison_report` does.
     """
@@ -387,7 +387,7 @@ def _told(base: Evaluation, other: Evaluation, column: int, lost: Sequence[str],
 def _waterfall(
     base: Evaluation, other: Evaluation, column: int, made_on: MadeOn, texts: Texts, told: Mapping[int, str]
 ) -> _Waterfall:
-    """`told` has the places of the queries that are told of."""
+    """`told` has the positions of the queries that the report shows."""
     better = _better(base, other, column)
     changed = np.flatnonzero(np.isfinite(better) & (better != 0))
     largest = _changed_most(base, better)

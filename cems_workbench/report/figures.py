@@ -1,4 +1,4 @@
-"""Where things stand in a figure: places along a scale, in percent of its width, so that a figure is drawn at any width.
+"""Geometry of figures: positions along a scale, in percent of its width, so that a figure fits any width.
 
 The templates draw them as inline SVG without a view box: lengths are percent across and pixels down, and text keeps its size.
 """
@@ -24,7 +24,7 @@ class Scale:
     high: float
 
     def share(self, value: float) -> float:
-        """A value as percent of the way, held within it; NaN has none and is drawn at the beginning by nobody."""
+        """A value as percent of the way, held within it; NaN has no position and must not be drawn."""
         return round(100 * min(1.0, max(0.0, (value - self.low) / (self.high - self.low))), 2)
 
     @property

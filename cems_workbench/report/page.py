@@ -1,8 +1,7 @@
-"""The page around a report: jinja2 templates that escape every value, the style sheet, and what the figures were computed from.
+"""The page around a report: autoescaping jinja2 templates, the style sheet, and the data that the figures were computed from.
 
-A page asks nothing of a network and runs no script but ours, which its Content-Security-Policy knows by hash; it is whole without.
-A text that somebody else wrote is shown literally, without the characters that would turn it round; where texts are left out, `Texts`
-says what stands in their place.
+A page loads nothing from the network and runs only our script, which its Content-Security-Policy allows by hash; it is complete without
+scripts. Texts by others are shown literally, without bidi control characters; in a redacted report `Texts` says what replaces them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The report of a tuning: the verdict, what the proposal is worth where it was not chosen, what it changes, and its evidence card.
 
-Every figure is one of `runs.tuned`, which the Tune page shows too, and of the card. No text of a query or a memory stands in it.
+Figures come from `jobs.tuning_summary`, as on the Tune page, and from the card. The report contains no text of a query or a memory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FIGURE_MARGIN_PX = 8
 
 @dataclass(frozen=True, slots=True)
 class _Gain:
-    """A part of the queries as it stands in the figure and the table; no cells where nothing was measured on it."""
+    """A subset of the queries in the figure and the table; no cells if nothing was measured on it."""
 
     name: str
     about: str
@@ -57,7 +57,7 @@ class _Gain:
 
 @dataclass(frozen=True, slots=True)
 class _Worth:
-    """Gains on one scale: `rows` are drawn, `every` stands in the table."""
+    """Gains on one scale: `rows` are drawn, `every` is in the table."""
 
     name: str
     scale: Scale

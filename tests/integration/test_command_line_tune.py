@@ -72,7 +72,7 @@ def test_an_interrupted_tune_keeps_the_best_and_goes_on_to_the_same_end(
     with monkeypatch.context() as patch:
         patch.setattr(tuning, "progress_bar", pressing)
         cut = command(*asked, "--out", "best.yaml")
-    assert cut.code == 130 and "what was finished is kept" in cut.err
+    assert cut.code == 130 and "finished work is kept" in cut.err
     found = json.loads(cut.out)
     assert found["cancelled"] and found["trials"] == 6 and found["validation"] is None
     assert load_config(tmp_path / "best.yaml") and len(list(tmp_path.glob("set.*.scores.npz"))) == 1

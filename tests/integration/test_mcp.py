@@ -156,7 +156,9 @@ def test_an_agent_finds_what_lost_a_memory_and_what_brings_it_back(reader: Serve
         better = await call("compare", query_set="t", changes=undecayed, measures="nDCG@10")
         (ndcg,) = better["differences"]
         assert (ndcg["measure"], ndcg["better"], ndcg["worse"]) == ("nDCG@10", 1, 0)
-        assert better["said"][0] == "No measure is surely better or worse: p, after Holm, is 0.05 or more for each."
+        assert (
+            better["said"][0] == "No measure is significantly better or worse: p, after Holm, is 0.05 or more for each."
+        )
 
     asked(reader, ask)
 
@@ -213,7 +215,7 @@ WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("serch", {"query": QUERY}, "no such tool; there are overview"),
     ("what_if", dict(ASKED), "changes: Field required"),
     ("what_if", {**ASKED, "changes": {}}, "name at least one parameter"),
-    ("what_if_memory", {**ASKED, "memory_id": LOST}, "give it another text"),
+    ("what_if_memory", {**ASKED, "memory_id": LOST}, "pass a text or title"),
     ("what_if_memory", {**ASKED, "memory_id": LOST, "content": MEGABYTE}, "content: String should have at most"),
     ("read_memory", {"memory_id": LOST, "offset": 10_000}, "characters, counted from 0"),
     ("find_memories", {"words": "x", "project": "nowhere"}, "no memory of project"),
@@ -222,7 +224,7 @@ WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("evaluate", {"query_set": "/etc/passwd"}, "not in a folder that pages may open"),
     ("evaluate", {"query_set": "t", "measures": "ndgc@10"}, "nDCG"),
     ("compare", {"query_set": "t"}, "nothing to compare"),
-    ("label", {"memory_id": LOST, "grade": 3, "qid": "q1"}, "starts it with --write"),
+    ("label", {"memory_id": LOST, "grade": 3, "qid": "q1"}, "restart it with --write"),
 )
 
 
@@ -259,7 +261,7 @@ def test_with_write_labels_are_those_of_a_model_and_can_be_taken_back(store: Pat
         for arguments, words in (
             ({"grade": 7, "qid": "q1"}, "not on the scale"),
             ({"grade": 1, "qid": "q11"}, "did you mean q1"),
-            ({"grade": 1}, "give the words of the query"),
+            ({"grade": 1}, "pass the text of the query"),
             ({"grade": 1, "query": "new", "query_set": " "}, "is not a name"),
         ):
             assert words in await call("label", memory_id=LOST, **arguments)

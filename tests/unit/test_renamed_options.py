@@ -22,8 +22,12 @@ OPTIONS = [
 ]
 
 
+def line(old: str, new: str) -> str:
+    return f"{old} is now {new}; the old name still works"
+
+
 def leaf(command: str) -> Any:
-    """The command of a path such as `report why`, from a command line built anew."""
+    """The command of a path such as `report why`, from a new command line."""
     found: Any = typer.main.get_command(commands)
     for name in command.split():
         found = found.commands[name]

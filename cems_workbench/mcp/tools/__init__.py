@@ -16,7 +16,7 @@ from cems_workbench.mcp.tools.queries import QueryTools
 
 @dataclass(frozen=True, slots=True)
 class ToolEntry:
-    """A tool: its title for people, how it is made for a store, and whether it changes what people keep in one."""
+    """A tool: its title for people, its factory for a store, and whether it writes to the store."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Grades by whoever asks, taken for those of a model; only where the server was started with `--write`."""
+"""Labels of the agent, saved as those of a model; only if the server was started with `--write`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cems_workbench.records import Judgment, Query
 
 MODEL = "model"
 AGENTS_QUERY_SET = "asked by agents"
-"""The query set of queries that were graded here and in no set yet."""
+"""The query set for queries that the agent grades and that are in no other set."""
 
 
 class Labelled(Reply):
-    """A grade that is on disk. `replaced` is what stood there before; it counts where no person graded the pair."""
+    """A saved grade. `replaced` is the previous one. It counts unless a person graded the pair."""
 
     qid: str
     memory_id: str
@@ -35,7 +35,7 @@ class Labelled(Reply):
 
 
 class TakenBack(Reply):
-    """The latest label under this name, which is no more."""
+    """The latest label under this name, now removed."""
 
     qid: str | None = None
     memory_id: str | None = None
@@ -69,11 +69,11 @@ class LabellingTools:
         ] = AGENTS_QUERY_SET,
         note: Annotated[str, Field(max_length=2000, description="Why.")] = "",
     ) -> Labelled:
-        """Say how relevant a memory is to a query. Kept as a model's judgment, which counts where no person has judged."""
+        """Grade how relevant a memory is to a query. Saved as a model's judgment, which counts unless a person has judged."""
         self._served.require_writing()
         store = self._served.resources.store
         if bool(query.strip()) == bool(qid):
-            raise InputError("query: give the words of the query, or the qid of a stored one")
+            raise InputError("query: pass the text of the query, or the qid of a stored one")
         self._served.store.memory(memory_id)
         known = self._stored(qid) if qid else stored_query(_request(query, project, as_of), store)
         scale = store.query_sets.scale_of(known.qid if known else "")
@@ -104,7 +104,7 @@ class LabellingTools:
         )
 
     def undo_label(self) -> TakenBack:
-        """Take back the latest label that was given here; what it replaced stands there again. Called again, the one before."""
+        """Undo the latest label of this name and restore the one it replaced. Call again to undo the one before."""
         self._served.require_writing()
         event = self._served.resources.store.labels.undo(self._served.judge, MODEL)
         if event is None:

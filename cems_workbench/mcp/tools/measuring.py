@@ -1,7 +1,7 @@
 """Configs measured and compared on judged queries.
 
-Searching some hundred queries takes minutes where it was not done before, and a client waits for one. So a call works for `seconds`, keeps
-what it searched on the store's shelf, and says how far it came; the next call with the same arguments goes on there.
+Gathering some hundred queries takes minutes, and a client waits about one. So a call works for `seconds`, saves what it gathered in the
+store's evidence cache, and reports its progress; the next call with the same arguments resumes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROGRESS_INTERVAL_S = 1.0
 
 
 class Searching(Reply):
-    """How far the search of a query set has come."""
+    """Progress of searching a query set."""
 
     queries_searched: int
     queries_in_all: int
@@ -50,7 +50,7 @@ class Mean(Reply):
 
 
 class WorstQuery(Reply):
-    """A query by what it reached, and the relevant memories that it did not return, for `why`."""
+    """A query with its values, and the relevant memories that it did not return, for `why`."""
 
     qid: str
     value: float | None = None
@@ -61,7 +61,7 @@ class WorstQuery(Reply):
 
 
 class Evaluated(Paged):
-    """What a config reaches, and the queries that reach least by the first measure; or how far searching has come."""
+    """The means of a config, and its worst queries by the first measure; or the progress so far."""
 
     state: Literal["measured", "searching"]
     searching: Searching | None = None
@@ -91,7 +91,7 @@ class MeasureDifference(Reply):
 
 
 class ChangedQuery(Reply):
-    """A query whose value of the first measure is another one."""
+    """A query whose value of the first measure changed."""
 
     qid: str
     baseline: float | None = None
@@ -102,7 +102,7 @@ class ChangedQuery(Reply):
 
 
 class Compared(Paged):
-    """What changes do to every judged query: by measure, and the queries that changed most; or how far searching has come."""
+    """Effect of changes on every judged query, by measure, and the queries that changed most; or the progress so far."""
 
     state: Literal["measured", "searching"]
     searching: Searching | None = None
@@ -119,9 +119,9 @@ class Compared(Paged):
 
 @dataclass
 class Allowance:
-    """The progress of work that may take so many seconds: it tells the client, and cancels what takes longer.
+    """Progress of work with a time limit: reports to the client, and cancels at the limit.
 
-    The time runs from the first query on, so that each call brings the search further, however busy the machine is.
+    The time counts from the first query, so that each call makes progress, however busy the machine is.
     """
 
     seconds: int
@@ -132,7 +132,7 @@ class Allowance:
     _told: float = 0.0
 
     def __call__(self, label: str, done: int, total: int) -> None:
-        """Take notice of a step. Raises Cancelled when the time is over; what a client cancelled ends here too."""
+        """Count a step. Raises Cancelled at the time limit, or if the client cancelled the call."""
         if label != PROGRESS_LABEL:
             return
         self.done, self.total, now = done, total, monotonic()
@@ -163,7 +163,7 @@ class MeasuringTools:
         limit: Limit = 10,
         offset: Offset = 0,
     ) -> Evaluated:
-        """How good a config is on judged queries: measures with intervals, and the queries that reach least with what they miss."""
+        """Evaluate a config on judged queries: measures with intervals, and the worst queries with what they miss."""
         chosen, allowance = self._served.config(config, changes), Allowance(seconds, context)
         with collect_warnings() as noted:
             try:
@@ -189,7 +189,7 @@ class MeasuringTools:
             by_type=_by_type(report),
             worst=[_worst(report, i) for i in rows],
             said=[
-                f"worst: by {report.evaluation.measures[0]}, the lowest first; not_returned: relevant memories to ask why of"
+                f"worst: by {report.evaluation.measures[0]}, the lowest first; not_returned: relevant memories to pass to why"
             ],
             notes=[*noted, report.evaluation.relevance, *report.evaluation.remarks],
             **counts,
@@ -208,7 +208,7 @@ class MeasuringTools:
         limit: Limit = 10,
         offset: Offset = 0,
     ) -> Compared:
-        """What a change does to all judged queries: `config` with `changes` against the config `against`, by default `config` as it is."""
+        """Compare on all judged queries: `config` with `changes` against the config `against`, by default `config` unchanged."""
         compared = self._served.config(config, changes)
         baseline = self._served.config(against or config)
         if compared == baseline:
@@ -219,7 +219,7 @@ class MeasuringTools:
         with collect_warnings() as noted:
             try:
                 with self._served.measuring(seconds):
-                    # One after the other: where they ask for the same, the second takes what the first searched.
+                    # One after the other: the second reuses what the first gathered.
                     found = [
                         self._served.evidence(query_set, each, queries, allowance) for each in (baseline, compared)
                     ]
@@ -266,14 +266,14 @@ def _unfinished(allowance: Allowance) -> dict[str, object]:
     return {
         "searching": Searching(queries_searched=allowance.done, queries_in_all=allowance.total),
         "said": [
-            f"{left} of {allowance.total} queries are still to be searched; what was searched is kept. Call again with the same arguments "
-            "to go on, or with `queries` for a sample of them."
+            f"{left} of {allowance.total} queries are not searched yet; progress is saved. Call again with the same arguments to resume, "
+            "or with `queries` for a sample."
         ],
     }
 
 
 def _by_type(report: EvaluationReport) -> dict[str, dict[str, float | None]]:
-    """How many queries of each type count, and their mean by the first measure; empty where there are no types."""
+    """The number of queries of each type and their mean of the first measure; empty without types."""
     kinds, first = report.evaluation.by_type(), str(report.evaluation.measures[0])
     if len(kinds) < 2:
         return {}
@@ -302,7 +302,7 @@ def _moment(query: Query) -> str | None:
 
 
 def _query_text(query: Query) -> Text:
-    """What to ask `why`: the query's words and project."""
+    """The arguments of `why`: the query's text and project."""
     return Text(text=cut(query.query, MAX_QUERY_CHARS), project=query.project and cut(query.project, TITLE))
 
 
@@ -325,11 +325,11 @@ def _differences(report: ComparisonReport) -> list[MeasureDifference]:
 
 
 def _verdict(report: ComparisonReport) -> str:
-    """Which measures are surely better or worse, in a sentence: by the level of p that every table marks."""
+    """The significantly better or worse measures, in a sentence, at the level of p that every table marks."""
     sure: dict[str, list[str]] = {BETTER: [], WORSE: []}
     for row in report.comparison.compared[0].differences:
         sure.get(verdict(row), []).append(str(row.measure))
     if not any(sure.values()):
-        return f"No measure is surely better or worse: p, after Holm, is {LEVEL:g} or more for each."
+        return f"No measure is significantly better or worse: p, after Holm, is {LEVEL:g} or more for each."
     parts = [f"{word} by {', '.join(sure[up])}" for up, word in ((BETTER, "better"), (WORSE, "worse")) if sure[up]]
     return f"Surely {' and '.join(parts)}: p, after Holm, is below {LEVEL:g}."

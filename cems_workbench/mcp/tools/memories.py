@@ -1,4 +1,4 @@
-"""Memories by their words and by their id, and the whole text of one, a page at a time."""
+"""Memories by text and by id, and the whole text of one, a page at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MemoryRow(Reply):
 
 
 class FoundMemories(Paged):
-    """Memories that hold the words that were asked for, the newest first."""
+    """Memories that contain the words, newest first."""
 
     memories: tuple[MemoryRow, ...] = ()
     said: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class FoundMemories(Paged):
 
 
 class MemoryText(Text):
-    """A stretch of a memory's text, and what else was stored with it."""
+    """A part of a memory's text, and its other fields."""
 
     category: str | None = None
     session: str | None = None
@@ -42,7 +42,7 @@ class MemoryText(Text):
 
 
 class ReadMemory(Reply):
-    """A memory: its dates and counters as the pipeline uses them, and a stretch of its text."""
+    """A memory: the dates and counters that the pipeline uses, and a part of its text."""
 
     memory_id: str
     offset: int
@@ -69,20 +69,20 @@ class MemoryTools:
             Field(
                 min_length=1,
                 max_length=MOST_NAME,
-                description="Looked for literally, ignoring case, in id, title, content and tags.",
+                description="Matched literally, ignoring case, in id, title, content and tags.",
             ),
         ],
         project: Project = "",
         limit: Limit = 10,
         offset: Offset = 0,
     ) -> FoundMemories:
-        """Memories that contain some words to the letter, with their ids. Not the pipeline: `search` is that."""
+        """Memories that contain these words literally, with their ids. Does not run the pipeline: use `search` for that."""
         store = self._served.resources.store
         problem = store.memories.project_problem(project or None)
         if problem:
             raise InputError(f"project: {problem}")
         found = store.memories.find(Selection(text=words, projects=(project,) if project else ()), limit, offset)
-        said = [] if found.total else ["No memory contains these words to the letter: try fewer of them, or search."]
+        said = [] if found.total else ["No memory contains these words literally: try fewer words, or search."]
         rows = [MemoryRow(memory_id=memory.id, untrusted=text_of(memory)) for memory in found.memories]
         return FoundMemories(memories=rows, said=said, **counted(found.total, offset, limit))
 
@@ -92,7 +92,7 @@ class MemoryTools:
         offset: Annotated[int, Field(ge=0, le=1_000_000_000, description="Character to begin with.")] = 0,
         length: Annotated[int, Field(ge=1, le=MAX_PAGE_CHARS, description="Characters to give.")] = 4000,
     ) -> ReadMemory:
-        """The text of one memory, `length` characters from `offset` on, and the dates and counters that ranking uses."""
+        """The text of one memory, `length` characters from `offset`, and the dates and counters that ranking uses."""
         memory = self._served.store.memory(memory_id)
         if offset and offset >= len(memory.content):
             raise InputError(f"offset: {memory_id} has {len(memory.content)} characters, counted from 0")

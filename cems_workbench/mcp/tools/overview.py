@@ -1,4 +1,4 @@
-"""What there is to ask about: the store, its query sets and configs, and the parameters of a config."""
+"""Overview of the store, its query sets and configs, and the parameters of a config."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from cems_workbench.mcp.served_store import MAX_NAMES, ServedStore
 from cems_workbench.renamed import PARAMETERS
 
 MAX_PROJECTS = 20
-SECTION_HINT = "Name a section, the stage that lost the memory for instance, or words."
+SECTION_HINT = "Name a section, such as the stage that dropped the memory, or words."
 
 
 class QuerySetRow(Reply):
-    """A query set: how many queries it has, and how many of them can be measured on."""
+    """A query set: its number of queries, and how many of them are judged."""
 
     name: str
     queries: int
@@ -29,14 +29,14 @@ class QuerySetRow(Reply):
 
 
 class ProjectRow(Reply):
-    """A project and its number of memories; without a name those of none."""
+    """A project and its number of memories; no name for memories without a project."""
 
     project: str | None
     memories: int
 
 
 class Overview(Reply):
-    """The store that is served, and the names that other tools take."""
+    """The served store, and the names that other tools accept."""
 
     memories: int
     query_sets: tuple[QuerySetRow, ...] = ()
@@ -52,7 +52,7 @@ class Overview(Reply):
 
 
 class ParameterRow(Reply):
-    """A parameter of the pipeline: its value now, what it may be, and whether a change needs queries to be searched again."""
+    """A parameter of the pipeline: its value, the allowed values, and whether a change needs a new gather."""
 
     path: str
     value: Any
@@ -62,7 +62,7 @@ class ParameterRow(Reply):
 
 
 class Parameters(Paged):
-    """Parameters of a config; or its sections, with the number of parameters of each, to choose from."""
+    """Parameters of a config; or its sections, with their number of parameters."""
 
     config: str
     said: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class OverviewTools:
         self._served = served
 
     def overview(self) -> Overview:
-        """What the store holds, and the names that other tools take: query sets, presets, kept configs, projects."""
+        """What the store holds, and the names that other tools accept: query sets, presets, saved configs, projects."""
         served = self._served
         store = served.resources.store
         judged = {row.qid for row in store.judgments.read()}
@@ -101,9 +101,9 @@ class OverviewTools:
             presets=list(preset_names()),
             kept_configs=kept[:MAX_NAMES],
             more_kept_configs=len(kept) - MAX_NAMES if len(kept) > MAX_NAMES else None,
-            labels=f"label keeps grades of a model under the name {served.judge}"
+            labels=f"label saves a model's grades under the name {served.judge}"
             if writes
-            else "none can be given: the server was started without --write",
+            else "read-only: the server was started without --write",
             untrusted=rows,
             more_projects=len(projects) - MAX_PROJECTS if len(projects) > MAX_PROJECTS else None,
             notes=[line for line in (*served.resources.notices, served.resources.behind) if line],
@@ -115,22 +115,22 @@ class OverviewTools:
             str,
             Field(
                 max_length=MOST_NAME,
-                description="A stage, such as fusion or rerank; empty, and no words: which there are.",
+                description="A stage, such as fusion or rerank; without section and words: a list of the sections.",
             ),
         ] = "",
         words: Annotated[
-            str, Field(max_length=MOST_NAME, description="Only parameters whose name or help has these words.")
+            str, Field(max_length=MOST_NAME, description="Only parameters whose name or help contains these words.")
         ] = "",
         config: ConfigName = "",
         changes: Changes = None,
         limit: Limit = 30,
         offset: Offset = 0,
     ) -> Parameters:
-        """What `changes` can change: each parameter with its value, what it may be and what it does."""
+        """The parameters for `changes`: value, allowed values and meaning of each."""
         chosen = self._served.config(config, changes)
         sections = Counter(spec.section for spec in field_specs())
         if section and section not in sections:
-            raise InputError(f"section: there is none called {section[:80]!r}; there are {', '.join(sections)}")
+            raise InputError(f"section: there is no section {section[:80]!r}; there are {', '.join(sections)}")
         wanted = words.lower().split()
         found = [
             spec
@@ -157,6 +157,6 @@ class OverviewTools:
 
 
 def _words(spec: FieldSpec) -> str:
-    """What `words` are looked for in: older names find a parameter, too."""
+    """The text that `words` are matched against; it includes a parameter's old names."""
     old = " ".join(old for old, new in PARAMETERS.items() if new == spec.path)
     return f"{spec.path} {spec.label} {spec.help} {old}".lower()

@@ -1,4 +1,4 @@
-"""One query: searched, explained, and asked again under other parameters or with another text of a memory."""
+"""One query: searched, explained, and rerun with other parameters or with a memory edited."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 
 STAGES = [stage.name for stage in CANDIDATE_STAGES]
 NO_EFFECT = ("off", "kept")
-"""Words of a stage that did nothing to a memory."""
+"""Outcomes of a stage that did not affect a memory."""
 EXCERPT_CHARS = 100
-"""Characters of a text where ranks are what matters."""
+"""Characters of a text in rows that are about ranks."""
 
 
 class Candidate(Reply):
-    """A memory that some list found: its rank among the results, or the stage that lost it, and why."""
+    """A candidate: its rank among the results, or the stage that dropped it, and why."""
 
     memory_id: str
     rank: int | None = None
@@ -57,7 +57,7 @@ class Candidate(Reply):
 
 
 class Searched(Paged):
-    """The candidates of a query: the `results` first, then those that were lost, the nearest first."""
+    """The candidates of a query: the `results` first, then those that were dropped, nearest first."""
 
     config: str
     results: int
@@ -103,7 +103,7 @@ class RescueRow(Reply):
 
 
 class Explained(Paged):
-    """Why a memory is not among the results, and the smallest changes that bring it there, those that disturb least first."""
+    """Why a memory is missing, and the smallest changes that return it, those with the fewest side effects first."""
 
     memory_id: str
     config: str
@@ -141,7 +141,7 @@ class Changed(Paged):
 
 
 class PlaceMove(Reply):
-    """What a list or a stage does with a memory as it is stored and as edited."""
+    """The outcome of a list or stage for a memory, stored and edited."""
 
     where: str
     before: str | None = None
@@ -149,7 +149,7 @@ class PlaceMove(Reply):
 
 
 class Edited(Reply):
-    """What another text of a memory would do; nothing is written."""
+    """The effect of another text of a memory; nothing is written."""
 
     memory_id: str
     config: str
@@ -179,7 +179,7 @@ class QueryTools:
         limit: Limit = 10,
         offset: Offset = 0,
     ) -> Searched:
-        """What the pipeline returns for a query: the results, then the candidates that it lost, each with the stage and the reason."""
+        """The results of the pipeline for a query, then the dropped candidates, each with the stage and the reason."""
         answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
         rows, counts = page(_in_order(answer.trace), offset, limit)
         return Searched(
@@ -202,12 +202,12 @@ class QueryTools:
         as_of: AsOf = "",
         expand: Expand = None,
         k: Annotated[
-            int, Field(ge=0, le=10_000, description="It counts as missing below rank k; 0: the config's limit.")
+            int, Field(ge=0, le=10_000, description="A memory below rank k counts as missing; 0: the config's limit.")
         ] = 0,
         limit: Limit = 5,
         offset: Offset = 0,
     ) -> Explained:
-        """Why a memory is not among the results of a query: the stage that lost it, its way, and the smallest changes that bring it in."""
+        """Why a memory is missing from the results: the stage that dropped it, its path, and the smallest changes that return it."""
         answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
         found = single_query.why(answer, memory_id, store=self._served.store, k=k or None).why
         rows, counts = page(found.counterfactuals, offset, limit)
@@ -250,12 +250,12 @@ class QueryTools:
         limit: Limit = 10,
         offset: Offset = 0,
     ) -> Changed:
-        """What a query returns under changed parameters against the config as it is: who came, who moved, who left. Nothing is kept.
+        """Compare a query's results under changed parameters with the unchanged config: who came, moved and left. Nothing is saved.
 
-        Whether the change is good for other queries too is what compare says.
+        Use compare for the effect on other queries.
         """
         if not changes and not expand:
-            raise InputError("changes: name at least one parameter, as parameters lists them and why proposes them")
+            raise InputError("changes: name at least one parameter; parameters lists them and why proposes some")
         if memory_id:
             self._served.store.memory(memory_id)
         before, _ = self._asked(query, config, None, project, only_project, as_of, None)
@@ -289,20 +289,20 @@ class QueryTools:
         query: QueryText,
         memory_id: MemoryId,
         content: Annotated[
-            str, Field(max_length=MOST_TEXT, description="The text it would have; empty: its own.")
+            str, Field(max_length=MOST_TEXT, description="The text to try; empty: the stored one.")
         ] = "",
-        title: Annotated[str, Field(max_length=MOST_NAME, description="The title it would have; empty: its own.")] = "",
+        title: Annotated[str, Field(max_length=MOST_NAME, description="The title to try; empty: the stored one.")] = "",
         config: ConfigName = "",
         changes: Changes = None,
         project: Project = "",
         only_project: OnlyProject = False,
         as_of: AsOf = "",
     ) -> Edited:
-        """Where a memory would stand for a query if it were worded otherwise. Nothing is written: the memory stays as it is."""
+        """The rank of a memory for a query if its text were different. Nothing is written."""
         stored = self._served.store.memory(memory_id)
         edited = replace(stored, content=content or stored.content, title=title or stored.title)
         if edited == stored:
-            raise InputError("content: give it another text than it has, or another title")
+            raise InputError("content: pass a text or title that differs from the stored one")
         answer, notes = self._asked(query, config, changes, project, only_project, as_of, None)
         assert answer.request is not None
         found = edited_memory(edited, answer.evidence, answer.config, answer.request, self._served.resources)
@@ -328,7 +328,7 @@ class QueryTools:
         as_of: str,
         expand: Sequence[str] | None,
     ) -> tuple[Answer, list[str]]:
-        """The answer to a query, and what it should be read with."""
+        """The results of a query, with its warnings."""
         with collect_warnings() as said:
             chosen = _without_judge(self._served.config(config, changes))
             answer = single_query.search(
@@ -344,18 +344,18 @@ class QueryTools:
 
 
 def _without_judge(config: PipelineConfig) -> PipelineConfig:
-    """The judge changes no ranking, and takes a second; unless abstaining asks it."""
+    """The judge takes a second and affects no ranking, unless abstain uses its score."""
     return config if config.abstain.judge is not None else with_values(config, {"judge.backend": "none"})
 
 
 def _moment(answer: Answer) -> str:
-    """The moment that was asked for: both sides of a comparison are of one."""
+    """The requested time: both sides of a comparison use the same."""
     moment = answer.evidence.as_of
     return "" if moment is None else moment.isoformat()
 
 
 def _in_order(trace: Trace) -> list[str]:
-    """Every candidate: the results by rank, then those that came furthest, by the rank they were dropped at."""
+    """Every candidate: the results by rank, then the dropped ones, latest stage first, by their rank there."""
     results = [result.memory_id for result in trace.results]
     lost = []
     for memory_id in trace.evidence.memories:
@@ -393,7 +393,7 @@ def _rescue(one: Counterfactual) -> RescueRow:
 
 
 def _followed(memory_id: str, now: Trace, before: Trace) -> str:
-    """Where a memory stands after a change, and before it, in a sentence."""
+    """The rank of a memory after and before a change, in a sentence."""
     return f"{memory_id}: {_stands(memory_id, now)}; before: {_stands(memory_id, before)}."
 
 
@@ -408,12 +408,12 @@ def _stands(memory_id: str, trace: Trace) -> str:
 def _counted(deltas: Iterable[RankDelta]) -> str:
     moves = Counter(delta.move for delta in deltas)
     if set(moves) <= {"same"}:
-        return "The results stay as they are."
+        return "The results do not change."
     return f"{moves['new']} came, {moves['gone']} left, {moves['up']} went up, {moves['down']} down, {moves['same']} stayed."
 
 
 def _moved(pairs: Sequence[BeforeAfter]) -> list[PlaceMove]:
-    """What is different, but for stages that do nothing to the memory on either side."""
+    """The differences, without stages that affect the memory on neither side."""
     return [
         PlaceMove(where=pair.name, before=_words(pair.before), after=_words(pair.after))
         for pair in pairs
