@@ -1,9 +1,8 @@
-"""A circuit breaker: which servers could not be connected to, so that a thousand queries do not each find it out anew.
+"""Circuit breaker: skips calls to servers that could not be reached lately.
 
-After a connection that failed, a server's circuit is open: it is not asked again for `PAUSE_FACTOR` times as long as finding out
-took, at least `MIN_PAUSE_S` and at most `MAX_PAUSE_S`. Then one call probes it, with a single try, while others wait for
-what it finds; an answer of any kind closes the circuit. So a dead server costs a fraction of the time that passes, and one that
-comes back is used again.
+A failed connection opens a server's circuit for `PAUSE_FACTOR` times as long as the failure took, at least `MIN_PAUSE_S` and at most
+`MAX_PAUSE_S`. Then the circuit is half open: one call tries the server, once, while other calls wait for its outcome. Any response closes
+the circuit. A dead server thus costs a fraction of the elapsed time, and one that returns is used again.
 
 Source: Nygard, Release It! (2007), circuit breaker.
 """
@@ -19,7 +18,7 @@ MIN_PAUSE_S = 1.0
 MAX_PAUSE_S = 30.0
 PAUSE_FACTOR = 20.0
 TRIAL_TIMEOUT_S = 10.0
-"""A probe of which nothing was heard for so long has ended without saying so."""
+"""A half-open trial that takes longer is taken to have ended without an outcome."""
 
 
 @dataclass
@@ -45,7 +44,7 @@ class CircuitBreaker:
     def refusal(self, server: str) -> str | None:
         """Why the server is not asked now; None when it is to be asked, and then `failed` or `answered` says how that went.
 
-        Waits, up to `TRIAL_TIMEOUT_S`, while another call probes the server.
+        Waits up to `TRIAL_TIMEOUT_S` while another call tries the server.
         """
         with self._changed:
             while (circuit := self._open.get(server)) is not None:
@@ -67,7 +66,7 @@ class CircuitBreaker:
             self._changed.notify_all()
 
     def answered(self, server: str) -> None:
-        """Somebody is there, whatever was said: close its circuit."""
+        """The server responded, with whatever status: close its circuit."""
         with self._changed:
             if self._open.pop(server, None) is not None:
                 self._changed.notify_all()

@@ -21,7 +21,7 @@ from cems_workbench.progress import Progress, silent
 BATCH_SIZE = 32
 MAX_CACHED_QUERIES = 256
 MAX_CHARS = 100_000
-"""Characters handed to the tokenizer: the models read a few hundred wordpieces, far fewer than stand in these."""
+"""Characters passed to the tokenizer; the models read only a few hundred wordpieces."""
 
 
 class CachedQueries(ABC):
@@ -98,11 +98,11 @@ class TokenEmbedder(CachedQueries):
 
     @abstractmethod
     def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-        """Where each wordpiece of each text stands in it, (begin, end) in characters; texts are not cut."""
+        """(begin, end) in characters of each wordpiece of each text; texts are not truncated."""
 
     @abstractmethod
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Wordpieces as the model writes them: "##" begins one that goes on within a word."""
+        """Wordpieces in the model's notation: "##" marks a continuation of a word."""
 
     @abstractmethod
     def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
@@ -204,7 +204,7 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         return int(self.model.max_seq_length) - 2  # the two special tokens
 
     def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-        """Where each wordpiece of each text stands in it, (begin, end) in characters; texts are not cut."""
+        """(begin, end) in characters of each wordpiece of each text; texts are not truncated."""
         tokenizer = self.model.tokenizer
         read = tokenizer(
             list(texts), add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
@@ -212,7 +212,7 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         return [[(int(begin), int(end)) for begin, end in spans] for spans in read["offset_mapping"]]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Wordpieces as the model writes them: "##" begins one that goes on within a word."""
+        """Wordpieces in the model's notation: "##" marks a continuation of a word."""
         return list(self.model.tokenizer.convert_ids_to_tokens(list(ids)))
 
     def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:

@@ -1,8 +1,8 @@
-"""Were vectors made by the embedder that is to search them?
+"""Check that stored vectors were made by the configured embedder.
 
-Names are compared as they stand, since two servers may call one model differently and one name may stand for two models: who knows
-that two names are one model states it (`CEMS_WORKBENCH_EMBEDDING_SAME_AS`). Lengths of vectors have to be equal in any case. Whether a
-statement is true shows `match`: texts are embedded again and compared with the vectors that are kept of them.
+Model names are compared literally: two servers may name one model differently, and one name may mean two models. A user who knows that two
+names are one model declares it (`CEMS_WORKBENCH_EMBEDDING_SAME_AS`); the dimensions must be equal in any case. `match` verifies the
+declaration: it embeds texts again and compares the result with their stored vectors.
 """
 
 from __future__ import annotations

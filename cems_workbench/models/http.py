@@ -1,14 +1,14 @@
-"""The HTTP client of every model server: a call can neither hang nor flood.
+"""HTTP client for model servers, with bounded time and size of each call.
 
-    reply        of the server itself, and not without end (`replies`); what it says is read without the key and what the URL hides
+    response     limited in size (`http_limits`), from the server itself; quoted without the key and secrets of the URL
     deadline     one for the whole call, retries included, or one for each try; headers or a body that drip do not extend it
-    retries      after 429, 5xx and failed connections; wait first_wait_s * 2^n, or longer where Retry-After says so (tenacity)
-    concurrency  `score_pairs` has at most `max_concurrent` calls under way
+    retries      after 429, 5xx and failed connections; wait first_wait_s * 2^n, or longer if Retry-After says so (tenacity)
+    concurrency  at most `max_concurrent` calls at a time in `score_pairs`
     breaker      once the server cannot be reached, or refuses key or model, the rest of the batch is not asked; a shared
                  `CircuitBreaker` keeps the first for the calls that follow
 
-A call that fails becomes a `CallError` with one of `CAUSES`; httpx's and the ollama client's errors are told apart here. A
-backend with words of its own (`llama_server`) gives the server another `classify`.
+A call that fails becomes a `CallError` with one of `CAUSES`; httpx's and the ollama client's errors are classified here. A
+backend with error messages of its own (`llama_server`) passes another `classify`.
 
 Source: docs/internals/specification.md, "rerank" (max_concurrent, timeout_s, flagged failures).
 """
@@ -39,13 +39,13 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5.0
 CONNECT_SHARE = 0.8
-"""Of a deadline, what connecting may take: a server that is away is told from one that is slow."""
+"""Share of a deadline that connecting may take: distinguishes an unreachable server from a slow one."""
 MAX_RETRY_WAIT_S = 10.0
 MIN_SECRET_CHARS = 4
 """A user name or a value in a URL that is shorter is no secret: taking it out would tear words apart."""
 NOT_ASKED = "refused: not asked"
 MAX_REPLY_BYTES = 100_000_000
-"""Of a model server: the vectors of a batch are some megabytes."""
+"""Limit for a model server's response; the vectors of a batch are some megabytes."""
 
 
 class CallError(ModelError):
@@ -90,7 +90,7 @@ class CallLimits:
 
     @property
     def connect_s(self) -> float:
-        """What connecting may take of it: a server that is away is told from one that is slow."""
+        """Share of it that connecting may take: distinguishes an unreachable server from a slow one."""
         return min(CONNECT_SHARE * self.timeout_s, CONNECT_TIMEOUT_S)
 
 
@@ -124,12 +124,12 @@ class ModelServer:
         return self._below(urlsplit(self.base_url).path.rstrip("/") or "/v1", path)
 
     def beside_api(self, path: str) -> str:
-        """The address of `path` beside the /v1 of an OpenAI-compatible server. Raises ModelError when the URL is none."""
+        """The URL of `path` next to /v1 of an OpenAI-compatible server. Raises ModelError if the base URL is invalid."""
         return self._below(urlsplit(self.base_url).path.rstrip("/").removesuffix("/v1"), path)
 
     def _below(self, folder: str, path: str) -> str:
         parts = urlsplit(self.base_url)
-        # A name and password in the URL would take the place of the key.
+        # A name and password in the URL would replace the key.
         netloc = parts.netloc.rpartition("@")[2] if self.secret else parts.netloc
         return parts._replace(netloc=netloc, path=f"{folder}/{path}").geturl()
 
@@ -149,7 +149,7 @@ class ModelServer:
 
     @property
     def name(self) -> str:
-        """Where the server is, in words, without what stands before an @. Raises ModelError when the URL is none."""
+        """The server's address for messages, without user name and password. Raises ModelError if the URL is invalid."""
         return f"{self.prefix}{server_name(self.url)}"
 
     def client_options(self, *, raise_for_status: bool = True) -> dict[str, Any]:
@@ -303,7 +303,7 @@ def score_pairs(
         scored = dict(zip(unique, pool.map(timed, unique), strict=True))
         return [scored[text] for text in texts]
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nothing further is begun
+        pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C no further call starts
 
 
 def _not_asked(stopped: CallError, words: Callable[[CallError], str] | None) -> str:
@@ -394,6 +394,6 @@ def server_url(url: str, scheme: str | None = "http") -> str:
 
 
 def server_name(url: str) -> str:
-    """Host, port and path of a URL, for labels and cache keys: what stands before an @ is a secret."""
+    """Host, port and path of a URL, for labels and cache keys; user name and password are secrets."""
     parts = urlsplit(server_url(url))
     return f"{parts.netloc.rpartition('@')[2]}{parts.path}"

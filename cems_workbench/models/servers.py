@@ -1,7 +1,7 @@
-"""Is a server there, and what does it have: one short question to each kind, for `doctor`.
+"""Server checks for `doctor`: whether each server responds, and which models it has.
 
-Every question gives up after `SERVER_TIMEOUT_S`, the look-up of the host's name after `LOOKUP_TIMEOUT_S`. `ask_all` puts them all at
-once and has the answers after `TOTAL_TIMEOUT_S` at most.
+A request times out after `SERVER_TIMEOUT_S`, the look-up of the host's name after `LOOKUP_TIMEOUT_S`. `ask_all` sends all requests at
+once and returns after `TOTAL_TIMEOUT_S` at most.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The token vectors of texts that were read, kept for the next query in half precision and within a bound.
+"""Cache of token vectors of texts, in half precision and bounded in size.
 
-Reading a text of 60 wordpieces costs the network 5 to 10 ms, meeting it with a query a tenth of a millisecond: over a set of queries the
-same memories come back again and again. Half precision moves a cosine by less than 1e-4; fresh vectors are rounded alike, so that a
-score does not depend on what was read before.
+Encoding a text of 60 wordpieces takes 5 to 10 ms, scoring it against a query 0.1 ms, and the same memories are candidates of many queries.
+Half precision changes a cosine by less than 1e-4; fresh vectors are rounded too, so that a score does not depend on the cache.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Float32
 
 MAX_BYTES = 256_000_000
-"""Some 8,000 memories of 40 wordpieces, or 1,300 that are as long as the model reads."""
+"""About 8,000 memories of 40 wordpieces, or 1,300 of the model's maximum length."""
 OVERHEAD_BYTES = 400
-"""What a text takes beside its vectors: its key and the objects around them."""
+"""Memory of a cached text besides its vectors: key and objects."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +56,7 @@ class TokenMemory:
         return len(self._kept)
 
     def read(self, texts: Sequence[str]) -> list[ReadText]:
-        """Each text as the model reads it; a text that is kept is not read again."""
+        """The token vectors of each text, from the cache if it has them."""
         with self._lock:
             kept = {text: self._kept[text] for text in texts if text in self._kept}
         missing = [text for text in dict.fromkeys(texts) if text not in kept]

@@ -1,8 +1,7 @@
-"""The engine that holds the store's memories, asked for its own lists.
+"""Live engine: the running system that a store's memories are from, queried for its own lists.
 
-A store whose memories were taken from a running system (`sources`) can ask that system to search: its lists are then those that its
-users get, with whatever its index leaves out. They stand in the store's ids and chunk numbers; what the engine found and the store
-does not know was added there since the snapshot.
+Its lists are those that its users get, including what its index misses. They are translated to the store's ids and chunk numbers; a hit
+that the store does not know was added to the system after the snapshot.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class LiveList:
-    """A list as the engine answered it: (memory id, score, chunk), best first; `asked` rows were asked for, `returned` came.
+    """A list of the engine: (memory id, score, chunk), best first; `asked` rows were requested, `returned` were returned.
 
-    `unknown` are the hits, by their place from 1, that the store does not know.
+    `unknown` are the hits, with their 1-based rank, that the store does not know.
     """
 
     name: ListName
@@ -40,19 +39,19 @@ class LiveList:
     seconds: float
 
     def shortfall(self, vectors: int) -> str:
-        """How short a vector list came back, of an engine with so many vectors, in words; empty when it did not."""
+        """By how much a vector list is too short, for an engine with `vectors` vectors; empty if it is complete."""
         if self.name != "vector" or self.returned >= min(self.asked, vectors):
             return ""
         return f"{self.asked:,} rows were asked for and {self.returned:,} came"
 
 
 class LiveEngine:
-    """The running system of one source of a store, opened when it is first asked. Methods may be called from any thread."""
+    """The running system of one source of a store, connected at the first request. Thread-safe."""
 
     def __init__(
         self, store: Store, record: SourceRecord, breaker: CircuitBreaker, address: Address | None = None
     ) -> None:
-        """`address` has the secret where it is not found in the environment."""
+        """`address` has the secret if the environment does not."""
         self.record = record
         self._store = store
         self._breaker = breaker
@@ -63,16 +62,16 @@ class LiveEngine:
 
     @property
     def address(self) -> str:
-        """Where it is, without any secret."""
+        """Its address without secrets."""
         return self.record.address
 
     @property
     def name(self) -> str:
-        """Its database or collection, which does not say where it is."""
+        """The name of its database or collection."""
         return short_name(self.record.address)
 
     def info(self) -> SourceInfo:
-        """What it is, asked once. Raises SourceError."""
+        """Its description, requested once. Raises SourceError."""
         with self._lock:
             if self._probe is None:
                 self._probe = self._asked(lambda source: source.probe())
@@ -102,14 +101,14 @@ class LiveEngine:
         return lists
 
     def close(self) -> None:
-        """Let go of its connections."""
+        """Close its connections."""
         with self._lock:
             if self._source is not None:
                 self._source.close()
                 self._source = None
 
     def _asked(self, question: Callable[[Source], Answer]) -> Answer:
-        """The answer to a question; an engine that could not be reached is not asked again for a while."""
+        """The answer to a request; an unreachable engine is skipped for a while by the circuit breaker."""
         refused = self._breaker.refusal(self.address)
         if refused is not None:
             raise SourceError(refused)

@@ -1,4 +1,4 @@
-"""What gathering works with: the store, its indexes and the models, opened or loaded when first used."""
+"""Resources of gathering: the store, its indexes and the models, opened or loaded at first use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 Model = TypeVar("Model")
 MOST_WAIT, TRY_AGAIN = 0.5, 3.0
-"""Seconds that a search waits for another process that builds the indexes, and goes on with those of before, until it looks again."""
+"""Seconds for which a search uses the previous indexes while another process builds them, before it checks again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Resources:
         self.breaker = CircuitBreaker()
         """Which of the servers are away."""
         self.scoring = threading.Lock()
-        """Held while a batch is scored and cached: a run that goes on after a cancel waits for the batch that was under way."""
+        """Held while a batch is scored and cached: a job resumed after a cancel waits for the unfinished batch."""
         self.dask = ""
         """Address of a Dask scheduler whose workers score what a gather needs; empty: it is scored here."""
         self.elsewhere: Elsewhere | None = None
@@ -87,7 +87,7 @@ class Resources:
 
     @property
     def indexes(self) -> Indexes:
-        """The derived indexes, brought up to date first when the store has changed.
+        """The derived indexes, refreshed first if the store has changed.
 
         While another process does that, they are what they were before; `behind` says so.
         """
@@ -108,7 +108,7 @@ class Resources:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the store says of itself, and `stand_in`."""
+        """The store's notices, and `stand_in`."""
         return (*self.store.notices, *([self.stand_in] if self.stand_in else []))
 
     @property
@@ -161,13 +161,13 @@ class Resources:
         return self._addresses.get(plain)
 
     def use_embedder(self, embedder: QueryEmbedder) -> None:
-        """Search with another embedder from now on; indexes are opened anew."""
+        """Search with another embedder from now on; reopens the indexes."""
         with self._lock:
             self.embedder = embedder
             self._indexes = self._late_interaction = self._read_tokens = None
 
     def full_text(self, progress: Progress = silent) -> TsRankIndex:
-        """PostgreSQL's ts_rank over the store's chunks, brought up to date when it is asked for."""
+        """PostgreSQL's ts_rank over the store's chunks, refreshed on access."""
         self.refresh(progress)
         return self.store.indexes.full_text(self.embedder.dimension, progress)
 
@@ -216,13 +216,13 @@ class Resources:
             return self.rebuild(progress)
 
     def rebuild(self, progress: Progress = silent) -> RefreshReport:
-        """Drop the indexes, build them anew and open them. When it is cancelled, the next refresh goes on."""
+        """Drop, rebuild and reopen the indexes. After a cancel the next refresh continues."""
         with self._lock:
             self._indexes = None
             return self.store.indexes.rebuild(self.embedder, progress)
 
     def repair(self, progress: Progress = silent) -> RefreshReport | None:
-        """Look at every file and vector of the indexes, and build anew what is damaged; None when nothing had to be."""
+        """Verify every file and vector of the indexes, and rebuild the damaged ones; None if there are none."""
         with self._lock:
             self._indexes = None
             self.store.indexes.states(self.embedder.model_id, deep=True)

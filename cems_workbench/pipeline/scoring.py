@@ -1,11 +1,11 @@
-"""Scores that a config needs and the evidence lacks: found by replaying, fetched from the cache or the model.
+"""Missing scores: those that a config needs and the evidence lacks, determined by replay, from the cache or the model.
 
-Every score is cached in the store by model, query and exact text as soon as it is there, a batch at a time, so that a
-cancelled run continues where it stopped. Failures are never cached.
+Scores are cached in the store by model, query and exact text, a batch at a time, so that a cancelled job resumes where it stopped.
+Failures are never cached.
 
-The judge's scores are a relevance judgment of each result, fetched beside the ranking and never part of it: of the text
-that the reranker reads, or the first `judge.max_chars` characters of a memory, against the query as it was searched. Its
-backend `auto` takes the cross-encoder: the one of the settings, else, without a word, the packaged one.
+The judge's scores are a relevance judgment of each result and no part of the ranking. The judge reads the text that the reranker reads, or
+the first `judge.max_chars` characters of a memory, and the query as searched. Its backend `auto` is the configured cross-encoder, or,
+without a warning, the packaged one.
 
 Source: ACE, cross-encoder relevance threshold; docs/internals/specification.md, "rerank" and "judge".
 """
@@ -99,7 +99,7 @@ def score_missing(
 def texts_given(
     memory_id: str, evidence: Evidence, config: PipelineConfig, given: Mapping[str, Chunk] | None = None
 ) -> tuple[str, ...]:
-    """What this config's reranker reads of a candidate; `given` is of `given_chunks`, where whoever asks for several has it."""
+    """What this config's reranker reads of a candidate; `given` is the result of `given_chunks`, if the caller has it."""
     given = given_chunks(evidence, config) if given is None else given
     content = given[memory_id].text if memory_id in given else evidence.memories[memory_id].content
     question = evidence.questions.get(memory_id, "")
@@ -177,7 +177,7 @@ def cached_or_scored(
     for start in range(0, len(todo), scorer.batch):
         batch = todo[start : start + scorer.batch]
         with resources.scoring if resources.elsewhere is None else nullcontext():
-            known |= _cached(batch, name, query, resources)  # another run may have scored them meanwhile
+            known |= _cached(batch, name, query, resources)  # another job may have scored them in the meantime
             rest = [text for text in batch if text not in known]
             scores = dict(zip(rest, resources.score(scorer, query, rest), strict=True)) if rest else {}
             resources.store.scores.write(name, query, list(scores.items()))
@@ -303,6 +303,6 @@ def _name(config: PipelineConfig, model: PairScorer) -> str:
 
 
 def as_meant(config: PipelineConfig, model: PairScorer, resources: Resources) -> bool:
-    """`auto` takes the packaged cross-encoder where there is no other; weights that are there and do not load are said."""
+    """`auto` is the packaged cross-encoder if there is no other; weights that do not load are a warning."""
     wanted = config.judge.model or resources.servers.cross_encoder
     return config.judge.backend == "auto" and isinstance(model, MiniLMJudge) and locate(wanted) is None

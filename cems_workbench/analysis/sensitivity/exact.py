@@ -55,12 +55,12 @@ FACTORS = frozenset(
 HALF_LIFE, BLEND = "adjust.time_decay.half_life_days", "fusion.score_blend"
 QUARTERS = (0.25, 0.75)
 LINE_TOLERANCE = 1e-13
-"""Lines that differ by less than this share of the largest score are one line, and never meet."""
+"""Lines that differ by less than this share of the largest score count as one line without a crossing."""
 
 
 @dataclass(frozen=True)
 class LineKind:
-    """How the parameter makes lines: `bend` a score to be one, in `to(value)`; `scaled` by the spread; moving `fused` scores."""
+    """How scores are linear in a parameter: `bend(score)` in `to(value)`; `scaled` by the spread; whether it changes `fused` scores."""
 
     bend: Callable[[Floats], Floats] = lambda score: score
     to: Callable[[float], float] = lambda value: value
@@ -70,7 +70,7 @@ class LineKind:
 
 
 def line_kind(turned: ParameterSweep) -> LineKind | None:
-    """None for a parameter of which no straight line is known under this config."""
+    """None if no score is known to be linear in the parameter under this config."""
     fusion = turned.config.fusion
     if turned.path in LINEAR and fusion_method(fusion).linear:
         return LineKind(scaled=fusion.normalize == "minmax", fused=True)
@@ -139,7 +139,7 @@ def solved(turned: ParameterSweep, low: float, high: float, depth: int) -> tuple
 
 
 def _pieces(turned: ParameterSweep, kind: LineKind, low: float, high: float) -> list[float]:
-    """Where the lowest or the highest raw score changes hands, with low and high."""
+    """The values at which another candidate gets the lowest or highest raw score, with low and high."""
     if not kind.fused:
         return [low, high]
     stages = [turned.stages(value).of(FUSION) for value in (low, high)]
@@ -151,7 +151,7 @@ def _pieces(turned: ParameterSweep, kind: LineKind, low: float, high: float) -> 
 
 
 def _crossings(first: Floats, last: Floats) -> Iterator[float]:
-    """Shares of the way at which another line becomes the highest."""
+    """Shares of the range at which another line becomes the highest."""
     slope = last - first
     leader = int(np.lexsort((-slope, -first))[0])
     share = 0.0
@@ -167,7 +167,7 @@ def _crossings(first: Floats, last: Floats) -> Iterator[float]:
 
 
 def _ends(turned: ParameterSweep, kind: LineKind, runs: Sequence[PipelineRun]) -> Ends | None:
-    """The lines at the ends of a piece; None when candidates came or went, or a score is negative."""
+    """The lines at the ends of a piece; None if the candidates differ or a score is negative."""
     config, ratio = turned.config, turned.config.gap.ratio
     compared = [run.of(FUSION).after.alive[0] if kind.fused else run.of(ADJUST).entered[0] for run in runs]
     scores = [np.where(alive, _unclamped(run), 1.0) for alive, run in zip(compared, runs, strict=True)]
@@ -214,7 +214,7 @@ def _extrapolated(first: Floats, last: Floats) -> Floats:
 
 
 def _ordered_by_lines(turned: ParameterSweep, kind: LineKind, run: PipelineRun) -> bool:
-    """Do the results follow from orders and thresholds of lines alone?"""
+    """Whether the results follow from orders and thresholds of lines alone."""
     rerank = turned.config.rerank
     diverse = run.of(ASSEMBLY).fields(0).strategy == "mmr"
     if not ABSTAIN.is_off(turned.config):
@@ -230,7 +230,7 @@ def _ordered_by_lines(turned: ParameterSweep, kind: LineKind, run: PipelineRun) 
 
 
 def reranks(turned: ParameterSweep) -> bool:
-    """Is there a reranker between fusion and adjust?"""
+    """Whether there is a reranker between fusion and adjust."""
     return not RERANK.is_off(turned.config)
 
 
@@ -280,7 +280,7 @@ def contenders(scores: Floats, always: Bools, ever: Bools, depth: int, one: Floa
 
 
 def _pairs(scores: Floats, indices: np.ndarray) -> Iterator[float]:
-    """Where any two of them meet."""
+    """Where any two lines meet."""
     some = scores[:, indices]
     first, second = np.triu_indices(len(indices), 1)
     yield from _roots(some[:, first] - some[:, second], float(np.abs(some).max(initial=0.0)))
@@ -348,7 +348,7 @@ LEVELS: dict[str, Callable[[ParameterSweep, float], Floats]] = {
 
 
 def idle(turned: ParameterSweep, value: float) -> bool:
-    """Is the parameter one of a part that is off under this config, so that no value of it changes anything?"""
+    """Whether the parameter belongs to a part that is off under this config, so that no value has an effect."""
     if turned.path.startswith("threshold.adaptive."):
         return turned.config.threshold.mode != "adaptive"
     if turned.path == "assembly.mmr_lambda":

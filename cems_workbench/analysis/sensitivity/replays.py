@@ -1,8 +1,8 @@
-"""The replays of one evidence under one config with a single parameter turned, and the segments of its range with the same results.
+"""Replays of one evidence under one config while one parameter varies, and the intervals of its range with constant results.
 
-Each value is replayed at most once. Neighbours that differ are closed in on until nothing lies between. Where an event (a value at
-which the results may change) lies between two samples, the change is looked for right beside it; else, or when the replays do not
-agree, it is bisected. Every end of a segment was replayed.
+Each value is replayed at most once. The boundary between neighbours with different results is searched: next to an event (a value at
+which results may change) if one lies between them, else, or if the replays disagree, by bisection. Both ends of an interval were
+replayed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from cems_workbench.pipeline.tabulate import single_table
 
 
 class ParameterSweep:
-    """What the results are at each value of the parameter at `path`.
+    """The results at each value of the parameter `path`.
 
-    `k`: results that count. `unscored` is the largest number of candidates that the reranker was asked for and had never scored.
+    `k`: number of results compared. `unscored`: the largest number of candidates that the reranker needed and had not scored.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class ParameterSweep:
         return self._outcome(value)[0]
 
     def depth(self, value: Any) -> int:
-        """How far down the order after adjust these results depend on: the rank there of the last of them.
+        """The depth of the order after adjust that these results depend on: the largest rank there of a result.
 
-        With fewer than k (and fewer than the limit), everything that survived the score gap was looked at.
+        With fewer than k results (and fewer than the limit), all candidates after the score gap were considered.
         """
         return self._outcome(value)[1]
 
@@ -73,12 +73,12 @@ Results = tuple[str, ...]
 Replayed = Callable[[Any], Results]
 
 EVENT_OFFSETS = (1.0, 10.0, 100.0, 1000.0)
-"""How far beside an event its two sides are replayed, in tolerances: lines that cross at a small angle need more."""
+"""Distances from an event at which its two sides are replayed, in tolerances; lines crossing at a small angle need more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantInterval:
-    """A run of values with the same results; `first` and `last` were replayed."""
+    """An interval of values with the same results; `first` and `last` were replayed."""
 
     first: Any
     last: Any
@@ -87,7 +87,7 @@ class ConstantInterval:
 
 @dataclass(frozen=True)
 class BoundarySearch:
-    """How neighbours are closed in on: to `least` apart (1 for whole numbers), events `beside` which a change is expected."""
+    """Search for boundaries: to a distance of `least` (1 for whole numbers), first at distance `beside` from an event."""
 
     results: Replayed
     least: float
@@ -111,7 +111,7 @@ class BoundarySearch:
         return found, searched
 
     def _at_an_event(self, left: ConstantInterval, right: ConstantInterval) -> list[Any] | None:
-        """Two values beside an event that have the results of either side; None when there is no such event."""
+        """Two values on either side of an event with the results of the neighbours; None if there is no such event."""
         if self._close(left.last, right.first):
             return []
         low, high = bisect_left(self.events, left.last), bisect_right(self.events, right.first)

@@ -1,4 +1,4 @@
-"""Sensitivity: how the first k results change over the whole range of one parameter, and what a reader of that does with it.
+"""Sensitivity: how the first k results change over the range of one parameter.
 
     solved        numbers whose every possible breakpoint is known: scores are straight lines in them, or they are compared with
                   numbers that they do not change (`exact`). Between neighbouring breakpoints the results are the same.
@@ -6,8 +6,8 @@
     bracketed     the rest: a grid is replayed, and each change found is bisected. A change that is undone again between two
                   neighbours of the grid is missed.
 
-Whatever the method, both sides of a breakpoint were replayed and give the results that it says. A reader of a sweep may leave order
-aside, step into a segment, and see a labelled set along the same range.
+With each method, both sides of a breakpoint were replayed and have the results that it states. A sweep can be reduced to the members of
+the first k, stepped through by interval, and shown with the measures of a labelled set.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from cems_workbench.progress import Progress, silent
 
 Method = Literal["solved", "every value", "bracketed"]
 MAX_EXHAUSTIVE = 400
-"""Whole numbers up to so many are all replayed."""
+"""A range of at most this many whole numbers is replayed in full."""
 GRID_POINTS = 65
 MAX_EVENTS = 2000
 TOLERANCE = 1e-6
-"""A bracketed breakpoint is this precise, in slider ranges."""
+"""Precision of a bracketed breakpoint, as a share of the slider range."""
 EVENT_OFFSET = 1e-9
-"""A solved breakpoint is shown between replays this far on either side, in slider ranges; further where scores are too close."""
+"""Distance of the replays on either side of a solved breakpoint, as a share of the slider range; larger if scores are too close."""
 MAX_ROUNDS = 4
 
 
@@ -55,17 +55,17 @@ class Breakpoint:
 
     @property
     def entered(self) -> list[str]:
-        """Who comes in as the value rises, by rank."""
+        """Memories that enter as the value rises, by rank."""
         return [key for key in self.after if key not in self.before]
 
     @property
     def left(self) -> list[str]:
-        """Who goes out as the value rises, by rank."""
+        """Memories that leave as the value rises, by rank."""
         return [key for key in self.before if key not in self.after]
 
     @property
     def moved(self) -> list[str]:
-        """Who stays with another rank, by the rank above."""
+        """Memories that change rank, by the new rank."""
         before = {key: rank for rank, key in enumerate(self.before)}
         return [key for rank, key in enumerate(self.after) if before.get(key, rank) != rank]
 
@@ -89,7 +89,7 @@ class Sweep:
 
     @property
     def numeric(self) -> bool:
-        """Is it a range of numbers?"""
+        """Whether it is a range of numbers."""
         return is_number(self.spec)
 
     @property
@@ -113,7 +113,7 @@ class Sweep:
 
 
 def is_number(spec: FieldSpec) -> bool:
-    """Is the parameter a number?"""
+    """Whether the parameter is a number."""
     return spec.type in (int, float) and not spec.choices
 
 

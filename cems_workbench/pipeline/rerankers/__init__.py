@@ -1,12 +1,11 @@
-"""Which model scores pairs for a config, and what takes its place when it cannot be had.
+"""Rerankers: models that score (query, text) pairs, and their fallbacks.
 
-A reranker is a module here that declares `RERANKER = Reranker(...)` and is called as `rerank.backend` calls it, or an entry point of
-another package in the group `cems_workbench.rerankers`. Nothing lists them: the config takes the names of the modules and the entry
-points, and RERANKERS finds them.
+A reranker is a module here that declares `RERANKER = Reranker(...)` and has its name in `rerank.backend`, or an entry point of another
+package in the group `cems_workbench.rerankers`. They are discovered: the config reads the names of modules and entry points, RERANKERS
+loads them.
 
-A cross-encoder whose weights are nowhere to be found, or do not load, gives way to the packaged one, workbench/minilm-judge, and
-that to late interaction in a checkout without it; the trace says so, and why. A server that does not answer is not replaced: its
-candidates are flagged, one by one.
+A cross-encoder whose weights are missing or do not load falls back to the packaged one, workbench/minilm-judge, and that, in a checkout
+without it, to late interaction; the trace gives the reason. A server has no fallback: its failed candidates are flagged one by one.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ MakeScorer = Callable[[], PairScorer]
 
 @dataclass(frozen=True, slots=True)
 class ScorerRequest:
-    """What a scorer is asked for: the model that is named, None for the backend's own, and what there is to make it of.
+    """Request for a scorer: the model, None for the backend's default, and the resources to make it of.
 
-    Instruction, timeout and concurrency of servers are those of `config`.
+    Instruction, timeout and concurrency of servers are in `config`.
     """
 
     model: str | None
@@ -47,8 +46,8 @@ def _nothing_else(request: ScorerRequest) -> Sequence[MakeScorer]:
 class Reranker:
     """A backend that scores (query, text) pairs.
 
-    `make` gives its scorer, which may load its weights when it first scores, and raises ModelError when there is none. `instead` gives
-    what takes its place when it cannot be had, best first; nothing does unless it says so. `description` is one line for documents.
+    `make` returns its scorer, which may load its weights at the first use, and raises ModelError if there is none. `instead` returns the
+    fallbacks, best first; none by default. `description` is one line for documents.
     """
 
     name: str
@@ -58,13 +57,13 @@ class Reranker:
 
 
 RERANKERS = extensions.Registry(extensions.RERANKERS, Reranker, "cems_workbench.pipeline.rerankers", "RERANKER")
-"""Every reranker by the name that `rerank.backend` calls it."""
+"""Every reranker by its name in `rerank.backend`."""
 
 
 def scorer(backend: str, request: ScorerRequest) -> tuple[PairScorer, str | None]:
-    """The scorer, and a line to show when it is not the one that was asked for; it may still fail to load when it scores.
+    """The scorer, and a line to show if it is a fallback; it may still fail to load when it scores.
 
-    Raises ModelError when there is none.
+    Raises ModelError if there is none.
     """
     made, line, _ = score_with(backend, request, lambda made: made)
     return made, line
@@ -73,9 +72,9 @@ def scorer(backend: str, request: ScorerRequest) -> tuple[PairScorer, str | None
 def score_with(
     backend: str, request: ScorerRequest, use: Callable[[PairScorer], Result]
 ) -> tuple[PairScorer, str | None, Result]:
-    """The scorer as in `scorer`, its line, and what `use` makes of it; the next in line where `use` raises ModelError.
+    """The scorer as in `scorer`, its line, and the result of `use`; the next fallback if `use` raises ModelError.
 
-    Weights load when they first score, so that only then it shows whether they can. Raises ModelError with every reason.
+    Weights load at the first use, so that only then a failure shows. Raises ModelError with every reason.
     """
     if backend not in RERANKERS:
         raise ModelError(f"rerank.backend: {backend} is not here; `doctor` says why")

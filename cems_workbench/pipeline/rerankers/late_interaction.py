@@ -1,6 +1,6 @@
-"""Late interaction: each word of the query meets the word of the memory that is nearest to it, by the embedder's token vectors.
+"""Late interaction: each query token is matched with its nearest memory token, by the embedder's token vectors.
 
-Source: Khattab & Zaharia, ColBERT, 2020; the formula stands in `models.late_interaction`.
+Source: Khattab & Zaharia, ColBERT, 2020; the formula is in `models.late_interaction`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from cems_workbench.pipeline.rerankers import Reranker, ScorerRequest
 
 
 def make(request: ScorerRequest) -> PairScorer:
-    """The scorer on the embedder of the store; ModelError when another model is named, or it gives no token vectors."""
+    """The scorer on the store's embedder; ModelError if another model is configured, or the embedder has no token vectors."""
     model, embedder = request.model, request.resources.embedder
     if model not in (None, embedder.model_id):
         raise ModelError(

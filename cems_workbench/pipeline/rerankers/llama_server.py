@@ -1,4 +1,4 @@
-"""A reranker on a llama.cpp server: each pair is a question whose yes and no are weighed."""
+"""Reranker on a llama.cpp server: the probability of yes against no for each pair."""
 
 from __future__ import annotations
 

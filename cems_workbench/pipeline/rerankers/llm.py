@@ -1,4 +1,4 @@
-"""A chat model as reranker: it is asked for a grade from 0 to 10 of each memory."""
+"""Chat model as reranker: grades each memory from 0 to 10."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cems_workbench.pipeline.understanding import chat
 
 
 def make(request: ScorerRequest) -> PairScorer:
-    """The chat model of the settings, or another one on the same server; ModelError when there is neither."""
+    """The configured chat model, or another one on the same server; ModelError if there is neither."""
     resources, config = request.resources, request.config
     model = request.model or resources.servers.llm_model
     if not model:

@@ -1,4 +1,4 @@
-"""A reranker on an Ollama server: a generative model whose reply is a number, the raw score."""
+"""Reranker on an Ollama server: a generative model that replies with a number, the raw score."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cems_workbench.pipeline.understanding import revision
 
 
 def make(request: ScorerRequest) -> PairScorer:
-    """The model of `rerank.model` on the server of the settings; ModelError when none is named."""
+    """The model of `rerank.model` on the server of the settings; ModelError if none is configured."""
     model, resources, config = request.model, request.resources, request.config
     if model is None:
         raise ModelError("rerank.model: the backend ollama needs the name of a model that the server has")
