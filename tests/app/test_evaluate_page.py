@@ -162,7 +162,7 @@ def test_each_stage_off_is_compared_with_the_config_itself(page: AppTest) -> Non
 
 def test_an_experiment_is_kept_and_its_config_can_be_measured_again(page: AppTest) -> None:
     show(page, "Experiments")
-    keep = next(button for button in page.button if button.label == "Keep")
+    keep = next(button for button in page.button if button.label == "Save")
     page.text_input[0].set_value("my try")
     keep.click()
     checked(page.run())

@@ -193,7 +193,7 @@ def test_presets_are_usable_in_every_new_view_without_their_servers(open_page: O
 def test_the_query_view_says_why_a_query_is_conversational_and_whether_that_counts(open_page: OpenPage) -> None:
     page = show(search(configured(open_page(), {}), WIRED), "Query")
     verdict = html(page, "wb-conversational")
-    assert "<b>Conversational</b> the detection is off" in verdict
+    assert "<b>Conversational</b> detection is off" in verdict
     assert "7 of 8 = 0.875" in verdict
     assert "wired" in verdict
     assert "No LLM was used: none is set" in captions(page)

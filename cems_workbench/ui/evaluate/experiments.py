@@ -58,7 +58,7 @@ def _draw_save(
         name_box, note_box, button_box = st.columns([2, 4, 1], vertical_alignment="bottom")
         name = name_box.text_input("Save as", value=measured[-1].name, max_chars=120)
         note = note_box.text_input("Note", max_chars=500, placeholder="what you tried, and why")
-        pressed = button_box.form_submit_button("Keep", icon=":material/bookmark_add:", width="stretch")
+        pressed = button_box.form_submit_button("Save", icon=":material/bookmark_add:", width="stretch")
     if not pressed:
         return
     if not name.strip():

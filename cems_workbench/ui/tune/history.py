@@ -123,7 +123,7 @@ def _reword(record: ConfigRecord, resources: Resources) -> None:
     with box, st.form(f"tune:reword_form:{record.id}", border=False):
         name = st.text_input("Name", record.name, max_chars=80)
         why = st.text_area("Why", record.why, max_chars=2000)
-        if st.form_submit_button("Keep", type="primary"):
+        if st.form_submit_button("Save", type="primary"):
             try:
                 reviewer.require("reviewer")
                 resources.store.configs.reword(record.id, name=name.strip(), why=why)
