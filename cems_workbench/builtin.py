@@ -7,13 +7,13 @@ from importlib import resources
 from pathlib import Path
 
 _CHECKOUT = Path(__file__).resolve().parents[1]
-HOME = _CHECKOUT if (_CHECKOUT / "app.py").is_file() else Path(__file__).resolve().parent / "app"
+APP_ROOT = _CHECKOUT if (_CHECKOUT / "app.py").is_file() else Path(__file__).resolve().parent / "app"
 """The folder with app.py, pages and sample_data: the checkout, or that which setup.py puts into a wheel."""
-SAMPLE_DATA = HOME / "sample_data"
+SAMPLE_DATA = APP_ROOT / "sample_data"
 
-FIRST = "workbench"
+DEFAULT_PRESET = "workbench"
 """The preset that the app opens with and a command uses where none is named, unless CEMS_WORKBENCH_PRESET names another."""
-REFERENCE = "cems"
+REFERENCE_PRESET = "cems"
 """The preset whose values are the parameters' own defaults; it leads lists of presets."""
 
 
@@ -22,12 +22,15 @@ def preset_names() -> tuple[str, ...]:
     """Names of the shipped presets, the reference first."""
     folder = resources.files("cems_workbench") / "config" / "presets"
     names = sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-    return (REFERENCE, *(name for name in names if name != REFERENCE))
+    return (REFERENCE_PRESET, *(name for name in names if name != REFERENCE_PRESET))
 
 
-def default_preset(wanted: str) -> tuple[str, str | None]:
+def default_preset(name: str) -> tuple[str, str | None]:
     """The preset to begin with where `wanted` is what the settings name, and what is wrong with that, if anything."""
-    if wanted in preset_names():
-        return wanted, None
+    if name in preset_names():
+        return name, None
     known = ", ".join(preset_names())
-    return FIRST, f"CEMS_WORKBENCH_PRESET: there is no preset {wanted}; {FIRST} is used. Known presets: {known}"
+    return (
+        DEFAULT_PRESET,
+        f"CEMS_WORKBENCH_PRESET: there is no preset {name}; {DEFAULT_PRESET} is used. Known presets: {known}",
+    )

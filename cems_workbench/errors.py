@@ -75,7 +75,7 @@ def install_extra(package: str, extra: str) -> str:
     return f"{package} is not installed; pip install 'cems-workbench[{extra}]' brings it"
 
 
-def reply_words(text: str) -> str:
+def server_message(text: str) -> str:
     """What a server's error reply says: the message in its JSON, or its text."""
     text = text.strip()
     try:
@@ -90,7 +90,7 @@ def reply_words(text: str) -> str:
     return reply if isinstance(reply, str) else json.dumps(reply)
 
 
-SURROUNDINGS = frozenset(
+ENVIRONMENT_ERRNOS = frozenset(
     {
         errno.ENOSPC,
         errno.EDQUOT,
@@ -108,11 +108,11 @@ SURROUNDINGS = frozenset(
 """What the machine says that no program can help: a full or read-only disk, a name too long, no permission."""
 
 
-def told(error: BaseException) -> str | None:
+def user_message(error: BaseException) -> str | None:
     """The line that a user is told of what ended a command or a call; None where it is a bug, whose traceback is wanted."""
     if isinstance(error, WorkbenchError):
         return " ".join(str(error).split())
-    if isinstance(error, OSError) and error.errno in SURROUNDINGS:
+    if isinstance(error, OSError) and error.errno in ENVIRONMENT_ERRNOS:
         return f"{error.filename or 'a file'}: {error.strerror}; what was stored before is as it was"
     if type(error).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
         said = " ".join(str(error).split())

@@ -46,8 +46,8 @@ PATTERNS: Mapping[str, str] = {
 }
 """The groups of entry points, and what a name in each of them may look like."""
 
-US = "CEMS Workbench"
-LAST = 100
+APP_NAME = "CEMS Workbench"
+DEFAULT_PLACE = 100
 """The `place` of what says nothing about where it stands."""
 
 _problems: dict[str, None] = {}
@@ -112,7 +112,7 @@ def _declared(group: str, taken: frozenset[str]) -> Mapping[str, EntryPoint]:
     for name, entries in sorted(by_name.items()):
         packages = " and ".join(sorted(map(_package, entries)))
         if name in taken:
-            _report(f"{group}: {name} of {packages} is left out: {US} has a {name} itself")
+            _report(f"{group}: {name} of {packages} is left out: {APP_NAME} has a {name} itself")
         elif len(entries) > 1:
             _report(f"{group}: {name} is left out: {packages} both have one")
         elif not re.fullmatch(PATTERNS[group], name):
@@ -193,7 +193,9 @@ class Registry(Mapping[str, Item]):
                     if item is not None:
                         items[name] = item
                         self._origins[name] = _package(entry)
-                self._items = dict(sorted(items.items(), key=lambda pair: (getattr(pair[1], "place", LAST), pair[0])))
+                self._items = dict(
+                    sorted(items.items(), key=lambda pair: (getattr(pair[1], "place", DEFAULT_PLACE), pair[0]))
+                )
             return self._items
 
     def _ours(self) -> dict[str, Item]:

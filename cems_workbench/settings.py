@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from pydantic import Field, PositiveInt
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from cems_workbench.builtin import FIRST
+from cems_workbench.builtin import DEFAULT_PRESET
 from cems_workbench.errors import InputError
 
 Server = Literal["ollama", "openai"]
@@ -32,7 +32,7 @@ class Settings(BaseSettings):
     dask: str = Field(
         "", description="Address of a Dask scheduler, tcp://HOST:8786, that gathers score and searches run on"
     )
-    preset: str = Field(FIRST, description="Preset the app opens with, and a command uses where none is named")
+    preset: str = Field(DEFAULT_PRESET, description="Preset the app opens with, and a command uses where none is named")
     gather_ahead: bool = Field(True, description="Search the judged queries in the background, so that tools find them")
     embedder: str = Field(
         "sentence-transformers/all-MiniLM-L6-v2",

@@ -18,7 +18,7 @@ from typing import Literal
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from cems_workbench import formats
-from cems_workbench.builtin import FIRST
+from cems_workbench.builtin import DEFAULT_PRESET
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.settings import Settings
 from tests.browser.conftest import serving
@@ -38,7 +38,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
-    os.environ["CEMS_WORKBENCH_PRESET"] = FIRST  # what `make run` opens, whatever the environment says
+    os.environ["CEMS_WORKBENCH_PRESET"] = DEFAULT_PRESET  # what `make run` opens, whatever the environment says
 
     def shoot(page: Page, name: str, selector: str) -> None:
         page.locator(selector).first.evaluate("element => element.scrollIntoView()")

@@ -46,11 +46,11 @@ def load_config(source: ConfigLike | None = None, changes: Mapping[str, Any] | N
 
 
 def _found(source: str | Path | None) -> PipelineConfig:
-    from cems_workbench.builtin import FIRST, default_preset
+    from cems_workbench.builtin import DEFAULT_PRESET, default_preset
     from cems_workbench.jobs.catalogue import config_named
     from cems_workbench.settings import settings_for
 
-    default, problem = (FIRST, None) if source is not None else default_preset(settings_for().preset)
+    default, problem = (DEFAULT_PRESET, None) if source is not None else default_preset(settings_for().preset)
     found = config_named(None, None if source is None else Path(source), default)
     for line in (*([problem] if problem else []), *found.warnings):
         warn(line)

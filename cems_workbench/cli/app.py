@@ -15,12 +15,12 @@ from typing import Annotated
 
 import typer
 
-from cems_workbench.builtin import HOME
+from cems_workbench.builtin import APP_ROOT
 from cems_workbench.cli.options import StoreOption, settings_for
 from cems_workbench.errors import InputError
 from cems_workbench.platform import gc_tuning
 
-PAGE = HOME / "app.py"
+PAGE = APP_ROOT / "app.py"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 (told apart, not bound to)
 """Values that name no single address: the default, localhost, or all addresses."""

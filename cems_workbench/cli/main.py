@@ -45,7 +45,7 @@ from cems_workbench.cli import (
     why,
 )
 from cems_workbench.cli.terminal import say
-from cems_workbench.errors import told
+from cems_workbench.errors import user_message
 from cems_workbench.platform.process_lock import set_wait_notifier
 from cems_workbench.renamed import present_arguments
 
@@ -139,7 +139,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except Exception as error:
-        line = told(error)
+        line = user_message(error)
         if line is None:
             raise
         _refuse(line)

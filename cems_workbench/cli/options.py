@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cems_workbench.builtin import FIRST, default_preset, preset_names
+from cems_workbench.builtin import DEFAULT_PRESET, default_preset, preset_names
 from cems_workbench.cli.terminal import literal, say
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress
@@ -42,7 +42,7 @@ DaskOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 PRESETS = ", ".join(preset_names())
-DEFAULT_PRESET_HELP = f"{FIRST}, or what CEMS_WORKBENCH_PRESET names, as in the app"
+DEFAULT_PRESET_HELP = f"{DEFAULT_PRESET}, or what CEMS_WORKBENCH_PRESET names, as in the app"
 """The default preset, as help texts state it."""
 
 
@@ -128,7 +128,7 @@ def chosen_config(preset_name: str | None, config: Path | None, changes: Sequenc
     from cems_workbench.config import parse_assignment, with_values
     from cems_workbench.jobs.catalogue import config_named
 
-    default, problem = (FIRST, None) if preset_name or config else default_preset(settings_for(None).preset)
+    default, problem = (DEFAULT_PRESET, None) if preset_name or config else default_preset(settings_for(None).preset)
     named = config_named(preset_name, config, default)
     for warning in (*([problem] if problem else []), *named.warnings):
         say(f"warning: {' '.join(warning.split())}", err=True)

@@ -135,7 +135,7 @@ class CardReference:
         return None
 
 
-def cited(text: str) -> CardReference | None:
+def cited_card(text: str) -> CardReference | None:
     """The reference in the comments of a config file; None where there is no card."""
     date, hashes = _DATE.search(text), _HASHES.search(text)
     if date is None or hashes is None:
@@ -153,7 +153,7 @@ def parse_card(text: str, source: str) -> EvidenceCard:
         raise InputError(f"{source}: {field or 'the card'}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
 
 
-def reference(card: EvidenceCard) -> CardReference:
+def card_reference(card: EvidenceCard) -> CardReference:
     """What a card refers to."""
     store_id, _, version = card.corpus_hash.rpartition("/")
     return CardReference(store_id, int(version) if version.isdigit() else -1, card.evidence_hash, card.date)

@@ -16,13 +16,13 @@ from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from cems_workbench.builtin import REFERENCE
+from cems_workbench.builtin import REFERENCE_PRESET
 from cems_workbench.config.evidence_card import EvidenceCard, read_card
 from cems_workbench.config.forms.yaml_form import parse_config
 from cems_workbench.config.model import PipelineConfig
 from cems_workbench.config.preset_files import known_preset, preset_folder
 
-DEFAULT = REFERENCE
+DEFAULT = REFERENCE_PRESET
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def shown(value: Any) -> str:
+def short_value(value: Any) -> str:
     """A value of the config in a few characters."""
     if value is None:
         return "off"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from cems_workbench.config import EvidenceCard, PipelineConfig, dump_config, parse_config
-from cems_workbench.config.evidence_card import reference
+from cems_workbench.config.evidence_card import card_reference
 from cems_workbench.config.forms.reading import salvaged
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.catalogue import named
@@ -65,7 +65,7 @@ def kept_card(record: ConfigRecord) -> tuple[EvidenceCard | None, str | None]:
 
 def evidence_warning(card: EvidenceCard | None, store: Store) -> str | None:
     """A warning if the evidence of a config is not of this store in its present state; None otherwise, and without a card."""
-    return None if card is None else reference(card).mismatch(store.identity, store.content_version)
+    return None if card is None else card_reference(card).mismatch(store.identity, store.content_version)
 
 
 def _config(record: ConfigRecord) -> tuple[PipelineConfig, list[str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, OPEN_WORD, SAME_WORD, WORSE
 from cems_workbench.jobs.tuning import NO_CONFIG_HOLDS_GUARDS, ByJudgments, SearchResult
 from cems_workbench.pipeline.table import Floats
@@ -93,7 +93,7 @@ def judged_rows(found: ByJudgments) -> list[GainRow]:
 
 def judged_lines(found: ByJudgments) -> list[str]:
     """The share of the labelled gain that is reached without judgments, the labelled choice, and missing evidence."""
-    chosen = ", ".join(f"{path} {shown(value)}" for path, value in found.labelled_values.items())
+    chosen = ", ".join(f"{path} {short_value(value)}" for path, value in found.labelled_values.items())
     return [
         f"Without judgments: {found.share_words}. With judgments: {chosen}.",
         *(f"Not complete as ranked: {line}." for line in found.lacking),
@@ -176,13 +176,13 @@ def stable_words(region: Region | None) -> str:
     if region is None:
         return "–"
     if region.choices:
-        return ", ".join(shown(value) for value in region.choices)
+        return ", ".join(short_value(value) for value in region.choices)
     if region.low is None:
         return "–"
     if region.at_low_edge and region.at_high_edge:
         return "any value"
     if region.at_low_edge:
-        return f"up to {shown(region.high)}"
+        return f"up to {short_value(region.high)}"
     if region.at_high_edge:
-        return f"from {shown(region.low)} on"
-    return f"{shown(region.low)} to {shown(region.high)}"
+        return f"from {short_value(region.low)} on"
+    return f"{short_value(region.low)} to {short_value(region.high)}"

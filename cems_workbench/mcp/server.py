@@ -12,7 +12,7 @@ from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnno
 from pydantic import ValidationError
 
 from cems_workbench import __version__
-from cems_workbench.errors import nearest, one_line, short, told
+from cems_workbench.errors import nearest, one_line, short, user_message
 from cems_workbench.jobs.access import may
 from cems_workbench.mcp.responses import UNTRUSTED
 from cems_workbench.mcp.served_store import ServedStore
@@ -70,7 +70,7 @@ class WorkbenchServer(MCPServer):
             cause = error.__cause__
             if isinstance(cause, ValidationError):
                 raise ToolError(f"{name}: {_invalid(cause)}") from cause
-            line = told(cause) if cause is not None else None
+            line = user_message(cause) if cause is not None else None
             if line is not None:
                 raise ToolError(f"{name}: {one_line(line, MAX_ERROR_CHARS)}") from None
             raise UnexpectedToolError(

@@ -28,7 +28,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import tenacity
 
-from cems_workbench.errors import ModelError, one_line, reply_words
+from cems_workbench.errors import ModelError, one_line, server_message
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.protocol import CAUSES, PairScore
 
@@ -165,7 +165,7 @@ class ModelServer:
         async def check(response: httpx.Response) -> None:
             if response.status_code >= 400:
                 await response.aread()
-                said = self.redacted(reply_words(response.text))
+                said = self.redacted(server_message(response.text))
                 raise status_error(response.status_code, said, response.headers.get("retry-after"))
 
         return {
@@ -249,7 +249,7 @@ async def post_json(server: ModelServer, path: str, body: Any) -> Any:
     if isinstance(reply, dict) and reply.get("error"):
         code, said = (
             reply["error"].get("code") if isinstance(reply["error"], dict) else None,
-            reply_words(response.text),
+            server_message(response.text),
         )
         if isinstance(code, int) and code >= 400:
             raise status_error(code, server.redacted(said))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cems_workbench.config import config_hash, field_spec
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.jobs.tuning import SearchResult, card_of, guard_lines
 from cems_workbench.jobs.tuning_summary import (
     COST,
@@ -183,9 +183,16 @@ def _axes(result: SearchResult) -> tuple[_Axis, ...]:
 
 
 def _axis(axis: Axis, was: object, now: object, region: Region | None) -> _Axis:
-    said = (axis.path, field_spec(axis.path).label, shown(was), shown(now), was == now, stable_words(region))
+    said = (
+        axis.path,
+        field_spec(axis.path).label,
+        short_value(was),
+        short_value(now),
+        was == now,
+        stable_words(region),
+    )
     if axis.choices:
-        return _Axis(*said, range=", ".join(shown(choice) for choice in axis.choices))
+        return _Axis(*said, range=", ".join(short_value(choice) for choice in axis.choices))
     scale = Scale(axis.low, axis.high if axis.high > axis.low else axis.low + 1)
     from_to = [scale.share(float(value)) if isinstance(value, int | float) else None for value in (was, now)]
     low, width = 0.0, 0.0
@@ -211,7 +218,7 @@ def _front(result: SearchResult) -> _Front:
 
     def told(i: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         found = tuple(_reached_words(name, float(value)) for name, value in zip(names, reached[i], strict=True))
-        return found, tuple(shown(value) for value in search.trials[i].values)
+        return found, tuple(short_value(value) for value in search.trials[i].values)
 
     def point(i: int, shape: str, colour: str, what: str, row: int | None = None) -> _Point:
         down = FIGURE_MARGIN_PX + (100 - y.share(float(reached[i, 0]))) / 100 * (

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import tenacity
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cems_workbench.errors import InputError, one_line, reply_words
+from cems_workbench.errors import InputError, one_line, server_message
 from cems_workbench.formats.base.files import type_name
 from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.formats.responses import parse_rows
@@ -203,7 +203,7 @@ class CemsApi:
         response = ask(self._address, self._timeout, lambda: self._client.post(self._url, json=body), _reason)
         status = response.status_code
         if status != 200:
-            message = one_line(self._address.hidden(reply_words(response.text)))
+            message = one_line(self._address.hidden(server_message(response.text)))
             if status in (401, 403):
                 raise _Refused(f"{self._address.plain}: the key in {self._address.secret_from} is refused: {message}")
             if status == 429:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cems_workbench.errors import InputError, reply_words
+from cems_workbench.errors import InputError, server_message
 from cems_workbench.platform.http_limits import HEADERS, ResponseError, connection_reason, event_hooks
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.collection import ClientHit, ClientQuery, CollectionSource, Row
@@ -131,7 +131,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
         if isinstance(error, UnexpectedResponse):
-            message = reply_words(error.content.decode("utf-8", "replace")) or error.reason_phrase
+            message = server_message(error.content.decode("utf-8", "replace")) or error.reason_phrase
             if error.status_code in (401, 403):
                 return f"the key is refused or missing: set QDRANT_API_KEY ({message})"
             return f"HTTP {error.status_code}: {message}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from cems_workbench.builtin import FIRST
+from cems_workbench.builtin import DEFAULT_PRESET
 from cems_workbench.config import difference, load_config, preset
 from cems_workbench.store import Store
 from tests.sample import LOST
@@ -24,7 +24,7 @@ BOUND = "nDCG@10>=0.05"
 
 def test_from_a_failing_query_to_a_tuned_config_in_a_file(window: Window, stocked_store: Path, tmp_path: Path) -> None:
     file = tmp_path / "tuned.yaml"
-    walk(window, file, trials=TRIALS, preset=FIRST)
+    walk(window, file, trials=TRIALS, preset=DEFAULT_PRESET)
     with Store.open(as_on_disk(stocked_store, tmp_path)) as store:
         made = next(queue.name for queue in store.queues.read() if queue.name.startswith("a few"))
         labels = store.queues.labels(made)
@@ -35,7 +35,7 @@ def test_from_a_failing_query_to_a_tuned_config_in_a_file(window: Window, stocke
     guide = (ROOT / "docs" / "start" / "guide.md").read_text(encoding="utf-8")
     assert " ".join(LOST.split()) in " ".join(guide.split())
     assert "Evidence card" in file.read_text(encoding="utf-8")
-    changes = [row for row in difference(preset(FIRST).config, load_config(file)) if row[0] != "name"]
+    changes = [row for row in difference(preset(DEFAULT_PRESET).config, load_config(file)) if row[0] != "name"]
     _a_bound_that_is_typed_stays(window)
     window.switch("Inspect")
     changed = window.page.get_by_role("button", name=re.compile(r"parameters? changed · reset"))

@@ -14,7 +14,7 @@ Three parts: the variables that the target reads, those that its plan names and 
 parameter that no variable carries, those first in which the config differs from what the target does anyway. Values are quoted
 so that a plain dotenv parser, pydantic-settings and a shell read the same; what cannot be quoted so is listed instead.
 
-An export of this version says so in a line (`MEANING`): earlier ones took CEMS_HYBRID_VECTOR_WEIGHT for the share between the vector and
+An export of this version says so in a line (`FORMAT_MARK`): earlier ones took CEMS_HYBRID_VECTOR_WEIGHT for the share between the vector and
 the lexical list, and CEMS_MAX_CANDIDATES_PER_QUERY and CEMS_ENABLE_LEXICAL_IN_INFERENCE for those of other lists.
 
 Source: docs/reference/formats.md (.env for CEMS, .env for the memory agent); docs/use/cems.md.
@@ -42,7 +42,7 @@ from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest, one_line
 from cems_workbench.platform.parsing import env_bindings
 
-MEANING = "CEMS_HYBRID_VECTOR_WEIGHT is the share inside CEMS's vector list, which is lists.hybrid here"
+FORMAT_MARK = "CEMS_HYBRID_VECTOR_WEIGHT is the share inside CEMS's vector list, which is lists.hybrid here"
 """Stands in every export for CEMS since it is written so."""
 _EXPORTED = "# Read by CEMS"
 BACKENDS = {"ollama": "qwen", "llama_server": "llamacpp_server", "llm": "llm", "none": "disabled"}
@@ -197,7 +197,7 @@ def export_env(config: PipelineConfig, target: Target, header: str = "") -> str:
     for spec, export in exported(target):
         _fill(sheet, spec, export, config)
     title = TARGET_TITLES[target]
-    meaning = f"\n{MEANING}" if target == "env" else ""
+    meaning = f"\n{FORMAT_MARK}" if target == "env" else ""
     parts = [commented(header), commented(f"Read by {title}{meaning}") + _assignments(sheet.read)]
     if sheet.planned:
         parts.append(commented(f"Not read by current {title}: named in its plan") + _assignments(sheet.planned))
@@ -265,8 +265,11 @@ def _line(config: PipelineConfig, spec: FieldSpec, reason: str | None) -> str:
 
 TARGETS: tuple[Target, ...] = ("env", "reranker-env")
 PREFIXES: dict[str, Target] = {"CEMS_": "env", "RERANKER_": "reranker-env"}
-OWN = "CEMS_WORKBENCH_"
-SERVERS = {"CEMS_OLLAMA_URL": f"{OWN}OLLAMA_URL", "RERANKER_BASE_URL": f"{OWN}LLAMA_SERVER_URL"}
+WORKBENCH_PREFIX = "CEMS_WORKBENCH_"
+SERVER_VARIABLES = {
+    "CEMS_OLLAMA_URL": f"{WORKBENCH_PREFIX}OLLAMA_URL",
+    "RERANKER_BASE_URL": f"{WORKBENCH_PREFIX}LLAMA_SERVER_URL",
+}
 """Where a server stands is a setting of the app, not a parameter of the pipeline."""
 
 
@@ -301,7 +304,7 @@ def read_env(text: str, present: PipelineConfig, source: str = ".env", *, planne
                 _apply(reading, known[name], value, where)
         elif warning := _unknown(name, known):
             reading.warnings.append(f"{where}: {warning}")
-    if _EXPORTED in text and MEANING not in text:
+    if _EXPORTED in text and FORMAT_MARK not in text:
         reading.warnings.append(
             f"{source}: an earlier version of the workbench exported this, and took CEMS_HYBRID_VECTOR_WEIGHT for the share between the "
             "vector and the lexical list: CEMS will not rank as that version showed; tune and export again"
@@ -333,7 +336,7 @@ def _blank_lines(text: str) -> int:
 
 
 def _is_ours(name: str, prefix: str) -> bool:
-    return name.startswith(prefix) and not name.startswith(OWN)
+    return name.startswith(prefix) and not name.startswith(WORKBENCH_PREFIX)
 
 
 def _apply(reading: EnvReading, pair: tuple[FieldSpec, ExportName], value: str, where: str) -> None:
@@ -349,8 +352,8 @@ def _apply(reading: EnvReading, pair: tuple[FieldSpec, ExportName], value: str, 
 
 
 def _unknown(name: str, known: Iterable[str]) -> str | None:
-    if name in SERVERS:
-        return f"where a server stands is a setting of this app: {SERVERS[name]}"
+    if name in SERVER_VARIABLES:
+        return f"where a server stands is a setting of this app: {SERVER_VARIABLES[name]}"
     if not any(_is_ours(name, prefix) for prefix in PREFIXES):
         return None
     close = nearest(name, known)

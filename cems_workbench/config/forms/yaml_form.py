@@ -31,9 +31,9 @@ def commented(text: str) -> str:
     return "".join(f"# {line}".rstrip() + "\n" for line in lines)
 
 
-UNKNOWN = ("extra_forbidden", "model_type", "missing")
+UNKNOWN_KEY_ERRORS = ("extra_forbidden", "model_type", "missing")
 """What pydantic calls a key that no section has, a section that is no mapping, and a key that was misspelt: said in words of our own."""
-FAULTS = 20
+MAX_UNKNOWN_KEYS = 20
 """Unknown keys that are looked for at most, as what each may have meant takes a search."""
 BANDS = "rerank.bands"
 TIERS: list[str | int] = ["adjust", "time_decay", "tiers"]
@@ -74,11 +74,11 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
         values = extended(values, source)
     if values.get("version") == ORIGINAL_VERSION:
         values["version"] = VERSION
-    problems = list(islice(_unknown(PipelineConfig, values, ""), FAULTS + 1))
+    problems = list(islice(_unknown(PipelineConfig, values, ""), MAX_UNKNOWN_KEYS + 1))
     try:
         config = PipelineConfig.model_validate(values)
     except ValidationError as error:
-        told = UNKNOWN if problems else ()
+        told = UNKNOWN_KEY_ERRORS if problems else ()
         problems += [_explain(detail) for detail in error.errors() if detail["type"] not in told]
     if problems:
         raise InputError(f"{source}: {_first_and_more(problems)}")
@@ -87,7 +87,7 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
 
 def _first_and_more(problems: list[str]) -> str:
     """The first of several problems, and the next three of them with how many there are."""
-    count = f"more than {FAULTS - 1}" if len(problems) > FAULTS else len(problems) - 1
+    count = f"more than {MAX_UNKNOWN_KEYS - 1}" if len(problems) > MAX_UNKNOWN_KEYS else len(problems) - 1
     return f"{problems[0]} (and {count} more: {'; '.join(problems[1:4])})" if problems[1:] else problems[0]
 
 

@@ -51,7 +51,7 @@ class MeasureFamily:
     reads_judgments: bool = True
     reads_first: bool = False
     aliases: tuple[str, ...] = ()
-    place: int = extensions.LAST
+    place: int = extensions.DEFAULT_PLACE
 
 
 MEASURES = extensions.Registry(extensions.MEASURES, MeasureFamily, "cems_workbench.evaluation.metrics", "MEASURE")

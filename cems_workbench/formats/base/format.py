@@ -41,7 +41,7 @@ class JudgmentWriter:
     whole_store: bool = False
     judges: bool = True
     fitting: Callable[[Sequence[Judgment], list[str]], list[Judgment]] = _all_fit
-    place: int = extensions.LAST
+    place: int = extensions.DEFAULT_PLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class DatasetWriter:
 
     write: Callable[[DataSet, Path, Progress], Exported]
     kinds: tuple[str, ...]
-    place: int = extensions.LAST
+    place: int = extensions.DEFAULT_PLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Format:
     folder: Callable[[Path], frozenset[str]] = _no_folder
     judgments: JudgmentWriter | None = None
     dataset: DatasetWriter | None = None
-    place: int = extensions.LAST
+    place: int = extensions.DEFAULT_PLACE
     answers: bool = False
     """Whether it is a log: queries that a real system was asked, each with what it answered."""
 

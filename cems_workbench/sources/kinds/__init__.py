@@ -49,7 +49,7 @@ class SourceKind:
     """Names by `SourceInfo.kind`, if sources of this kind say another one than `name`."""
     path_is_name: bool = False
     """Whether the path of an address without a host is a database's name, not a file's path."""
-    place: int = extensions.LAST
+    place: int = extensions.DEFAULT_PLACE
 
 
 SOURCE_KINDS = extensions.Registry(extensions.SOURCES, SourceKind, "cems_workbench.sources.kinds", "SOURCE")

@@ -18,7 +18,7 @@ from cems_workbench.analysis.fidelity.causes import Lists
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
 from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE, Estimate
 from cems_workbench.config import PipelineConfig, field_spec
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
@@ -481,8 +481,8 @@ def _explanation_row(now: SetAgreement, one: Explanation[SetAgreement]) -> dict[
     path, was, value = one.changes[0]
     return {
         "parameter": f"{field_spec(path).label} ({path})",
-        "is": shown(was),
-        "would be": shown(value),
+        "is": short_value(was),
+        "would be": short_value(value),
         "same order": f"{now.same_order} → {one.agreement.same_order}",
         "RBO": one.agreement.rbo,
     }

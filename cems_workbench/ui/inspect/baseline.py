@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import RankComparison, RankDelta, loss
 from cems_workbench.config import PipelineConfig, difference, preset, preset_names
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.missing_evidence import ParameterNeed
 from cems_workbench.pipeline.stages.result import ScoreNeed
@@ -141,7 +141,9 @@ def _draw_comparison(base: Baseline) -> None:
     st.markdown(f"Baseline **{plain(base.name)}**")
     if differing:
         text = st.column_config.TextColumn
-        rows = [{"parameter": path, "baseline": shown(was), "now": shown(now)} for path, was, now in differing]
+        rows = [
+            {"parameter": path, "baseline": short_value(was), "now": short_value(now)} for path, was, now in differing
+        ]
         draw_table(
             rows,
             key="inspect:baseline_diff",

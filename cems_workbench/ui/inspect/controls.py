@@ -14,7 +14,7 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import History
@@ -270,13 +270,13 @@ def draw_changed() -> None:
             spec = field_spec(path)
             instant = "" if spec.cost == "replay" else " · new search"
             st.button(
-                f"{spec.label}: {plain(shown(was))} → {plain(shown(now))}{instant}",
+                f"{spec.label}: {plain(short_value(was))} → {plain(short_value(now))}{instant}",
                 key=f"inspect:reset:{path}",
                 on_click=state.reset_parameter,
                 args=(path,),
                 type="tertiary",
                 icon=":material/restart_alt:",
-                help=f"`{path}`: back to {plain(shown(was))}. {COST_HELP[spec.cost]}",
+                help=f"`{path}`: back to {plain(short_value(was))}. {COST_HELP[spec.cost]}",
             )
         if len(changed) > MAX_CHANGED:
             st.caption(f"and {len(changed) - MAX_CHANGED} more")

@@ -14,8 +14,8 @@ from cems_workbench.config import (
     file_name,
     import_config,
 )
-from cems_workbench.config.evidence_card import CardReference, cited, parse_card, reference
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.evidence_card import CardReference, card_reference, cited_card, parse_card
+from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.exporting import exported
 from cems_workbench.pipeline.resources import Resources
@@ -81,7 +81,9 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
     try:
         text = upload.getvalue().decode("utf-8-sig")
         result = import_config(text, state.present_config(), source=name)
-        origin = reference(parse_card(card.getvalue().decode("utf-8-sig"), card.name)) if card else cited(text)
+        origin = (
+            card_reference(parse_card(card.getvalue().decode("utf-8-sig"), card.name)) if card else cited_card(text)
+        )
     except UnicodeDecodeError:
         st.error(plain(f"{name}: not UTF-8 text"))
         return
@@ -144,8 +146,8 @@ def diff_rows(old: PipelineConfig, new: PipelineConfig) -> list[dict[str, str]]:
     return [
         {
             "parameter": path,
-            "now": shown(was),
-            "file": shown(will),
+            "now": short_value(was),
+            "file": short_value(will),
             "effect": "instant" if field_spec(path).cost == "replay" else "gathers",
         }
         for path, was, will in difference(old, new)

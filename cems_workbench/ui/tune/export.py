@@ -15,7 +15,7 @@ from cems_workbench.config import (
     dump_config,
     file_name,
 )
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.config_history import keep_config
@@ -337,7 +337,7 @@ def _lost_text(export: Export) -> str:
 def _lost(lost: Sequence[tuple[str, object, object]]) -> None:
     """Draw a table of the parameters that are lost or changed."""
     draw_table(
-        [{"parameter": path, "here": shown(here), "there": shown(there)} for path, here, there in lost],
+        [{"parameter": path, "here": short_value(here), "there": short_value(there)} for path, here, there in lost],
         key="tune:lost",
         most=7,
         width="content",

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from cems_workbench.config import field_specs
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.progress import Progress
 from cems_workbench.tuning.learned import Curve, Importance, Surface, importance, response_curve, response_surface
@@ -179,7 +179,7 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
         result.planned.plan.space.axes.index(axis)
     ]
     numeric = not axis.choices and None not in curve.values
-    x: list[Any] = list(curve.values) if numeric else [shown(value) for value in curve.values]
+    x: list[Any] = list(curve.values) if numeric else [short_value(value) for value in curve.values]
     chart = go.Figure()
     low, high = curve.mean - curve.difference_error, curve.mean + curve.difference_error
     if numeric:
@@ -203,7 +203,7 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
     ring = {"size": 16, "symbol": "circle-open", "color": ORANGE, "line": {"width": 3}}
     chart.add_scatter(x=[x[curve.own]], y=[curve.mean[curve.own]], mode="markers", marker=ring, hoverinfo="skip")
     if was in curve.values or numeric:
-        at = was if numeric else shown(was)
+        at = was if numeric else short_value(was)
         chart.add_vline(
             x=x.index(at) if not numeric else at,
             line={"color": GREY, "width": 1.5, "dash": "dash"},
@@ -225,7 +225,7 @@ def curve_rows(curve: Curve, name: str, measure: str) -> list[dict[str, Any]]:
     """One row per value of the parameter, with the numbers of the curve."""
     return [
         {
-            name: shown(value),
+            name: short_value(value),
             measure: float(curve.mean[i]),
             "difference from the proposal": float(curve.difference[i]),
             "standard error": float(curve.difference_error[i]),
@@ -239,8 +239,8 @@ def surface_rows(surface: Surface, names: dict[str, str], measure: str) -> list[
     (across, up), (first, second) = surface.values, surface.paths
     return [
         {
-            names[first]: shown(a),
-            names[second]: shown(b),
+            names[first]: short_value(a),
+            names[second]: short_value(b),
             measure: float(surface.mean[i, j]),
             "standard error": float(surface.error[i, j]),
         }
@@ -271,8 +271,8 @@ def surface_figure(surface: Surface, names: dict[str, str], measure: str) -> Fig
     texts = [
         [
             lines(
-                f"{tick(names[surface.paths[0]], 60)} {shown(a)}",
-                f"{tick(names[surface.paths[1]], 60)} {shown(b)}",
+                f"{tick(names[surface.paths[0]], 60)} {short_value(a)}",
+                f"{tick(names[surface.paths[1]], 60)} {short_value(b)}",
                 f"{measure} {surface.mean[i, j]:.4f} ± {surface.error[i, j]:.4f}",
             )
             for i, a in enumerate(across)
@@ -311,7 +311,7 @@ def _places(name: str, values: tuple[Any, ...]) -> dict[str, Any]:
     return {
         "title": {"text": tick(name, 60)},
         "tickvals": places,
-        "ticktext": [tick(shown(values[i])) for i in places],
+        "ticktext": [tick(short_value(values[i])) for i in places],
         "showgrid": False,
         "zeroline": False,
         "fixedrange": True,

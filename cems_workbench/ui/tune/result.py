@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.jobs.scoring import Lacking, read_again
 from cems_workbench.jobs.tuning import SearchResult, guard_lines, looks_at, open_holdout, searched_anew
 from cems_workbench.jobs.tuning_summary import (
@@ -272,7 +272,7 @@ def _front_table(result: SearchResult, names: list[str]) -> None:
     paths = [axis.path for axis in result.planned.plan.space.axes]
     rows = [
         {name: float(value) for name, value in zip(names, reached[i], strict=True)}
-        | {path: shown(value) for path, value in zip(paths, trials[i].values, strict=True)}
+        | {path: short_value(value) for path, value in zip(paths, trials[i].values, strict=True)}
         for i in front
     ]
     picked = pick_row(rows, key="tune:front", most=8, columns={name: _objective_column(name) for name in names})
@@ -283,7 +283,9 @@ def _front_table(result: SearchResult, names: list[str]) -> None:
     space = result.planned.plan.space
     config = proposed(space, trial, f"{space.baseline.name}-front")
     left, right = st.columns([4, 1], vertical_alignment="center")
-    left.caption(plain(", ".join(f"{path} {shown(value)}" for path, value in zip(paths, trial.values, strict=True))))
+    left.caption(
+        plain(", ".join(f"{path} {short_value(value)}" for path, value in zip(paths, trial.values, strict=True)))
+    )
     if right.button("To the sliders", key="tune:front_take", icon=":material/tune:", width="stretch"):
         state.use_config(config)
         st.toast("Set on the sliders of Inspect.", icon=":material/check:")
@@ -387,9 +389,9 @@ def axes_html(
 
 
 def _axis_row(axis: Axis, name: str, was: Any, now: Any, region: Region | None) -> _AxisRow:
-    row = _AxisRow(name, axis.path, shown(was), shown(now), was == now, stable_words(region))
+    row = _AxisRow(name, axis.path, short_value(was), short_value(now), was == now, stable_words(region))
     if axis.choices:
-        return replace(row, choices=" · ".join(shown(choice) for choice in axis.choices))
+        return replace(row, choices=" · ".join(short_value(choice) for choice in axis.choices))
 
     def at(value: Any) -> float:
         share = (float(value) - axis.low) / ((axis.high - axis.low) or 1.0)

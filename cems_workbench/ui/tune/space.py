@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.list_sources import SOURCES
@@ -151,7 +151,7 @@ def _axis_row(
     boxes = st.columns(COLUMN_WIDTHS, vertical_alignment="center")
     unit = f" ({spec.unit})" if spec is not None and spec.unit else ""
     boxes[0].markdown(plain(name + unit), help=_about(path, spec))
-    boxes[1].markdown(plain(shown(value_at(baseline, path))))
+    boxes[1].markdown(plain(short_value(value_at(baseline, path))))
     whole = axis_for(path, gathered)
     try:
         axis = _choices(whole, boxes[2]) if whole.choices else _range(whole, boxes[2])
@@ -182,7 +182,7 @@ def _choices(whole: Axis, box: DeltaGenerator) -> Axis:
         selection_mode="multi",
         default=whole.choices,
         key=f"tune:choices:{whole.path}",
-        format_func=shown,
+        format_func=short_value,
         label_visibility="collapsed",
         persist_state="session",
     )
@@ -227,6 +227,6 @@ def _fixed(space: SearchSpace) -> None:
     fixed = space.fixed()
     box = st.expander(f"Fixed: {len(fixed)} other parameters, as in the baseline", key="tune:fixed", on_change="rerun")
     if box.open:
-        rows = [{"parameter": path, "value": shown(value)} for path, value in fixed]
+        rows = [{"parameter": path, "value": short_value(value)} for path, value in fixed]
         with box:
             draw_table(rows, key="tune:fixed_table", height=280)

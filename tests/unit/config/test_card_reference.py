@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cems_workbench.config import EvidenceCard, Measured, export_config, preset
-from cems_workbench.config.evidence_card import CardReference, cited, parse_card, reference
+from cems_workbench.config.evidence_card import CardReference, card_reference, cited_card, parse_card
 from cems_workbench.errors import InputError
 
 CARD = EvidenceCard(
@@ -27,16 +27,16 @@ HERE = CardReference("5277dcbd4f74", 12, "fd114efd1b58b344", "2026-11-22")
 
 @pytest.mark.parametrize("form", ["yaml", "toml", "env", "reranker-env", "python"])
 def test_the_reference_survives_every_form_that_has_comments(form: str) -> None:
-    assert cited(export_config(preset("cems").config, form, CARD)) == HERE
+    assert cited_card(export_config(preset("cems").config, form, CARD)) == HERE
 
 
 def test_a_file_without_a_card_cites_nothing() -> None:
-    assert cited(export_config(preset("cems").config, "yaml")) is None
-    assert cited(export_config(preset("cems").config, "json", CARD)) is None
+    assert cited_card(export_config(preset("cems").config, "yaml")) is None
+    assert cited_card(export_config(preset("cems").config, "json", CARD)) is None
 
 
 def test_the_card_of_json_is_a_file_of_its_own() -> None:
-    assert reference(parse_card(CARD.to_json(), "x.card.json")) == HERE
+    assert card_reference(parse_card(CARD.to_json(), "x.card.json")) == HERE
 
 
 def test_the_store_it_was_tuned_on_matches_and_others_are_named() -> None:

@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cems_workbench.builtin import FIRST
+from cems_workbench.builtin import DEFAULT_PRESET
 from cems_workbench.cli.main import commands
 from cems_workbench.cli.options import chosen_config
 from cems_workbench.config import preset_names
@@ -36,7 +36,7 @@ def test_the_page_and_a_command_begin_with_the_same_preset(
     monkeypatch.delenv("CEMS_WORKBENCH_PRESET") if named is None else monkeypatch.setenv("CEMS_WORKBENCH_PRESET", named)
     page = state._initial()
     assert chosen_config(None, None, None) == page.config
-    assert page.preset == (named if named in preset_names() else FIRST)
+    assert page.preset == (named if named in preset_names() else DEFAULT_PRESET)
     assert (page.config_error or "") in capsys.readouterr().err
 
 

@@ -26,7 +26,7 @@ from cems_workbench.analysis.fidelity.answer import (
 )
 from cems_workbench.analysis.fidelity.explain import Explanation, Replays, combined_changes, explanations
 from cems_workbench.config import field_spec
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.platform.bidi import neutralise
@@ -272,7 +272,7 @@ def name(explanation: Explanation[Agreement]) -> str:
     """The changes as plain text, for the button's label."""
     if explanation.preset is not None:
         return f"preset {explanation.preset}"
-    return ", ".join(f"{field_spec(path).label} {shown(now)}" for path, _, now in explanation.changes)
+    return ", ".join(f"{field_spec(path).label} {short_value(now)}" for path, _, now in explanation.changes)
 
 
 def what(explanation: Explanation[Agreement]) -> str:
@@ -280,7 +280,7 @@ def what(explanation: Explanation[Agreement]) -> str:
     if explanation.preset is not None:
         return f"Preset **{plain(explanation.preset)}**" + (" (gathers)" if explanation.gathers else "")
     parts = [
-        f"**{plain(field_spec(path).label)}** {plain(shown(was))} → {plain(shown(now))}"
+        f"**{plain(field_spec(path).label)}** {plain(short_value(was))} → {plain(short_value(now))}"
         for path, was, now in explanation.changes
     ]
     return ", ".join(parts)

@@ -25,7 +25,7 @@ from cems_workbench.analysis.sensitivity.scan import (
 )
 from cems_workbench.analysis.why.counterfactual import searched_specs
 from cems_workbench.config import PipelineConfig, field_spec
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -97,7 +97,7 @@ def sweep_figure(
             xref="x",
             yref="y domain",
             yanchor="bottom",
-            text=f"now {shown(swept.now)}",
+            text=f"now {short_value(swept.now)}",
             showarrow=False,
             font={"size": 12},
         )
@@ -143,7 +143,9 @@ def _bands(figure: Figure, swept: Sweep) -> None:
 
 def _band_text(swept: Sweep, segment: ConstantInterval) -> str:
     where = (
-        shown(segment.first) if segment.first == segment.last else f"{shown(segment.first)} to {shown(segment.last)}"
+        short_value(segment.first)
+        if segment.first == segment.last
+        else f"{short_value(segment.first)} to {short_value(segment.last)}"
     )
     ranking = [f"{rank}  {tick(short_id(key))}" for rank, key in enumerate(segment.results, 1)]
     return lines(f"{bold(where)}: {difference(swept, segment)}", *(ranking or ["no results"]))
@@ -343,7 +345,7 @@ def _margin(swept: Sweep) -> str:
 
 
 def _number(value: Any) -> str:
-    return shown(float(f"{value:.5g}")) if isinstance(value, float) else shown(value)
+    return short_value(float(f"{value:.5g}")) if isinstance(value, float) else short_value(value)
 
 
 def _step(swept: Sweep) -> None:
@@ -495,12 +497,12 @@ def _choices(context: InspectContext, swept: Sweep) -> None:
     for segment in swept.segments:
         left, middle, right = st.columns([3, 7, 2], vertical_alignment="center")
         now = segment is swept.present
-        left.markdown(f"{'▶ ' if now else ''}**{plain(shown(segment.first))}**" + (" (now)" if now else ""))
+        left.markdown(f"{'▶ ' if now else ''}**{plain(short_value(segment.first))}**" + (" (now)" if now else ""))
         relevant = _first_relevant(context, segment.results)
         stands = "" if relevant is None else f" · first relevant {relevant or 'none'}"
         middle.caption(plain(f"{difference(swept, segment)}: {_ids(segment.results) or 'no results'}{stands}"))
         right.button(
-            full_label("Apply", f"{swept.spec.label} {shown(segment.first)}"),
+            full_label("Apply", f"{swept.spec.label} {short_value(segment.first)}"),
             key=f"inspect:sensitivity:value:{segment.first}",
             disabled=now,
             on_click=apply,

@@ -15,7 +15,7 @@ from cems_workbench.analysis.sensitivity.scan import is_number
 from cems_workbench.analysis.weight_map import WeightMap, weight_map
 from cems_workbench.analysis.why.counterfactual import searched_specs
 from cems_workbench.config import FieldSpec, PipelineConfig
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -178,7 +178,7 @@ def hovers(grid: WeightMap, texts: Mapping[str, str]) -> list[list[str]]:
 
 def _hover(grid: WeightMap, texts: Mapping[str, str], i: int, j: int) -> str:
     first, rank = grid.first[i][j], int(grid.rank[i, j])
-    where = bold(f"{grid.x.label} {shown(grid.xs[j])}, {grid.y.label} {shown(grid.ys[i])}")
+    where = bold(f"{grid.x.label} {short_value(grid.xs[j])}, {grid.y.label} {short_value(grid.ys[i])}")
     winner = "no results"
     if first is not None:
         winner = f"first: {tick(short_id(first))}  {tick(excerpt(texts.get(first, ''), 60), 60)}"
@@ -319,7 +319,7 @@ def _offer(grid: WeightMap, picked: Any) -> None:
         return
     values = {grid.x.path: grid.xs[cell[0]], grid.y.path: grid.ys[cell[1]]}
     first = grid.first[cell[1]][cell[0]]
-    words = f"{grid.x.label} {shown(grid.xs[cell[0]])}, {grid.y.label} {shown(grid.ys[cell[1]])}"
+    words = f"{grid.x.label} {short_value(grid.xs[cell[0]])}, {grid.y.label} {short_value(grid.ys[cell[1]])}"
     st.button(
         f"Apply {words}",
         key="inspect:map:apply",

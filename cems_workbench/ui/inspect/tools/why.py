@@ -16,7 +16,7 @@ from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why import Change, Counterfactual, LabelledSet, ListEntry, MemoryPath, Why, explain
 from cems_workbench.analysis.why.counterfactual import interval_text, moved_text, order_text
 from cems_workbench.config import PipelineConfig, field_spec
-from cems_workbench.config.value_text import shown
+from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.wording import list_label, ordinal
@@ -345,7 +345,9 @@ def what(counterfactual: Counterfactual) -> str:
 
 def _change(change: Change) -> str:
     spec = field_spec(change.path)
-    return f"{GROUPS.get(spec.section, spec.section)}: {spec.label} {shown(change.was)} → {shown(change.now)}"
+    return (
+        f"{GROUPS.get(spec.section, spec.section)}: {spec.label} {short_value(change.was)} → {short_value(change.now)}"
+    )
 
 
 def _notes(counterfactual: Counterfactual) -> list[str]:
