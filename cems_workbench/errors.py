@@ -18,7 +18,7 @@ class WorkbenchError(Exception):
 
 
 class InputError(WorkbenchError):
-    """A file, bundle, config or argument that cannot be used as it is."""
+    """A file, bundle, config or argument that is not valid."""
 
 
 class StoreError(WorkbenchError):
@@ -26,7 +26,7 @@ class StoreError(WorkbenchError):
 
 
 class StoreLockedError(StoreError):
-    """Another process has the store and does not let go of it; processes take turns at it (`platform/process_lock.py`)."""
+    """Another process holds the lock on the store (`platform/process_lock.py`)."""
 
 
 class ModelError(WorkbenchError):
@@ -34,11 +34,11 @@ class ModelError(WorkbenchError):
 
 
 class ClusterError(WorkbenchError):
-    """A Dask cluster that cannot be reached, has no workers, or went away; what was finished before stays."""
+    """A Dask cluster that cannot be reached, has no workers, or was lost; finished work stays."""
 
 
 class EmbedderMismatchError(ModelError):
-    """The vectors that are to be searched were made by another embedder than the configured one."""
+    """The stored vectors are of another embedder than the configured one."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -71,12 +71,12 @@ _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
 
 
 def install_extra(package: str, extra: str) -> str:
-    """That a package is missing which only an extra of ours brings, and how to get it."""
+    """The error for a package that an extra installs, and how to install it."""
     return f"{package} is not installed; pip install 'cems-workbench[{extra}]' brings it"
 
 
 def server_message(text: str) -> str:
-    """What a server's error reply says: the message in its JSON, or its text."""
+    """The message of a server's error response: that in its JSON, or its text."""
     text = text.strip()
     try:
         reply = json.loads(text)
@@ -105,15 +105,15 @@ ENVIRONMENT_ERRNOS = frozenset(
         errno.EIO,
     }
 )
-"""What the machine says that no program can help: a full or read-only disk, a name too long, no permission."""
+"""Errors of the machine, not of the program: a full or read-only disk, a name too long, no permission."""
 
 
 def user_message(error: BaseException) -> str | None:
-    """The line that a user is told of what ended a command or a call; None where it is a bug, whose traceback is wanted."""
+    """The one-line message for an error that ended a command or a call; None for a bug, which keeps its traceback."""
     if isinstance(error, WorkbenchError):
         return " ".join(str(error).split())
     if isinstance(error, OSError) and error.errno in ENVIRONMENT_ERRNOS:
-        return f"{error.filename or 'a file'}: {error.strerror}; what was stored before is as it was"
+        return f"{error.filename or 'a file'}: {error.strerror}; earlier data is unchanged"
     if type(error).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
         said = " ".join(str(error).split())
         return f"the store's database cannot be read: {said}; doctor --recover-to NEW_STORE writes what can be into a new store"

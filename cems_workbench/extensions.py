@@ -1,13 +1,13 @@
-"""Extension points: what this package and other packages add to the workbench, by name.
+"""Extension points: registries of what this package and other packages add to the workbench.
 
-A registry holds the things of one kind: those of this package, a module each in one folder, which need no list to stand in, and those
-of other packages, declared as entry points of one group (Python packaging guide, "Creating and discovering plugins"):
+A registry holds the extensions of one kind by name: those of this package, one module each in one folder, and those of other packages,
+declared as entry points of one group (Python packaging guide, "Creating and discovering plugins"):
 
     [project.entry-points."cems_workbench.measures"]
     gain = "a_package.gain:MEASURE"
 
-Reading the names runs no code of another package; a thing is loaded when it is first asked for. What cannot be used is left out with a
-problem that names its package: said once on stderr, and listed by `doctor`. It is never an error.
+Reading the names runs no code of another package; an extension is loaded on first use. One that cannot be used is left out, never an error:
+a line that names its package is printed once on stderr and listed by `doctor`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PATTERNS: Mapping[str, str] = {
 
 APP_NAME = "CEMS Workbench"
 DEFAULT_PLACE = 100
-"""The `place` of what says nothing about where it stands."""
+"""The `place` of an extension that states none."""
 
 _problems: dict[str, None] = {}
 _lock = threading.RLock()

@@ -1,11 +1,11 @@
-"""How long work reports itself: a callback with a label, a count and a total, which may also cancel the work."""
+"""Progress callback: label, count and total of long work; it may also cancel the work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[str, int, int], None]
-"""Called as `progress(label, done, total)`; it may raise `Cancelled`, and what was finished by then stays."""
+"""Called as `progress(label, done, total)`; it may raise `Cancelled`; finished work stays."""
 
 
 class Cancelled(Exception):
@@ -13,4 +13,4 @@ class Cancelled(Exception):
 
 
 def silent(label: str, done: int, total: int) -> None:
-    """The progress nobody watches."""
+    """A callback that does nothing."""

@@ -58,7 +58,7 @@ def source_reference(memory: Memory) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a memory that is searched by itself; a memory without chunks is searched as one text (`indexed_text`).
+    """A part of a memory with its own index entries; a memory without chunks is indexed as one text (`indexed_text`).
 
     `seq` counts from 0; `start` is where the text begins in the memory's content, in characters, None when that is not known.
     """
@@ -71,7 +71,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TakenChunk:
-    """A chunk as it stands in a running system; `seq` is that system's number, `vector` (dimension,) or None where it has none."""
+    """A chunk of a running system; `seq` is that system's number, `vector` has shape (dimension,), None if it has none."""
 
     seq: int
     text: str
@@ -81,7 +81,7 @@ class TakenChunk:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TakenMemory:
-    """A memory as it stands in a running system.
+    """A memory of a running system.
 
     `marker` changes when the memory, one of its chunks or a vector does. `vector` is that of a memory without chunks.
     """
@@ -151,8 +151,8 @@ class Relation:
 class Query:
     """A query of a query set. `as_of` is the moment ages are counted from; `type` groups queries in reports.
 
-    `answerable` is False where it was said that nothing in the store answers it, True where it was said that something does, None where
-    nobody said. That no memory was judged relevant yet is not said by it.
+    `answerable` is False if it was judged that nothing in the store answers it, True if something does, None if nobody judged that. It does
+    not depend on judgments of memories.
     """
 
     qid: str
@@ -164,11 +164,11 @@ class Query:
 
 
 HUMAN = "human"
-"""The kind of a judgment that a person gave, and the judge of one from a file that does not say who."""
+"""The kind of a person's judgment, and the judge of one from a file that names none."""
 
 
 WHOLE_STORE = ""
-"""In place of a memory's id in a judgment: whether anything in the store answers the query."""
+"""The memory id of a judgment of the whole store: whether anything in it answers the query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Renamed names: the present name of everything that users may have stored or typed under an older one.
 
 The tables are data, one row a name, and they are only ever added to: config files, evidence, bundles, links and scripts of earlier
-versions are read for ever. `config.renamed` applies the parameters and values to a config. A row that is used is reported once a process:
+versions stay readable. `config.renamed` applies the parameters and values to a config. A row that is used is reported once a process:
 on stderr by a command, in `reported()` for a page.
 """
 

@@ -1,10 +1,7 @@
-"""The evidence card: what a tuned config was measured on, written beside it wherever it goes.
+"""Evidence card: the store, evidence and figures that a tuned config comes from, written into its file.
 
-A comment at the head of YAML, TOML, .env and Python; a file `NAME.card.json` beside JSON, which has no comments.
-
-What a config file says of the evidence it was tuned on: store, content version, evidence hash, date.
-
-Read from the evidence card in the comments of YAML, TOML, .env and Python, or from the card's own JSON file.
+It is a comment at the head of YAML, TOML, .env and Python, and a second file `NAME.card.json` for JSON, which has no comments.
+`CardReference` is what is read from it again: store, content version, evidence hash and date.
 """
 
 from __future__ import annotations
@@ -62,15 +59,15 @@ class EvidenceCard(BaseModel):
     versions: dict[str, str]
     date: str
     kept: bool = False
-    """Nothing that was tried is surely better: the config is the baseline itself."""
+    """No trial was significantly better: the config is the baseline."""
     relevance: str = ""
     """The relevance grade and which queries count, in words."""
     lacking: tuple[str, ...] = ()
-    """What the evidence did not hold, a line each: the figures are of what is there."""
+    """What was missing from the evidence, a line each; the figures are of the rest."""
     as_read: tuple[str, ...] = ()
-    """What the config reaches as the reader of this export ranks, beside what it reaches here, a line each."""
+    """The figures of the config as the target of this export ranks, compared with those here, a line each."""
     unlabelled: tuple[str, ...] = ()
-    """That no judgment chose the config, what did, and what it is worth by judgments, a line each; empty where judgments chose it."""
+    """For a config that was tuned without judgments: what it was tuned on, and its figures by judgments, a line each; else empty."""
 
     @property
     def text(self) -> str:
@@ -98,7 +95,7 @@ class EvidenceCard(BaseModel):
 
 
 def card_path(config: Path) -> Path:
-    """Where the card of a config file stands: `best.yaml` has `best.card.json`."""
+    """Path of the card of a config file: `best.yaml` has `best.card.json`."""
     return config.with_name(f"{config.stem}.card.json")
 
 
@@ -121,7 +118,7 @@ class CardReference:
     date: str
 
     def mismatch(self, store_id: str, content_version: int) -> str | None:
-        """One line where the store at hand is not what the config was tuned on; None where it is."""
+        """One line if this store, or its content, is not what the config was tuned on; else None."""
         if store_id != self.store_id:
             return (
                 f"Its evidence card of {self.date} is from another store ({self.store_id[:12]}): what it was measured to gain "
@@ -136,7 +133,7 @@ class CardReference:
 
 
 def cited_card(text: str) -> CardReference | None:
-    """The reference in the comments of a config file; None where there is no card."""
+    """The reference in the comments of a config file; None if it has no card."""
     date, hashes = _DATE.search(text), _HASHES.search(text)
     if date is None or hashes is None:
         return None

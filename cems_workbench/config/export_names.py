@@ -1,4 +1,4 @@
-"""Export names: which variable of another system a parameter is, declared beside the parameter itself.
+"""Export names: the variables of other systems that a parameter corresponds to, declared with the parameter.
 
 `cems(...)`, `planned(...)` and `agent(...)` are written into a field's metadata (`param(..., exports=...)`); the `.env` writer
 and reader derive from them, so that there is no second list of parameters. `codec` says how a value is written where it is
@@ -26,7 +26,7 @@ class ExportName:
 
     `low`..`high` are the values the target can use where that is less than the parameter allows (CEMS checks no range, so the
     export does); `null` is the value that comes nearest to null there, None when nothing does; `read` is false for a variable
-    that a plan names and the current system does not read; `place` is which of several shares the variable is.
+    that a plan names and the current system does not read; `place` is the index of the band whose share it is.
     """
 
     target: Target

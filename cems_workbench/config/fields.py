@@ -24,7 +24,7 @@ Cost = Literal["replay", "gather", "deepen"]
 """What a change costs. replay: nothing. gather: new evidence. deepen: new evidence when raised, nothing when lowered."""
 
 COST_HELP = {
-    "replay": "Instant: recomputed from the evidence at hand.",
+    "replay": "Instant: recomputed from the gathered evidence.",
     "gather": "Needs a gather: evidence is fetched again when this changes.",
     "deepen": "Instant when lowered; raising it past what was gathered fetches more.",
 }
@@ -63,7 +63,7 @@ def param(
     """Declare one parameter.
 
     `ge`/`gt`/`le` are the allowed range; `soft` is the part of it a slider covers; `step` is the slider's step; `unit`
-    is shown beside the value; `null` says what null means where it is allowed. `cost` says whether a change is instant or
+    is shown after the value; `null` says what null means where it is allowed. `cost` says whether a change is instant or
     needs new evidence. `alias` is the YAML key where the Python name cannot be used. `exports` are its names in other systems.
     """
     extra: dict[str, Any] = {
@@ -187,7 +187,7 @@ def as_tuple(value: Any) -> Any:
 def as_pairs(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    # A whole number too large for a float stays as it is, and is refused as out of range.
+    # A whole number too large for a float is left an int, and refused as out of range.
     return tuple((k, float(v) if type(v) is int and abs(v) < 1e15 else v) for k, v in value.items())
 
 

@@ -1,7 +1,7 @@
 """Configs with old names: the parameters and values of `cems_workbench.renamed`, applied to nested values and dotted paths.
 
 Present names are what code, config files and pages use. Original names, those of config version 1, are what is hashed and what evidence
-keeps: names of files, score caches and evidence hashes stay as they were before a name changed.
+keeps: names of files, score caches and evidence hashes do not change when a name does.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     llama_server  is there a reranker: rerank.backend is not none; the memory agent's is a llama.cpp server
     band          the retrieval share of ranks 1-3, 4-10 and past 10
 
-`encode` raises `Inexpressible` with the reason; `decode` raises ValueError with what is allowed. What a value of the target
-cannot tell apart is kept as it is in the present config.
+`encode` raises `Inexpressible` with the reason; `decode` raises ValueError with what is allowed. Of several values that the target cannot
+distinguish, the present config's stays.
 
 A config as the `.env` file of CEMS or of the memory agent.
 
@@ -14,14 +14,14 @@ Three parts: the variables that the target reads, those that its plan names and 
 parameter that no variable carries, those first in which the config differs from what the target does anyway. Values are quoted
 so that a plain dotenv parser, pydantic-settings and a shell read the same; what cannot be quoted so is listed instead.
 
-An export of this version says so in a line (`FORMAT_MARK`): earlier ones took CEMS_HYBRID_VECTOR_WEIGHT for the share between the vector and
+An export of this version has the line `FORMAT_MARK`: earlier ones took CEMS_HYBRID_VECTOR_WEIGHT for the share between the vector and
 the lexical list, and CEMS_MAX_CANDIDATES_PER_QUERY and CEMS_ENABLE_LEXICAL_IN_INFERENCE for those of other lists.
 
 Source: docs/reference/formats.md (.env for CEMS, .env for the memory agent); docs/use/cems.md.
 
-A config out of a `.env` file of CEMS or of the memory agent, laid over the config at hand.
+Reading lays the variables of a `.env` over the present config.
 
-A variable that is missing leaves the parameter as it is. One that is unknown, unreadable or out of range is a warning that
+A missing variable leaves the parameter unchanged. One that is unknown, unreadable or out of range is a warning that
 names it, and the others count. Values of variables that are not parameters are never shown: a `.env` holds keys.
 """
 
@@ -43,7 +43,7 @@ from cems_workbench.errors import InputError, nearest, one_line
 from cems_workbench.platform.parsing import env_bindings
 
 FORMAT_MARK = "CEMS_HYBRID_VECTOR_WEIGHT is the share inside CEMS's vector list, which is lists.hybrid here"
-"""Stands in every export for CEMS since it is written so."""
+"""A line of every export for CEMS that has this meaning; exports of earlier versions lack it."""
 _EXPORTED = "# Read by CEMS"
 BACKENDS = {"ollama": "qwen", "llama_server": "llamacpp_server", "llm": "llm", "none": "disabled"}
 BAND_ENDS = (3, 10, None)
@@ -192,7 +192,7 @@ class _Sheet:
 
 
 def export_env(config: PipelineConfig, target: Target, header: str = "") -> str:
-    """The `.env` text. `header` (name, evidence card) stands in front as comments."""
+    """The `.env` text. `header` (name, evidence card) comes first, as comments."""
     sheet = _Sheet()
     for spec, export in exported(target):
         _fill(sheet, spec, export, config)

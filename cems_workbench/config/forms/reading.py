@@ -1,7 +1,7 @@
-"""A config out of a file of any form that `export_config` writes, with its differences from the one at hand.
+"""Reader of config files in every form that `export_config` writes.
 
 YAML, JSON, TOML and Python state a whole config: what they leave out takes the default, an unknown key or a value out of range
-is an error, since a mistyped key is somebody's mistake. A `.env` states a part, laid over a base: the config at hand, or else the preset
+is an error, since it may be a mistyped one. A `.env` states a part, laid over a base: the present config, or else the preset
 of its system. `salvaged` alone is lenient, for configs that another version of the workbench kept: what it does not know, or does not
 allow, is left out and named, and its parameter has the default.
 """
@@ -105,7 +105,7 @@ def _renamed(text: str, form: Form, source: str) -> str:
 
 
 def read_back(text: str, form: Form, name: str) -> PipelineConfig:
-    """The config, under this name, that whoever an export is for ranks with once it has read it.
+    """The config, under this name, that the target of an export ranks with after reading it.
 
     A `.env` is laid over what its target does anyway, without the variables that it does not read yet. Raises InputError.
     """

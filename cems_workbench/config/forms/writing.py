@@ -32,7 +32,7 @@ def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard |
     """The config as text with every key stated, headed by the evidence card where the form has comments.
 
     YAML, JSON, TOML and Python are read back to the same config; a `.env` holds what its target can express and lists the
-    rest in comments. JSON has no comments: its card is a file of its own. Raises InputError on an unknown form.
+    rest in comments. JSON has no comments: its card is a second file. Raises InputError on an unknown form.
     """
     if form not in FORMS:
         raise InputError(f"export to {form}: not known; allowed: {', '.join(FORMS)}")

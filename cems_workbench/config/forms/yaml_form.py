@@ -32,9 +32,9 @@ def commented(text: str) -> str:
 
 
 UNKNOWN_KEY_ERRORS = ("extra_forbidden", "model_type", "missing")
-"""What pydantic calls a key that no section has, a section that is no mapping, and a key that was misspelt: said in words of our own."""
+"""Pydantic's errors for an unknown key, a section that is no mapping, and a key that was misspelt; `_unknown` reports these."""
 MAX_UNKNOWN_KEYS = 20
-"""Unknown keys that are looked for at most, as what each may have meant takes a search."""
+"""Most unknown keys that are reported: finding the nearest known key of each takes time."""
 BANDS = "rerank.bands"
 TIERS: list[str | int] = ["adjust", "time_decay", "tiers"]
 
@@ -55,7 +55,7 @@ _Dumper.add_representer(str, _text)
 
 @lru_cache(maxsize=64)  # 10 ms each, and a page reads the same few again and again; a config cannot be changed
 def parse_config(text: str, source: str = "config") -> PipelineConfig:
-    """Read a config from YAML (or JSON) text; `source` stands in front of every error."""
+    """Read a config from YAML (or JSON) text; `source` opens every error."""
     values = yaml_values(text, source)
     if values is None:
         raise InputError(f"{source}: the file is empty; a config needs at least `version: {VERSION}`")
@@ -145,7 +145,7 @@ def difference(old: PipelineConfig, new: PipelineConfig) -> list[tuple[str, Any,
 
 
 def _unknown(model: type[Section], values: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    """What is said of each key that no section has, and of each section that is no mapping."""
+    """An error for each unknown key and for each section that is no mapping."""
     for key, value in values.items():
         info = model.model_fields.get(attribute_name(str(key)))
         path = f"{prefix}{key}"

@@ -140,7 +140,7 @@ class DedupConfig(Section):
 
 
 class AbstainConfig(Section):
-    """Return nothing where the signals say that nothing in the store answers; a threshold of null is off."""
+    """Return nothing if the confidence signals say that the store has no answer; a threshold of null is off."""
 
     rule: Literal["any", "all"] = param(
         "any",
@@ -150,7 +150,7 @@ class AbstainConfig(Section):
     vector: float | None = param(
         None,
         "Best vector score",
-        "Least raw score of the first hit of the vector list of the query as it was asked (cosine); null is off.",
+        "Least raw score of the first hit of the original query's vector list (cosine); null is off.",
         ge=-1000,
         le=1000,
         step=0.01,
@@ -160,8 +160,8 @@ class AbstainConfig(Section):
     lexical: float | None = param(
         None,
         "Best lexical score",
-        "Least raw score (BM25, before any normalisation) of the first hit of the lexical list of the query as it was asked; a list that "
-        "found nothing has 0. Null is off.",
+        "Least raw score (BM25, before any normalisation) of the first hit of the original query's lexical list; an "
+        "empty list has 0. Null is off.",
         ge=-1000,
         le=1000,
         step=0.1,
@@ -236,7 +236,7 @@ class AssemblyConfig(Section):
     aggregation_tokens: int = param(
         0,
         "Budget for aggregation",
-        "At least this many tokens for aggregation queries; 0 leaves the budget as it is (CEMS: 4000).",
+        "At least this many tokens for aggregation queries; 0 leaves the budget unchanged (CEMS: 4000).",
         ge=0,
         le=10_000_000,
         step=50,
@@ -271,7 +271,7 @@ class AssemblyConfig(Section):
 
 
 class JudgeConfig(Section):
-    """Relevance judgment beside the results; never changes the ranking."""
+    """Relevance judgment of the results; never changes the ranking."""
 
     backend: Literal["auto", "none", "cross_encoder", "llama_server", "late_interaction"] = param(
         "auto", "Judge", "Model that judges the results.", cost="gather"

@@ -98,7 +98,7 @@ class HybridList(Section):
         False,
         "Hybrid list",
         "CEMS's “vector” list: chunks by meaning and chunks by ts_rank, fused by their ranks before anything else. Its scores end at "
-        "1 / (k inside + 1), 0.0164 at k 60. The lists inside are searched for it whether or not they are lists of their own.",
+        "1 / (k inside + 1), 0.0164 at k 60. The lists inside are searched for it whether or not they are enabled.",
         cost="deepen",
     )
     depth: int = param(
@@ -183,7 +183,7 @@ class HybridList(Section):
         1.0,
         "Depth for aggregation",
         "For aggregation queries (“how many”, “list all”: Query → Detectors) the hybrid depth is multiplied by this and is at least 50; the "
-        "depths inside grow with it. 1 leaves it as it is (CEMS: 2).",
+        "depths inside grow with it. 1 leaves it unchanged (CEMS: 2).",
         cost="deepen",
         ge=1,
         le=10,

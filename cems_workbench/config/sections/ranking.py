@@ -52,7 +52,7 @@ class ThresholdConfig(Section):
 
 
 class TopRankBonus(Section):
-    """Bonus for standing at the top of a list (QMD)."""
+    """Bonus for the first ranks of a list (QMD)."""
 
     rank1: float = param(
         0.05,
@@ -120,7 +120,7 @@ class FusionConfig(Section):
         unit="ranks",
     )
     normalize: Literal["minmax", "none"] = param(
-        "minmax", "Normalise fused", "minmax over the candidates (all equal → 1.0), or leave the fused score as it is."
+        "minmax", "Normalise fused", "minmax over the candidates (all equal → 1.0), or none."
     )
     score_blend: float = param(
         0.5, "Score blend", "Share of the best vector/lexical list score in the fused score.", ge=0, le=1, step=0.01
@@ -174,7 +174,7 @@ RERANKERS = extensions.names(
     "cems_workbench.pipeline.rerankers",
     first=("late_interaction", "cross_encoder", "ollama", "llama_server", "llm"),
 )
-"""What `rerank.backend` may be beside none: our rerankers in the order of what they need, then those that other packages add."""
+"""Values of `rerank.backend` other than none: our rerankers, the least demanding first, then those of other packages."""
 
 if TYPE_CHECKING:
     RerankBackend = str
