@@ -1,7 +1,7 @@
 """BEIR: a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv (Thakur et al., 2021), or one of these files.
 
 `{_id, title, text}` of the corpus is a memory, `{_id, text}` a query of type "beir", a line `query-id corpus-id score`
-a judgment. Ids stay as they are. Of a folder's qrels one split is read: test, or else dev, or else train. What BEIR has no field for
+a judgment. Ids are unchanged. Of a folder's qrels one split is read: test, or else dev, or else train. What BEIR has no field for
 stands in `metadata: {"cems_workbench": {…}}`, where it was written here; other metadata is not used.
 """
 

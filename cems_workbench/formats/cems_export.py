@@ -48,7 +48,7 @@ _OTHERS = {"project", "author", "session", "importance", "role", "speaker", "sub
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A chunk as it stands in the file."""
+    """A chunk of the file."""
 
     number: int
     where: str

@@ -32,7 +32,7 @@ def parse_fact(row: dict[str, Any]) -> Memory:
 
 
 def _word(row: dict[str, Any], part: str) -> str:
-    """A part of the triple; a number is taken as it is written."""
+    """A part of the triple; a number keeps its written form."""
     value = row.get(part)
     if isinstance(value, int | float) and not isinstance(value, bool):
         fields.number(row, part, -sys.float_info.max, sys.float_info.max, 0.0)  # Refuses NaN and infinity.
@@ -46,7 +46,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 
 def sniff(sample: Sample) -> bool:
-    """Objects with the three parts and no content of their own."""
+    """Objects with the three parts and no content."""
     return any(row.keys() >= set(PARTS) and "content" not in row for row in sample.rows)
 
 

@@ -1,6 +1,6 @@
 """judgments.jsonl: one judgment a line, `{qid, memory_id, grade, judge?, kind?, judged_at?, note?}`; nothing is lost in it.
 
-A judgment of the whole store has `answerable`, true or false, in place of memory_id and grade: does anything in it answer the query?
+A judgment of the whole store has `answerable`, true or false, instead of memory_id and grade: does anything in it answer the query?
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def _read_turn(reading: _Reading, turn: Any, place: tuple[str, str, int], projec
 
 
 def _unused(name: str, used: set[str]) -> str:
-    """The name of a session, with a number where the same session stands in the haystack again."""
+    """The name of a session, with a number if the same session occurs again in the haystack."""
     free, times = name, 1
     while free in used:
         times += 1

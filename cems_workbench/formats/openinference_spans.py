@@ -37,7 +37,7 @@ START_NANOSECOND_FIELDS = ("startTimeUnixNano", "start_time_unix_nano")
 STATUSES = ("status_code", "status.status_code", "status.code")
 FAILED = ("ERROR", "STATUS_CODE_ERROR", "2")
 QUERY_FIELDS = ("query", "input", "question", "query_str", "str_or_query_bundle", "text")
-"""Where the query may stand in an input that is a JSON object."""
+"""Fields of a JSON input that may hold the query."""
 MAX_DEPTH = 20
 _DOCUMENT = re.compile(r"retrieval\.documents\.([0-9]{1,6})\.(?:document\.)?(id|content|score|metadata(?:\..+)?)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,7 +63,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 
 def _spans(row: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The spans of a line, each with where it stands in it: the line itself, or those of an export."""
+    """The spans of a line, each with its position: the line itself, or those of an export."""
     exported = row.get("resourceSpans", row.get("resource_spans"))
     if not isinstance(exported, list):
         yield "", row

@@ -43,7 +43,7 @@ def write(judgments: Iterable[Judgment]) -> str:
 
 
 def writable(name: str) -> bool:
-    """Whether an id can stand in a line of blank-separated columns and be read again."""
+    """Whether an id survives a round trip through blank-separated columns."""
     return name.split() == [name] and "\0" not in name and not name.startswith("\ufeff")
 
 

@@ -82,7 +82,7 @@ def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowEr
 
 
 def _scored(row: Mapping[str, Any]) -> list[Any]:
-    """The results with the scores that stand beside them; raises FieldError."""
+    """The results with the scores of the parallel list; raises FieldError."""
     results, scores = row.get("results"), row.get("scores")
     if results is not None and not isinstance(results, list):
         raise fields.FieldError("results", "must be a list of memory ids, or of objects with an id")

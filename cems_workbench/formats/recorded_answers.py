@@ -64,7 +64,7 @@ def read_recording(path: Path) -> Recording:
 
 
 def parse_recording(text: str, source: str = "answers") -> Recording:
-    """Read answers in whatever form they are. Raises InputError when the file as a whole cannot be used."""
+    """Read recorded answers in any known form. Raises InputError when the file as a whole cannot be used."""
     text = text.removeprefix("\ufeff").strip()
     document = _document(text)
     if isinstance(document, dict) and "answers" in document:
@@ -84,7 +84,7 @@ def parse_recording(text: str, source: str = "answers") -> Recording:
 
 
 def _document(text: str) -> Any:
-    """The text as one JSON document; None when it is none, which whoever reads the other forms says."""
+    """The text as one JSON document; None if it is not JSON; the readers of other forms report that."""
     if not text.startswith(("{", "[")):
         return None
     try:

@@ -41,7 +41,7 @@ class Response:
 
 
 def parse_response(text: str, source: str = "response") -> Response:
-    """Read a response in whatever form it is. Raises InputError when nothing in it can be used."""
+    """Read a response in any known form. Raises InputError when nothing in it can be used."""
     text = text.removeprefix("\ufeff").strip()
     if not text:
         raise InputError(f"{source}: it is empty")

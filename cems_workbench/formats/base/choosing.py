@@ -205,7 +205,7 @@ class Written:
 def write_judgments(format: str, judgments: Sequence[Judgment], queries: Mapping[str, Query]) -> Written:
     """The judgments in a format that has a writer for them, with a line for each that the format cannot hold.
 
-    `queries` gives the words of each qid. What is written is read again as it was. Raises InputError for another format.
+    `queries` gives the words of each qid. What is written reads back unchanged. Raises InputError for another format.
     """
     writers = judgment_writers()
     if format not in writers:
@@ -229,7 +229,7 @@ def write_judgments(format: str, judgments: Sequence[Judgment], queries: Mapping
 def write_dataset(format: str, dataset: DataSet, path: Path, progress: Progress = silent) -> Exported:
     """Write memories, queries and judgments to a file, or a new folder, in a format that has a writer for them.
 
-    What is written is read again as it was: what would come back as another record is left out with a line each, and fields a format
+    What is written reads back unchanged: what would come back as another record is left out with a line each, and fields a format
     has no place for are counted by name. Raises InputError for another format, when there is nothing the format can hold, or when
     `path` cannot be written; it then has what it had.
     """

@@ -23,7 +23,7 @@ MAX_HEADER_CHARS = 100_000
 DELIMITERS = (",", ";", "\t")
 _QUOTED = re.compile(r'[",;\t\r\n]|^\s|\s$|^$')
 MAX_REREAD_FACTOR = 20
-"""How many times its own length a file is read again at most, looking for rows behind broken quotes."""
+"""Limit on rereading a file for rows behind broken quotes, as a multiple of its length."""
 
 
 def read_csv_lines(path: Path) -> list[str]:
@@ -55,7 +55,7 @@ def records(lines: list[str], start: int, delimiter: str) -> Iterator[tuple[int,
     """(1-based line, cells) of each record from `lines[start]` on, or (line, what is wrong with it).
 
     A quote that is never closed, or closed in the middle of a cell, would take the rows after it into its cell; so
-    the line it stands in is given up and reading goes on with the next.
+    the line it stands in is dropped and reading continues with the next.
     """
     csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))
     patience = MAX_REREAD_FACTOR * len(lines)

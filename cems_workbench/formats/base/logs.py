@@ -56,7 +56,7 @@ def parsed_log(
 
 
 def distinct(answers: Iterable[RecordedAnswer], source: str, errors: list[RowError]) -> tuple[RecordedAnswer, ...]:
-    """Each query once, as it stands first; the others are reported."""
+    """The first occurrence of each query; repetitions are reported."""
     first: dict[str, RecordedAnswer] = {}
     for answer in answers:
         known = first.setdefault(answer.qid, answer)
