@@ -138,7 +138,7 @@ def test_a_link_of_another_version_opens_as_far_as_it_can_and_says_what_is_missi
     assert said(fresh) == [
         "Of this link the preset lost no longer exists; cems is used instead.",
         "Of this link unknown or not allowed in this version, and ignored: fusion.gone, gap.ratio.",
-        "Of this link the followed memory no-such-memory is not in this store any more.",
+        "Of this link the followed memory no-such-memory is no longer in this store.",
     ]
 
 

@@ -92,7 +92,7 @@ def test_the_space_is_what_is_chosen_with_its_range_and_the_rest_is_fixed(page: 
     page.number_input(key="tune:to:fusion.k").set_value(60)
     page.number_input(key="tune:step:fusion.k").set_value(20)
     checked(page.run())
-    assert "9 of 9 combinations, every one" in captions(page)
+    assert "9 of 9 combinations, all of them" in captions(page)
     assert any("other parameters, as in the baseline" in box.label for box in page.expander)
 
 
