@@ -97,7 +97,7 @@ ROWS = {
     ),
     "a repeated member": (
         "UPDATE lists SET members = list_transform(members, lambda m: 1)",
-        "a memory, or a chunk of it, stands in the list twice",
+        "a memory, or a chunk of it, is in the list twice",
     ),
     "an empty member": (
         "UPDATE lists SET members = list_transform(members, lambda m: NULL)",
@@ -123,7 +123,7 @@ ROWS = {
     "a judge of another kind": ("UPDATE judgments SET kind = 'oracle'", "kind 'oracle' is not known"),
     "a judgment twice": (
         "INSERT INTO judgments SELECT qid, memory_id, grade + 1, judge, kind FROM judgments",
-        "the judgment stands in the file twice",
+        "the judgment is in the file twice",
     ),
     "a query twice": (
         "INSERT INTO queries BY NAME SELECT * REPLACE (position + 100 AS position) FROM queries",

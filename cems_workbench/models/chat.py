@@ -37,7 +37,7 @@ class Chat(Protocol):
 
 
 class OllamaChat:
-    """`Chat` over Ollama's /api/chat; models that can think aloud are told not to."""
+    """`Chat` over Ollama's /api/chat; thinking is disabled for models that support it."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@
 A chunk's text is a part of the memory's content, and `start` where it begins there, in characters. Under `cems` a chunk may begin or end
 within a character, whose place U+FFFD then takes, as in CEMS.
 
-QMD estimates 3 characters a token first (2,700 characters, overlap 405, window 600) and cuts anew what still has more than 900 tokens
+QMD estimates 3 characters a token first (2,700 characters, overlap 405, window 600) and splits again what still has more than 900 tokens
 of its embedder; cl100k counts stand for that embedder's here. A break scores base * (1 - 0.7 * (distance / window)²), the best one wins.
 
 Source: CEMS 0.9.3, src/cems/chunking.py; QMD (github tobi/qmd at dbfd0b4, MIT), src/store.ts: scanBreakPoints, findBestCutoff and
@@ -31,7 +31,7 @@ from cems_workbench.models.protocol import Embedder
 from cems_workbench.records import ChunkRule, titled
 
 VERSION = "1"
-"""To be raised when a rule cuts otherwise than before: stores then cut anew at their next refresh."""
+"""Raise it when a rule's chunks change: stores are then chunked again at their next refresh."""
 
 CEMS_TOKENS, CEMS_STEP = 800, 680
 QMD_TOKENS = 900
@@ -41,7 +41,7 @@ OVERLAP_SHARE = 0.15
 """Of a window, what the next one has of it too."""
 
 DEFAULT_TOKEN_LIMIT = 256
-"""Tokens that an embedder is taken to read when it does not say: those of all-MiniLM-L6-v2; others in use read as many or more."""
+"""Assumed token limit of an embedder that does not report one: that of all-MiniLM-L6-v2; others in use have no lower one."""
 CL100K_SHARE = 2 / 3
 """Of a limit, the cl100k tokens that fit where the embedder's own are not known: of 3,000 windows of 170, in prose and code, 3 had more
 than 254 wordpieces of all-MiniLM-L6-v2."""
@@ -67,11 +67,11 @@ class LimitedEmbedder(Protocol):
         ...
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Where each token of each text stands in it, in order; texts are not cut."""
+        """Character offsets of each token of each text, in order; texts are not truncated."""
         ...
 
     def truncated(self, texts: Sequence[str]) -> list[bool]:
-        """Of each text: has it more tokens than `room`?"""
+        """For each text, whether it has more tokens than `room`."""
         ...
 
 
@@ -80,22 +80,22 @@ class StatesLimit(Protocol):
     """An embedder on a server that may say how much of a text it reads, but not where its tokens are."""
 
     def token_limit(self) -> int | None:
-        """How many tokens of a text it reads; None when it does not say. Raises ModelError when it cannot be asked."""
+        """Its token limit; None if the server does not report one. Raises ModelError if the request fails."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CountedByCl100k:
-    """`LimitedEmbedder` for one whose own tokens are not known."""
+    """`LimitedEmbedder` for an embedder with an unknown tokenizer."""
 
     room: int
 
     def spans(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Where each cl100k token of each text stands in it."""
+        """Character offsets of each cl100k token of each text."""
         return [tokens.spans(text) for text in texts]
 
     def truncated(self, texts: Sequence[str]) -> list[bool]:
-        """Of each text: has it more cl100k tokens than `room`?"""
+        """For each text, whether it has more cl100k tokens than `room`."""
         return [len(tokens.encode(text)) > self.room for text in texts]
 
 
@@ -111,7 +111,7 @@ class Piece:
 class Cutter:
     """A rule, ready to cut.
 
-    `label` names all that its chunks depend on; chunks of another label are cut anew. A memory of `over` characters or fewer, its title
+    `label` names all that its chunks depend on; chunks of another label are made again. A memory of `over` characters or fewer, its title
     with them, has none. `titled` says whether a chunk is searched with the
     memory's title before it. `cut` gives the chunks of (title, content): none when the memory is searched whole. `note` says what it
     cannot do.
@@ -174,7 +174,7 @@ def embedder_pieces(texts: Sequence[tuple[str | None, str]], embedder: LimitedEm
             title, content = texts[i]
             (inside,) = embedder.spans([content])
             head = len(embedder.spans([titled(title, "")])[0]) if title else 0
-            # Of a title that would take more than half, the end is not read; the content always is.
+            # A title that would take more than half is truncated; content is always embedded in full.
             found[i] = list(_windows(content, inside, room - min(head, room // 2), embedder))
     return found
 
@@ -188,7 +188,7 @@ def _windows(content: str, spans: Sequence[Span], room: int, embedder: LimitedEm
         while True:
             begin = spans[first][0] if first else 0
             end = max(spans[last][0], spans[last - 1][1]) if last < len(spans) else len(content)
-            # Cut out of its text a word may be tokenized in another way.
+            # A word may be tokenized differently when it is cut out of its text.
             excess = len(embedder.spans([content[begin:end]])[0]) - room
             if excess <= 0 or last - first <= 1:
                 break
@@ -273,7 +273,7 @@ def _breaks(text: str) -> list[tuple[int, int]]:
 
 
 def _fences(text: str) -> list[Span]:
-    """The code blocks between ``` marks; one that is not closed goes on to the end."""
+    """The code blocks between ``` marks; an unclosed one extends to the end."""
     marks = [match.span() for match in re.finditer(r"\n```", text)]
     closed = [(marks[i][0], marks[i + 1][1]) for i in range(0, len(marks) - 1, 2)]
     return [*closed, (marks[-1][0], len(text))] if len(marks) % 2 else closed

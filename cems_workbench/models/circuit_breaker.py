@@ -37,7 +37,7 @@ class CircuitBreaker:
         self._changed = threading.Condition()
 
     def is_open(self, server: str) -> bool:
-        """Whether it could not be connected to when it was last tried."""
+        """Whether the last attempt to connect failed."""
         with self._changed:
             return server in self._open
 
@@ -59,14 +59,14 @@ class CircuitBreaker:
             return None
 
     def failed(self, server: str, reason: str, seconds: float) -> None:
-        """It could not be connected to, which took so many seconds to find out: open its circuit."""
+        """Connecting failed after this many seconds: open its circuit."""
         with self._changed:
             pause = min(MAX_PAUSE_S, max(MIN_PAUSE_S, PAUSE_FACTOR * seconds))
             self._open[server] = _OpenCircuit(reason, self._clock() + pause)
             self._changed.notify_all()
 
     def answered(self, server: str) -> None:
-        """The server responded, with whatever status: close its circuit."""
+        """The server responded, with any status: close its circuit."""
         with self._changed:
             if self._open.pop(server, None) is not None:
                 self._changed.notify_all()

@@ -1,6 +1,6 @@
 """The cross-encoder: query and text read together by one model, which gives a logit per pair.
 
-Raw scores are the model's logits, whatever activation it was saved with: ms-marco models give about -12..12. They need
+Raw scores are the model's logits, regardless of the activation it was saved with: ms-marco models give about -12..12. They need
 `sigmoid` to become 0..1.
 
 Source: Nogueira & Cho 2019 (passage re-ranking with BERT); ACE, which ranks by the sigmoid of ms-marco-MiniLM-L6-v2.
@@ -38,12 +38,12 @@ class CrossEncoderReranker:
             raise ModelError(f"{_named(asked)} {missing if loads_others() else f'cannot be loaded: {MISSING_PACKAGE}'}")
         self.resolved: Resolved = resolved
         self.made_by: MadeBy = (CrossEncoderReranker, (asked,))
-        """By the name that was asked for, which another machine resolves by itself."""
+        """By the requested name, so that another machine resolves it locally."""
         self._lock = threading.Lock()
 
     @property
     def scale(self) -> JudgeScale | None:
-        """The documents' reading of ms-marco logits; other models have none of their own."""
+        """The documented scale of ms-marco logits; other models have no scale."""
         return MS_MARCO if "ms-marco" in self.resolved.model_id.lower() else None
 
     @property
@@ -66,7 +66,7 @@ class CrossEncoderReranker:
         local = self.resolved.source != "Hugging Face hub"
         try:
             model = CrossEncoder(self.resolved.location, device="cpu", local_files_only=local)
-        except Exception as error:  # a broken file raises whatever its reader does: json, safetensors, torch
+        except Exception as error:  # a broken file raises its reader's exception: json, safetensors, torch
             reason = one_line(str(error)) or type(error).__name__
             raise ModelError(f"{_named(self.resolved.asked)} cannot be loaded: {reason}") from error
         if model.num_labels != 1:
@@ -100,7 +100,7 @@ class CrossEncoderReranker:
 
 
 def _named(model: str) -> str:
-    """The model with what it is, unless its name says that: "cross-encoder/ms-marco-MiniLM-L6-v2" does."""
+    """The model's name and type, unless the name contains the type: "cross-encoder/ms-marco-MiniLM-L6-v2" does."""
     return model if model.startswith("cross-encoder") else f"cross-encoder {model}"
 
 

@@ -18,11 +18,11 @@ from cems_workbench.models.protocol import Embedder, Float32
 MATCH_COSINE = 0.99
 """Cosine from which a vector counts as made by the same model: quantised weights and other runtimes differ in the third digit."""
 STATE = "CEMS_WORKBENCH_EMBEDDING_SAME_AS"
-ANEW = "python -m cems_workbench reindex, or Rebuild on the Memories page, embeds the memories anew"
+ANEW = "python -m cems_workbench reindex, or Rebuild on the Memories page, re-embeds the memories"
 
 
 def other_model(had: str, dimension: int | None, configured: str) -> EmbedderMismatchError:
-    """The refusal to search vectors of the embedder `had` by another; says how to state that both are one model."""
+    """The refusal to search vectors of the embedder `had` by another; says how to declare that both are the same model."""
     length = f" ({dimension} values)" if dimension else ""
     return EmbedderMismatchError(
         f"the store's vectors were made by {had}{length}, and the embedder configured is {configured}: "
@@ -40,7 +40,7 @@ def other_dimension(had: str, dimension: int, configured: str, wanted: int) -> E
 
 @dataclass(frozen=True, slots=True)
 class EmbedderMatch:
-    """How well an embedder makes the vectors that are kept: of `asked` texts, those `reproduced`, and the lowest cosine of all."""
+    """How well an embedder reproduces stored vectors: `reproduced` of `asked` texts, and the lowest cosine."""
 
     asked: int
     reproduced: int
@@ -48,7 +48,7 @@ class EmbedderMatch:
 
     @property
     def same(self) -> bool:
-        """Whether every text got its vector again, and there was one."""
+        """Whether there was at least one text, and every vector was reproduced."""
         return self.asked > 0 and self.reproduced == self.asked
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class EmbedderMatch:
 
 
 def match(embedder: Embedder, kept: Sequence[tuple[str, Float32]]) -> EmbedderMatch:
-    """Embed texts again and compare with the vector kept of each. Raises ModelError when the embedder fails.
+    """Re-embed texts and compare them with their stored vectors. Raises ModelError when the embedder fails.
 
     A vector of another length is not reproduced; its cosine counts as 0.
     """

@@ -8,7 +8,7 @@
                  `CircuitBreaker` keeps the first for the calls that follow
 
 A call that fails becomes a `CallError` with one of `CAUSES`; httpx's and the ollama client's errors are classified here. A
-backend with error messages of its own (`llama_server`) passes another `classify`.
+backend with its own error messages (`llama_server`) passes another `classify`.
 
 Source: docs/internals/specification.md, "rerank" (max_concurrent, timeout_s, flagged failures).
 """
@@ -49,7 +49,7 @@ MAX_REPLY_BYTES = 100_000_000
 
 
 class CallError(ModelError):
-    """One call that gave nothing: `str` is "cause: what happened", on one line.
+    """A failed call: `str` is "cause: what happened", on one line.
 
     `again`: worth another try, after `wait_s` seconds at least. `stop`: the next call will fail for the same reason.
     `unreachable`: there was no connection.
@@ -70,7 +70,7 @@ class CallError(ModelError):
         super().__init__(f"{cause}: {self.what}")
 
     def reworded(self, what: str) -> CallError:
-        """The same failure in other words."""
+        """The same failure with another message."""
         return CallError(
             self.cause, what, again=self.again, stop=self.stop, wait_s=self.wait_s, unreachable=self.unreachable
         )
@@ -100,7 +100,7 @@ class ModelServer:
 
     `url` is as configured and checked when it is first used. `prefix` stands before host and port in messages ("Ollama at "),
     `sleep` waits between tries, `classify` makes a CallError of what a try raised, or re-raises a bug. Neither `secret` nor what
-    the URL carries before an @ or in its query stands in a message.
+    the URL carries before an @ or in its query appears in a message.
     """
 
     url: str = field(repr=False)
@@ -153,7 +153,7 @@ class ModelServer:
         return f"{self.prefix}{server_name(self.url)}"
 
     def client_options(self, *, raise_for_status: bool = True) -> dict[str, Any]:
-        """Keyword arguments of an httpx.AsyncClient within the limits; bad statuses raise CallError unless told not to."""
+        """Keyword arguments of an httpx.AsyncClient within the limits; bad statuses raise CallError unless that is switched off."""
         import httpx
 
         from cems_workbench.platform.http_limits import HEADERS, async_hook, ssl_context
@@ -215,7 +215,7 @@ class ModelServer:
                 if isinstance(error, TimeoutError) and failures and not limits.per_try:
                     failure = failure.reworded(f"{failure.what}; before that, {failures[-1]}")
                 failures.append(failure)
-                # What a CallError said before it was redacted is not shown as the cause either.
+                # `from None`: the message before redaction is not shown as the cause either.
                 raise failure from (None if isinstance(error, CallError) else error)
 
         def wait(state: tenacity.RetryCallState) -> float:
@@ -325,7 +325,7 @@ def call_error(error: Exception, server: ModelServer) -> CallError:
 
 
 def _unread(error: Exception, server: ModelServer) -> CallError | None:
-    """The failure of a reply that `replies` does not let be read, for every backend; None for any other."""
+    """The failure of an unreadable reply, for every backend; None for any other exception."""
     from cems_workbench.platform.http_limits import ResponseError
 
     return CallError("bad reply", f"{server.name}: {error}") if isinstance(error, ResponseError) else None

@@ -51,7 +51,7 @@ MAX_QUOTED_CHARS = 120
 
 
 def quoted(value: object) -> str:
-    """Whatever a server sent or an error says, on one line of at most `MAX_QUOTED_CHARS` characters, however deep or long it is."""
+    """A server's reply or an error's message on one line of at most `MAX_QUOTED_CHARS` characters, however nested or long it is."""
     shown = str(value) if isinstance(value, str | BaseException) else reprlib.repr(value)
     return one_line(shown, MAX_QUOTED_CHARS) or f"an empty {type(value).__name__}"
 

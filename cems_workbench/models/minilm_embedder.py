@@ -164,11 +164,11 @@ class MiniLMEmbedder(TokenEmbedder):
         return out
 
     def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
-        """Where each wordpiece of each text stands in it, (begin, end) in characters; texts are not cut."""
+        """(begin, end) in characters of each wordpiece of each text; texts are not truncated."""
         return [list(read.offsets) for read in self._tokenized(texts)]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Wordpieces as the model writes them: "##" begins one that goes on within a word."""
+        """Wordpieces in the model's notation: "##" marks a continuation of a word."""
         return [self.network.tokenizer.id_to_token(number) for number in ids]
 
     def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
@@ -199,7 +199,7 @@ class MiniLMEmbedder(TokenEmbedder):
 
 
 def loaded(folder: Path, asked: str, *, eight_bits: bool = False) -> Network:
-    """Graph, weights and tokenizer of a folder. Raises ModelError in one line, whatever is wrong with the files."""
+    """Graph, weights and tokenizer of a folder. Raises ModelError in one line for every fault in the files."""
     import onnxruntime
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
@@ -218,7 +218,7 @@ def loaded(folder: Path, asked: str, *, eight_bits: bool = False) -> Network:
             named = quantized(named, read_activation_ranges())
         values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(weight) for name, weight in named.items()}
         session = open_session((EIGHT_BIT_GRAPH if eight_bits else GRAPH).read_bytes(), values)
-    except Exception as error:  # each of the three libraries raises classes of its own, without a common base
+    except Exception as error:  # the three libraries raise their own exceptions, without a common base
         raise ModelError(f"embedder {asked} cannot be loaded: {one_line(str(error))}") from error
     return Network(session, tokenizer, special, first, last, values)
 
@@ -235,7 +235,7 @@ def open_session(graph: bytes, values: Mapping[str, Any]) -> Any:
 
 
 def named_weights(tensors: Mapping[str, Any]) -> dict[str, Float32]:
-    """The weights by the graph's names: matrices as (in, out), query, key and value beside each other."""
+    """The weights by the graph's names: matrices as (in, out), query, key and value concatenated."""
     begin = "embeddings."
     found = {
         "words": tensors[begin + "word_embeddings.weight"],

@@ -1,7 +1,7 @@
 """The cross-encoder that ships with the workbench, `workbench/minilm-judge`: all-MiniLM-L6-v2 trained to judge, in 8 bits.
 
-It is an ONNX file of 24 MB that onnxruntime reads on the CPU, beside its tokenizer, its calibration and its model card, in
-`weights/minilm_judge/`. It stands in where a cross-encoder that was asked for cannot be had. Raw scores are logits, about -10..10.
+It is an ONNX file of 24 MB that onnxruntime reads on the CPU, stored with its tokenizer, calibration and model card in
+`weights/minilm_judge/`. It is the fallback for a cross-encoder that is not available. Raw scores are logits, about -10..10.
 
 Every pair goes through the network alone. Its activations are rounded to 8 bits by the largest value of the whole tensor, so in a
 batch a score would depend on which other pairs are in it: by 0.17 on average, by 1.1 at most (docs/internals/decisions/0007).
@@ -73,7 +73,7 @@ class MiniLMJudge:
         return f"{VERSION}:{self._weights().digest}"
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
-        """The logit of each pair, whatever the others are. Equal texts are read once.
+        """The logit of each pair, independent of the other pairs. Equal texts are scored once.
 
         Raises ModelError in one line when the weights cannot be loaded.
         """
@@ -95,7 +95,7 @@ class MiniLMJudge:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Session and tokenizer, which threads may share; `digest` names both files as they were read."""
+    """Session and tokenizer, which threads may share; `digest` identifies the contents of both files."""
 
     session: Any
     tokenizer: Any
@@ -131,12 +131,12 @@ def available(folder: Path = FOLDER) -> bool:
 
 @lru_cache(maxsize=1)
 def _cached(folder: Path, _files: tuple[tuple[int, int], ...]) -> Weights:
-    """The weights as they were loaded before in this process, for whatever store, unless their files were changed since."""
+    """The weights, loaded once per process and reloaded if their files have changed."""
     return loaded(folder)
 
 
 def loaded(folder: Path) -> Weights:
-    """Raises ModelError in one line, whatever is wrong with the files."""
+    """Raises ModelError in one line for every fault in the files."""
     import onnxruntime
     from tokenizers import Tokenizer
 
@@ -150,7 +150,7 @@ def loaded(folder: Path) -> Weights:
             raise ValueError("tokenizer.json has no [CLS] and [SEP]")
         session = onnxruntime.InferenceSession(model, session_options(), providers=["CPUExecutionProvider"])
         scale = calibrated(json.loads((folder / "calibration.json").read_bytes()))
-    except Exception as error:  # onnxruntime and tokenizers raise classes of their own, without a common base
+    except Exception as error:  # onnxruntime and tokenizers raise their own exceptions, without a common base
         raise ModelError(f"{MODEL_ID} cannot be loaded: {one_line(str(error))}") from error
     digest = hashlib.sha256(model + words).hexdigest()[:16]
     return Weights(session, tokenizer, first, between, scale, digest)

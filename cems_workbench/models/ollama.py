@@ -36,7 +36,7 @@ PROMPT_VERSION = "ollama-number/1"
 REVISION_TIMEOUT_S = 2.0
 OLLAMA_AT = "Ollama at "
 MAX_REPLY_TOKENS = 32
-"""A number is shorter; a reply that goes on is none."""
+"""A number is shorter; a longer reply is not a number."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
@@ -61,7 +61,7 @@ class OllamaReranker:
     """`PairScorer` over /api/generate, for models that answer a (query, document) pair with a bare number.
 
     `instruction` is sent as the system text where given; `timeout_s` is for one pair, retries included. `revision` (a
-    digest of `installed`) becomes part of the cache key, so that a model pulled anew is asked anew.
+    digest of `installed`) becomes part of the cache key, so that pairs are scored again after the model is pulled again.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ def open_client(server: ModelServer) -> AsyncClient:
 
 
 def cache_name(model: str, revision: str) -> str:
-    """The model with its revision, where there is one, as it stands in cache keys."""
+    """The model with its revision, if any, as used in cache keys."""
     return f"{model}@{revision}" if revision else model
 
 

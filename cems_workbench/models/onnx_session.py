@@ -8,7 +8,7 @@ from typing import Any
 def session_options() -> Any:
     """`onnxruntime.SessionOptions` for a session on one thread, as texts and pairs share the threads, not one of them; quiet.
 
-    A processor without VNNI sums products of 8 bits in 16, and cuts off what is more, unless it is told to be precise; with VNNI that
+    A processor without VNNI sums products of 8 bits in 16, and cuts off what is more, unless precise mode is on; with VNNI that
     changes nothing. Source: `kOrtSessionOptionsAvx2PrecisionMode` of onnxruntime.
     """
     import onnxruntime

@@ -180,7 +180,7 @@ def _positive(value: Any) -> bool:
 
 
 def _failure(error: Exception, server: ModelServer) -> CallError:
-    """As for every server, but a text that is too long is said to be, and not sent again."""
+    """As for every server, but a text that is too long is reported as such and not retried."""
     failure = call_error(error, server)
     if _TOO_LONG.search(failure.what):
         return CallError("refused", f"{TOO_LONG} ({failure.what})")

@@ -7,7 +7,7 @@
     correction      is a word a misspelling of another: yes or no
 
 A `Question` holds its version, which changes with its wording or its reader; a cached reply belongs to
-`cache_key(model_id)`. Query, terms and profile are untrusted text: they stand in tags, as material.
+`cache_key(model_id)`. Query, terms and profile are untrusted text: they are put in tags, as material.
 
 A reply is read tolerantly: fences, thinking aloud, numbering, bullets, quotes, JSON, prose around it. Every reader is pure, reads
 at most `MAX_REPLY_CHARS` characters, and raises ModelError, never anything else, when the reply cannot be used. An apology ("I'm sorry,
@@ -54,7 +54,7 @@ def plain(reply: str) -> str:
 
 
 def json_values(text: str) -> Iterator[Any]:
-    """Every JSON object or array that stands in the text, outermost only, in order; none for text without any."""
+    """The outermost JSON objects and arrays of the text, in order."""
     decoder = json.JSONDecoder()
     at, failures = 0, 0
     while failures < 100 and (opening := _OPENING.search(text, at)):
@@ -159,7 +159,7 @@ def usable(reply: str) -> str:
 
 
 def unwrapped(text: str) -> str:
-    """The text without the quotes or emphasis it stands in, whatever their nesting, and without a comma after them."""
+    """The text without surrounding quotes or emphasis, nested or not, and without a comma after them."""
     while True:
         bare = text.strip()
         if len(bare) > 1 and bare[-1] in ",;" and bare[-2] in "\"'`”’»":
@@ -254,7 +254,7 @@ Answer with one JSON object and nothing else:
 
 
 def expansion(query: str, kind: Kind = "general", profile: Sequence[str] = ()) -> Question[list[str]]:
-    """Search terms beside the query; `profile` are memories of what the user likes, for preference queries."""
+    """Search terms to add to the query; `profile` are memories of what the user likes, for preference queries."""
     fewest, most = TERMS[kind]
     wanted = {
         "preference": "The query asks for a recommendation; the notes hold statements of what the person uses, owns, likes "
@@ -297,7 +297,7 @@ When the query asks one thing only, answer with it unchanged as the only string.
 
 
 def correction(typed: str, corrected: str) -> Question[bool]:
-    """Is `typed` a misspelling of `corrected`? A name or term of its own is none."""
+    """Is `typed` a misspelling of `corrected`? A distinct name or term is not a misspelling."""
     system = f"""You check a spelling correction in a search over technical notes. {_MATERIAL}
 Say yes when the first word is most likely a misspelling of the second; say no when it is a word, name or term of its own.
 Answer with yes or no and nothing else."""

@@ -80,7 +80,7 @@ class PairScore:
 
 
 MadeBy = tuple[Callable[..., "PairScorer"], tuple[Any, ...]]
-"""What makes a scorer and of what: both can be pickled, so that another machine makes the same one of its own weights."""
+"""A scorer's factory and its arguments, both picklable, so that another machine can build the same scorer from its own weights."""
 Elsewhere = Callable[[MadeBy, str, str, Sequence[str]], "list[PairScore]"]
 """Has texts scored on another machine: (what makes the scorer, its `cache_model`, query, texts) -> one score per text, in order."""
 
@@ -102,7 +102,7 @@ class PairScorer(Protocol):
         ...
 
     def cache_model(self, query: str) -> str:
-        """Model with revision, prompt version and whatever else a score depends on beside query and exact text."""
+        """Model with revision, prompt version and everything else that a score depends on, except query and exact text."""
         ...
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:

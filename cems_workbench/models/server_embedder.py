@@ -20,7 +20,7 @@ BATCH_SIZE = 32
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What a model was trained to be told: words before each text and each query, and the name that it has for queries.
+    """Prefixes that a model was trained with, for texts and for queries, and its name of the query prompt.
 
     E5 reads "passage: " and "query: ", nomic-embed-text "search_document: " and "search_query: "; a server may do that itself, by the
     model's name.

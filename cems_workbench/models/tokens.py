@@ -48,9 +48,9 @@ def lengths(tokens: Sequence[int]) -> list[int]:
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """Where each token stands in the text, (begin, end) in characters, white space before it left out.
+    """(begin, end) in characters of each token, without leading white space.
 
-    Tokens that share a character have it both.
+    Tokens that share a character both include it.
     """
     sound = text.encode("utf-8", "replace")
     ends = np.cumsum([0, *lengths(encode(sound.decode()))])

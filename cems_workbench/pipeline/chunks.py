@@ -3,10 +3,10 @@
 `seed_overlap` follows the CEMS plan to the letter: split on ". ", a query term counts when it is a *substring* of the
 sentence, a chunk closes once it is longer than `size` characters and is cut there, the first best wins, none -> the head.
 `term_overlap` counts stemmed words without stopwords, keeps sentences whole, and windows a sentence that is longer than
-`size` around its matches. `head` is the beginning. `passages` gives the whole text where it fits, else several runs of whole
+`size` around its matches. `head` is the beginning. `passages` gives the whole text if it fits, otherwise several runs of whole
 sentences, each of which is read; the best of their scores is the memory's.
 
-"Yes, last summer!" answers nothing by itself: with `prepend_question` a memory that follows a question in its session is also read with
+"Yes, last summer!" answers nothing on its own: with `prepend_question` a memory that follows a question in its session is also read with
 that question in front of it (`question_at_end` of the memory before it).
 
 Source: CEMS plan, `select_best_chunk`; docs/internals/specification.md, "rerank".
@@ -25,7 +25,7 @@ _WORDS = re.compile(r"\S+")
 
 
 def best_chunk(content: str, query: str, size: int, selection: str, language: str = ENGLISH) -> str:
-    """The part of `content`, at most `size` characters, that a reranker is given."""
+    """The part of `content`, at most `size` characters, that a reranker reads."""
     if selection == "seed_overlap":
         return seed_overlap(content, query, size)
     if selection == "term_overlap":
@@ -51,7 +51,7 @@ def texts_for_reranker(
 
 
 _ASKS = re.compile(r"[?？؟](?![\w=&/])|？")
-"""A question mark; that of an address, as in "GET /orders?id=7", is none."""
+"""A question mark; one in a URL, as in "GET /orders?id=7", does not count."""
 QUESTION_MARK_CHARS = 60
 """A text ends with a question whose mark is among so many characters at its end: what follows may be a remark, or a caption."""
 MAX_QUESTION_CHARS = 300
@@ -59,7 +59,7 @@ MAX_QUESTION_CHARS = 300
 
 
 def question_at_end(text: str) -> str:
-    """The sentences at the end of a text that ends with a question; empty where it does not."""
+    """The sentences at the end of a text that ends with a question; empty if it does not."""
     asks = [found.start() for found in _ASKS.finditer(text, max(0, len(text) - QUESTION_MARK_CHARS))]
     if not asks:
         return ""
@@ -68,18 +68,18 @@ def question_at_end(text: str) -> str:
 
 
 def with_question(question: str, text: str) -> str:
-    """A text as it is read with the question before it."""
+    """A text with the question before it, as a reranker reads it."""
     return f"{question}\n{text}"
 
 
 def without_question(question: str, read: str) -> tuple[str, str]:
-    """The question that a text was read with, empty where it was read alone, and the text: `with_question` undone."""
+    """The inverse of `with_question`: the question, empty if there was none, and the text."""
     before = with_question(question, "")
     return (question, read.removeprefix(before)) if question and read.startswith(before) else ("", read)
 
 
 def text_for_judge(memory: str, chunk: str, searched: str, config: PipelineConfig, language: str = ENGLISH) -> str:
-    """What the judge is given: what the reranker reads first of `chunk`, or the start of the memory where `judge.max_chars` says so.
+    """What the judge reads: what the reranker reads first of `chunk`, or the start of the memory if `judge.max_chars` is set.
 
     `chunk` is what the reranker's text is chosen from (`scoring.given_chunks`): a chunk of the memory, or the memory.
     """
@@ -124,7 +124,7 @@ def term_overlap(content: str, query: str, size: int, language: str = ENGLISH) -
 
 
 def passages(content: str, query: str, size: int, language: str = ENGLISH) -> tuple[str, ...]:
-    """The whole content where it fits into `size` characters, else its passages: together all of it, none longer than `size`.
+    """The whole content if it fits into `size` characters, otherwise its passages: together all of it, none longer than `size`.
 
     A passage ends where the next sentence would not fit; a longer sentence is cut. Those with most distinct query words come first,
     of as many the earlier one.

@@ -1,7 +1,7 @@
-"""Evidence: everything slow about one query, gathered once so that it can be replayed for ever.
+"""Evidence: everything slow about one query, gathered once so that it can be replayed any number of times.
 
 A bundle is this as JSON (`format: cems-workbench-evidence/1`). Scores in lists are raw, best first. Model scores are per
-model and memory; a failed score carries its error and no number. What a bundle does not know (a missing optional
+model and memory; a failed score carries its error and no number. What a bundle lacks (a missing optional
 field) takes the default of `records.Memory`.
 """
 
@@ -46,8 +46,8 @@ class Hit:
 class RankedList:
     """One ranked list; `variant` is an index into the evidence's variants, None for query-independent sources.
 
-    A memory of several chunks may stand in it once a chunk. The order of hits counts where the source says so
-    (`ListSource.ordered`); elsewhere they stand by descending score, ties by id.
+    A memory may occur once per chunk. The order of hits counts if the source says so
+    (`ListSource.ordered`); otherwise they are sorted by descending score, ties by id.
     """
 
     name: str
@@ -58,7 +58,7 @@ class RankedList:
 
 @dataclass(frozen=True, slots=True)
 class ModelScore:
-    """What a model said of one memory: a raw score, or why there is none. `chunk` is the exact text it read."""
+    """A model's score of one memory: a raw score, or why there is none. `chunk` is the exact text it read."""
 
     raw: float | None
     chunk: str | None = None
@@ -73,7 +73,7 @@ class ModelScore:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Everything `replay` may look at. Treat it as immutable; `notes` are what gather has to say (probe, warnings)."""
+    """Everything `replay` may look at. Treat it as immutable; `notes` are gather's records (probe, warnings)."""
 
     query: str
     memories: Mapping[str, Memory]
@@ -94,22 +94,22 @@ class Evidence:
 
     @property
     def searched(self) -> str:
-        """The query as it was searched: corrected, where a typo was; else as it was typed."""
+        """The query as searched: as typed, with typos corrected."""
         return self.variants[0].text if self.variants else self.query
 
     @property
     def language(self) -> str:
-        """The language of the store's lexical search; evidence says it where it is not English."""
+        """The language of the store's lexical search; evidence has no note of it for English."""
         return str(self.notes.get(LANGUAGE, ENGLISH))
 
     @property
     def questions(self) -> Mapping[str, str]:
-        """By id of a candidate the question that it follows in its session; empty where `rerank.prepend_question` did not ask for it."""
+        """By id of a candidate the question that it follows in its session; empty if `rerank.prepend_question` is off."""
         found = self.notes.get(QUESTIONS, {})
         return found if isinstance(found, Mapping) else {}
 
     @property
     def candidate_ids(self) -> list[str]:
-        """Ids of every memory that stands in some list, or that an edge leads to, sorted."""
+        """Sorted ids of every memory that is in a list or that an edge leads to."""
         found = {hit.memory_id for ranked in self.lists for hit in ranked.hits}
         return sorted(found | {relation.target_id for relation in self.relations})

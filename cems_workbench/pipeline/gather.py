@@ -3,8 +3,8 @@
     embed and search every variant -> relation, added, recency and access lists -> metadata and embeddings of the candidates
     -> model scores of the candidates that the config would rerank -> the judge's scores of the results
 
-Every list is gathered whether or not it is enabled, because it is cheap and a switch is then instant. What was asked for
-but cannot be done (a backend that is not there) is a warning in the evidence, shown in the trace.
+Every list is gathered whether or not it is enabled, because it is cheap and a switch is then instant. What was requested
+but cannot be done (a missing backend) is a warning in the evidence, shown in the trace.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MAX_DEPTH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a user asks: the query, whose project it is, from when, and further variants typed by hand."""
+    """A search request: the query, its project and moment, and further variants typed by hand."""
 
     query: str
     project: str | None = None
@@ -291,7 +291,7 @@ def _search(
 ) -> list[RankedList]:
     """One vector and one lexical list per variant; the lexical one is absent when the query is routed to vector.
 
-    The vector list is the engine's where `live` has one. A list holds every chunk down to the one that brings the memory that fills
+    The vector list is the engine's if `live` has one. A list holds every chunk down to the one that brings the memory that fills
     its depth; the vector list goes down to `inner` memories at least.
     """
     depths = _depths(config)
@@ -321,9 +321,9 @@ def _by_ts_rank(
     inner: int,
     live: LiveLists,
 ) -> tuple[list[RankedList], list[str]]:
-    """One list of chunks by ts_rank per variant, in the order in which PostgreSQL leaves equal ranks, and what could not be asked.
+    """One list of chunks by ts_rank per variant, in the order in which PostgreSQL returns equal ranks, and the lines about failed queries.
 
-    It is the engine's where `live` has one.
+    It is the engine's if `live` has one.
     """
     depth = max(config.lists.ts_rank.chunk_depth, inner)
     lists: list[RankedList] = []
@@ -345,9 +345,9 @@ def _by_ts_rank(
 def _ask_engine(
     typed: str, variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter
 ) -> tuple[LiveLists, dict[str, Any] | None, list[str]]:
-    """The lists of the running system for each variant, where the config wants them; what is noted of it, and warnings.
+    """The lists of the running system for each variant, if the config requests them; its note, and warnings.
 
-    When it cannot be asked there is no list of it at all, so that the lists of one query never come from two engines.
+    If a request fails there is no list of it at all, so that the lists of one query never come from two engines.
     """
     if config.lists.answered_by == "workbench":
         return {}, None, []
@@ -376,7 +376,7 @@ def _ask_engine(
 def engine_depths(
     config: PipelineConfig, probe: SourceInfo, query: str, language: str = ENGLISH
 ) -> dict[ListName, int]:
-    """Rows of each list that an engine is asked for: as many chunks as CEMS asks for, else what fills the depth on average."""
+    """Rows of each list to request from an engine: as many chunks as CEMS requests, otherwise what fills the depth on average."""
     inner = inner_depth(config, query, language)
     rows = math.ceil(_depths(config)["vector"] * probe.vectors / max(1, probe.memories))
     wanted: dict[ListName, int] = {"vector": inner or rows}
@@ -393,7 +393,7 @@ def _passing(hits: ChunkHits, where: Filter, resources: Resources) -> ChunkHits:
 
 
 def _unsupported_list(name: str, found: LiveList, probe: SourceInfo) -> list[str]:
-    """What a list of the engine lacks, as far as its length says it."""
+    """What a list of the engine lacks, judged by its length."""
     short = found.shortfall(probe.vectors)
     said = [f"{name}: {short}; Index check says why"] if short else []
     if found.unknown:
@@ -404,7 +404,7 @@ def _unsupported_list(name: str, found: LiveList, probe: SourceInfo) -> list[str
 def inner_depth(config: PipelineConfig, query: str, language: str = ENGLISH) -> int:
     """Chunks of each list inside a hybrid list that replay may ask for; 0 while that is off.
 
-    `query` is the query as it was typed: by its words replay decides how deep the hybrid list goes.
+    `query` is the query as typed: replay derives the depth of the hybrid list from its words.
     """
     if not config.lists.hybrid.enabled:
         return 0
@@ -447,7 +447,7 @@ def _only_known(ranked: RankedList, memories: Mapping[str, Memory]) -> RankedLis
 def metadata_lists(
     memories: Mapping[str, Memory], lists: Sequence[RankedList], config: PipelineConfig
 ) -> list[RankedList]:
-    """The union of candidates by created_at and by access_count; what another list found counts only while that is on."""
+    """The union of candidates by created_at and by access_count; hits of another list count only while that list is on."""
     sources = {
         source.name
         for source in LIST_SOURCES
@@ -469,7 +469,7 @@ def _notes(
     correction: CorrectedQuery,
     warnings: dict[str, list[str]],
 ) -> dict[str, Any]:
-    """What the trace has to say about gathering, and the parameters it was done with."""
+    """The trace's notes about gathering, and the gather parameters."""
     return {
         "query": {
             "route": intent.route,
@@ -490,7 +490,7 @@ def _notes(
 
 
 def _conversational(shape: QueryFeatures, config: PipelineConfig) -> dict[str, Any]:
-    """The features of the query with what they were found in, and the verdict; `enabled` says whether it is acted on."""
+    """The features of the query with what they were found in, and the verdict; `enabled` says whether the verdict has an effect."""
     settings = config.query.conversational
     return {
         "enabled": settings.enabled,

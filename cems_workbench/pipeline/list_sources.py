@@ -1,4 +1,4 @@
-"""Where ranked lists come from: one record a source, which the stages, the ablations and the page's texts read.
+"""Sources of ranked lists: one record per source, read by the stages, the ablations and the pages.
 
 An added retriever (`pipeline/retrievers`) is known here by its name alone: what replay needs of it is the same for all of them.
 
@@ -20,9 +20,9 @@ class ListSource:
     """A source of ranked lists; its switch is `lists.<name>.enabled`.
 
     `per_variant`: one list per query variant, whose weight multiplies the list's, and whose scores may be blended into the fused
-    one; the others give one list a query. `finds`: its lists bring candidates in; the others only rank what those found.
-    `relevance`: its score says how relevant a memory is, so that combsum and combmax may use it. `ordered`: equal scores stand in
-    the order in which the source gave them, not by id. `nested`: replay makes its lists of other lists; none is gathered.
+    one; the others make one list per query. `finds`: its lists add candidates; the others only rank those candidates.
+    `relevance`: its score measures relevance, so that combsum and combmax may use it. `ordered`: equal scores stay in
+    the order of the source, not of ids. `nested`: replay makes its lists from other lists; none is gathered.
     """
 
     name: Source

@@ -1,8 +1,8 @@
-"""What a config asks of the evidence that the evidence does not hold.
+"""Missing evidence: what a config needs and the evidence lacks.
 
 Gather records the gather parameters it used in `notes["gathered"]`. A gather parameter that differs, or a depth that grew,
 is a need: the page fetches it, the CLI says so. Evidence without that record (a bundle from elsewhere) has none. Of a parameter that
-is younger than the evidence, `BEFORE` says what was done when there was no such choice.
+is younger than the evidence, `BEFORE` holds the behaviour before the parameter existed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DEEPENING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ParameterNeed:
-    """A gather parameter, by path, that is not what it was when the evidence was gathered."""
+    """A gather parameter, by path, whose value differs from the gathered one."""
 
     stage: str
     parameter: str
@@ -55,11 +55,11 @@ BEFORE: Mapping[str, Any] = {
 that was found, and no memory with the question before it. To a memory without chunks `rerank.text_source` makes no difference."""
 
 SCORED_WITH = "scored_with"
-"""The note of evidence with the parameters of `rerank` that scores were made with after gathering, by the key of `model_scores` they stand
-under; for these scores they take the place of those that were gathered with."""
+"""The note with the parameters of `rerank` that scores were made with after gathering, by key of `model_scores`; for these scores they
+override the gathered parameters."""
 
 Need = ParameterNeed | ScoreNeed
-"""What a config asks for that the evidence does not hold."""
+"""What a config needs and the evidence lacks."""
 
 
 @lru_cache(maxsize=512)
@@ -74,7 +74,7 @@ def gather_parameters(config: PipelineConfig) -> Mapping[str, Any]:
 
 
 def gathered_parameters(evidence: Evidence) -> Mapping[str, Any]:
-    """The gather parameters that evidence was gathered with, by present path; empty if it does not say."""
+    """The gather parameters that evidence was gathered with, by present path; empty if the evidence has no record."""
     noted = evidence.notes.get("gathered")
     return present_parameters(noted) if isinstance(noted, Mapping) else {}
 
@@ -102,7 +102,7 @@ def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
 
 
 def rerank_parameters(config: PipelineConfig) -> dict[str, Any]:
-    """Those of the gather parameters that decide what a reranker is given to read, by path."""
+    """The gather parameters that decide what a reranker reads, by path."""
     return {
         path: value
         for path, value in gather_parameters(config).items()

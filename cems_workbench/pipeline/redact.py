@@ -6,8 +6,8 @@ the query's where it did); vectors, by coordinates with the same angles between 
 
 Kept, because replay reads it: dates and counts; importance and priority; categories, to which half-lives are given by name; the words
 of the query that a detector looks for, in their place; scores and the names of models; the gather parameters, which are compared
-with the config's. Of a running system that was asked for its lists: what kind it is, when that was and how many rows came. Of messages
-and of what a model said beside its score only what is not in the texts. Notes that replay does not know are left out.
+with the config's. Of live lists: the kind of system, the time of the request and the number of rows. Of messages
+and of a model's further output only what is not in the texts. Notes that replay does not know are left out.
 
 Words replaced by others of the same length, the same for the same word, so that what is counted in a text stays the same.
 
@@ -53,7 +53,7 @@ class Pseudonyms:
     """The pseudonyms of every word in some texts."""
 
     def __init__(self, key: bytes, texts: Iterable[str]) -> None:
-        """`texts` are all that will be asked for; whoever has not the key cannot tell the words."""
+        """`texts` are all that will be replaced; the words cannot be recovered without the key."""
         self._key = key
         self._short: dict[int, list[str]] = {}
         dotted: set[str] = set()
@@ -72,14 +72,14 @@ class Pseudonyms:
         return RUN.sub(lambda found: self._replaced(found[0]), text)
 
     def message(self, text: str) -> str:
-        """The text with those words replaced that stand in the texts and say something; for lines of this program's own."""
+        """The text with the meaningful words of the texts replaced; for messages of this program."""
         known = self._of
         return RUN.sub(
             lambda found: known.get(_word(found[0]), found[0]) if len(found[0]) >= MIN_TELLING_CHARS else found[0], text
         )
 
     def fragment(self, text: str) -> str:
-        """A piece of a word, replaced without regard to what else it stands in."""
+        """A piece of a word, replaced regardless of the words that contain it."""
         return RUN.sub(lambda found: self._letters(found[0], 0, NO_VOWELS if _is_ascii(found[0]) else GREEK), text)
 
     def _replaced(self, run: str) -> str:
@@ -134,22 +134,22 @@ LEFT_OUT_PARAMETERS = frozenset({"rerank.query"})
 """Gather parameters that hold a text of the user's; one that the bundle does not state is no need."""
 
 NAMES = frozenset({"route", "complexity", "scale", "backend", "outcome"})
-"""Notes whose text is one of a few names of this program."""
+"""Notes with one of a few names of this program."""
 MESSAGES = frozenset({"route_reason"})
-"""Notes that are a sentence of this program's own."""
+"""Notes with a message of this program."""
 
 _MODES = tuple(
     Detectors(enabled=True, matching=matching, words=words)
     for words in ("cems", "guide")
     for matching in ("substring", "word")
 )
-"""The first finds whatever any of them finds."""
+"""The first one's matches include those of all others."""
 _NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 _LIST_NAME = re.compile(rf"({'|'.join(SOURCES)})(:[0-9]+)?")
 
 
 def redacted(evidence: Evidence, key: bytes | None = None) -> Evidence:
-    """The evidence without its texts. `key` decides the pseudonyms; None draws one that nobody keeps.
+    """The evidence without its texts. `key` decides the pseudonyms; None draws one that is not stored.
 
     Every number that replay makes of it, under any config, is the one it makes of `evidence` (vectors to 1e-12).
     """

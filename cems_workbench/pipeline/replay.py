@@ -22,7 +22,7 @@ from cems_workbench.pipeline.tabulate import single_table
 from cems_workbench.pipeline.trace import Trace
 
 Clock = Callable[[], float]
-"""Seconds from any origin; handed in by whoever wants the stages timed."""
+"""Seconds from any origin; passed by callers that time the stages."""
 
 
 def replay(
@@ -36,10 +36,10 @@ def replay(
     """Run the pipeline over gathered evidence.
 
     Args:
-        evidence: what gather found, or a bundle; it is not changed.
+        evidence: the result of gather, or a bundle; it is not changed.
         config: every parameter. Gather parameters that differ from what was gathered are listed in `trace.needs`.
         switched_off: indices of query variants whose lists are left out.
-        lists_off: names of lists that are left out; a list that is made of such a one stays as it is.
+        lists_off: names of lists that are left out; lists made from one of them are unchanged.
         clock: when given, each stage's `elapsed_ms` is measured with it; otherwise it is None.
     """
     table = single_table(evidence)

@@ -1,6 +1,6 @@
-"""What the project and the moment of a request do under a config, in words; pages and command line say it with these alone.
+"""Effects of a request's project and moment under a config, in words; the only source of these texts for pages and commands.
 
-What is said to be ignored changes nothing that replay does: not the order, not a score, not a dropped memory.
+A part that is reported as ignored changes nothing in replay: no order, no score, no dropped memory.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ CLOCKS: Mapping[str, str] = {
     "accessed_or_created": "the last access, else the creation",
 }
 LATER = "written after the as-of date"
-"""What a memory is marked with that did not exist yet at the moment of the query."""
+"""The mark of a memory that did not exist yet at the moment of the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a part of the request does; `ignored`: the ranking is the same whatever it is."""
+    """The effect of a part of the request; `ignored`: the ranking does not depend on it."""
 
     words: str
     ignored: bool
@@ -64,13 +64,13 @@ def moment_effect(config: PipelineConfig) -> Effect:
 
 
 def _handed_on(config: PipelineConfig) -> str:
-    """Lists of other packages are given the request as it is, so nobody here knows what they do with it."""
+    """Retrievers of other packages receive the whole request, so their use of it is unknown."""
     asked = [name for name in ADDED_LISTS if config.get(f"lists.{name}.enabled")]
     return f"; handed to the list {', '.join(asked)}" if asked else ""
 
 
 def several_effects(effects: Mapping[str, Effect]) -> str:
-    """The effects under several configs in a line, by name; one that is the same everywhere is said once, without names."""
+    """The effects under several configs in a line, by name; an effect shared by all is given once, without names."""
     names: dict[str, list[str]] = {}
     for name, effect in effects.items():
         names.setdefault(effect.words, []).append(name)
@@ -80,7 +80,7 @@ def several_effects(effects: Mapping[str, Effect]) -> str:
 
 
 def written_later(memory: Memory, as_of: datetime | None) -> bool:
-    """Was the memory created after the moment of the query, so that the query could not have found it?"""
+    """Whether the memory was created after the moment of the query, so that the query could not have found it."""
     return as_of is not None and memory.created_at is not None and memory.created_at > as_of
 
 
@@ -91,7 +91,7 @@ def results_written_later(trace: Trace) -> list[str]:
 
 
 def later_words(trace: Trace) -> str:
-    """ "2 of 10 results were written after the as-of date: m1, m2"; empty when none was."""
+    """ "2 of 10 results were written after the as-of date: m1, m2"; empty if there are none."""
     later = results_written_later(trace)
     if not later:
         return ""

@@ -57,7 +57,7 @@ class Resources:
         self.embedder = embedder
         self.servers = servers
         self.breaker = CircuitBreaker()
-        """Which of the servers are away."""
+        """Circuit breaker of the model servers."""
         self.scoring = threading.Lock()
         """Held while a batch is scored and cached: a job resumed after a cancel waits for the unfinished batch."""
         self.dask = ""
@@ -74,14 +74,14 @@ class Resources:
         self._addresses: dict[str, Address] = {}
 
     def score(self, scorer: PairScorer, query: str, texts: Sequence[str]) -> list[PairScore]:
-        """The scorer's score of each text, in order: given elsewhere, where there is such a place and it can make this scorer."""
+        """The score of each text, in order; computed on another machine if there is one that can build this scorer."""
         made_by: MadeBy | None = getattr(scorer, "made_by", None)
         if self.elsewhere is None or made_by is None:
             return scorer.score(query, texts)
         return self.elsewhere(made_by, scorer.cache_model(query), query, texts)
 
     def close(self) -> None:
-        """Release the store, and the running system it was taken from."""
+        """Release the store, and the running system it was imported from."""
         self._leave_engine()
         self.store.close()
 
@@ -89,7 +89,7 @@ class Resources:
     def indexes(self) -> Indexes:
         """The derived indexes, refreshed first if the store has changed.
 
-        While another process does that, they are what they were before; `behind` says so.
+        While another process refreshes them, the previous ones are returned; `behind` says so.
         """
         with self._lock:
             if not self.behind or time.monotonic() > self._tried + TRY_AGAIN:
@@ -103,7 +103,7 @@ class Resources:
 
     @property
     def behind(self) -> str:
-        """Why searches do not know the latest changes, one line; empty where they do."""
+        """Why searches lack the latest changes, one line; empty if they do not."""
         return self.store.indexes.stale_reason
 
     @property
@@ -113,14 +113,14 @@ class Resources:
 
     @property
     def stand_in(self) -> str:
-        """That another embedder than the one that was asked for embeds, one line; empty where it does not."""
+        """One line if a fallback embeds instead of the requested embedder; otherwise empty."""
         embedder = self.embedder
         return (
             f"embedder: {embedder.line}" if isinstance(embedder, TokenEmbedder) and embedder.resolved.fallback else ""
         )
 
     def _as_before(self) -> bool:
-        """Search with what was built before another process began to build; False where nothing was."""
+        """Search with the indexes from before another process began to build; False if there are none."""
         states = self.store.indexes.states(self.embedder.model_id)
         if any(state.version is None or state.damaged for state in states):
             return False
@@ -129,12 +129,12 @@ class Resources:
         self._indexes = (-1, self.store.indexes.open(self.embedder))
         self._tried = time.monotonic()
         self.store.indexes.stale_reason = (
-            f"{self.store.indexes.builder()} is bringing the indexes up to date: {changes} not found yet"
+            f"{self.store.indexes.builder()} is refreshing the indexes: {changes} not found yet"
         )
         return True
 
     def engine(self) -> LiveEngine | None:
-        """The running system that the store's memories were taken from, the first where there are several; None without one."""
+        """The running system that the store's memories were imported from, the first of several; None without one."""
         with self._lock:
             version = self.store.content_version
             if self._engine is None or self._engine[0] != version:
@@ -146,7 +146,7 @@ class Resources:
             return self._engine[1]
 
     def know_address(self, address: Address) -> None:
-        """Ask the source at this address with the secret in it, for as long as this process lives."""
+        """Connect to the source with this address, which has the secret, until the process ends."""
         with self._lock:
             self._addresses[address.plain] = address
             self._leave_engine()
@@ -157,7 +157,7 @@ class Resources:
         self._engine = None
 
     def address(self, plain: str) -> Address | None:
-        """The address that was made known under this plain one, with its secret; None when none was."""
+        """The address with its secret that was passed for this plain one; None if there is none."""
         return self._addresses.get(plain)
 
     def use_embedder(self, embedder: QueryEmbedder) -> None:
@@ -172,11 +172,11 @@ class Resources:
         return self.store.indexes.full_text(self.embedder.dimension, progress)
 
     def refresh(self, progress: Progress = silent, given: PrecomputedVectors | None = None) -> RefreshReport | None:
-        """Bring the indexes to the store's content; None when they were up to date and open. Waits while another process does it.
+        """Refresh the indexes; None when they were up to date and open. Waits while another process refreshes them.
 
-        `given` are vectors of memories that were made beforehand, by the same embedder. InputError for one that is not.
+        `given` are precomputed vectors of memories, by the same embedder. Raises InputError for one of another embedder.
 
-        Raises EmbedderMismatchError when the store's vectors were made by another embedder; `embed_anew` makes those of this one.
+        Raises EmbedderMismatchError when the store's vectors were made by another embedder; `embed_anew` re-embeds with this one.
         """
         while True:
             try:
@@ -201,15 +201,15 @@ class Resources:
             return report
 
     def check_embedder(self) -> None:
-        """Raises EmbedderMismatchError when the store's vectors were made by another embedder, or have another length than this one's.
+        """Raises EmbedderMismatchError when the store's vectors were made by another embedder, or have another dimension.
 
-        The weights of a model that runs here are not loaded for that: it is met at the first search, if its length differs.
+        The weights of a local model are not loaded for that: a different dimension is detected at the first search.
         """
         unread = isinstance(self.embedder, TokenEmbedder) and not self.embedder.loaded
         self.store.indexes.check(self.embedder.model_id, None if unread else self.embedder.dimension)
 
     def embed_anew(self, progress: Progress = silent) -> RefreshReport | None:
-        """As `refresh`, and `rebuild` where the store's vectors are of another embedder: those stay, but for ones of another length."""
+        """As `refresh`, and `rebuild` if the store's vectors are of another embedder: those are kept, unless their dimension differs."""
         try:
             return self.refresh(progress)
         except EmbedderMismatchError:
@@ -296,10 +296,10 @@ class Resources:
 
     @property
     def technical_terms_path(self) -> Path:
-        """The user's own technical terms of this store, added to the shipped lexicon."""
+        """The user's technical terms of this store, added to the shipped lexicon."""
         return self.store.path / "technical_terms.txt"
 
 
 def _check(documents: int, counts: Mapping[str, int]) -> str:
-    """Proves that what was kept is what had been counted."""
+    """Verifies that the stored counts are unchanged."""
     return hashlib.sha256(json.dumps([documents, counts]).encode()).hexdigest()

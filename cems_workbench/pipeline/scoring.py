@@ -35,7 +35,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory
 
 RERANKING = "reranking"
-"""What progress calls it while a reranker reads, after each batch; the scores of the batch are in the cache by then."""
+"""Name of the progress while a reranker scores, after each batch; the scores of the batch are in the cache by then."""
 
 
 def score_missing(
@@ -50,8 +50,8 @@ def score_missing(
 ) -> Evidence:
     """The evidence with the scores added that this config's rerank head still needs; the same one when none is missing.
 
-    `cached_only` asks no model: what the cache does not hold stays unscored. `switched_off` as in `replay`. Whoever has replayed this
-    evidence under this config already, with these scores of the reranker or fewer, gives the `trace` and saves a replay.
+    `cached_only` calls no model: candidates outside the cache stay unscored. `switched_off` as in `replay`. A caller with a trace of this
+    evidence under this config, with the same or fewer scores of the reranker, passes `trace` to save a replay.
     """
     if RERANK.is_off(config):
         return evidence
@@ -114,13 +114,13 @@ def with_questions(evidence: Evidence, config: PipelineConfig, resources: Resour
 
 
 def questions_of(memories: Iterable[Memory], resources: Resources, edited: Memory | None = None) -> dict[str, str]:
-    """By id the question that a memory follows in its session; absent where it follows none. `edited` as in `Memories.before`."""
+    """By id the question that a memory follows in its session; absent if it follows none. `edited` as in `Memories.before`."""
     before = resources.store.memories.before(memories, edited)
     return {key: question for key, text in before.items() if (question := question_at_end(text))}
 
 
 def _best(scores: Sequence[ModelScore]) -> ModelScore:
-    """The highest of the scores of a memory's passages, or its first failure; with how many were read, where there were several."""
+    """The highest score of a memory's passages, or its first failure; with the number of passages, if several were read."""
     best = max((score for score in scores if score.good), key=lambda score: score.raw or 0.0, default=scores[0])
     if len(scores) == 1:
         return best
@@ -130,8 +130,8 @@ def _best(scores: Sequence[ModelScore]) -> ModelScore:
 def given_chunks(evidence: Evidence, config: PipelineConfig) -> dict[str, Chunk]:
     """By memory id the best-ranked chunk of any list, for a reranker that reads it instead of the whole memory (`rerank.text_source`).
 
-    Of several lists in which a chunk of a memory stands as high the earlier one counts. Lists that a config has switched off count
-    too, because a score serves every config. Memories that were found whole, or whose best place is not one of a chunk, are absent.
+    Of several lists with equal ranks of a memory's chunks the earlier one counts. Lists that a config has switched off count
+    too, because a score serves every config. Memories that were found whole, or whose best rank is not a chunk's, are absent.
     """
     if config.rerank.text_source == "memory" or not evidence.chunks:
         return {}
@@ -166,7 +166,7 @@ def cached_or_scored(
     progress: Progress,
     cached_only: bool = False,
 ) -> dict[str, ModelScore]:
-    """The score of each chunk, from the cache where it holds one; what was scored is in the cache a batch at a time."""
+    """The score of each chunk, from the cache if it has one; new scores are cached batch by batch."""
     name = scorer.cache_model(query)
     texts = list(dict.fromkeys(chunks.values()))
     known = _cached(texts, name, query, resources)
@@ -198,7 +198,7 @@ def _cached(texts: Sequence[str], name: str, query: str, resources: Resources) -
 
 
 def _score(chunk: str, pair: PairScore, *, cached: bool = False) -> ModelScore:
-    """A pair's score as evidence, marked when it came out of the cache."""
+    """A pair's score as evidence, marked if it is from the cache."""
     detail = {**(pair.detail or {}), **({"cached": True} if cached else {})}
     return ModelScore(pair.raw, chunk, pair.error, detail or None)
 
@@ -220,8 +220,8 @@ def judge_missing(
 ) -> Evidence:
     """The evidence with a judgment of every result of this config; the same one when none is missing.
 
-    `switched_off` are the query variants left out, as in `replay`: they decide what the results are. Whoever has replayed this
-    evidence under this config already gives the `trace` and saves a replay.
+    `switched_off` are the query variants left out, as in `replay`: they decide the results. A caller with a trace of this
+    evidence under this config passes `trace` to save a replay.
     """
     if JUDGE.is_off(config):
         return evidence
@@ -253,16 +253,16 @@ def judge_missing(
 
 
 def _about(model: PairScorer) -> dict[str, Any]:
-    """What judged, and how its scores are read where that was fitted."""
+    """The judge, and the calibrated scale of its scores, if any."""
     scale = model.scale
     read = {} if scale is None else {"threshold": scale.threshold, "bands": list(scale.bands)}
     return {"label": model.label, **read}
 
 
 def judge_texts(trace: Trace) -> dict[str, str]:
-    """What this config gives the judge to read, by memory id: of each result, and of what decides whether there are results.
+    """What the judge reads under this config, by memory id: of each result, and of the candidates that decide whether there are results.
 
-    Of several passages that the reranker reads of a memory it is the one whose score counts.
+    Of several passages of a memory it is the one with the score that counts.
     """
     evidence, config, given = trace.evidence, trace.config, given_chunks(trace.evidence, trace.config)
     reranked = evidence.model_scores.get(model_key(config.rerank), {})
@@ -279,7 +279,7 @@ def judge_texts(trace: Trace) -> dict[str, str]:
 
 
 def _to_judge(trace: Trace) -> list[str]:
-    """The results; and where a threshold on the judge's score decides whether there are any, the candidates that it is counted over."""
+    """The results; and, if a threshold on the judge's score decides whether there are any, the candidates that it applies to."""
     ids = [result.memory_id for result in trace.results]
     if trace.config.abstain.judge is not None:
         limit = trace.config.assembly.limit or len(trace.evidence.memories)
@@ -289,7 +289,7 @@ def _to_judge(trace: Trace) -> list[str]:
 
 
 def all_judged(trace: Trace) -> bool:
-    """Has every result a judgment, or a failure, of the text that this config gives the judge to read?"""
+    """Whether every result has a judgment, or a failure, of the text that the judge reads under this config."""
     name = trace.stage(JUDGE).fields.model
     known = trace.evidence.judge_scores.get(name, {}) if name else {}
     return all(key in known and known[key].chunk == text for key, text in judge_texts(trace).items())

@@ -1,10 +1,10 @@
-"""Whose relations replay may need: every memory that some share of a hybrid list puts among the seeds.
+"""Possible seeds: every memory that is a seed under some share of a hybrid list, so that replay may need its relations.
 
     a chunk scores share / (k + rank by meaning) + (1 - share) / (k + rank by ts_rank), which falls with either rank
 
-so that a memory, each of whose chunks stands behind chunks of `seeds` others in both ranks, is no seed under any share, k or depth.
+so a memory is no seed under any share, k or depth if each of its chunks is behind chunks of `seeds` others in both ranks.
 
-Source: Börzsönyi, Kossmann, Stocker, "The Skyline Operator" (2001); its k-skyband is what is taken here.
+Source: Börzsönyi, Kossmann, Stocker, "The Skyline Operator" (2001); its k-skyband is used here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _skyband(by_meaning: Sequence[Hit], by_text: Sequence[Hit], seeds: int) -> l
     owner = np.array([code[memory_id] for memory_id, _ in ranks], dtype=np.int64)
     first, second = np.array(list(ranks.values()), dtype=np.float64).reshape(-1, 2).T
     ahead = (first[:, None] <= first) & (second[:, None] <= second) & (owner[:, None] != owner)
-    # A memory counts once, however many of its chunks stand ahead.
+    # A memory counts once, however many of its chunks are ahead.
     order = np.argsort(owner, kind="stable")
     starts = np.flatnonzero(np.concatenate(([True], owner[order][1:] != owner[order][:-1]))) if len(order) else order
     others = np.logical_or.reduceat(ahead[order], starts, axis=0).sum(axis=0) if len(order) else order

@@ -26,7 +26,7 @@ Number = TypeVar("Number", np.float64, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where candidates stand in lists. A memory of several chunks stands where its best one does."""
+    """Ranks of candidates in lists. A memory of several chunks has the rank of its best chunk."""
 
     position: Ints
     """(Q, L, C) 1-based place among the memories of the list, 0 = not in it."""
@@ -42,10 +42,10 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class NestedTable:
-    """What nested lists are made of: E chunks with their ranks in the two lists inside, and R edges from possible seeds."""
+    """Input of nested lists: E chunks with their ranks in the two lists inside, and R edges from possible seeds."""
 
     slot: Ints
-    """(E) query * L + the hybrid list that the chunk may stand in."""
+    """(E) query * L + the hybrid list that may contain the chunk."""
     candidate: Ints
     chunk: Ints
     """(E) -1 for the whole memory."""
@@ -63,7 +63,7 @@ class NestedTable:
     weight: Floats
     """(R)"""
     occurrence_rows: Ints
-    """(Q, N) the list in which the first, second … Nth edge to a memory stands, -1 for none."""
+    """(Q, N) the list that contains the first, second … Nth edge to a memory, -1 for none."""
     seed_rows: Mapping[str, Ints]
     """By source, (Q) the list of the original query whose first memories are the seeds, -1 for none."""
 
@@ -82,12 +82,12 @@ class ListTable:
     """(Q, L) index into `VARIANT_KINDS` of that variant, -1 for none."""
     gathered: Places
     nested: NestedTable | None = None
-    """What the lists that replay makes itself are made of; None where there are none."""
+    """Input of the lists that replay makes; None without such lists."""
 
 
 @dataclass(frozen=True, eq=False)
 class ModelTable:
-    """One model's scores: (Q, C) raw (NaN where there is none) and state 0 absent, 1 good, 2 failed."""
+    """One model's scores: (Q, C) raw (NaN without a score) and state 0 absent, 1 good, 2 failed."""
 
     raw: Floats
     state: NDArray[np.int8]
@@ -106,7 +106,7 @@ class CandidateTable:
     """(Q) seconds since the epoch, NaN when unknown."""
     projects: Sequence[str | None]
     kinship: NDArray[np.int8]
-    """(Q, C) the memory's project beside the query's: 0 none, 1 another, 2 begins with the query's, 3 the same."""
+    """(Q, C) the memory's project compared with the query's: 0 none, 1 another, 2 begins with the query's, 3 the same."""
     created: Floats
     accessed: Floats
     priority: Floats
@@ -117,7 +117,7 @@ class CandidateTable:
     tokens: Ints
     """(Q, C) tokens of the content by `chars4`."""
     memories: Sequence[Sequence[Memory]]
-    """(Q)(C) the candidates themselves; what only few configs read of them is derived when it is asked for."""
+    """(Q)(C) the candidates themselves; data that few configs read is derived on demand."""
     chunks: Sequence[Mapping[str, Sequence[Chunk]]]
     """(Q) the chunks of the candidates that have any, by memory id."""
     cl100k: Sequence[Mapping[str, Sequence[int]]]
@@ -126,7 +126,7 @@ class CandidateTable:
     """(Q, C) index into `categories`."""
     categories: Sequence[str | None]
     session: Ints
-    """(Q, C) session of the memory; a memory without one has a session of its own."""
+    """(Q, C) session of the memory; a memory without one gets a separate session."""
     models: Mapping[str, ModelTable]
     judges: Mapping[str, ModelTable]
     cosines: Callable[[int], tuple[Floats, Bools]]
@@ -135,7 +135,7 @@ class CandidateTable:
     """q, c -> (C) Jaccard overlap of every candidate's words with candidate c's."""
     notes: Sequence[Mapping[str, Any]]
     memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-    """What stages derived from this table and few parameters; see `memoized`."""
+    """Values derived from this table and few parameters; see `memoized`."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -161,29 +161,29 @@ def chars4(text: str) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Who is in the running after a stage: (Q, C) alive and score, and the order of the living.
+    """The ranking after a stage: (Q, C) alive and score, and the order of the living.
 
-    `placing` gives what they are ordered by, (Q, C), smaller is better, ties by candidate index; it is asked only by a stage
-    or a view that needs the order, since sorting is the dearest thing a stage can do. `lead` is that order, candidate indices best
-    first and then -1, where the stage has it.
+    `placing` returns the sort key, (Q, C), smaller is better, ties by candidate index; it is only called by a stage
+    or a view that needs the order, since sorting is the most expensive operation of a stage. `lead` is that order, candidate indices best
+    first and then -1, if the stage has it.
     """
 
     alive: Bools
     score: Floats
     placing: Callable[[], Floats | Ints]
     lead: Ints | None = None
-    """(Q, n), n the most that are alive."""
+    """(Q, n), n the largest number alive."""
     stable: bool = False
-    """Equal scores are to stay in this order, not to fall back to that of ids."""
+    """Whether equal scores stay in this order instead of the order of ids."""
 
     @cached_property
     def key(self) -> Floats:
-        """(Q, C) what the living are ordered by, inf for the others."""
+        """(Q, C) sort key of the living, inf for the others."""
         return np.where(self.alive, self.placing(), np.inf)
 
     @cached_property
     def rank(self) -> Ints:
-        """(Q, C) 1-based rank, 0 for who is not in the running."""
+        """(Q, C) 1-based rank, 0 for dropped candidates."""
         if self.lead is not None:
             return _ranks(self.lead, self.alive)
         return np.where(self.alive, _places(self.key), 0)
@@ -201,7 +201,7 @@ class Ranking:
 
 
 class Unranked(Ranking):
-    """A ranking before fusion: nobody has a rank, and the living stand in the order of their ids."""
+    """A ranking before fusion: no candidate has a rank, and the living are in the order of their ids."""
 
     @cached_property
     def rank(self) -> Ints:
@@ -219,17 +219,17 @@ class ListArrays:
 
     places: Places
     present: Bools
-    """(Q, L, C) stands in the list, which takes part, within its depth (and above the threshold, after that stage)."""
+    """(Q, L, C) is in the list, which takes part, within its depth (and above the threshold, after that stage)."""
     score: Floats
     """(Q, L, C) normalised score, 0 where not present."""
     active: Bools
     """(Q, L) takes part, whether or not anything is in it."""
     memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-    """What fusion derived from these lists and few parameters; see `memoized`."""
+    """Values that fusion derived from these lists and few parameters; see `memoized`."""
 
 
 def memoized(memo: dict[Hashable, Any], what: str, key: Hashable, make: Callable[[], Made], slots: int = 4) -> Made:
-    """What `make` gives, made once per `key` and kept with the arrays it was made from.
+    """The result of `make`, cached per `key` with the arrays it was made from.
 
     A key has one slot that it shares with others; the last one stays. So memory is bounded, and threads need no lock: a slot
     is one tuple that is read and replaced as a whole.
@@ -243,7 +243,7 @@ def memoized(memo: dict[Hashable, Any], what: str, key: Hashable, make: Callable
 
 
 def gathered_lists(table: CandidateTable) -> ListArrays:
-    """The lists as they were gathered, whatever the config says of them, with their raw scores."""
+    """The gathered lists with their raw scores, independent of the config."""
     return memoized(table.memo, "gathered", None, lambda: _as_gathered(table.lists.gathered))
 
 
@@ -254,7 +254,7 @@ def _as_gathered(places: Places) -> ListArrays:
 def ranked(score: Floats, alive: Bools, ties: Callable[[], Floats | Ints] | None = None) -> Ranking:
     """Rank the living by descending score; equal scores by `ties`, smaller first, else by candidate index, the order of memory ids.
 
-    With `ties` the ranking says that it is stable: whoever ranks it again keeps the order of equal scores.
+    With `ties` the ranking is marked as stable: ranking it again keeps the order of equal scores.
     """
     if ties is None:
         return Ranking(alive, score, lambda: -score)
@@ -262,17 +262,17 @@ def ranked(score: Floats, alive: Bools, ties: Callable[[], Floats | Ints] | None
 
 
 def chosen_in_order(alive: Bools, score: Floats, order: Ints) -> Ranking:
-    """The living in a (Q, n) order that was made for them, whatever their scores."""
+    """The living in a given (Q, n) order, independent of their scores."""
     return Ranking(alive, score, lambda: _ranks(order, alive), order)
 
 
 def unranked(alive: Bools, score: Floats) -> Ranking:
-    """A ranking before fusion, where nobody has a rank yet."""
+    """A ranking before fusion, without ranks."""
     return Unranked(alive, score, lambda: score)
 
 
 def reranked_by(alive: Bools, before: Ranking, score: Floats | None = None) -> Ranking:
-    """Close the gaps that dropped candidates left: the survivors keep their order."""
+    """Close the gaps of dropped candidates: the others keep their order."""
     return Ranking(alive, before.score if score is None else score, lambda: before.key, stable=before.stable)
 
 

@@ -1,6 +1,6 @@
-"""Evidence -> CandidateTable: the part of replay that no slider can change, done once per evidence.
+"""Evidence -> CandidateTable: the part of replay that depends on no parameter, done once per evidence.
 
-The encoding of a single evidence is kept beside it (weakly), so that moving a slider only pays for the stages.
+The table of a single evidence is cached (weakly), so that moving a slider only runs the stages.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _cosines(
 
 
 def _overlaps(memories: Sequence[Sequence[Memory]], width: int) -> Callable[[int, int], Floats]:
-    """Every memory is read for words once, whichever queries found it; numbers of words are given as they come."""
+    """Every memory is read for words once, whichever queries found it; words are numbered in order of occurrence."""
     numbers: dict[str, int] = {}
     fresh = count()  # not the size of the dict, which two threads could read at once
     words_of: dict[int, np.ndarray] = {}
@@ -210,7 +210,7 @@ def _overlaps(memories: Sequence[Sequence[Memory]], width: int) -> Callable[[int
 
     @lru_cache(maxsize=64)
     def held(q: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The words of all candidates one after the other, whose each is, and how many each has."""
+        """The words of all candidates, concatenated; the candidate of each word; and the number of words of each candidate."""
         each = [words(memory) for memory in memories[q]]
         sizes = np.zeros(width, dtype=np.int64)
         sizes[: len(each)] = [len(row) for row in each]

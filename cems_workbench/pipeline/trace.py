@@ -1,6 +1,6 @@
 """The trace: what every stage did to every candidate of one query, as typed rows.
 
-Rows are made from the stage arrays when somebody looks at them and kept; a trace nobody reads costs nothing. Every chart,
+Rows are made from the stage arrays on first access; an unread trace costs nothing. Every chart,
 "why not", export and test reads the trace and nothing else.
 """
 
@@ -31,7 +31,7 @@ from cems_workbench.pipeline.stages.stage import Stage
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One memory of the answer: its rank and score, the tokens of its content, and what a reader needs of its metadata."""
+    """One result: its rank and score, the tokens of its content, and metadata for display."""
 
     memory_id: str
     score: float
@@ -49,7 +49,7 @@ class Result:
 
 
 class Trace:
-    """What the pipeline did with one query under one config."""
+    """One query's way through the pipeline under one config."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Trace:
     def stage(self, stage: str) -> StageTrace[StageRow, StageFields]: ...
 
     def stage(self, stage: Stage[Any, Any, Any] | str) -> StageTrace[Any, Any]:
-        """What one stage did: of a record with the stage's own rows, of a name with what all rows have.
+        """The trace of one stage: for a record typed with the stage's rows, for a name with the row contract.
 
         KeyError when there is no stage of that name.
         """
@@ -109,7 +109,7 @@ class Trace:
 
     @cached_property
     def needs(self) -> list[Need]:
-        """What this config asks for that the evidence does not hold; empty when the trace is complete."""
+        """What this config needs and the evidence lacks; empty if the trace is complete."""
         return [*unmet(self.config, self.evidence), *self.stage_needs]
 
     @cached_property

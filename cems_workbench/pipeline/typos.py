@@ -1,4 +1,4 @@
-"""Typo correction: a query word that nobody wrote is replaced by the store's word that is most like it.
+"""Typo correction: an unknown query word is replaced by the most similar word of the store.
 
     similarity(a, b) = 1 - distance(a, b) / max(length of a, length of b)          corrected when >= similarity_threshold
 
@@ -17,14 +17,14 @@ Source: ACE retrieval precision (typo correction); Boytsov 2011 (optimal string 
 
 The lexicon of technical terms: the shipped one, and a project's own words over it.
 
-The shipped file says what is in it and why. A project dictionary is a file of the same form, whose words are added.
+The shipped file documents its content. A project dictionary is a file of the same form, whose words are added.
 
 Source: docs/internals/specification.md, "query" (domain signal).
 
 Typo correction within a search: correct, learn what was corrected, and let the LLM look at it afterwards.
 
-A correction is accepted by being searched with; with `auto_learn` it is learned then. With `validate` and an LLM each newly learned
-pair is asked about in the background, and forgotten, and never learned again, when the answer is no.
+A correction that is searched with is accepted; with `auto_learn` it is learned then. With `validate` and an LLM each newly learned
+pair is checked in the background, and permanently forgotten if the answer is no.
 
 Source: ACE retrieval precision (auto-learning typo correction with background validation); docs/internals/specification.md, "query".
 """
@@ -128,9 +128,9 @@ def correct(
     lexicon: Set[str] | None = None,
     language: str = ENGLISH,
 ) -> CorrectedQuery:
-    """The query with its typos corrected; as it is when `config.enabled` is off or nothing was wrong.
+    """The query with its typos corrected; unchanged if `config.enabled` is off or there are none.
 
-    `learned` may hold refused pairs: they are never made. `lexicon` has the technical terms, the shipped ones when None.
+    `learned` may hold refused pairs: they are never made. `lexicon` has the technical terms; None means the shipped ones.
     Correcting the result again changes nothing.
     """
     if not config.enabled:
@@ -151,7 +151,7 @@ def correct(
 
 
 class _Speller:
-    """Which word was meant by another, for one query; asked twice about a word, it computes once."""
+    """Corrections of single words for one query, each computed once."""
 
     def __init__(
         self, vocabulary: Vocabulary, learned: Iterable[LearnedPair], threshold: float, lexicon: Set[str], language: str
@@ -167,7 +167,7 @@ class _Speller:
         self._found: dict[str, tuple[str, float, Source] | None] = {}
 
     def better(self, word: str) -> tuple[str, float, Source] | None:
-        """(correction, similarity, source) of a word in lower case; None when it is to be left alone."""
+        """(correction, similarity, source) of a word in lower case; None if it is not to be changed."""
         if word not in self._found:
             self._found[word] = None if self._knows(word) else self._learned_for(word) or self._most_similar(word)
         return self._found[word]
@@ -181,7 +181,7 @@ class _Speller:
         )
 
     def _learned_for(self, word: str) -> tuple[str, float, Source] | None:
-        """A learned correction, while it still is a word somebody uses: else it would itself be corrected."""
+        """A learned correction, if it is still a known word; otherwise it would itself be corrected."""
         meant = self._learned.get(word)
         if meant is None or not self._knows(meant):
             return None
@@ -212,7 +212,7 @@ def _without_accents(word: str) -> str:
 
 
 def _related(word: str, other: str) -> bool:
-    """Do they differ in their last letters alone, at most `MAX_ENDING_LETTERS`, or is one a part of the other, as of a compound?"""
+    """Whether they differ only in their last letters, at most `MAX_ENDING_LETTERS`, or one is a part of the other, as in a compound."""
     same = next((at for at, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other)))
     return (
         word in other
@@ -241,7 +241,7 @@ def _as_typed(word: str, first: str) -> str:
 
 
 def corrected(query: str, config: TypoCorrection, resources: Resources, llm: Asker | None) -> CorrectedQuery:
-    """The query to search with; what was replaced is learned when the config says so."""
+    """The query to search with; corrections are learned if the config says so."""
     if not config.enabled:
         return CorrectedQuery(query)
     before = resources.store.corrections.read()
@@ -259,7 +259,7 @@ def corrected(query: str, config: TypoCorrection, resources: Resources, llm: Ask
 
 
 def validate(pairs: Sequence[tuple[str, str]], resources: Resources, llm: Asker) -> None:
-    """Ask about each pair; one that the model refuses is forgotten for good. What cannot be asked stays learned."""
+    """Ask the model about each pair; a rejected one is permanently forgotten. A pair stays learned if the request fails."""
     for typo, correction in pairs:
         try:
             if not llm.ask(prompts.correction(typo, correction)):

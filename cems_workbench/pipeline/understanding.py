@@ -1,4 +1,4 @@
-"""What a query asks for, from its words alone, and where `auto` routes it.
+"""Intent of a query, from its words alone, and its route under `auto`.
 
     simple and no reasoning -> vector;   everything else -> hybrid            (CEMS, route_to_strategy)
 
@@ -12,7 +12,7 @@ Source: CEMS retrieval guide (retrieval.py:1129); docs/internals/specification.m
 Asking the language model of the settings, through the store's cache of its replies.
 
 A reply is kept by model, prompt version and the very words that were sent; one that cannot be read is not kept. Without a model
-the caller takes what needs none and says so.
+the caller uses an alternative without one and reports it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NO_LLM = "no LLM is set (CEMS_WORKBENCH_LLM_MODEL)"
 
 @dataclass
 class Asker:
-    """One query's conversation with the model: `calls` were answered by it, `cached` came out of the cache."""
+    """One query's conversation with the model: `calls` were answered by it, `cached` by the cache."""
 
     chat: Chat
     resources: Resources
@@ -49,7 +49,7 @@ class Asker:
     problems: list[str] = field(default_factory=list)
 
     def ask(self, question: Question[T]) -> T:
-        """What the model's reply says. Raises ModelError when it cannot be reached or read; then it is not asked again."""
+        """The parsed reply. Raises ModelError if the model is unreachable or its reply unreadable; it is then not called again."""
         key = question.cache_key(self.chat.model_id)
         kept = self.resources.store.replies.read(key)
         if kept is not None:
@@ -68,7 +68,7 @@ class Asker:
         return result
 
     def or_none(self, question: Question[T], instead: str, say: Callable[[str], None]) -> T | None:
-        """The answer, or None after saying why there is none and what is done instead."""
+        """The answer, or None after reporting the reason and the alternative."""
         try:
             return self.ask(question)
         except ModelError as error:
@@ -77,7 +77,7 @@ class Asker:
 
 
 def asker(resources: Resources) -> Asker | None:
-    """The model of the settings, ready to be asked about one query; None when none is set."""
+    """The model of the settings, for one query; None if none is set."""
     if not resources.servers.llm_model:
         return None
     return Asker(chat(resources, resources.servers.llm_model, TIMEOUT_S), resources)
@@ -92,7 +92,7 @@ def chat(resources: Resources, model: str, timeout_s: float) -> Chat:
 
 
 def revision(resources: Resources, model: str) -> str:
-    """The digest of an Ollama model, so that one pulled anew is asked anew; empty when the server cannot say."""
+    """The digest of an Ollama model, so that cached replies of an earlier pull do not count; empty if the server does not report it."""
     try:
         return digest(resources.servers.ollama_url, model, breaker=resources.breaker)
     except ModelError:
@@ -120,7 +120,7 @@ class Intent:
 def understand(
     query: str, config: QueryConfig, llm: Asker | None = None, language: str = ENGLISH
 ) -> tuple[Intent, list[str]]:
-    """The intent of a query and its route under `query.mode`, and what has to be said; only `auto` asks the LLM."""
+    """The intent of a query, its route under `query.mode`, and warnings; only `auto` calls the LLM."""
     complexity, reasoning = _complexity(query), _reasoning(query, config, language)
     if config.mode != "auto":
         return Intent(complexity, reasoning, config.mode, f"mode is {config.mode}"), []

@@ -1,7 +1,7 @@
-"""What must hold of evidence, wherever it was read: bundle and evidence file are held against the same rules, with the same words.
+"""Validation of evidence: the same rules and messages for bundles and evidence files.
 
-A fault is one line that names the field as a bundle writes it. What a form cannot express (a hit on a memory that is not there by its
-number) its reader says itself.
+A fault is one line that names the field as a bundle writes it. Faults that only one format can have (a hit on a missing memory by its
+number) are reported by its reader.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.records import LANGUAGES, Chunk, Judgment, Memory, Query
 
 MAX_GRADE = 1_000_000_000
-"""A grade beyond it, either way, is a mistake; sums of them stay exact."""
+"""Larger grades, of either sign, are faults; sums within it stay exact."""
 KINDS = ("human", "model")
 _COUNTS = ("access_count", "relevant_count", "noise_count")
 NOTES = ("query", "expansion", "gathered", "models", "warnings", "rerankers", "judges")
@@ -35,7 +35,7 @@ def fault(source: str, where: str, problem: str) -> InputError:
 
 
 def check(evidence: Evidence, source: str) -> None:
-    """Raise InputError as `<source>: <field>: <what is wrong>` for the first thing that is not as evidence is."""
+    """Raise InputError as `<source>: <field>: <what is wrong>` for the first fault."""
     check_memories(evidence.memories.values(), evidence.embeddings, evidence.chunks, evidence.tokens, source)
     check_query(evidence, source)
 
@@ -47,7 +47,7 @@ def check_memories(
     tokens: Mapping[str, Sequence[int]],
     source: str,
 ) -> None:
-    """Raise InputError for a memory, an embedding, chunks or tokens that are not as they should be."""
+    """Raise InputError for an invalid memory, embedding, chunk or token count."""
     known = set()
     for memory in memories:
         known.add(memory.id)
@@ -69,7 +69,7 @@ def check_memories(
     for key, own in chunks.items():
         for i, chunk in enumerate(own):
             if chunk.seq != i:
-                raise fault(source, f"chunks.{key}[{i}].seq", f"expected {i}: chunks stand in their order")
+                raise fault(source, f"chunks.{key}[{i}].seq", f"expected {i}: chunks must be in order")
             if chunk.start is not None and chunk.start < 0:
                 raise fault(source, f"chunks.{key}[{i}].start", f"expected a whole number from 0, found {chunk.start}")
     for key, counts in tokens.items():
@@ -80,7 +80,7 @@ def check_memories(
 
 
 def check_query(evidence: Evidence, source: str) -> None:
-    """Raise InputError for variants, lists, relations, scores or notes of a query that are not as they should be."""
+    """Raise InputError for invalid variants, lists, relations, scores or notes of a query."""
     for i, variant in enumerate(evidence.variants):
         if variant.kind not in VARIANT_KINDS:
             raise fault(
@@ -120,7 +120,7 @@ def _check_list(ranked: RankedList, evidence: Evidence, where: str, source: str)
         i, score = next((i, hit.score) for i, hit in enumerate(ranked.hits) if not math.isfinite(hit.score))
         raise fault(source, f"{where}.hits[{i}].score", f"expected a finite number, found {score}")
     if len(set(map(_MEMBER, ranked.hits))) < len(ranked.hits):
-        raise fault(source, f"{where}.hits", "a memory, or a chunk of it, stands in the list twice")
+        raise fault(source, f"{where}.hits", "a memory, or a chunk of it, is in the list twice")
 
 
 def _check_notes(notes: Mapping[str, Any], source: str) -> None:
@@ -162,9 +162,9 @@ def _number(value: Any, where: str, source: str) -> None:
 
 
 def check_query_set(queries: Sequence[Query], judgments: Sequence[Judgment], source: str) -> None:
-    """Raise InputError for queries of one qid, and for judgments that stand twice or have no grade that counts."""
+    """Raise InputError for queries with the same qid, and for duplicate judgments or invalid grades."""
     if (twice := _twice(queries, lambda query: query.qid)) is not None:
-        raise fault(source, f"queries.{twice.qid}", "the query stands in the file twice")
+        raise fault(source, f"queries.{twice.qid}", "the query is in the file twice")
     for judgment in judgments:
         where = f"judgments.{judgment.qid} {judgment.memory_id} by {judgment.judge}"
         if judgment.kind not in KINDS:
@@ -174,7 +174,7 @@ def check_query_set(queries: Sequence[Query], judgments: Sequence[Judgment], sou
     label = _twice(judgments, lambda judgment: (judgment.qid, judgment.memory_id, judgment.judge, judgment.kind))
     if label is not None:
         raise fault(
-            source, f"judgments.{label.qid} {label.memory_id} by {label.judge}", "the judgment stands in the file twice"
+            source, f"judgments.{label.qid} {label.memory_id} by {label.judge}", "the judgment is in the file twice"
         )
 
 

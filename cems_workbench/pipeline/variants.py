@@ -4,8 +4,8 @@
     decomposed    the sub-questions of a compound query (LLM)      at most max_decomposed
     hyde          a memory that would answer it (LLM)
 
-Without an LLM, feedback takes the place of its expansion; sub-questions and hypothesis are left out. Both are said. A strong signal,
-and on request a conversational query, save everything but what was typed by hand.
+Without an LLM, its expansion falls back to feedback, without sub-questions and hypothesis; both with a warning. A strong signal,
+and, if configured, a conversational query, skip all variants but those typed by hand.
 
 Source: CEMS retrieval guide (query synthesis, HyDE); ACE; docs/internals/specification.md, "expansion".
 
@@ -48,7 +48,7 @@ from cems_workbench.store import Filter
 from cems_workbench.store.search.lexical.tokenizer import tokenize
 
 SHIPPED: Mapping[str, str] = {"wired": "architecture system integration layer connected storage"}
-"""ACE's own entry, kept because of what it does."""
+"""ACE's own entry, kept as an example of a harmful one."""
 
 FEEDBACK_DOCUMENTS = 10
 FEEDBACK_WORDS = 8
@@ -63,7 +63,7 @@ def expansions(
     hits: Sequence[tuple[Memory, float]],
     language: str = ENGLISH,
 ) -> tuple[list[Variant], list[str]]:
-    """The variants to search beside the query, and what has to be said about them.
+    """The variants to search in addition to the query, and their warnings.
 
     `hits` are the first lexical hits with their scores, for `feedback`.
     """
@@ -143,18 +143,18 @@ def write_dictionary(path: Path, entries: Mapping[str, str]) -> None:
 
 
 MAX_PROFILE_MEMORIES = 5
-"""Memories of what the user likes that a preference query's expansion is shown."""
+"""Number of memories about the user's likes in the prompt of a preference query's expansion."""
 
 
 @dataclass
 class Variants:
-    """The variants of one query, the query itself first, and what has to be said about them."""
+    """The variants of one query, the query itself first, and their warnings."""
 
     found: list[Variant]
     said: list[str] = field(default_factory=list)
 
     def add(self, texts: Sequence[str], kind: Any, most: int | None = None) -> None:
-        """Take texts that are not there yet, in order; more than `most` are cut, which is said."""
+        """Add texts that are not included yet, in order, at most `most`; cut ones are reported."""
         there = {variant.text.casefold() for variant in self.found}
         fresh = [
             text for text in dict.fromkeys(text.strip() for text in texts) if text and text.casefold() not in there
@@ -207,7 +207,7 @@ def _expand(
     if section.backend == "llm":
         kind = _kind(query, config, resources)
         question = prompts.expansion(query, kind, _profile(query, kind, config, resources, where))
-        terms = _asked(made, llm, question, "feedback takes its place")
+        terms = _asked(made, llm, question, "feedback is used instead")
         if terms is not None:
             made.add(terms, "expansion", section.max_expansions)
             return
@@ -222,7 +222,7 @@ def _expand(
 def _material(
     query: str, section: ExpansionConfig, resources: Resources, where: Filter
 ) -> tuple[Mapping[str, str], list[tuple[Memory, float]]]:
-    """The dictionary, or the first lexical hits, whichever the backend works with."""
+    """The dictionary, or the first lexical hits, as the backend needs."""
     if section.backend == "dictionary":
         return read_dictionary(resources.dictionary_path), []
     found = resources.indexes.lexical.search(query, FEEDBACK_DOCUMENTS, where)

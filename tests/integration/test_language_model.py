@@ -116,7 +116,7 @@ def test_a_reply_that_cannot_be_used_is_said_kept_nowhere_and_feedback_takes_ove
     if reply != "I cannot help with that.":  # which is a passage, if a useless one
         assert texts(evidence, "hyde") == []
         assert "no hypothetical memory is searched" in said(evidence, "expansion")
-    if "feedback takes its place" in said(evidence, "expansion"):
+    if "feedback is used instead" in said(evidence, "expansion"):
         (expansion,) = texts(evidence, "expansion")
         assert expansion.startswith(QUERY)
     with model(resources, words):
@@ -143,7 +143,7 @@ def test_without_a_model_feedback_takes_over_and_the_rest_is_named(resources: Re
     assert len(texts(evidence, "expansion")) == 1
     lines = evidence.notes["warnings"]["expansion"]
     assert [line.split(": ")[-1] for line in lines] == [
-        "feedback takes its place",
+        "feedback is used instead",
         "no sub-questions are searched",
         "no hypothetical memory is searched",
     ]

@@ -14,7 +14,7 @@ from cems_workbench.pipeline.rerankers import MakeScorer, Reranker, ScorerReques
 
 
 def make(request: ScorerRequest) -> PairScorer:
-    """The cross-encoder that is named, loaded once for all who ask."""
+    """The named cross-encoder, loaded once and shared."""
     name = _name(request)
     if name == MODEL_ID:
         return request.resources.shared(MODEL_ID, MiniLMJudge)
@@ -22,7 +22,7 @@ def make(request: ScorerRequest) -> PairScorer:
 
 
 def instead(request: ScorerRequest) -> Sequence[MakeScorer]:
-    """The packaged cross-encoder, where it is not the one itself, then late interaction."""
+    """The packaged cross-encoder, unless that is the one that failed, then late interaction."""
     packaged: MakeScorer = lambda: request.resources.shared(MODEL_ID, MiniLMJudge)  # noqa: E731
     late: MakeScorer = lambda: request.resources.late_interaction(request.progress)  # noqa: E731
     return (late,) if _name(request) == MODEL_ID else (packaged, late)

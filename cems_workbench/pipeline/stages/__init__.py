@@ -1,4 +1,4 @@
-"""The stages, in the order in which every candidate meets them. One file a stage: texts, formula, function, switches, record."""
+"""The stages in pipeline order, one module per stage: texts, formula, function, switches, record."""
 
 from collections.abc import Mapping
 
@@ -52,12 +52,12 @@ STAGES: tuple[AnyStage, ...] = (
     ASSEMBLY,
     JUDGE,
 )
-"""The stages of every trace. This is their only list: a stage that is added here is run, drawn, described and ablated."""
+"""The stages of every trace, and their only list: a stage added here is run, drawn, described and ablated."""
 
 BY_NAME: Mapping[str, AnyStage] = {stage.name: stage for stage in STAGES}
 
 RANKING_STAGES = tuple(stage for stage in STAGES if stage.works_on == "ranking")
-"""Those after which candidates have a rank; the ranks after the last are those of the results."""
+"""Stages after which candidates have a rank; the ranks after the last are those of the results."""
 
 CANDIDATE_STAGES = tuple(stage for stage in STAGES if stage.works_on in ("lists", "ranking"))
-"""Those that can lose a memory."""
+"""Stages that can drop a memory."""

@@ -1,8 +1,8 @@
-"""abstain: return nothing where the signals say that nothing in the store answers.
+"""abstain: return nothing if the signals say that nothing in the store answers the query.
 
-    vector, lexical   raw score of the first hit of that list of the query as it was asked; 0 where the list found nothing
+    vector, lexical   raw score of the first hit of that list of the original query; 0 if the list is empty
     reranker, judge   best raw score among the first `assembly.limit` candidates: of those that would be returned
-    margin            score of the first candidate less that of the second, or less 0 where there is one
+    margin            score of the first candidate less that of the second, or less 0 if there is only one
     agreement         share of the first `agreement_k` hits of the vector list that the lexical list has within its depth
 
 A signal is below its threshold when value < threshold, so the largest threshold that still answers is the value itself. `any`: nothing is
@@ -36,7 +36,7 @@ from cems_workbench.pipeline.table import Bools, Floats, Ints, ModelTable, along
 
 @dataclass(frozen=True, slots=True)
 class FeatureKind:
-    """What a signal is called, and what is said where a query has no value for it."""
+    """Name and title of a signal, and the warning for a query without a value of it."""
 
     name: str
     title: str
@@ -51,8 +51,8 @@ class FeatureKind:
 CONFIDENCE_FEATURES: Mapping[str, FeatureKind] = {
     kind.name: kind
     for kind in (
-        FeatureKind("vector", "best vector score", "the vector list of the query as it was asked is not searched"),
-        FeatureKind("lexical", "best lexical score", "the lexical list of the query as it was asked is not searched"),
+        FeatureKind("vector", "best vector score", "the original query's vector list is not searched"),
+        FeatureKind("lexical", "best lexical score", "the original query's lexical list is not searched"),
         FeatureKind("reranker", "best reranker score", "the reranker scored none of the first candidates"),
         FeatureKind("judge", "best judge score", "the judge scored none of the first candidates"),
         FeatureKind("margin", "margin of the first over the second", "there is no candidate"),
@@ -84,7 +84,7 @@ class ConfidenceFeature:
 
 
 def _told_apart(value: float, threshold: float) -> tuple[str, str]:
-    """Both in as few digits, three or more, as tell them apart."""
+    """Both with the fewest digits, at least three, that distinguish them."""
     for digits in range(3, 18):
         first, second = f"{value:.{digits}g}", f"{threshold:.{digits}g}"
         if first != second or value == threshold:
@@ -94,7 +94,7 @@ def _told_apart(value: float, threshold: float) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AbstainFields(StageFields):
-    """Was nothing returned because of it, by which rule, and what every signal said; none where the stage is off."""
+    """Whether it refused the query, by which rule, and every signal; no signals if the stage is off."""
 
     abstained: bool = False
     rule: str = "any"
@@ -106,13 +106,13 @@ class AbstainFields(StageFields):
         return tuple(signal for signal in self.signals if signal.below)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, where the stage is on."""
+        """The fields, if the stage is on."""
         return plain_fields(self, ("abstained", "rule", "signals")) if self.signals else {}
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class AbstainArrays(StageArrays[StageRow, AbstainFields]):
-    """What every stage gives, and of a signal, by its name, (Q) values, NaN where a query has none; None where the stage is off."""
+    """The arrays of every stage, and by signal (Q) values, NaN for a query without one; None if the stage is off."""
 
     signals: Callable[[str], Floats]
 
@@ -167,7 +167,7 @@ def apply_abstain(given: StageInput) -> AbstainArrays:
 
 
 def asking_all(config: PipelineConfig) -> PipelineConfig:
-    """The config with every threshold at the least that is allowed, so that every signal is read and nothing is refused."""
+    """The config with every threshold at its minimum, so that every signal is read and no query is refused."""
     return with_values(config, {kind.path: field_spec(kind.path).low for kind in CONFIDENCE_FEATURES.values()})
 
 
@@ -177,7 +177,7 @@ def switched_off(config: PipelineConfig) -> PipelineConfig:
 
 
 def _list_row(given: StageInput, source: str) -> tuple[Ints, Bools]:
-    """(Q) the row of the list of the query as it was asked, and whether it was searched; inside a hybrid list counts."""
+    """(Q) the row of the original query's list, and whether it was searched, on its own or inside a hybrid list."""
     lists = given.table.lists
     own = lists.kind == VARIANT_KINDS.index("original")
     active = given.lists.active

@@ -10,7 +10,7 @@
                 what CEMS compares, "project:" + project where a memory has no source reference
     feedback    base + span * relevant / (relevant + noise), from `min_signals` on
 
-With `metadata_of: version`, what has its best score from relations is as old as its last update (its creation, where that is not known)
+With `metadata_of: version`, a candidate with its best score from relations is as old as its last update (its creation, if unknown)
 and has no feedback, since CEMS then looks at another record of it.
 
 Only factors that apply are recorded. Age is against the query, never against a clock.
@@ -49,7 +49,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class FactorText:
-    """How a factor is called in a sentence, and what it is."""
+    """A factor's name in a sentence, and its description."""
 
     words: str
     description: str
@@ -81,7 +81,7 @@ class AdjustRow(StageRow):
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class AdjustArrays(StageArrays[AdjustRow, StageFields]):
-    """(Q, C) scores before the clamp, and the product of each candidate's factors, beside what every stage gives."""
+    """The arrays of every stage, and (Q, C) scores before the clamp and the product of each candidate's factors."""
 
     unclamped: Floats
     product: Callable[[], Floats]
@@ -92,7 +92,7 @@ def apply_adjust(
 ) -> AdjustArrays:
     """Multiply the factors onto the score and rank again.
 
-    `by_relation` (Q, C) says who has its best score from relations; None where that does not matter.
+    `by_relation` (Q, C): whether a candidate has its best score from relations; None if that has no effect.
     """
     factors = {name: memoized(table.memo, name, key, make) for name, (key, make) in _factors(table, config).items()}
     if by_relation is not None:
@@ -104,7 +104,7 @@ def apply_adjust(
     unclamped = score
     if config.clamp:
         score = np.clip(score, 0.0, 1.0)
-    age = cache(lambda: _ages(table, config.time_decay, by_relation))  # wanted by the trace alone
+    age = cache(lambda: _ages(table, config.time_decay, by_relation))  # only the trace reads it
 
     def row(q: int) -> Callable[[int, RowContract], AdjustRow]:
         ages, unclamped_of = optional_numbers(age()[q]), unclamped[q].tolist()
@@ -150,7 +150,7 @@ def _factor(value: Floats | float, applies: Bools) -> _Factor:
 
 
 def _factors(table: CandidateTable, config: AdjustConfig) -> dict[str, tuple[Hashable, Callable[[], _Factor]]]:
-    """What makes each factor that is on, in the order they apply, and the part of the config it depends on."""
+    """The function of each factor that is on, in the order they apply, and the part of the config it depends on."""
     everyone = np.ones(table.shape, dtype=bool)
     decay, project, feedback, pinned = config.time_decay, config.project, config.feedback, config.pinned_factor
     made: dict[str, tuple[Hashable, Callable[[], _Factor]]] = {}
@@ -170,7 +170,7 @@ def _factors(table: CandidateTable, config: AdjustConfig) -> dict[str, tuple[Has
 def _of_versions(
     table: CandidateTable, factors: Mapping[str, _Factor], config: AdjustConfig, by_relation: Bools
 ) -> dict[str, _Factor]:
-    """The factors where what relations found is dated by its last update and has no feedback."""
+    """The factors, if candidates of the relation list are dated by their last update and have no feedback."""
     changed = dict(factors)
     if "time_decay" in factors:
         decay = config.time_decay
@@ -212,7 +212,7 @@ def _age_days(table: CandidateTable, decay: TimeDecay) -> Floats:
 
 
 def _updated_days(table: CandidateTable, decay: TimeDecay) -> Floats:
-    """(Q, C) the same from the last update, the creation where that is not known."""
+    """(Q, C) the same from the last update, or the creation if that is unknown."""
     updated = table.of_memories(
         "updated", lambda memory: (memory.updated_at or memory.created_at or _NEVER).timestamp()
     )

@@ -5,11 +5,11 @@
     MMR = lambda * score - (1 - lambda) * max Jaccard similarity to the selected        ties by score, then id
 
 first over the best memory of each session (phase 1; a memory without a session is its own), then over the rest (phase
-2); results stand in the order of selection. `auto` is mmr for aggregation queries.
+2); results are in the order of selection. `auto` is mmr for aggregation queries.
 
 The procedure `cems` is what CEMS runs: memories are grouped by source reference, scores are min-maxed over all that came here, the groups
-take turns by their best score (then its tokens), each giving the one of highest MMR that fits the budget; then the rest by MMR; results
-stand by score. Words are runs of [a-z0-9] between word boundaries, ties fall to the better ranked.
+take turns by their best score (then its tokens), each adding its memory of highest MMR that fits; then the rest by MMR; results
+are sorted by score. Words are runs of [a-z0-9] between word boundaries, ties fall to the better ranked.
 
 Tokens are `chars4`, ceil(characters / 4), or `cl100k`, counted when the evidence was gathered; of the whole content, or with
 `text: version` of the text by which a memory scored best in a list.
@@ -62,7 +62,7 @@ class AssemblyRow(StageRow):
 class AssemblyFields(StageFields):
     """How the results were chosen, the tokens they take, the ids of those that did not fit, sorted, and the budget of this query.
 
-    `budget` is None where there is none; for an aggregation query it may be more than `max_tokens`.
+    `budget` is None without one; for an aggregation query it may be more than `max_tokens`.
     """
 
     strategy: Literal["greedy", "mmr"] = "greedy"
@@ -116,7 +116,7 @@ def apply_assembly(
     """Select the results.
 
     `aggregation` (Q) says whether a query asks for an aggregation, for which `auto` takes mmr; `version` (Q, C) is the chunk by which
-    a candidate scored best, -1 for the whole memory; None where whole memories count.
+    a candidate scored best, -1 for the whole memory; None if whole memories count.
     """
     by_mmr = aggregation if config.strategy == "auto" else np.full(len(aggregation), config.strategy == "mmr")
     most = np.inf if config.max_tokens is None else float(config.max_tokens)
@@ -198,7 +198,7 @@ def _counts(table: CandidateTable, counter: str) -> tuple[Ints, Ints, Bools]:
 def _first_that_fit(given: Given, greedy: Bools, selection: Callable[[int], Selection]) -> Ints:
     """(Q, n) the chosen candidates of every query in order, -1 where there are fewer.
 
-    Where the first `limit` fit the budget together, greedy chooses them; only the other queries are filled one by one.
+    If the first `limit` fit the budget together, greedy chooses them; only the other queries are filled one by one.
     """
     config = given.config
     lead = given.before.leading(given.table.shape[1] if config.limit is None else config.limit)

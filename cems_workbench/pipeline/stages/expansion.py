@@ -1,7 +1,7 @@
-"""expansion: what was searched beside the query as it was typed.
+"""expansion: the variants that were searched in addition to the query as typed.
 
 Variants are made and searched by gathering (see `pipeline/variants.py`); here one can only be switched off, which leaves its lists
-out of the lists stage. The stage reports that, and what the strong-signal probe saw.
+out of the lists stage. The stage reports that, and the result of the strong-signal probe.
 
 Source: CEMS retrieval guide (query synthesis, strong signal); docs/internals/specification.md, "expansion".
 """
@@ -19,7 +19,7 @@ from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 
 @dataclass(frozen=True, slots=True)
 class StrongSignal:
-    """What the strong-signal probe saw: the scores of the first two lexical hits, raw and scaled, and how far they are from firing."""
+    """Result of the strong-signal probe: the scores of the first two lexical hits, raw and scaled, and how far they are from firing."""
 
     enabled: bool
     scale: str
@@ -35,7 +35,7 @@ class StrongSignal:
 
     @classmethod
     def read(cls, noted: object) -> StrongSignal | None:
-        """What gathering noted as plain values; None where it is no record of a probe, as in evidence of elsewhere."""
+        """The probe from a note of gathering; None if the note is no such record, as in evidence from elsewhere."""
         if not isinstance(noted, Mapping):
             return None
         values: dict[str, Any] = {name: noted.get(name) for name in cls.__slots__}
@@ -56,16 +56,16 @@ class ExpansionFields(StageFields):
 
     @property
     def probe(self) -> StrongSignal | None:
-        """What the strong-signal probe saw; None where there was none."""
+        """Result of the strong-signal probe; None without one."""
         return StrongSignal.read(self.notes.get("probe"))
 
     def to_json(self) -> dict[str, Any]:
-        """The fields with the notes beside them."""
+        """The fields and the notes, as plain values."""
         return {"switched_off": list(self.switched_off), **self.notes}
 
 
 def report_expansion(given: StageInput) -> StageArrays[StageRow, ExpansionFields]:
-    """What was gathered with the variants; no candidate is touched."""
+    """Report the gathered variants; candidates are unchanged."""
     nobody = no_candidates(given.table)
     off = tuple(sorted(given.variants_off))
     return StageArrays(

@@ -1,6 +1,6 @@
-"""filter: drop what scores too low.
+"""filter: drop low scores.
 
-Score < `min_score` is dropped (null: off), then what lies below the `percentile` of the scores that are left (linear
+Score < `min_score` is dropped (null: off), then every score below the `percentile` of those left (linear
 interpolation; 0: off). Raw mode (debug) switches the filter off and says so.
 
 Source: CEMS retrieval guide (relevance filtering, raw mode); ACE stage 2; docs/internals/specification.md, "filter".

@@ -97,7 +97,7 @@ def score_parts(row: FusionRow, fields: FusionFields) -> tuple[ScorePart, ...]:
     """The addends of the score after fusion that are not 0: those of the lists in their order, then the others.
 
     Each term of the raw score is multiplied by boost, normalised / raw and 1 - score_blend. With combine = max only the largest counts. If
-    every raw score is 0, minmax makes it 1, which is a part of its own.
+    every raw score is 0, minmax makes it 1, which is a separate addend.
     """
     share = 1 - fields.score_blend
     scale = row.boost_factor * share * row.normalized / row.raw if row.raw else 0.0
@@ -241,7 +241,7 @@ def _bypassed(table: CandidateTable, lists: ListArrays, config: FusionConfig, li
         return np.zeros(len(lists.present), dtype=bool)
     alone: Bools = memoized(lists.memo, "single", None, lambda: lists.present.any(axis=2).sum(axis=1) == 1)
     if config.single_list == "bypass_searched":
-        # Of the other sources CEMS has a list only when something is in it.
+        # CEMS has lists of the other sources only when they are not empty.
         alone = alone & ((lists.active & PER_VARIANT[table.lists.source]).sum(axis=1) == 1)
     return alone
 

@@ -1,6 +1,6 @@
-"""gap: drop what is far below the top.
+"""gap: drop candidates far below the top score.
 
-Candidates below `ratio` * the top score are dropped; the first `keep` always stay. 0 is off. CEMS leaves aggregation queries whole.
+Candidates below `ratio` * the top score are dropped; the first `keep` always stay. 0 is off. CEMS skips aggregation queries.
 
 Source: CEMS today (score gap filtering); docs/internals/specification.md, "gap".
 """
@@ -21,17 +21,17 @@ from cems_workbench.pipeline.table import Bools, Ranking, reranked_by
 
 @dataclass(frozen=True, slots=True)
 class GapFields(StageFields):
-    """`floor` is the score below which candidates were dropped; None where the stage is off."""
+    """`floor` is the score below which candidates were dropped; None if the stage is off."""
 
     floor: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The floor, where there is one."""
+        """The floor, if there is one."""
         return {} if self.floor is None else {"floor": self.floor}
 
 
 def apply_gap(before: Ranking, config: GapConfig, aggregation: Bools | None = None) -> StageArrays[StageRow, GapFields]:
-    """Drop candidates whose score is below a share of the top score. `aggregation` (Q): queries to leave whole, None for none."""
+    """Drop candidates whose score is below a share of the top score. `aggregation` (Q): queries to skip, None for none."""
     first = before.leading(max(1, config.keep))
     best = first[:, 0] if first.shape[1] else np.full(len(first), -1)
     top = np.where(best >= 0, before.score[np.arange(len(best)), best], 0.0) if first.shape[1] else np.zeros(len(best))

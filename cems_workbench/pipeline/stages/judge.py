@@ -1,8 +1,8 @@
-"""judge: a relevance judgment beside each result, which never changes the ranking.
+"""judge: a relevance judgment of each result, which never changes the ranking.
 
 A result is relevant above `threshold`; `bands` are the lower ends of highly relevant, relevant and weak (ACE reads
-ms-marco logits as > -8, -8..-10, -10..-12, below). What the config leaves null is the judge's own, which the evidence names
-beside its scores. The sigmoid 1 / (1 + e^-raw) is shown beside a score and decides nothing.
+ms-marco logits as > -8, -8..-10, -10..-12, below). Values that are null in the config are the judge's defaults, which the evidence stores
+with its scores. The sigmoid 1 / (1 + e^-raw) is only displayed.
 
 Source: ACE, cross-encoder relevance threshold; docs/internals/specification.md, "judge"; docs/internals/decisions/0008.
 """
@@ -28,7 +28,7 @@ BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
 
 @dataclass(frozen=True, slots=True)
 class JudgeRow(StageRow):
-    """What the judge said of a result: raw score, its sigmoid, band, is it relevant; all None where there is no score."""
+    """The judgment of a result: raw score, its sigmoid, band, whether it is relevant; all None without a score."""
 
     raw: float | None = None
     sigmoid: float | None = None
@@ -39,7 +39,7 @@ class JudgeRow(StageRow):
 
 @dataclass(frozen=True, slots=True)
 class JudgeFields(StageFields):
-    """The backend, whose scores were read (None: nobody's), with its scale and what it is in words, where that is known."""
+    """The backend, the judge of the scores (None: no scores), and its scale and description, if known."""
 
     backend: str = "none"
     model: str | None = None
@@ -47,7 +47,7 @@ class JudgeFields(StageFields):
     label: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The fields with the scale's own beside them."""
+        """The fields and those of the scale, as plain values."""
         about: dict[str, Any] = {"backend": self.backend, "model": self.model}
         if self.scale is None:
             return about
@@ -92,7 +92,7 @@ def apply_judge(
         return table.judges[name].errors[q].get(c) if (name := names[q]) else None
 
     def same_model(q: int, name: str, label: str) -> list[str]:
-        """What a judge that also ranked is worth: nothing, little, or a second look at another text."""
+        """Value of judgments by a model that also ranked: none, little, or a second look at another text."""
         if ranked_by is None or ranked_by not in table.models:
             return []
         order = results.order(q)
@@ -135,7 +135,7 @@ def apply_judge(
 
 
 def scale_of(notes: Mapping[str, Any], name: str | None, config: JudgeConfig) -> JudgeScale:
-    """Threshold and bands of the config; those it leaves null are the judge's own, and ms-marco's where it has none."""
+    """Threshold and bands of the config; null ones are the judge's defaults, or those of ms-marco without any."""
     own = notes.get("judges", {}).get(name, {})
     threshold, bands = own.get("threshold"), own.get("bands")
     if config.threshold is not None or threshold is None:
@@ -146,7 +146,7 @@ def scale_of(notes: Mapping[str, Any], name: str | None, config: JudgeConfig) ->
 
 
 def label_of(notes: Mapping[str, Any], name: str | None) -> str | None:
-    """What judged, in words; None in evidence that does not say."""
+    """The judge, in words; None if the evidence does not name it."""
     said = notes.get("judges", {}).get(name, {}).get("label") or notes.get("models", {}).get("judge")
     return said if isinstance(said, str) else None
 
@@ -158,7 +158,7 @@ def judges_of(table: CandidateTable, config: JudgeConfig) -> list[str | None]:
 
 
 def judge_of(table: CandidateTable, config: JudgeConfig, q: int) -> str | None:
-    """The judge whose scores query q has: the configured model or backend; `auto` takes the one that is there."""
+    """The judge of query q's scores: the configured model or backend; with `auto` the one in the evidence."""
     there = [name for name, model in table.judges.items() if (model.state[q] != 0).any()]
     if config.backend == "none" or not there:
         return None
@@ -175,7 +175,7 @@ def _apply(given: StageInput) -> StageArrays[JudgeRow, JudgeFields]:
 JUDGE = Stage(
     name="judge",
     title="Judge",
-    description="Relevance judgments beside the results; never changes the ranking.",
+    description="Relevance judgments of the results; never changes the ranking.",
     works_on="results",
     apply=_apply,
     row=JudgeRow,

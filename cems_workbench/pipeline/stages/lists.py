@@ -1,9 +1,9 @@
 """lists: which gathered lists take part, cut to their depth, with scores made comparable.
 
-A list takes part when its source is enabled and its query variant is not switched off. It is cut to its depth first and
-normalised after, lexical scores by default, cosines where a config says so: `max` divides by the list's largest score (the CEMS
+A list takes part if its source is enabled and its query variant is not switched off. It is cut to its depth first and
+normalised after, lexical scores by default, cosines if a config says so: `max` divides by the list's largest score (the CEMS
 documents call it min-max; it is not, and the first hit is always 1.0), `minmax` is (s - min) / (max - min) with all equal -> 1.0,
-`saturating` is s / (1 + s). Otherwise cosines are kept as they are, negative ones too.
+`saturating` is s / (1 + s). Otherwise cosines are not changed, not even negative ones.
 
 Source: CEMS plan, phase 2; docs/internals/specification.md, "lists".
 """
@@ -28,7 +28,7 @@ from cems_workbench.pipeline.wording import list_index, list_label, ordinal
 
 TS_RANK, HYBRID = SOURCES.index("ts_rank"), SOURCES.index("hybrid")
 INSIDE: tuple[Source, ...] = ("vector", "ts_rank")
-"""What a hybrid list is made of."""
+"""The lists inside a hybrid list."""
 SCALED = ("vector", "lexical", "ts_rank")
 """Lists whose scores a config can normalise."""
 # Looked up by source index; the last entry is for padding, whose source is -1.
@@ -37,9 +37,9 @@ ONLY_RANKS = np.array([not source.finds for source in LIST_SOURCES] + [False])
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """A candidate in one list: its 1-based rank and raw score, and the normalised one where the list has it (`kept`).
+    """A candidate in one list: its 1-based rank and raw score, and the normalised one if the list includes it (`kept`).
 
-    `chunk` is the chunk that was found, by its `seq`, and `chunk_rank` its place among the chunks of the list; None where the memory was
+    `chunk` is the chunk that was found, by its `seq`, and `chunk_rank` its place among the chunks of the list; None if the memory was
     searched as a whole.
     """
 
@@ -61,7 +61,7 @@ class ListsRow(StageRow):
 
 @dataclass(frozen=True, slots=True)
 class ListUse:
-    """One gathered list: does it take part, and how many of its hits are within its depth. `variant` is that of the query."""
+    """One gathered list: whether it takes part, and how many of its hits are within its depth. `variant` is that of the query."""
 
     name: str
     source: Source
@@ -83,7 +83,7 @@ class ListsFields(StageFields):
         return [entry.name for entry in self.lists if entry.active and entry.used]
 
     def inside(self, entry: ListUse) -> str | None:
-        """The hybrid list that is made of a list which is none of its own; None for every other list."""
+        """The hybrid list that a list inside belongs to; None for every other list."""
         if entry.active or entry.source not in INSIDE:
             return None
         same = [one for one in self.lists if one.variant == entry.variant and one.active]
@@ -101,7 +101,7 @@ def apply_lists(
     """Select, cut and normalise the lists.
 
     `depths` are those of `config.list_depths`; `switched_off` are indices of query variants to leave out, `lists_off` names of lists;
-    `aggregation` (Q) says who asks for several memories, for whom hybrid lists may be deeper. Weights and ties are fusion's, so that
+    `aggregation` (Q) says which queries ask for several memories; their hybrid lists may be deeper. Weights and ties are fusion's, so that
     most configs share their lists, which are kept with the table.
     """
     several = np.zeros(len(table.queries), dtype=bool) if aggregation is None else aggregation
@@ -117,7 +117,7 @@ def apply_lists(
 
 
 def _left_out(table: CandidateTable, variants: Collection[int], names: Collection[str]) -> Bools:
-    """(Q, L) the lists of these variants, and those of these names. What is made of a list that is left out stays as it is."""
+    """(Q, L) the lists of these variants, and those of these names. Lists made from one that is left out are unchanged."""
     lists = table.lists
     out: Bools = np.isin(lists.variant, list(variants))
     for q, i in ((q, i) for q, listed in enumerate(lists.names) for i, name in enumerate(listed) if name in names):
@@ -215,7 +215,7 @@ def _reason(
 def _hybrid_reason(
     table: CandidateTable, places: Places, cuts: nested.HybridCuts, q: int, i: int, c: int
 ) -> str | None:
-    """What keeps a candidate out of a hybrid list; None where neither list inside has it."""
+    """The reason why a candidate is not in a hybrid list; None if neither list inside has it."""
     place = int(places.position[q, i, c])
     if place > cuts.memories[q]:
         return f"rank {place} is past the depth {cuts.memories[q]:g}"
@@ -252,7 +252,7 @@ def _row(
 
 
 def _chunk(places: Places, q: int, i: int, c: int) -> tuple[int | None, int | None]:
-    """The chunk by which a candidate stands in a list and the chunk's own place; None for a memory that was found as a whole."""
+    """The chunk by which a candidate is in a list, and the chunk's rank; None for a memory that was found as a whole."""
     if places.chunk is None or places.chunk[q, i, c] < 0:
         return None, None
     rank = 0 if places.chunk_rank is None else int(places.chunk_rank[q, i, c])
@@ -312,7 +312,7 @@ def _fields(table: CandidateTable, places: Places, active: Bools, present: Bools
 
 
 def hybrid_cuts_of(query: str, config: PipelineConfig, language: str) -> nested.HybridCuts:
-    """How much of the hybrid lists of one query, as it was typed, counts: arrays of one."""
+    """Cuts of the hybrid lists of one query as typed: arrays of one."""
     asked = is_aggregation(query, config.query.detectors, language)
     return nested.hybrid_cuts(config.lists.hybrid, np.array([asked]))
 
@@ -320,7 +320,7 @@ def hybrid_cuts_of(query: str, config: PipelineConfig, language: str) -> nested.
 def inner_ranks(
     evidence: Evidence, config: PipelineConfig, name: str
 ) -> dict[tuple[str, int | None], tuple[int | None, int | None]]:
-    """Of a hybrid list: by memory and chunk, its rank by meaning and by ts_rank as far as those count; empty for other lists."""
+    """Of a hybrid list: by memory and chunk, its rank by meaning and by ts_rank within their cuts; empty for other lists."""
     rows = (row for row in nested.with_nested(evidence) if isinstance(row, nested.NestedRow) and row.source == "hybrid")
     row = next((row for row in rows if row.name == name), None)
     if row is None:

@@ -3,14 +3,14 @@
 detectors        preference, temporal and aggregation words (CEMS's lists). `substring` matching is CEMS's own: it calls "restart
                  elasticsearch" temporal, for the "last" inside. `word` matches whole words only. The matched spans are in the trace.
 
-conversational   is a query vague talk, on which lexical search and expansion do harm?
+conversational   whether a query is vague talk, for which lexical search and expansion do harm
 
     conversational  =  domain signal < max_domain_signal  and  stopword ratio > min_stopword_ratio  and  no code
     domain signal   =  words in the lexicon of technical terms / words           (0 without words)
     stopword ratio  =  words in ACE's stopword list / words                      (0 without words)
 
-Words are what stands between spaces, lower-cased, without the punctuation around them. A query shows code when it has one
-of `CODE`; names that are only written like code (iPhone, Node.js) are none. Both bounds are strict.
+Words are separated by spaces, lower-cased, without surrounding punctuation. A query shows code if it has one
+of `CODE`; names that only look like code (iPhone, Node.js) do not count. Both bounds are strict.
 
 Gathering routes by these signals and corrects typos; in replay the stage reports them, and assembly asks for aggregations.
 
@@ -195,7 +195,7 @@ CEMS_SIGNALS: dict[str, tuple[str, ...]] = {
         "in the last",
     ),
 }
-"""What CEMS 0.9.3 runs with; the guide's lists are an excerpt of an earlier state."""
+"""CEMS 0.9.3's lists; those of the guide are an excerpt of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def detect(query: str, config: Detectors, language: str = ENGLISH) -> tuple[Patt
     if not config.enabled or language != ENGLISH:
         return ()
     edge = r"\b" if config.matching == "word" else ""
-    plain = query.lower() if query.isascii() else None  # what is not in it cannot be found in it: most signals are not
+    plain = query.lower() if query.isascii() else None  # a substring test first, since most signals are absent
     return tuple(
         PatternMatch(detector, signal, found.start(), found.end())
         for detector, signals in (CEMS_SIGNALS if config.words == "cems" else SIGNALS).items()
@@ -225,12 +225,12 @@ def detect(query: str, config: Detectors, language: str = ENGLISH) -> tuple[Patt
 
 
 def is_aggregation(query: str, config: Detectors, language: str = ENGLISH) -> bool:
-    """Does the query ask for several memories at once?"""
+    """Whether the query asks for several memories."""
     return any(match.detector == "aggregation" for match in detect(query, config, language))
 
 
 def cuts_a_word(query: str, match: PatternMatch) -> bool:
-    """Did the match start or end inside a word, as "last" does in "elasticsearch"?"""
+    """Whether the match starts or ends inside a word, as "last" does in "elasticsearch"?"""
     before = query[match.start - 1 : match.start]
     after = query[match.end : match.end + 1]
     return before.isalnum() or after.isalnum()
@@ -241,7 +241,7 @@ _ACE_STOPWORDS = """
     may might must can i you we they me my your working work up out with of from about wired
 """
 STOPWORDS = frozenset(_ACE_STOPWORDS.split())
-"""ACE's list. It is its own: what the lexical index leaves out (store/search/lexical/tokenizer.py) has no "working" and no "wired"."""
+"""ACE's list. It differs from the lexical index's stopwords (store/search/lexical/tokenizer.py), which have no "working" and no "wired"."""
 
 _SUFFIXES = (
     "py|pyi|ipynb|js|jsx|ts|tsx|mjs|java|kt|go|rs|c|h|cc|cpp|hpp|cs|rb|php|swift|sh|sql|json|"
@@ -266,7 +266,7 @@ CODE: dict[str, re.Pattern[str]] = {
     "number in hex": re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE),
     "SQL": re.compile(r"\b(?:SELECT\b.+\bFROM|INSERT INTO|DELETE FROM|CREATE TABLE|ALTER TABLE)\b"),
 }
-"""How a query shows code. and/or, he/she/they, 24/7, 12/05/2024, file(s), e.g., MacDonald and [note] do not."""
+"""Patterns of code in a query. and/or, he/she/they, 24/7, 12/05/2024, file(s), e.g., MacDonald and [note] do not."""
 
 _NAMES = """
     ebay ios ipad ipados iphone ipod imac icloud itunes linkedin macbook macos openai paypal phd playstation tiktok watchos
@@ -281,7 +281,7 @@ _MAYBE_NAME = ("camel case", "file name")
 
 @dataclass(frozen=True, slots=True)
 class QueryFeatures:
-    """What `is_conversational` looks at: the number of words, and which of them are what, by position in the query."""
+    """Input of `is_conversational`: the number of words, and the words of each kind, by position in the query."""
 
     words: int
     stopwords: tuple[PatternMatch, ...] = ()
@@ -290,17 +290,17 @@ class QueryFeatures:
 
     @property
     def stopword_ratio(self) -> float:
-        """Share of the words that stand in `STOPWORDS`, 0..1; 0 without words."""
+        """Share of the words in `STOPWORDS`, 0..1; 0 without words."""
         return len(self.stopwords) / self.words if self.words else 0.0
 
     @property
     def domain_signal(self) -> float:
-        """Share of the words that stand in the lexicon, 0..1; 0 without words."""
+        """Share of the words in the lexicon, 0..1; 0 without words."""
         return len(self.terms) / self.words if self.words else 0.0
 
     @property
     def has_code(self) -> bool:
-        """Does the query show code?"""
+        """Whether the query shows code."""
         return bool(self.code)
 
 
@@ -318,7 +318,7 @@ def features(query: str, lexicon: Set[str], language: str = ENGLISH) -> QueryFea
 
 
 def is_conversational(found: QueryFeatures, config: Conversational) -> bool:
-    """Is the query conversational? Whether the detection is on (`config.enabled`) is for the caller to ask."""
+    """Whether the query is conversational. The caller checks whether the detection is on (`config.enabled`)."""
     return all(limits_met(found.domain_signal, found.stopword_ratio, found.has_code, config))
 
 
@@ -351,7 +351,7 @@ def technical_term(word: str, lexicon: Set[str]) -> str:
 
 
 def _words(query: str) -> Iterator[tuple[str, int, int]]:
-    """(word, start, end) of the words, in lower case; what is punctuation alone is no word."""
+    """(word, start, end) of the words, in lower case; punctuation alone is no word."""
     for found in re.finditer(r"\S+", query):
         word = found.group().strip(_AROUND)
         if word:
@@ -377,7 +377,7 @@ class DetectorMatch:
 
 @dataclass(frozen=True, slots=True)
 class QueryFields(StageFields):
-    """The query, the configured mode, the signals in it, and what gathering noted of it (route, corrections, features)."""
+    """The query, the configured mode, the signals in it, and the notes of gathering (route, corrections, features)."""
 
     query: str = ""
     mode: str = ""
@@ -386,12 +386,12 @@ class QueryFields(StageFields):
 
     @property
     def route(self) -> tuple[str, str] | None:
-        """Which lists were searched, and why; None where gathering did not say."""
+        """Which lists were searched, and why; None without a note of gathering."""
         found = self.notes.get("route")
         return None if found is None else (str(found), str(self.notes.get("route_reason", "")))
 
     def to_json(self) -> dict[str, Any]:
-        """The fields with the notes beside them."""
+        """The fields and the notes, as plain values."""
         return {**plain_fields(self, field_names(QueryFields)[:-1]), **self.notes}
 
 
@@ -413,7 +413,7 @@ def aggregations(table: CandidateTable, config: Detectors) -> Bools:
 
 
 def no_candidates(table: CandidateTable) -> Ranking:
-    """The ranking before anything was searched: nobody is in it."""
+    """The ranking before the search: empty."""
     return memoized(
         table.memo,
         "nobody",

@@ -1,22 +1,22 @@
 """rerank: a model's second opinion on the first candidates.
 
-    head      the first `depth` by score, and of those the ones with score >= (1 - score_window) * first score, where that is positive
+    head      the first `depth` by score, and of those the ones with score >= (1 - score_window) * first score, if that is positive
     unit      raw -> 0..1 by `raw_scale`, clamped; a failed score is `neutral_unit` or dropped, and flagged
     retrieval 1/(k+r) | 1/r | (k+1)/(k+r) | the fused score, with r the rank before reranking and k = fusion.k
     score     position_bands: w * retrieval + (1 - w) * unit, w by r;   replace: unit
 
-What was never scored, then with `tail: below` what lies past the limit, follows below the reranked in its own order:
+Candidates without a score, then with `tail: below` those past the limit, follow below the reranked in their previous order:
 score = lowest reranked * own score / first such score; with a span, / the score of the last before it. Not reranked is null, never 0
 or 0.5.
 
-Beside the ranking, which none of this changes, stand
+Also reported, without effect on the ranking:
 
 health            what share of the scores failed and why, and whether the rest can tell candidates apart (`Health`); `account` adds
-                  what the evidence knows beyond it: cache, truncation, outcomes, times. Percentiles are interpolated linearly over the
-                  answered pairs that were timed: how soon a server refuses says nothing of the model.
+                  further data of the evidence: cache, truncation, outcomes, times. Percentiles are interpolated linearly over the
+                  answered pairs that were timed: the time of a refusal says nothing about the model.
 effective weight  which side of the blend decides the order, against the share that the bands name. A term that is nearly the same for
                   every candidate decides nothing, however large its weight. So per band, over the reranked candidates whose rank
-                  before reranking lies in it, with sd the population standard deviation (one odd candidate moves it less than the range):
+                  before reranking is in it, with sd the population standard deviation (one odd candidate moves it less than the range):
 
                       retrieval side  =  sd(w * retrieval_score)           reranker side  =  sd((1 - w) * unit)
                       effective       =  retrieval side / (retrieval side + reranker side)
@@ -54,18 +54,18 @@ from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, M
 from cems_workbench.pipeline.wording import ordinal
 
 COMPRESSED_SPREAD = 0.05
-"""A spread of unit scores below this cannot tell candidates apart in practice."""
+"""A spread of unit scores below this does not distinguish candidates in practice."""
 
 _RANGE = {"divide_by_10": (0.0, 10.0), "identity": (0.0, 1.0)}
 
 
 Outcome = Literal["scored", "failed", "not_scored", "tail", "skipped", "off"]
-"""What became of a candidate: `tail` lies past the input limit, `skipped` where there were too few to rerank."""
+"""Outcome of a candidate: `tail` is past the input limit, `skipped` means too few candidates to rerank."""
 
 
 @dataclass(frozen=True, slots=True)
 class RerankRow(StageRow):
-    """What the model said of a candidate and how it was blended; None where it was not reranked."""
+    """The model's score of a candidate and its blend; None if it was not reranked."""
 
     raw: float | None = None
     unit: float | None = None
@@ -95,7 +95,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class RerankFields(StageFields):
-    """The backend, whose scores it read, was it skipped for having few candidates, and, where it was not, its health."""
+    """The backend, the model of the scores, whether it was skipped for too few candidates, and otherwise its health."""
 
     backend: str = "none"
     model: str | None = None
@@ -103,7 +103,7 @@ class RerankFields(StageFields):
     health: Health | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that say something: the backend alone where the stage is off."""
+        """The fields in use: only the backend if the stage is off."""
         if self.model is None:
             return {"backend": self.backend}
         names = ("backend", "model", "skipped")
@@ -112,7 +112,7 @@ class RerankFields(StageFields):
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class RerankArrays(StageArrays[RerankRow, RerankFields]):
-    """(Q) how many candidates the model reads, beside what every stage gives."""
+    """The arrays of every stage, and (Q) how many candidates the model reads."""
 
     sent: Callable[[], Ints]
 
@@ -138,7 +138,7 @@ def health_of(model: ModelTable, head: Bools, raw: Floats, scale: str, q: int) -
 
 
 def health_warnings(model: ModelTable, head: Bools, raw: Floats, scale: str, q: int) -> list[str]:
-    """One line per thing that makes these scores doubtful."""
+    """One line per reason to doubt these scores."""
     health = health_of(model, head, raw, scale, q)
     found = []
     if health.failed:
@@ -160,18 +160,18 @@ def health_warnings(model: ModelTable, head: Bools, raw: Floats, scale: str, q: 
 
 
 def _errors(model: ModelTable, inside: Bools, q: int) -> list[str]:
-    """Why the candidates of query q that failed did, of those inside."""
+    """Errors of the failed candidates of query q, among those inside."""
     return [model.errors[q].get(int(c), "") for c in np.flatnonzero(inside & (model.state[q] == FAILED))]
 
 
 def cause(error: str) -> str:
-    """Why a score is none: what its error says before the first colon. Looking for words in it would take a reply that
+    """Cause of a failed score: its error up to the first colon. A search for words in it would take a reply that
     mentions a finance team for "nan"."""
     return error.split(":")[0].strip() or "unknown"
 
 
 def reason(error: str) -> str:
-    """What happened, of an error: a pair that was not asked because another had failed, failed as that one did."""
+    """The failure in an error: a pair that was not sent because another failed has the failure of that one."""
     return _NOT_ASKED.sub("", error, count=1)
 
 
@@ -181,13 +181,13 @@ GOOD, FAILED = 1, 2
 
 
 def model_key(config: RerankConfig) -> str:
-    """The key of `model_scores` this config reads: the model, or the backend when it is left to its default."""
+    """The key of `model_scores` this config reads: the model, or the backend if the model is its default."""
     return config.model or config.backend
 
 
 @dataclass(frozen=True, eq=False)
 class Blend:
-    """Per candidate (Q, C): what the model said and how it was blended. NaN where not reranked."""
+    """Per candidate (Q, C): the model's score and its blend. NaN if not reranked."""
 
     head: Bools
     good: Bools
@@ -258,7 +258,7 @@ def _blend(model: ModelTable, before: Ranking, config: RerankConfig, k: int) -> 
 
 
 def _in_span(before: Ranking, config: RerankConfig) -> Bools:
-    """(Q, C): is the score at most `score_window` of the first one's below it? Everywhere, where the first is not positive."""
+    """(Q, C) whether the score is at most `score_window` of the first one's below it; true for all if the first is not positive."""
     if config.score_window >= 1:
         return np.ones_like(before.alive)
     first = np.where(before.alive, before.score, 0.0).max(axis=1, keepdims=True, initial=0.0)
@@ -307,7 +307,7 @@ def _retrieval_score(before: Ranking, config: RerankConfig, k: int) -> Floats:
 def _order(blend: Blend, before: Ranking, *, strictly: bool) -> Ranking:
     """The reranked by their score, then the followers in the order they came, scaled to lie below.
 
-    The first follower is as high as the lowest of the reranked, or, where it is `strictly` to be below, by as much less as its own score is
+    The first follower is as high as the lowest of the reranked, or, with `strictly`, by as much less as its own score is
     less than that of the last before it: a later stage that orders ties by id would put it above.
     """
     top = ranked(np.where(blend.reranked, blend.score, 0.0), blend.reranked)
@@ -418,7 +418,7 @@ def _off(given: StageInput) -> RerankArrays:
 
 
 def unit_words(row: RerankRow) -> str:
-    """What the reranker made of a candidate: its unit score, a failure and what stands for it, or nothing."""
+    """The reranker's result for a candidate: its unit score, or a failure and its substitute score; empty if none."""
     if row.unit is None:
         return "the reranker left it unscored"
     if row.flagged:
@@ -509,7 +509,7 @@ def unit_spread(rows: Iterable[RerankRow]) -> float | None:
 
 
 def is_compressed(spread: float | None) -> bool:
-    """Is the spread of unit scores too narrow to tell candidates apart, without being none at all?"""
+    """Whether the spread of unit scores is above 0 but too narrow to distinguish candidates."""
     return spread is not None and 0 < spread < COMPRESSED_SPREAD
 
 
@@ -530,19 +530,19 @@ class BandWeight:
 
     @property
     def effective(self) -> float | None:
-        """Retrieval's share of the spread, 0..1; None where neither side tells two candidates apart."""
+        """Retrieval's share of the spread, 0..1; None if neither side distinguishes two candidates."""
         total = self.retrieval_spread + self.reranker_spread
         return self.retrieval_spread / total if total > SPREAD_TOLERANCE else None
 
     @property
     def inverted(self) -> bool:
-        """Does the side with the nominal majority have the minority of the effect?"""
+        """Whether the side with the nominal majority has the minority of the effect."""
         return self.effective is not None and (self.nominal - 0.5) * (self.effective - 0.5) < 0
 
 
 @dataclass(frozen=True, slots=True)
 class Overtaking:
-    """A candidate of the last band that passed rank 1, and the most that rank 1 could have had."""
+    """A candidate of the last band that overtook rank 1, and the highest possible score of rank 1."""
 
     rank: int
     weight: float
@@ -590,9 +590,9 @@ def effective_weights(rows: Iterable[RerankRow], bands: Sequence[Band]) -> list[
 
 
 def overtaking(rows: Iterable[RerankRow], config: RerankConfig) -> Overtaking | None:
-    """An example of a candidate of the last band that passed rank 1 under 1/(k + r); None when there is none.
+    """An example of a candidate of the last band that overtook rank 1 under 1/(k + r); None if there is none.
 
-    Of several, one that the reranker liked less than rank 1 says most; of those the one it liked least.
+    Candidates that the reranker scored below rank 1 come first; of those the lowest score.
     """
     if config.combine != "position_bands" or config.retrieval_score != "rrf" or len(config.bands) < 2:
         return None

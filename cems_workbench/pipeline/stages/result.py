@@ -1,4 +1,4 @@
-"""What a stage gives back: typed rows and fields, as arrays until somebody looks, and the trace of one query made from them."""
+"""Results of a stage: arrays, and the typed rows and fields of a trace, made from them on demand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RowContract = tuple[str, int | None, int | None, float | None, float | None, boo
 
 @dataclass(frozen=True, slots=True)
 class StageRow:
-    """What a stage did to one candidate that entered it; a stage with columns of its own extends it.
+    """What a stage did to one candidate that entered it; stages with more columns extend it.
 
     Ranks are 1-based, None before fusion and, on the way out, for a dropped candidate. `score` is that after the stage; `reason`
     says why the candidate was dropped, None for one that leaves.
@@ -32,13 +32,13 @@ class StageRow:
     reason: str | None
 
     def to_json(self, *, contract_only: bool = False) -> dict[str, Any]:
-        """The row as plain values; without the stage's own columns where it let everyone pass."""
+        """The row as plain values; without the stage's own columns if it passed every candidate."""
         return plain_fields(self, _CONTRACT if contract_only else field_names(type(self)))
 
 
 @dataclass(frozen=True, slots=True)
 class StageFields:
-    """What a stage says beside its rows; none for most. A stage with more extends it."""
+    """A stage's data beyond its rows; none for most. A stage with fields extends it."""
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain values, by name."""
@@ -104,10 +104,10 @@ def _no_needs(q: int) -> list[ScoreNeed]:
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class StageArrays(Generic[RowT, FieldsT]):
-    """What one stage did with Q queries of C candidates: the row contract as arrays, and how to read what is the stage's own.
+    """What one stage did with Q queries of C candidates: the row contract as arrays, and functions that read the stage's own columns.
 
-    The functions are only called when a trace is looked at. `row` gives for a query what makes the stage's row of a candidate.
-    Nobody changes one; it is not frozen because every replay makes one a stage, and a frozen one takes twice as long to make.
+    The functions are only called when a trace is read. `row` returns, for a query, the function that makes a candidate's row.
+    Treat it as immutable; it is not frozen because every replay makes one per stage, and a frozen one takes twice as long to make.
     """
 
     entered: Bools
@@ -122,7 +122,7 @@ class StageArrays(Generic[RowT, FieldsT]):
     lists: ListArrays | None = None
     """The lists as they leave the stage; None: as they came."""
     passed: bool = False
-    """The stage let everyone pass as they came; its rows have no columns of their own to show."""
+    """The stage passed every candidate unchanged; its rows have only the columns of the contract."""
 
     def rows(self, table: CandidateTable, q: int) -> list[RowT]:
         """One row per candidate of query q that entered: the kept in their order, then the dropped in theirs."""
@@ -157,7 +157,7 @@ def pass_through(
     fields: Callable[[], FieldsT],
     warnings: Callable[[int], list[str]] = _no_warnings,
 ) -> StageArrays[RowT, FieldsT]:
-    """A stage that does nothing: everyone leaves as they entered. `row` has defaults for what is the stage's own."""
+    """A stage that does nothing: every candidate leaves as it entered. `row` has the defaults of the stage's own columns."""
     return StageArrays(
         entered=ranking.alive,
         before=ranking,
@@ -170,7 +170,7 @@ def pass_through(
 
 
 class StageTrace(Generic[RowT, FieldsT]):
-    """One stage of one query: `rows`, `warnings`, `fields` of its own, and `elapsed_ms` (None when not timed)."""
+    """One stage of one query: `rows`, `warnings`, the stage's `fields`, and `elapsed_ms` (None when not timed)."""
 
     def __init__(
         self, name: str, arrays: StageArrays[RowT, FieldsT], table: CandidateTable, q: int, elapsed_ms: float | None
@@ -193,13 +193,13 @@ class StageTrace(Generic[RowT, FieldsT]):
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What a user should know about this stage: what gathering had to say of it, then what replay has."""
+        """Warnings of this stage: those of gathering, then those of replay."""
         noted = self._table.notes[self._q].get("warnings", {})
         return [*(str(line) for line in noted.get(self.name, ())), *self._arrays.warnings(self._q)]
 
     @cached_property
     def fields(self) -> FieldsT:
-        """What the stage says beside its rows, such as the thresholds visited."""
+        """The stage's data beyond its rows, such as the thresholds visited."""
         return self._arrays.fields(self._q)
 
     @property

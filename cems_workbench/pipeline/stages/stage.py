@@ -1,4 +1,4 @@
-"""What a stage is: one record with its texts, its switches and its function.
+"""Stage: a record with its texts, its switches and its function.
 
 A stage file ends with its record. `stages/__init__.py` lists the records in order, and everything that lists stages (replay, the
 sidebar, the strip, "is it off?", ablations, tooltips) is derived from that list.
@@ -44,11 +44,11 @@ class Switch:
 
     @property
     def words(self) -> str:
-        """Its name where there is room for one that says more."""
+        """A longer name, for places with room for it."""
         return self.title or self.name
 
     def is_off(self, config: PipelineConfig) -> bool:
-        """Does the config leave it out?"""
+        """Whether the config leaves it out."""
         # Every replay asks of every switch: a loop, since generators would cost as much as a stage that is off.
         if self.applies is not None and not self.applies(config):
             return True
@@ -70,7 +70,7 @@ def _readers(values: Mapping[str, Any]) -> tuple[tuple[Callable[[PipelineConfig]
 
 
 class StageInput(NamedTuple):
-    """What a stage is given: the candidates, the config, and the ranking and the lists that the stage before it left."""
+    """Input of a stage: the candidates, the config, and the ranking and lists after the stage before it."""
 
     table: CandidateTable
     config: PipelineConfig
@@ -83,8 +83,8 @@ class StageInput(NamedTuple):
 
 
 WorksOn = Literal["query", "lists", "ranking", "results"]
-"""What a stage changes: query stages report what was searched, `lists` cut the lists that fusion sums, `ranking` stages give every
-candidate a rank or drop it, and what works on the results says something beside them."""
+"""The effect of a stage: query stages report the search, `lists` cut the lists that fusion sums, `ranking` stages give every
+candidate a rank or drop it, and result stages only annotate."""
 
 
 def _kept(row: StageRow, stage: StageTrace[StageRow, StageFields]) -> str:
@@ -97,7 +97,7 @@ def _no_detail(row: StageRow, config: PipelineConfig) -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Stage(Generic[RowT, FieldsT, ArraysT]):
-    """Everything there is to say of a stage, said once."""
+    """The record of a stage."""
 
     name: str
     title: str
@@ -106,22 +106,22 @@ class Stage(Generic[RowT, FieldsT, ArraysT]):
     works_on: WorksOn
     apply: Callable[[StageInput], ArraysT]
     when_off: Callable[[StageInput], ArraysT] | None = None
-    """What to do instead where the switch is off; None: let everyone pass."""
+    """Replaces the stage while the switch is off; None: pass every candidate."""
     row: type[RowT]
     fields: type[FieldsT]
     sections: Mapping[str, str] = field(default_factory=dict)
     """Further sections of the config that have their controls after the stage's own, with their titles."""
     switch: Switch | None = None
-    """What switches the whole stage off; None: nothing does."""
+    """The switch of the whole stage; None: it has none."""
     parts: tuple[Switch, ...] = ()
-    """What can be left out of it while the rest goes on."""
+    """Parts of it that can be left out."""
     words: Callable[[RowT, StageTrace[RowT, FieldsT]], str] = _kept
     """row, trace of the stage -> what it did to a memory that it kept, as a clause."""
     detail: Callable[[RowT, PipelineConfig], str] = _no_detail
     """row, config -> the numbers it made of a memory, in one line."""
 
     def __call__(self, given: StageInput) -> ArraysT:
-        """What the stage does under the config it is given."""
+        """Run the stage under the config of the input."""
         if not self.is_off(given.config):
             return self.apply(given)
         if self.when_off is not None:
@@ -129,7 +129,7 @@ class Stage(Generic[RowT, FieldsT, ArraysT]):
         return cast(ArraysT, pass_through(given.ranking, self.row, self.fields))
 
     def is_off(self, config: PipelineConfig) -> bool:
-        """Does the config switch the whole stage off?"""
+        """Whether the config switches the whole stage off."""
         return self.switch is not None and self.switch.is_off(config)
 
     @property
@@ -139,4 +139,4 @@ class Stage(Generic[RowT, FieldsT, ArraysT]):
 
 
 AnyStage = Stage[StageRow, StageFields, StageArrays[StageRow, StageFields]]
-"""A stage of which only the row contract is known."""
+"""A stage with the columns of the row contract only."""

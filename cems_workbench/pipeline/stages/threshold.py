@@ -52,7 +52,7 @@ class ThresholdEntry:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdRow(StageRow):
-    """The candidate in every list that took part; nothing where the stage is off."""
+    """The candidate in every list that took part; empty if the stage is off."""
 
     lists: tuple[ThresholdEntry, ...] = ()
 
@@ -70,13 +70,13 @@ class ThresholdSearch:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdFields(StageFields):
-    """The mode, and how the threshold was found; None where the stage is off."""
+    """The mode and the search for the threshold; None if the stage is off."""
 
     mode: str = "none"
     search: ThresholdSearch | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The mode with the search beside it."""
+        """The mode and the search, as plain values."""
         found = {} if self.search is None else plain_fields(self.search, field_names(ThresholdSearch))
         return {"mode": self.mode} | found
 
@@ -139,7 +139,7 @@ def _target(config: ThresholdConfig, limit: int | None) -> float:
 
 
 def _search(best: Floats, tried: Floats, target: float) -> _Search:
-    """`best` (Q, C) is each memory's best score over the lists that are cut, -inf where it has none."""
+    """`best` (Q, C) is each memory's best score over the lists that are cut, -inf without one."""
     ordered = np.sort(best, axis=1)
     counts = np.stack([best.shape[1] - np.searchsorted(row, tried, side="left") for row in ordered])
     enough = counts >= target
