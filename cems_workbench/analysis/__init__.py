@@ -1,1 +1,1 @@
-"""What can be worked out about one query from its trace and from replays; each file is one question."""
+"""Analyses of one query from its trace and from replays; one module per question."""

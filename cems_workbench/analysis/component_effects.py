@@ -1,13 +1,13 @@
 """Component effects: how much each part of the pipeline moved the ranking of one query, next to its nominal weight.
 
-Leave-one-out: that part alone is switched off, the query is replayed, and the results are compared with those of now.
+Leave-one-out: one part is switched off, the query is replayed, and the results are compared with the present ones.
 
     tau     Kendall's tau of the two result lists (Fagin et al. 2003, p = 1/2): a memory that only one list has ranks below all
             that the other one has; a pair that only one list knows, and in no order in the other, counts half
     turned  (1 - tau) / 2: the share of pairs that change their order, 0 for the same results, 1 for the reverse
     share   of a list: its turned over the sum over all lists; nominal: list weight * variant weight over their sum
 
-Parts that overlap (two lists that agree) each look small alone: what one takes away the other still gives.
+Overlapping parts (two lists that agree) each have a small effect: without one, the other still finds the same memories.
 
 Source: leave-one-out ablation; docs/internals/specification.md, "fusion" to "assembly".
 """
@@ -28,15 +28,15 @@ from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.trace import Trace
 
 NO_LIMIT_K = 10
-"""Results compared where the config has no limit."""
+"""Number of results compared if the config has no limit."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the pipeline and what switches it off: values of the config, or lists that are left out.
+    """One part of the pipeline and its switch: values of the config, or lists that are left out.
 
     `lists` is one list of one query variant; of a source whose lists belong to no variant, such as relations, it is
-    all of them, because none of them stands alone. What is derived from a list stays unchanged.
+    all of them, because no single one is a part. Lists derived from it are unchanged.
     """
 
     name: str
@@ -48,10 +48,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Effect:
-    """What switching one part off does to the first k results.
+    """The effect of switching one part off on the first k results.
 
     `nominal` and `share` are of the lists' weights and of their effects, None for what is no list. `entered` come in without
-    the part and `left` go. Ranks are those of the first memory judged relevant, None where it is not in the results.
+    the part and `left` go. Ranks are those of the first memory judged relevant, None if it is not in the results.
     """
 
     part: Part

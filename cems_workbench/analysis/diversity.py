@@ -1,10 +1,10 @@
-"""How much the results say the same, and which results another limit of dedup or another λ of MMR would show.
+"""Diversity: how similar the results are, and the results under another limit of dedup or another λ of MMR.
 
 Pairs are compared as the pipeline compares them: dedup by the cosine of the embeddings, MMR by the overlap of the words (Jaccard).
 
 Limits of dedup are exact. With the memories K that it keeps at a limit, no pair of K is as near as that limit; lowering it changes
 nothing until it reaches the largest cosine within K, and there it does. So the walk goes from one such cosine to the next, each step a
-replay. λ is looked at on a grid of `STEP`, and every change of the results between two of its points is then bisected.
+replay. λ is sampled on a grid of `STEP`, and every change of the results between two of its points is then bisected.
 
 Source: ACE stage 4 (dedup); Carbonell and Goldstein 1998 (MMR); docs/internals/specification.md, "dedup" and "assembly".
 """
@@ -27,13 +27,13 @@ from cems_workbench.pipeline.tabulate import single_table
 from cems_workbench.progress import Progress, silent
 
 LOWEST_LIMIT = 0.5
-"""Limits below this are not walked to: memories of one subject are as near as that."""
+"""Lowest limit of a walk: memories on the same subject are this similar."""
 LAMBDA_STEP, LIMIT_PRECISION = 0.02, 1e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Pairwise:
-    """Similarities (n, n) of memories to each other; NaN on the diagonal, and where one of a pair has no embedding."""
+    """Similarities (n, n) of memories to each other; NaN on the diagonal, and for a pair without both embeddings."""
 
     ids: tuple[str, ...]
     cosine: NDArray[np.float64]
@@ -41,7 +41,7 @@ class Pairwise:
 
     @property
     def mean_cosine(self) -> float | None:
-        """Over all pairs that have one; None without such a pair."""
+        """Over all pairs with a value; None without such a pair."""
         return _mean(self.cosine)
 
     @property
@@ -63,7 +63,7 @@ class Duplicate:
 class ResultInterval:
     """Values of a parameter between which the same memories are the results: low < limit <= high; for λ low <= λ <= high.
 
-    `dropped`: what dedup takes in it (as far as the results reach), each with the memory it duplicates.
+    `dropped`: the memories that dedup drops in it (above the last result), each with the memory it duplicates.
     """
 
     low: float
@@ -74,7 +74,7 @@ class ResultInterval:
 
 @dataclass(frozen=True, slots=True)
 class DedupThreshold:
-    """The highest limit at which dedup takes a memory, and whose duplicate it is there."""
+    """The highest limit at which dedup drops a memory, and the memory that it then duplicates."""
 
     memory_id: str
     limit: float
@@ -100,7 +100,7 @@ def _mean(matrix: NDArray[np.float64]) -> float | None:
 
 
 def dropped_duplicates(trace: Trace) -> list[Duplicate]:
-    """What dedup dropped, in the order of the ranking."""
+    """The memories that dedup dropped, in the order of the ranking."""
     return [
         Duplicate(row.memory_id, row.duplicate_of, row.similarity)
         for row in trace.stage(DEDUP).rows
@@ -142,7 +142,7 @@ def _next_limit(evidence: Evidence, stages: PipelineRun) -> float:
     before, after, shown = dedup.before, dedup.after, assembly.after.alive[0]
     if not shown.any():
         return -inf
-    mmr = assembly.fields(0).strategy == "mmr"  # which may look at anyone, by session
+    mmr = assembly.fields(0).strategy == "mmr"  # MMR may select any of them, by session
     last = before.rank[0].max() if mmr else before.rank[0, shown].max()
     kept = np.flatnonzero(after.alive[0] & has & (before.rank[0] <= last))
     if len(kept) < 2:
@@ -157,7 +157,7 @@ def _dropped(evidence: Evidence, stages: PipelineRun) -> dict[str, str]:
 
 
 def current_interval(stretches: Sequence[ResultInterval], config: PipelineConfig) -> int:
-    """The stretch of the present limit; the first one where dedup is off."""
+    """The stretch of the present limit; the first one if dedup is off."""
     if DEDUP.is_off(config):
         return 0
     limit = config.dedup.similarity
@@ -165,7 +165,7 @@ def current_interval(stretches: Sequence[ResultInterval], config: PipelineConfig
 
 
 def dedup_thresholds(stretches: Sequence[ResultInterval], present: int) -> list[DedupThreshold]:
-    """For each result of the present stretch that a lower limit takes: the highest such limit, from high to low."""
+    """For each result of the present stretch that a lower limit drops: the highest such limit, from high to low."""
     found: dict[str, DedupThreshold] = {}
     for stretch in stretches[present + 1 :]:
         for memory_id in stretches[present].results:
@@ -175,7 +175,7 @@ def dedup_thresholds(stretches: Sequence[ResultInterval], present: int) -> list[
 
 
 def merged(stretches: Sequence[ResultInterval]) -> list[ResultInterval]:
-    """Neighbouring stretches with the same results as one: what is taken far from the results shows nobody else."""
+    """Neighbouring stretches with the same results, merged: drops far below the results have no visible effect."""
     found: list[ResultInterval] = []
     for stretch in stretches:
         if found and set(found[-1].results) == set(stretch.results):
@@ -216,7 +216,7 @@ def lambda_intervals(
 
 
 def limit_value(stretch: ResultInterval) -> float | None:
-    """A limit of the stretch with as few decimals as fit, the highest of those; None where it is dedup off."""
+    """A limit of the stretch with as few decimals as fit, the highest of those; None if dedup is off in it."""
     if stretch.high == inf:
         return None
     for digits in range(2, 9):

@@ -1,6 +1,6 @@
-"""Drift: what one config returns for the same queries on two evidence files, of two snapshots of a store, two embedders, two gathers.
+"""Drift: the results of one config for the same queries on two evidence files: two snapshots of a store, two embedders, two gathers.
 
-No judgment is asked: it says what changed, and where to look, not what is better. For each query that both files hold, the results are
+Without judgments: it shows what changed, not what is better. For each query in both files, the results are
 compared in order by rank-biased overlap (`why.side_effects.rbo`, 1: the same, 0: none shared), and the scores of the memories that both
 return by their mean absolute difference.
 """
@@ -22,36 +22,36 @@ from cems_workbench.pipeline.trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class QueryDrift:
-    """One query: its results before and after, how alike they are, and which of them came and went."""
+    """One query: its results before and after, their similarity, and which of them are new or gone."""
 
     qid: str
     query: str
     overlap: float
     """Rank-biased overlap of the first k results."""
     score_change: float | None
-    """Mean absolute difference of the scores of what both return; None where nothing is shared."""
+    """Mean absolute difference of the scores of shared results; None without any."""
     came: tuple[str, ...]
-    """Results that were none before, by rank."""
+    """New results, by rank."""
     left: tuple[str, ...]
-    """Results that are none any more, by their rank before."""
+    """Results that are gone, by their rank before."""
     new: tuple[str, ...]
-    """Those that came and were not even candidates before: new memories, or newly found."""
+    """New results that were no candidates before: new memories, or newly found ones."""
     first_changed: bool
-    """Is another memory the first?"""
+    """Whether another memory is first."""
 
 
 @dataclass(frozen=True)
 class Drift:
-    """What a config returns differently, the queries that changed most first."""
+    """The drift of a config, the queries that changed most first."""
 
     config: str
     k: int
     queries: tuple[QueryDrift, ...]
     between: tuple[str, ...]
-    """What is different between the two gathers, in words."""
+    """Differences between the two gathers, in words."""
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
-    """Queries that are in one of the files alone; of one wording there, of another here, counts too."""
+    """Queries that are in only one of the files, or worded differently in the two."""
 
     @property
     def overlap(self) -> float:
@@ -85,9 +85,9 @@ SCORE_TOLERANCE = 1e-9
 
 
 def drift(before: EvidenceSet, after: EvidenceSet, config: PipelineConfig, k: int = 10) -> Drift:
-    """Replay the queries that both files hold under a config, and compare their first k results.
+    """Replay the queries in both files under a config, and compare their first k results.
 
-    Raises InputError where they have no query in common, or k is below 1.
+    Raises InputError if they have no query in common, or k is below 1.
     """
     if k < 1:
         raise InputError(f"k {k}: it is counted from 1")
@@ -134,7 +134,7 @@ def _scores(trace: Trace, k: int) -> Mapping[str, float]:
 
 
 def differences(before: EvidenceSet, after: EvidenceSet) -> Sequence[str]:
-    """What is different between two gathers, a line each; what both have alike is not named."""
+    """The differences between two gathers, one line each."""
     was, now = before.header, after.header
     lines = []
     if was.store_id != now.store_id:

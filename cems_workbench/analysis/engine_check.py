@@ -1,8 +1,8 @@
-"""How far the lists of the running system are from the exact ones, why, and which of its settings mends that.
+"""Engine check: how far the running system's lists are from the exact ones, why, and which of its settings fixes that.
 
-    recall at k = of the k memories that belong first, those that the engine's list has, each by its best chunk
+    recall at k = of the k exactly best memories, the share in the engine's list, each by its best chunk
 
-Exact is: every vector of the snapshot compared with the query; every chunk ranked by ts_rank. A setting is tried on the running system
+Exact means: every vector of the snapshot compared with the query; every chunk ranked by ts_rank. A setting is tried on the running system
 for one search, and changes nothing there.
 """
 
@@ -27,7 +27,7 @@ from cems_workbench.store.search.hits import best_per_memory
 class EngineComparison(IndexComparison):
     """One list of the engine compared with the exact one, to the depth that the config keeps.
 
-    `changed` says with which setting it was asked, None: unchanged.
+    `changed` is the setting of the request, None: unchanged.
     """
 
     live: LiveList
@@ -35,7 +35,7 @@ class EngineComparison(IndexComparison):
 
     @property
     def whole(self) -> bool:
-        """Whether nothing that belongs into the list is missing."""
+        """Whether no memory of the exact list is missing."""
         return not self.deep.missed
 
 
@@ -55,11 +55,11 @@ class EngineCheck:
     lists: tuple[EngineComparison, ...]
 
     def tried(self, setting: str, value: str) -> EngineComparison:
-        """The vector list that the engine gives with this setting, for this search alone. Raises SourceError."""
+        """The engine's vector list with this setting, for this search only. Raises SourceError."""
         return self._compared(Trial({setting: value}), (setting, value))["vector"]
 
     def mending(self) -> list[EngineComparison]:
-        """The vector list with each setting that is worth trying, in order, no further than a value that mends it. Raises SourceError."""
+        """The vector list with each setting that is worth trying, in order, up to a value that fixes it. Raises SourceError."""
         found = []
         for setting in self.probe.settings:
             for value in setting.tries:
@@ -82,7 +82,7 @@ def compare_engine(
 ) -> EngineComparison:
     """A list of the engine compared with the exact ranking; only `kept` memories count.
 
-    What is not in the exact one does not: the engine knows nothing of the query's filter on projects.
+    Others do not, because the engine does not apply the query's filter on projects.
     """
     passing = set(exact.ids)
     answer = [hit for hit in best_per_memory(live.hits) if hit[0] in passing]
@@ -98,7 +98,7 @@ def check_engine(
     config: PipelineConfig,
     progress: Progress = silent,
 ) -> EngineCheck:
-    """Ask the engine for the lists of one text, and compare each with the exact one. Raises SourceError and ModelError."""
+    """Request the engine's lists of one text, and compare each with the exact one. Raises SourceError and ModelError."""
     probe = engine.info()
     depths = engine_depths(config, probe, request.query, resources.store.language.current)
     where = search_filter(request, config)
@@ -120,7 +120,7 @@ def check_engine(
 
 
 def cause(found: EngineComparison, probe: SourceInfo) -> str:
-    """Why a list of the engine is not the exact one, in a sentence; empty when it is."""
+    """Why a list of the engine differs from the exact one, in a sentence; empty if it does not."""
     live, missed = found.live, found.deep.missed
     if not missed:
         return ""
@@ -138,7 +138,7 @@ def cause(found: EngineComparison, probe: SourceInfo) -> str:
 
 
 def limiting(live: LiveList, settings: Sequence[Setting]) -> Setting | None:
-    """The setting that explains a short list: a number of rows that the list did not go beyond, though more was asked for."""
+    """The setting that explains a short list: a number of rows that the list did not exceed, although more were requested."""
     numbers = [each for each in settings if each.value.isdigit() and int(each.value) > 0]
     fitting = [each for each in numbers if live.returned <= int(each.value) < live.asked]
     return min(fitting, key=lambda each: int(each.value), default=None)

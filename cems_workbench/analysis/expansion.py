@@ -1,12 +1,12 @@
-"""What each form of the query brings in, and what the results are without it.
+"""Expansion: the candidates that each form of the query adds, and the results without it.
 
     share(variant, candidate) = sum of base + bonus over the variant's lists that hold the candidate
     share(v)  = sum over the results of v's terms of the fused raw score / sum of those raw scores
     alone(v)  = candidates in v's lists, and in no list of another variant nor of the relations
-    without v = the replay with v's lists left out; one that is switched off already is put back instead
+    without v = the replay with v's lists left out; one that is switched off is switched on instead
 
 tau and rbo compare the results with and without it (why/side_effects.py). Lists that belong to no variant (recency, access, relations)
-and bonuses for the best rank or for importance are no variant's; recency and access lists rank what the others found, so they find
+and bonuses for the best rank or for importance belong to no variant; recency and access lists rank candidates of other lists, and add
 nobody.
 """
 
@@ -25,12 +25,12 @@ from cems_workbench.pipeline.stages.lists import LISTS
 
 @dataclass(frozen=True, slots=True)
 class VariantContribution:
-    """Of one candidate: its share by variant (absent: the variant did not find it), and what no variant gave."""
+    """Of one candidate: its share by variant (absent: the variant did not find it), and the rest."""
 
     memory_id: str
     by_variant: dict[int, float]
     decisive: int | None
-    """If the method takes the largest contribution: the variant whose list has it."""
+    """If the method takes the largest contribution: the variant of its list."""
     other: float
     boost: float
     raw: float
@@ -65,7 +65,7 @@ LIST_ORDER = tuple(source.name for source in LIST_SOURCES if source.finds)
 
 @dataclass(frozen=True, slots=True)
 class VariantPart:
-    """One variant: candidates in its lists, candidates that only it brought, its share (0..1) of the results' fused score."""
+    """One variant: candidates in its lists, candidates that only it found, its share (0..1) of the results' fused score."""
 
     index: int
     text: str
@@ -78,7 +78,7 @@ class VariantPart:
 
 @dataclass(frozen=True, slots=True)
 class VariantToggle:
-    """The results with one variant switched the other way: who leaves and who enters, in their order.
+    """The results with one variant switched the other way: the memories that leave and enter, in their order.
 
     `unscored`: candidates that the reranker would have to score first; the results may change then.
     """
@@ -116,7 +116,7 @@ def variant_parts(trace: Trace, switched_off: Collection[int] = ()) -> list[Vari
 
 
 def _shares_without(trace: Trace) -> dict[int, float]:
-    """Share by variant of the fused raw scores of all results; empty where these are no positive numbers."""
+    """Share by variant of the fused raw scores of all results; empty if these are not positive."""
     shown = {row.memory_id for row in trace.results}
     every = [shares for shares in variant_contributions(trace) if shares.memory_id in shown]
     total = sum(shares.raw for shares in every)
@@ -137,7 +137,7 @@ def _terms(shares: VariantContribution) -> dict[int, float]:
 
 
 def leave_one_variant_out(trace: Trace, switched_off: Collection[int] = ()) -> list[VariantToggle]:
-    """One replay per variant: without it, or, where it is switched off, with it."""
+    """One replay per variant: without it, or, if it is switched off, with it."""
     off, before = frozenset(switched_off), [row.memory_id for row in trace.results]
     found = []
     for i in range(len(trace.evidence.variants)):

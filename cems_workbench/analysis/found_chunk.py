@@ -1,9 +1,9 @@
-"""Which chunk a memory was found by, which one a reranker read, and where it is in the memory.
+"""Chunks of results: the one that a memory was found by, the one that a reranker read, and its position in the memory.
 
-Where the config says that the text that scored best is what is meant (`assembly.text: version`), it is the chunk of the list with the best
-score, as `fusion.best_version` has it; else the chunk that stands highest in a list that takes part, the earlier list first.
+If the config counts the text that scored best (`assembly.text: version`), it is the chunk of the list with the best
+score, as `fusion.best_version` has it; otherwise the chunk with the best rank in a list that takes part, the earlier list first.
 
-A reranker's scores serve every config, so it reads the chunk that stands highest in any list, also in one that is switched off.
+A reranker's scores serve every config, so it reads the chunk with the best rank in any list, even in one that is switched off.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def found_chunk(trace: Trace, memory_id: str) -> FoundChunk | None:
 
 
 def chunks_read(trace: Trace) -> dict[str, int | None]:
-    """By id, of the memories with chunks that the reranker scored, the chunk it was given, by its `seq`; None for the whole memory."""
+    """By id, of the memories with chunks that the reranker scored, the `seq` of the chunk that it read; None for the whole memory."""
     chunks = trace.evidence.chunks
     if not chunks:
         return {}

@@ -1,9 +1,9 @@
-"""The exact answer of a vector search, and how much of it another answer found.
+"""Index check: the exact result of a vector search, and the recall of another result.
 
-    cos(q, m) = q · m / (|q| |m|) for every embedding m that the query's filter lets pass, in blocks of numpy
-    recall at k = found / k: of the k exactly nearest, those that the answer has among its first k
+    cos(q, m) = q · m / (|q| |m|) for every embedding m that passes the query's filter, in blocks of numpy
+    recall at k = found / k: of the k exactly nearest, those among the first k of the answer
 
-Where several memories tie with the k-th, any of them fills the place. Source: the recall of ANN-Benchmarks (Aumüller et al. 2020).
+If several memories tie with the k-th, any of them counts. Source: the recall of ANN-Benchmarks (Aumüller et al. 2020).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.store.search.vectors.vector_index import VectorIndex
 
 BLOCK_ROWS = 2_000
-"""Embeddings that are read and multiplied at once."""
+"""Embeddings per block."""
 NEAR_DEPTH = 10
-"""The first hits whose recall is counted apart."""
+"""Depth of the separate recall of the first hits."""
 COSINE_TOLERANCE = 1e-6
-"""Cosines nearer than this are the same: single precision has about 7 digits."""
+"""Cosines closer than this are equal: single precision has about 7 digits."""
 
 Hits = Sequence[tuple[str, float]]
 Embeddings = Callable[[Sequence[str]], Mapping[str, Float32]]
-"""Of each memory its vector, shape (dimension,), or those of its chunks, shape (chunks, dimension)."""
+"""For each memory its vector, shape (dimension,), or those of its chunks, shape (chunks, dimension)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Missed:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """How many of the `k` exactly nearest an answer found among its first k, and who was missed, nearest first."""
+    """How many of the `k` exactly nearest are among the first k of an answer, and the missed memories, nearest first."""
 
     k: int
     found: int
@@ -60,7 +60,7 @@ class Recall:
 
     @property
     def value(self) -> float:
-        """found / k; 1 where there is nothing to find."""
+        """found / k; 1 for k = 0."""
         return self.found / self.k if self.k else 1.0
 
 
@@ -105,7 +105,7 @@ def exact_ranking(
 
 
 def recall_at(exact: ExactRanking, answer: Hits, k: int) -> Recall:
-    """The recall of the answer's first k hits; k counts no further than there are memories."""
+    """The recall of the answer's first k hits; k is at most the number of memories."""
     k = max(0, min(k, len(exact)))
     if not k:
         return Recall(0, 0, ())

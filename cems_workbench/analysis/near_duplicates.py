@@ -1,4 +1,4 @@
-"""Memories that say almost the same: pairs whose embeddings are close, found in blocks of a matrix product."""
+"""Near duplicates: pairs of memories with close embeddings, found in blocks of a matrix product."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cems_workbench.records import Memory
 from cems_workbench.store import Selection
 
 BLOCK_ROWS = 512
-"""Rows that are compared with all later ones at a time."""
+"""Rows per block; each is compared with all later ones."""
 MAX_MEMORIES = 5_000
-"""Memories that are compared: the newest of a larger store."""
+"""Maximum number of memories compared; of a larger store the newest."""
 MAX_PAIRS = 30
 
 
@@ -52,8 +52,8 @@ def near_duplicates(resources: Resources, threshold: float) -> NearDuplicates:
 def near_pairs(ids: Sequence[str], vectors: Float32, contents: Sequence[str], threshold: float, most: int) -> NearPairs:
     """Pairs with cosine ≥ `threshold`, at most `most` of them, ties by the order of `ids`.
 
-    `vectors` are unit vectors, shape (len(ids), dimension). Pairs of equal content are left out: they are exact
-    duplicates, which are listed apart.
+    `vectors` are unit vectors, shape (len(ids), dimension). Pairs of equal content are excluded: they are exact
+    duplicates, which are listed separately.
     """
     _, same = np.unique(np.asarray(contents, object), return_inverse=True)
     total = 0

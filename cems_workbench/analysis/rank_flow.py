@@ -1,7 +1,7 @@
 """Rank flow: the rank of the first memories in every list and after every stage, and where each was lost.
 
-Drawn is who stands among the first N after fusion or any later stage, so that what was pushed out is there beside what took
-its place, and who was asked for (the followed and the judged memories). Stages that drop nobody and move nobody are folded.
+Drawn are memories among the first N after fusion or any later stage, so that replaced ones are shown next to their replacements,
+and the requested memories (followed and judged ones). Stages without an effect are folded.
 Everything is read from the trace.
 """
 
@@ -16,7 +16,7 @@ from cems_workbench.pipeline.stages.lists import LISTS
 
 MAX_LINES = 80
 MAX_LISTS = 8
-"""More lines or columns than these are not told apart by anybody; the flow says how many it leaves out."""
+"""Readability limits of lines and columns; the flow says how many it leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class FlowLine:
 
 @dataclass(frozen=True, slots=True)
 class RankFlow:
-    """Lines by final rank, then the dropped ones by how far they came.
+    """Lines by final rank, then the dropped ones by the last stage they reached.
 
-    `folded` are stages that changed nothing; `lists_left_out` and `lines_left_out` are past what can be drawn; `unranked` were
-    asked for and are in no list.
+    `folded` are stages that changed nothing; `lists_left_out` and `lines_left_out` exceed the limits; `unranked` were
+    requested and are in no list.
     """
 
     lists: tuple[str, ...]
@@ -67,9 +67,9 @@ class RankFlow:
 
 
 def rank_flow(trace: Trace, top: int, asked: Collection[str] = (), k: int | None = None) -> RankFlow:
-    """The flow of the first `top` memories and of those `asked` for, the most wanted first; `k` is the target rank of `loss`.
+    """The flow of the first `top` memories and of those `asked` for, in order of priority; `k` is the target rank of `loss`.
 
-    Past `MAX_LINES` the asked ones have precedence, in their order, then the best ranked.
+    Above `MAX_LINES` lines the requested ones come first, in their order, then the best ranked.
     """
     folded = tuple(name for name in RANKED_STAGES if name not in ("fusion", RESULTS) and _changes_nothing(trace, name))
     stages = [name for name in RANKED_STAGES if name not in folded]
@@ -102,7 +102,7 @@ def _changes_nothing(trace: Trace, name: str) -> bool:
 
 
 def _first(ranks: dict[str, Ranks], stages: Sequence[str], top: int) -> list[str]:
-    """Who is among the first `top` after any stage, by the best rank it ever had; results before others of that rank."""
+    """The memories among the first `top` after any stage, by their best rank; results before others of equal rank."""
     best: dict[str, tuple[int, bool]] = {}
     for name in stages:
         for memory_id, (rank, _) in ranks[name].items():
@@ -113,7 +113,7 @@ def _first(ranks: dict[str, Ranks], stages: Sequence[str], top: int) -> list[str
 
 
 def _fullest(ranks: dict[str, Ranks], names: list[str], shown: list[str]) -> list[str]:
-    """The lists that hold most of the memories shown, in the order they came in."""
+    """The lists that contain most of the memories shown, in their original order."""
     if len(names) <= MAX_LISTS:
         return names
     held = {name: sum(memory_id in ranks[name] for memory_id in shown) for name in names}

@@ -1,7 +1,7 @@
 """Ranks in every list and after every stage, and how they differ from those of another config on the same evidence.
 
-A delta is `before - now` places: the baseline's rank less the present one, so that a positive number is places won. What the
-baseline did not rank is new; what only the baseline ranks is gone. All of it is read from two traces.
+A delta is `before - now` places: the baseline's rank less the present one, so that a positive number is a gain. Memories
+without a rank in the baseline are new; those with a rank only there are gone. All of it is read from two traces.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Move = Literal["up", "down", "same", "new", "gone", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class RankDelta:
-    """A memory's rank now and in the baseline; None where it has none."""
+    """A memory's rank now and in the baseline; None without one."""
 
     now: int | None
     before: int | None
 
     @property
     def move(self) -> Move:
-        """What became of it against the baseline; absent when neither ranks it."""
+        """The change from the baseline; absent if neither ranks it."""
         if self.now is None:
             return "absent" if self.before is None else "gone"
         if self.before is None:
@@ -43,22 +43,22 @@ class RankDelta:
 
     @property
     def places(self) -> int:
-        """Places won, negative when lost; 0 unless both rank it."""
+        """Places gained, negative if lost; 0 unless both rank it."""
         return 0 if self.now is None or self.before is None else self.before - self.now
 
 
 NO_LIMIT_K = 10
-"""The target rank where the results have no limit."""
+"""The target rank if the results have no limit."""
 
 
 def target_rank(config: PipelineConfig) -> int:
-    """How far up a memory should stand unless somebody asks for another rank: the result limit."""
+    """The default target rank of a memory: the result limit."""
     return config.assembly.limit or NO_LIMIT_K
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A stage that lost or dropped a memory, and why; rank and score are those it left with, or entered with where it was dropped."""
+    """A stage that lost or dropped a memory, and why; rank and score are those it left with, or entered with if it was dropped."""
 
     stage: str
     rank: int | None
@@ -74,7 +74,7 @@ def lists_in_use(trace: Trace) -> list[str]:
 def ranks_in(trace: Trace, name: str) -> Ranks:
     """Rank and score by memory id in a list that takes part, or after a stage that ranks; best first.
 
-    A list's score is the normalised one; KeyError never: an unknown list is empty.
+    A list's score is the normalised one; an unknown list is empty.
     """
     if name in RANKED_STAGES:
         rows = trace.stage(name).rows
@@ -89,11 +89,11 @@ def ranks_in(trace: Trace, name: str) -> Ranks:
 
 
 def loss(trace: Trace, memory_id: str, k: int | None = None) -> Loss | None:
-    """The stage after which the memory never again stands within the first `k`: what every page and command calls lost.
+    """The stage after which the memory is never again within the first `k`: the definition of lost for every page and command.
 
-    It is the first stage from which on its rank is worse than k, or none because it was dropped. Before fusion, where nobody
-    has a rank, a memory that is kept can still reach it. None when it ends within the first k, or was in no list. `k` is
-    `target_rank` of the config when it is not given.
+    It is the first stage from which on its rank is worse than k, or none because it was dropped. Before fusion there
+    are no ranks, so a memory that is kept can still reach it. None if it ends within the first k, or was in no list. `k` is
+    `target_rank` of the config by default.
     """
     k = target_rank(trace.config) if k is None else k
     lost: AnyStage | None = None
@@ -113,7 +113,7 @@ def loss(trace: Trace, memory_id: str, k: int | None = None) -> Loss | None:
 
 
 def stage_words(trace: Trace, stage: AnyStage, memory_id: str) -> str:
-    """What a stage did to a memory that entered it, as one short clause; the reason where it dropped the memory."""
+    """A stage's effect on a memory that entered it, as one short clause; the reason if it dropped the memory."""
     traced = trace.stage(stage)
     row = traced.by_id[memory_id]
     if not row.kept:
@@ -122,11 +122,11 @@ def stage_words(trace: Trace, stage: AnyStage, memory_id: str) -> str:
 
 
 def dropped(trace: Trace, memory_id: str) -> Loss | None:
-    """The stage that dropped the memory, at any rank; None when it is in the results or was in no list.
+    """The stage that dropped the memory, at any rank; None if it is in the results or was in no list.
 
-    Before fusion nobody has a rank: then it is the best one that a list gave it, of those that take part if any has it.
+    Before fusion there are no ranks: then its rank is the best one in a list, of those that take part if any contains it.
     """
-    # The last stage first: most are lost there, and the rows of a stage that nobody looks at are not made.
+    # The last stage first: most are lost there, and rows are only made for the stages that are read.
     last = next((stage for stage in reversed(trace.stages) if memory_id in stage.by_id), None)
     if last is None or (row := last.by_id[memory_id]).kept:
         return None
@@ -138,9 +138,9 @@ def dropped(trace: Trace, memory_id: str) -> Loss | None:
 
 
 def nothing_returned(trace: Trace) -> tuple[str, str] | None:
-    """The stage that left no result, empty where no list found any, and why, as a clause; None where there are results.
+    """The stage that left no result, empty if all lists are empty, and why, as a clause; None if there are results.
 
-    It is what the stage says of the best that it dropped: "best vector score 0.31 is below 0.45".
+    The reason is that of the best memory it dropped: "best vector score 0.31 is below 0.45".
     """
     if trace.results:
         return None
@@ -176,7 +176,7 @@ def _rank(ranks: Ranks, memory_id: str) -> int | None:
 
 @dataclass(frozen=True)
 class RankComparison:
-    """A trace compared with that of a pinned baseline config, on the same evidence or on that config's own."""
+    """A trace compared with that of a pinned baseline config, on the same evidence or on the baseline's."""
 
     name: str
     now: Trace
@@ -184,15 +184,15 @@ class RankComparison:
     _kept: dict[str, dict[str, RankDelta]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def deltas(self, name: str = RESULTS) -> dict[str, RankDelta]:
-        """`rank_deltas` of a list or stage, worked out once."""
+        """`rank_deltas` of a list or stage, computed once."""
         if name not in self._kept:
             self._kept[name] = rank_deltas(self.now, self.before, name)
         return self._kept[name]
 
     def delta(self, memory_id: str, name: str = RESULTS) -> RankDelta:
-        """One memory's delta; absent when neither ranks it."""
+        """One memory's delta; absent if neither ranks it."""
         return self.deltas(name).get(memory_id, RankDelta(None, None))
 
     def gone(self) -> list[str]:
-        """Who is in the baseline's results and not in the present ones, by the baseline's rank."""
+        """The memories in the baseline's results and not in the present ones, by the baseline's rank."""
         return [memory_id for memory_id, delta in self.deltas().items() if delta.move == "gone"]

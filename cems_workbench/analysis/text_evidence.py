@@ -1,13 +1,13 @@
-"""Which words of a query met which memory, what each is worth in its BM25 score, and how much of the text a model read.
+"""Lexical evidence: the words of a query in a memory, their share of its BM25 score, and how much of the text a model read.
 
     BM25(memory) = sum over the query's terms t, as often as the query has them, of part(t)
     part(t) = idf(t) * tf / (tf + k1 * (1 - b + b * length / mean length)),  idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))
 
-Of a memory in the index the parts are read from it, so that they add up to the score in the list; tf is counted in the text, df and
+The parts of an indexed memory are read from the index, so that they add up to the score in the list; tf is counted in the text, df and
 N are the index's. A text that the index does not hold is scored with the index's statistics unchanged.
 
-A chunk that a reranker read is a stretch of the content; `seed_overlap` puts a ". " back at its end, which the content may not have
-there. A model cuts a text after its last token; the cut is named here as the end of the last whole word before it.
+A chunk that a reranker read is a stretch of the content; `seed_overlap` appends a ". ", which the content may not have
+there. A model cuts a text after its last token; the cut is given as the end of the last whole word before it.
 
 Source: Robertson and Zaragoza 2009; Lucene's variant, as bm25s computes it (store/search/lexical/lexical_index.py).
 """
@@ -33,7 +33,7 @@ from cems_workbench.store.search.lexical.tokenizer import chunks, normalised, te
 class TermEvidence:
     """One search term of the query: `words` are the query's words it comes from, `asked` how often it is in the query.
 
-    tf: times in the memory; df: memories that have it; `part`: its summand of the memory's BM25, all askings together.
+    tf: times in the memory; df: memories that have it; `part`: its summand of the memory's BM25, all occurrences together.
     """
 
     term: str
@@ -80,9 +80,9 @@ class LexicalEvidence:
 def lexical_evidence(
     index: LexicalIndex, query: str, memory: Memory, texts: Mapping[int | None, str] | None = None
 ) -> LexicalEvidence:
-    """What each term of `query` gives `memory` in the current index; for a memory with chunks, its best chunk.
+    """The part of each term of `query` in the score of `memory` in the current index; for a memory with chunks, of its best chunk.
 
-    `texts` are what the memory is found by (`store.indexes.texts`), where it has chunks.
+    `texts` are the searched texts of the memory (`store.indexes.texts`), if it has chunks.
     """
     words: dict[str, list[str]] = {}
     stop_words: list[str] = []
@@ -122,7 +122,7 @@ def idf(df: int, documents: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A stretch text[start:end] that gives these search terms."""
+    """A stretch text[start:end] that yields these search terms."""
 
     start: int
     end: int
@@ -130,7 +130,7 @@ class Match:
 
 
 def matches(text: str, terms: Collection[str], language: str = ENGLISH) -> list[Match]:
-    """Where `text` has one of `terms`, in order, without overlaps: the words and identifiers that give them.
+    """Occurrences of `terms` in `text`, in order, without overlaps: the words and identifiers that yield them.
 
     A text that NFKC changes is cut at its spaces instead, so that positions are those of the original text.
     """
@@ -147,9 +147,9 @@ def matches(text: str, terms: Collection[str], language: str = ENGLISH) -> list[
 
 
 def score(index: LexicalIndex, query: str, text: str) -> float:
-    """What `text` would score for `query` in the index, 0 without a term in common, or in an index of nothing; float32, as it adds up.
+    """The score of `text` for `query` in the index, 0 without a common term, or in an empty index; summed in float32.
 
-    A term that no indexed memory has counts as if this text alone had it.
+    A term of no indexed memory counts as a term of only this text.
     """
     if not index.mean_length:
         return 0.0
@@ -167,7 +167,7 @@ def score(index: LexicalIndex, query: str, text: str) -> float:
 
 _WORDS = re.compile(r"\S+")
 _JOINT = ". "
-"""What `seed_overlap` splits at, and joins with."""
+"""Separator of `seed_overlap`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Room:
 
 
 def embedder_room(embedder: QueryEmbedder) -> Room | None:
-    """What the embedder, and late interaction over it, reads of one text; None for one on a server, whose tokens are not known."""
+    """The embedder's (and late interaction's) reach in one text; None for one on a server, because its tokens are unknown."""
     if not isinstance(embedder, TokenEmbedder):
         return None
     return Room(embedder.room, lambda text: len(embedder.wordpieces([text])[0]))
@@ -197,7 +197,7 @@ def chunk_place(content: str, chunk: str) -> tuple[int, int] | None:
 
 
 def read_until(text: str, room: Room) -> int | None:
-    """The end of the last whole word that fits the room; None when all of the text does."""
+    """The end of the last whole word that fits; None if the whole text fits."""
     if room.count(text) <= room.tokens:
         return None
     ends = [word.end() for word in _WORDS.finditer(text)]

@@ -1,8 +1,8 @@
-"""How strongly each token of a text is met by the tokens of a query: late interaction, seen from the text.
+"""Token similarity: how strongly the tokens of a query match each token of a text: late interaction, seen from the text.
 
     strength(s) = max over query tokens t of idf(t) * max(0, cos(t, s)) / largest idf        0..1; for one token t alone: max(0, cos(t, s))
 
-A query token meets the one text token that is nearest to it; those meetings alone make the score (models/late_interaction.py).
+A query token matches the text token nearest to it; only these matches make the score (models/late_interaction.py).
 
 Source: ColBERT's MaxSim (Khattab & Zaharia 2020) weighted by idf.
 """
@@ -19,7 +19,7 @@ from cems_workbench.models.late_interaction import TokenCosines
 
 @dataclass(frozen=True, eq=False)
 class TokenSimilarity:
-    """Per text token (S): strength 0..1, the query token that gives it and their cosine; `met_by`: query tokens that met it."""
+    """Per text token (S): strength 0..1, the query token of that strength and their cosine; `met_by`: query tokens that matched it."""
 
     strength: NDArray[np.float64]
     nearest: NDArray[np.int64]

@@ -1,10 +1,10 @@
-"""Which lexemes of a query met which text, and what each is worth in its ts_rank.
+"""ts_rank evidence: the lexemes of a query in a text, and their share of its ts_rank.
 
     ts_rank(text) = 1/n * sum over the query's n lexemes of gain(its count in the text)
     gain(c) = 0.1 * (1 + 1/4 + 1/9 + ... + 1/c²) / 1.64493, so 0.0608 for once and at most 1.64 times that
 
-Neither how rare a lexeme is nor how long the text is counts. A query that PostgreSQL reads as a phrase or as words that must all stand
-there is ranked by their distances instead: its lexemes have no parts, only the whole has a rank.
+Neither the rarity of a lexeme nor the length of the text counts. A query that PostgreSQL reads as a phrase, or as words that must all
+occur, is ranked by their distances instead: its lexemes have no parts.
 
 Source: store/search/postgres/postgres_text.py, which computes it as the server does.
 """
@@ -24,7 +24,7 @@ from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 class LexemeEvidence:
     """One lexeme of the query: `words` are the query's words it comes from.
 
-    count: times in the text; chunks: chunks of the store that have it; `part`: its summand of the rank, 0 where there are none.
+    count: times in the text; chunks: chunks of the store that have it; `part`: its summand of the rank, 0 without any.
     """
 
     lexeme: str
@@ -42,7 +42,7 @@ class RankEvidence:
     stop_words: tuple[str, ...]
     score: float
     by_distance: bool
-    """Is it ranked by how near the words stand, so that no lexeme has a part?"""
+    """Whether it is ranked by the distances of words, so that no lexeme has a part."""
     chunk: int | None = None
 
     @property
@@ -65,9 +65,9 @@ WORD = re.compile(r"[^\W_]+(?:[-'’._/@:][^\W_]+)*")
 
 
 def rank_evidence(index: TsRankIndex, query: str, texts: Mapping[int | None, str]) -> RankEvidence:
-    """What each lexeme of `query` gives the best of `texts`, which are what a memory is found by (`store.indexes.texts`).
+    """The part of each lexeme of `query` in the rank of the best of `texts`, a memory's searched texts (`store.indexes.texts`).
 
-    Raises TsQueryError where the server refuses the query.
+    Raises TsQueryError if the server would reject the query.
     """
     asked = or_query(query)
     documents = {chunk: lexemes(text) for chunk, text in texts.items()}
@@ -99,7 +99,7 @@ def rank_evidence(index: TsRankIndex, query: str, texts: Mapping[int | None, str
 
 
 def lexeme_matches(text: str, wanted: Collection[str]) -> list[Match]:
-    """Where `text` has one of these lexemes, in order, without overlaps: the words that give them."""
+    """Occurrences of these lexemes in `text`, in order, without overlaps: the words that yield them."""
     asked = set(wanted)
     found = []
     for match in WORD.finditer(text):

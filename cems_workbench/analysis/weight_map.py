@@ -1,7 +1,7 @@
-"""A map over two parameters: which memory is first at each pair of values, and where the first relevant one stands.
+"""Weight map: the first memory at each pair of values of two parameters, and the rank of the first relevant one.
 
-Each cell is one replay. The present values are on the grid, so that the present cell is exact; what happens between two grid
-points is not known.
+Each cell is one replay. The present values are on the grid, so that the present cell is exact; results between grid
+points are unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cems_workbench.progress import Progress, silent
 class WeightMap:
     """`first` (Y)(X) is the memory at rank 1, None without results; `rank` (Y, X) that of the first relevant one, 0 for none.
 
-    `judged` says whether a relevant memory is known at all.
+    `judged` says whether there is any relevant memory.
     """
 
     x: FieldSpec
@@ -41,7 +41,7 @@ class WeightMap:
 
     @property
     def winners(self) -> list[tuple[str, int]]:
-        """The memories that are first somewhere with their number of cells, most cells first, then by id."""
+        """The memories at rank 1 with their number of cells, most cells first, then by id."""
         counts: dict[str, int] = {}
         for row in self.first:
             for memory_id in row:

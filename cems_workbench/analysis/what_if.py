@@ -1,17 +1,17 @@
-"""What if one memory were different? Its way through the pipeline as it is stored and as edited, side by side; nothing is written.
+"""What if: the way of one memory through the pipeline as stored and as edited, side by side; nothing is written.
 
 The evidence is recomputed for that one memory; everything else, and the store, stays unchanged:
 
     vector    exact cosine of the embedding of the changed text with each query variant
-    lexical   BM25 of the changed text by the index's own statistics (text_evidence.py)
+    lexical   BM25 of the changed text with the index's statistics (text_evidence.py)
     ts_rank   ts_rank of the changed chunks, after candidates with the same score
     relations, recency, access   recomputed from those lists, as gathering does
 
-A list is searched one deeper, the memory taken out of it and put in where its new score places it, and cut to its depth: it may
-enter a list or fall out, and the next one moves up. The query variants are those that were searched. The list of a source that
-is added stays unchanged: only that source knows how it would rank the edit.
+A list is searched one deeper, the memory is moved to the rank of its new score, and the list is cut to its depth: the memory may
+enter a list or drop out, and the next one moves up. The query variants are those that were searched. The list of an added retriever
+stays unchanged: only the retriever can rank the edit.
 
-Then the scores that a reranker or judge had for the memory are asked for again, and those of a reranker for what follows another question
+Then the reranker's and judge's scores of the memory are computed again, and those of a reranker for what follows another question
 by the edit, and both evidences are replayed under the same config.
 """
 
@@ -55,9 +55,9 @@ UNDATED = datetime.min.replace(tzinfo=UTC)
 def scratch_evidence(
     edited: Memory, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
 ) -> Evidence:
-    """The evidence with `edited` instead of the stored memory of the same id. Raises ModelError when it cannot be embedded.
+    """The evidence with `edited` instead of the stored memory of the same id. Raises ModelError if it cannot be embedded.
 
-    Scores of a reranker or a judge for a changed content are left out, so that they are asked for again, and so are those of a reranker for
+    Scores of a reranker or a judge for a changed content are left out, so that they are computed again, and so are those of a reranker for
     what follows another question.
     """
     stored = resources.store.memories.get(edited.id) or edited
@@ -111,7 +111,7 @@ def scratch_evidence(
 
 @dataclass(frozen=True)
 class _Scratch:
-    """One edit on one evidence: its place in every list that was searched."""
+    """One edit on one evidence: its rank in every list that was searched."""
 
     stored: Memory
     edited: Memory
@@ -127,12 +127,12 @@ class _Scratch:
 
     @cached_property
     def rewritten(self) -> bool:
-        """Does the edit change what is embedded and searched?"""
+        """Whether the edit changes the embedded and searched text."""
         return indexed_text(self.edited) != indexed_text(self.stored)
 
     @cached_property
     def would_be(self) -> tuple[tuple[Chunk, ...], dict[int | None, str]]:
-        """The chunks of the memory as edited, and the texts it would be found by."""
+        """The chunks of the memory as edited, and its searched texts."""
         return self.resources.store.chunks.preview(self.edited, self.resources.embedder)
 
     @cached_property
@@ -148,7 +148,7 @@ class _Scratch:
         return {chunk: float(own @ vector) for chunk, own in self.vectors.items()}
 
     def searched(self) -> list[RankedList]:
-        """The lists that were searched once a variant, with the memory where the edit puts it."""
+        """The per-variant lists, with the memory at the rank of the edit."""
         found: dict[str, RankedList] = {}
         lexical: dict[int | None, ChunkHits] = {}
         for ranked in sorted(self.evidence.lists, key=lambda ranked: ranked.source != "lexical"):
@@ -167,11 +167,11 @@ class _Scratch:
         return [found[ranked.name] for ranked in self.evidence.lists if ranked.name in found]
 
     def known(self, ranked: RankedList, memories: Mapping[str, Memory]) -> RankedList:
-        """The list without what is not among these memories."""
+        """The list restricted to these memories."""
         return replace(ranked, hits=tuple(hit for hit in ranked.hits if hit.memory_id in memories))
 
     def _depth(self, source: str) -> int:
-        """The depth that the evidence was gathered with: a list may be kept deeper than the config now asks for."""
+        """The depth that the evidence was gathered with, which may exceed that of the config."""
         return self._gathered(f"lists.{source}.depth", list_depths(self.config)[source]) or MAX_DEPTH
 
     def _gathered(self, path: str, otherwise: int | None) -> Any:
@@ -212,7 +212,7 @@ class _Scratch:
                 for chunk, document in documents.items()
                 if postgres_text.matches(document, asked)
             ]
-        return sorted(hits, key=lambda hit: -hit[1])[:depth]  # of equal ranks the row that was written last stands last
+        return sorted(hits, key=lambda hit: -hit[1])[:depth]  # of equal ranks the row that was written last comes last
 
     @cached_property
     def _inner(self) -> int:
@@ -236,7 +236,7 @@ class _Scratch:
         return self._placed(hits, self._cosines(vector) if self.edited.id in pool else {}, depth)
 
     def _newest(self) -> list[str]:
-        """The pool of the most recently accessed, with the memory where its edited dates put it."""
+        """The most recently accessed, with the memory at the rank of its edited dates."""
         size, store = self.config.lists.candidate_set.size, self.resources.store
         newest = [key for key in store.memories.newest_by_access(size + 1, self.where) if key != self.edited.id]
         if not passes(self.edited, self.where):
@@ -263,7 +263,7 @@ def _without(
 
 @dataclass(frozen=True, slots=True)
 class EditedRank:
-    """Rank and score in a list or after a stage, and what was done there in words; kept False where it was dropped."""
+    """Rank and score in a list or after a stage, and its effect in words; `kept` is False if it was dropped."""
 
     rank: int | None
     score: float | None
@@ -273,7 +273,7 @@ class EditedRank:
 
 @dataclass(frozen=True, slots=True)
 class BeforeAfter:
-    """The same list or stage before and after the edit; None where the memory is not there."""
+    """The same list or stage before and after the edit; None if the memory is not in it."""
 
     name: str
     before: EditedRank | None
@@ -287,7 +287,7 @@ class BeforeAfter:
 
 @dataclass(frozen=True, slots=True)
 class MovedMemory:
-    """Another result that changed its rank; None: it is not among the results."""
+    """Another result with a changed rank; None: it is not among the results."""
 
     memory_id: str
     before: int | None
@@ -296,7 +296,7 @@ class MovedMemory:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One edit and what it does; `approximated` says in plain sentences what is not exactly as after a real edit."""
+    """One edit and its effects; `approximated` lists, in sentences, the differences from a real edit."""
 
     stored: Memory
     edited: Memory
@@ -319,7 +319,7 @@ class WhatIf:
         return before, after
 
     def lists(self) -> list[BeforeAfter]:
-        """The memory's place in every list of either evidence."""
+        """The memory's rank in every list of either evidence."""
         before, after = (_in_lists(trace, self.edited.id) for trace in (self.before, self.after))
         names = dict.fromkeys(
             listed.name for trace in (self.before, self.after) for listed in trace.stage(LISTS).fields.lists
@@ -334,7 +334,7 @@ class WhatIf:
         ]
 
     def others(self) -> list[MovedMemory]:
-        """The other results whose rank is another one, by their rank afterwards; those that are gone come last."""
+        """The other results with a changed rank, by their rank afterwards; those that are gone come last."""
         before, after = _ranks(self.before), _ranks(self.after)
         moved = [
             MovedMemory(key, before.get(key), after.get(key))
@@ -356,9 +356,9 @@ def what_if(
     switched_off: Collection[int] = (),
     progress: Progress = silent,
 ) -> WhatIf:
-    """What the pipeline would do with `evidence` were the stored memory of that id as `edited`.
+    """The effect on `evidence` if the stored memory of that id were `edited`.
 
-    Raises InputError when there is no such memory, ModelError when its text cannot be embedded. Only scores of a reranker or judge
+    Raises InputError if there is no such memory, ModelError if its text cannot be embedded. Only scores of a reranker or judge
     for the changed text are kept, in their cache; no memory is written.
     """
     stored = resources.store.memories.get(edited.id)

@@ -1,4 +1,4 @@
-"""Fidelity: how far what the workbench computes is from what a real system answered.
+"""Fidelity: comparison of the workbench's results with the recorded answers of a real system.
 
 `answer` compares one answer with one trace, `divergence` says where the two diverge and why, `explain` which parameter reconciles them.
 """

@@ -1,11 +1,11 @@
-"""How far what a production system returned is from this trace of one query, and where the two part.
+"""Comparison of a production system's answer with the trace of one query, and where the two diverge.
 
     overlap   memories in common of the first n, n the length of what production returned
     tau, rbo  of production's order and ours cut to n (`why.side_effects`)
     map       production score ~ slope · our score + intercept, least squares over the memories both have; exact when the worst
               miss is within half a unit of the last digit that production printed
 
-A memory of a response is found by its id, else by its text: the same but for white space, or a part of one memory only.
+A memory of a response is matched by its id, otherwise by its text: equal except for white space, or a part of only one memory.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from cems_workbench.pipeline.stages import FUSION, LISTS
 from cems_workbench.records import Memory
 
 Find = Callable[[Iterable[str] | None], Mapping[str, Memory]]
-"""Memories by id: those asked for that there are, or all."""
+"""Memories by id: those of the given ids that exist, or all."""
 
 SHORTEST_PREFIX = 24
-"""Characters from which a text that is a part of one memory is taken for it."""
+"""Minimum length, in characters, of a text that is matched as a part of a memory."""
 FEWEST_SCORES = 3
-"""Memories in common from which a map of scores says something: two always lie on a line."""
+"""Minimum number of common memories for a map of scores: two are always on a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedResult:
-    """One row of a response: the id it gives, its text and its score, as far as it has them."""
+    """One row of a response: its id, text and score, if it has them."""
 
     memory_id: str | None
     content: str | None = None
@@ -41,9 +41,9 @@ class RecordedResult:
 
 @dataclass(frozen=True, slots=True)
 class Production:
-    """What production returned, as ids of this store in production's order.
+    """Production's answer, as ids of this store in production's order.
 
-    `by_text` are those found by their text, with what the response called them; `unknown` are rows that no memory matches, with
+    `by_text` are those matched by text, with their id in the response; `unknown` are rows that no memory matches, with
     their rank.
     """
 
@@ -55,12 +55,12 @@ class Production:
 
     @property
     def strangers(self) -> dict[int, str]:
-        """By rank what the response calls a row that no memory matches."""
+        """By rank the response's id of a row that no memory matches."""
         return {rank: answer.memory_id or "no id" for rank, answer in self.unknown}
 
     @property
     def recorded(self) -> tuple[str, ...]:
-        """The whole answer in its order: ids of this store, and of the other rows those that they came with."""
+        """The whole answer in its order: ids of this store, and the original ids of the other rows."""
         ranked = {rank: memory_id for memory_id, rank in self.ranks.items()} | self.strangers
         return tuple(ranked[rank] for rank in sorted(ranked))
 
@@ -76,13 +76,13 @@ class Agreement:
 
     @property
     def nearness(self) -> float:
-        """How close the two rankings are, as the search for an explanation measures it."""
+        """Closeness of the two rankings, as used by the search for an explanation."""
         return self.rbo
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A memory that production or our results hold: its rank in each, and where our trace lost it, if it did."""
+    """A memory of production's answer or of our results: its rank in each, and where our trace lost it, if it did."""
 
     memory_id: str
     production: int | None
@@ -93,9 +93,9 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class StageSimilarity:
-    """How like production the order of a list or of a stage's output is; `shared` of production's memories are in it at all.
+    """Similarity of the order of a list or stage to production's; `shared` of production's memories are in it.
 
-    `tau` is over those alone, None with fewer than two.
+    `tau` is over those, None with fewer than two.
     """
 
     name: str
@@ -119,7 +119,7 @@ class ScoreMap:
 
 
 def match_results(answers: Sequence[RecordedResult], find: Find) -> Production:
-    """The response in terms of this store; a memory that it holds twice counts once, where it stands first."""
+    """The response in terms of this store; a memory that occurs twice counts once, at its first rank."""
     known = find([answer.memory_id for answer in answers if answer.memory_id is not None])
     strangers = [answer for answer in answers if answer.memory_id not in known and answer.content]
     texts = _by_text([answer.content or "" for answer in strangers], find) if strangers else {}
@@ -143,7 +143,7 @@ def match_results(answers: Sequence[RecordedResult], find: Find) -> Production:
 
 
 def _by_text(texts: Sequence[str], find: Find) -> dict[str, str]:
-    """The memory of each text that is the content of one, or a part of one and of no other."""
+    """By text the memory with that content, or the only one that contains it."""
     every = {memory_id: _plain(memory.content) for memory_id, memory in find(None).items()}
     whole = {content: memory_id for memory_id, content in reversed(every.items())}
     found = {}
@@ -163,7 +163,7 @@ def _plain(text: str) -> str:
 
 
 def agreement(production: Sequence[str], ours: Sequence[str]) -> Agreement:
-    """How far our order agrees with production's, both cut to production's length."""
+    """Agreement of our order with production's, both cut to production's length."""
     depth = len(production)
     cut = ours[:depth]
     return Agreement(depth, len(set(production) & set(cut)), kendall(production, cut), rbo(production, cut))
@@ -208,7 +208,7 @@ def stage_similarities(production: Sequence[str], trace: Trace) -> list[StageSim
 
 
 def most_similar(found: Collection[StageSimilarity]) -> StageSimilarity | None:
-    """The list or stage that production is most like; of equal ones the last stage, since the later is the fuller account."""
+    """The list or stage that is most similar to production; of equal ones the last stage, because it includes the earlier ones."""
     ordered = sorted(
         found,
         key=lambda likeness: (round(likeness.rbo, 9), -2.0 if likeness.tau is None else likeness.tau, likeness.stage),
@@ -223,7 +223,7 @@ def most_similar(found: Collection[StageSimilarity]) -> StageSimilarity | None:
 
 
 def score_maps(scores: Mapping[str, float], trace: Trace) -> list[ScoreMap]:
-    """The map from each list's and stage's scores to production's, best first; none where fewer than three are in both."""
+    """The map from each list's and stage's scores to production's, best first; without those that share fewer than three memories."""
     tolerance = half_unit(scores.values())
     found = []
     for name, own in _scores(trace).items():
@@ -241,7 +241,7 @@ def score_maps(scores: Mapping[str, float], trace: Trace) -> list[ScoreMap]:
 
 
 def _scores(trace: Trace) -> dict[str, dict[str, float]]:
-    """Scores by list (raw) and stage; the fusion's before it is normalised too."""
+    """Scores by list (raw) and stage; of fusion also the raw ones."""
     found: dict[str, dict[str, float]] = {name: {} for name in lists_in_use(trace)}
     for row in trace.stage(LISTS).rows:
         for entry in row.lists:

@@ -1,4 +1,4 @@
-"""Why the order of a query, or a score, is not the recorded one, as far as that can be shown; nothing else is claimed.
+"""Causes of a difference from the recorded order or scores of a query; only those that can be shown.
 
     not here         a recorded result is no memory of this store
     equal scores     the two orders differ only among results that the recording itself gives equal scores
@@ -42,25 +42,25 @@ Lists = Mapping[str, Sequence[Sequence[tuple[str, float]]]]
 """The recorded lists: by source, one a query variant, (memory id, score) best first; that of the query itself is the last."""
 
 CLOSE_OVERLAP = 0.6
-"""Overlap from which on another order of equal values is tried: what differs by more has another cause."""
+"""Minimum overlap to try another order of equal values: larger differences have another cause."""
 MAX_ORDERS = 150
-"""Replays with another order of equal values, a query."""
+"""Maximum number of replays with another order of equal values, per query."""
 LEXICAL, VECTOR = ("ts_rank", "lexical"), ("hybrid", "vector")
-"""Our lists for a recorded one: the first of them that the evidence has."""
+"""Our lists for a recorded one: the first that the evidence has is used."""
 _ORDERED = {source.name for source in LIST_SOURCES if source.ordered}
 _NESTED = {source.name for source in LIST_SOURCES if source.nested}
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What makes the order differ, and the sentence that shows it; empty for `other`."""
+    """The cause of a difference, and the sentence that shows it; empty for `other`."""
 
     kind: Kind
     text: str = ""
 
 
 def cause_of(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause:
-    """The cause of a query whose order, or one of whose scores, differs."""
+    """The cause of a difference in the order or the scores of a query."""
     if query.unknown:
         more = f" and {len(query.unknown) - 1} more" if len(query.unknown) > 1 else ""
         return Cause("not here", f"{query.unknown[0]}{more}: no memory of this store")
@@ -77,7 +77,7 @@ def cause_of(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause:
 
 
 def _equal_scores(query: QueryFidelity) -> tuple[str, str] | None:
-    """Two results with equal recorded scores whose order differs here, when nothing else differs."""
+    """Two results with equal recorded scores in another order here, if nothing else differs."""
     scores = query.recorded_scores
     if query.same_order or not query.same_set or any(key not in scores for key in query.recorded):
         return None
@@ -88,7 +88,7 @@ def _equal_scores(query: QueryFidelity) -> tuple[str, str] | None:
 
 
 def _lexical(trace: Trace, lists: Lists) -> Cause | None:
-    """The first memory of the recorded lexical list whose score there is not ours, both as a share of the highest; None when all are."""
+    """The first memory of the recorded lexical list with another score than ours, both as a share of the highest; None if all are equal."""
     recorded = lists.get("lexical")
     ours = _best_scores(trace.evidence)
     if not recorded or not recorded[-1] or not ours:
@@ -121,7 +121,7 @@ def _best_scores(evidence: Evidence) -> dict[str, float]:
 
 
 def _vector(trace: Trace, lists: Lists) -> Cause | None:
-    """The first place at which the recorded vector list has another memory than ours; None where they go together."""
+    """The first rank at which the recorded vector list has another memory than ours; None if they agree."""
     recorded = lists.get("vector")
     ours = next((found for name in VECTOR if (found := ranks_in(trace, f"{name}:0"))), None)
     if not recorded or ours is None:
@@ -137,7 +137,7 @@ def _vector(trace: Trace, lists: Lists) -> Cause | None:
 
 @dataclass(frozen=True, slots=True)
 class _Tie:
-    """Values that nothing tells apart: edges of a source (`list` None), or hits of a list, by the memories they lead to, in their order."""
+    """Equal values: edges of a source (`list` None), or hits of a list, by the memories they lead to, in their order."""
 
     kind: Kind
     name: str
@@ -150,14 +150,14 @@ class _Tie:
         return {(self.name, member) for member in self.members}
 
     def words(self) -> str:
-        """What is equal, in a sentence that ends with what was shown."""
+        """The equal values, in a sentence that ends with the effect."""
         shown = ", ".join(self.members[:4]) + (f" and {len(self.members) - 4} more" if len(self.members) > 4 else "")
         what = f"edges of {self.name} to" if self.kind == "equal relations" else f"scores in {self.name} of"
         return f"equal {what} {shown}: in another order they give the recorded one"
 
 
 def _other_order(query: QueryFidelity, trace: Trace) -> Cause | None:
-    """A tie whose other order gives the recorded answer, alone or after others that bring it nearer; None when none was found to."""
+    """A tie that gives the recorded answer in another order, alone or after other ties that bring it nearer; None without one."""
     if query.overlap < CLOSE_OVERLAP:
         return None
     evidence, best, tried, moved = trace.evidence, _nearness(query, query.ours, query.our_scores), 0, True
@@ -181,7 +181,7 @@ def _other_order(query: QueryFidelity, trace: Trace) -> Cause | None:
 
 
 def _doubted(ties: Sequence[_Tie], query: QueryFidelity, concerned: set[str]) -> Iterator[tuple[_Tie, int]]:
-    """Every tie with the places of its members that are results, those whose score is not the recorded one first."""
+    """Every tie with the ranks of its members in the results, those with another score than the recorded one first."""
     off = set(_off(query))
     for tie in ties:
         places = [i for i, key in enumerate(tie.members) if key in concerned]
@@ -189,7 +189,7 @@ def _doubted(ties: Sequence[_Tie], query: QueryFidelity, concerned: set[str]) ->
 
 
 def _off(query: QueryFidelity) -> list[str]:
-    """The recorded results whose score is not ours."""
+    """The recorded results with another score than ours."""
     theirs, own = query.recorded_scores, query.our_scores
     return [
         key
@@ -199,7 +199,7 @@ def _off(query: QueryFidelity) -> list[str]:
 
 
 def _equal_within(query: QueryFidelity, trace: Trace) -> Cause | None:
-    """Of the recorded order: every score that differs belongs to a memory whose score in a nested list equals another's."""
+    """In the recorded order: every different score belongs to a memory with a tied score in a nested list."""
     off = _off(query)
     if not query.same_order or not off:
         return None
@@ -215,7 +215,7 @@ def _equal_within(query: QueryFidelity, trace: Trace) -> Cause | None:
         ]
         if all(equals):
             return Cause(
-                "equal hybrid", f"{off[0]} stands in {listed.name} with the score of {equals[0]}; nothing orders them"
+                "equal hybrid", f"{off[0]} has the same score in {listed.name} as {equals[0]}; their order is undefined"
             )
     return None
 
@@ -224,7 +224,7 @@ SAME_ORDER = 2.0
 
 
 def _nearness(query: QueryFidelity, found: tuple[str, ...], scores: Mapping[str, float]) -> tuple[float, float]:
-    """How near results are to the recorded ones: their overlap, `SAME_ORDER` if equal; then the largest score difference."""
+    """Closeness of results to the recorded ones: their overlap, `SAME_ORDER` if equal; then the largest score difference."""
     if found != query.recorded:
         return rbo(query.recorded, found), 0.0
     off = max((abs(score - scores[key]) for key, score in query.recorded_scores.items() if key in scores), default=0.0)
@@ -232,7 +232,7 @@ def _nearness(query: QueryFidelity, found: tuple[str, ...], scores: Mapping[str,
 
 
 def _equal_edges(relations: Sequence[Relation], concerned: set[str]) -> Iterator[_Tie]:
-    """Edges of a source that no similarity tells apart, of which one at least leads to a result."""
+    """Edges of a source with equal similarity, at least one of which leads to a result."""
     ordered = sorted(relations, key=lambda edge: (edge.source_id, -edge.weight))
     for (source, weight), edges in groupby(ordered, key=lambda edge: (edge.source_id, edge.weight)):
         members = tuple(edge.target_id for edge in edges)
@@ -241,7 +241,7 @@ def _equal_edges(relations: Sequence[Relation], concerned: set[str]) -> Iterator
 
 
 def _equal_hits(lists: Sequence[RankedList], concerned: set[str]) -> Iterator[_Tie]:
-    """Hits of a list whose order is its own that no score tells apart, of which one at least is a result."""
+    """Hits of an ordered list with equal scores, at least one of which is a result."""
     for ranked in lists:
         if ranked.source not in _ORDERED:
             continue
@@ -252,7 +252,7 @@ def _equal_hits(lists: Sequence[RankedList], concerned: set[str]) -> Iterator[_T
 
 
 def _orders(evidence: Evidence, tie: _Tie, target: str) -> Iterator[Evidence]:
-    """The evidence with what leads to one memory of a tie at each other place among its equals, the nearest places first."""
+    """The evidence with one memory of a tie moved to each other position among its equals, the nearest first."""
     if tie.kind == "equal relations":
         relations = evidence.relations
         places = [i for i, edge in enumerate(relations) if (edge.source_id, edge.target_id) in tie.pairs]

@@ -1,8 +1,8 @@
-"""Where our trace of a query parts from what a real system answered: the first stage that cannot be right.
+"""Divergence of a trace from a recorded answer: the first stage that cannot be right.
 
-A stage is where the two part when a recorded result does not leave it, or when it is the first after which the recorded results that
-we have stand in another order, and go on doing so to the end: an order that a later stage puts right was none of its business. What
-we have and the recording lacks was dropped there by a stage that cannot be seen from here; it is named only where nothing else parts.
+The two diverge at a stage if it drops a recorded result, or if it is the first after which the recorded results among ours are in
+another order up to the end: an order that a later stage corrects does not count. A result of ours that is not in the recording was
+dropped in the real system by an unknown stage; it is reported only if there is no other divergence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLACE = {stage.name: place for place, stage in enumerate(STAGES)}
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The stage at which the two part, which memory shows it, and how: it is lost, stands elsewhere, or is ours alone."""
+    """The stage of the divergence, the memory that shows it, and how: it is lost, has another rank, or is only in our results."""
 
     stage: str
     memory_id: str
@@ -30,9 +30,9 @@ class Divergence:
 
 
 def first_divergence(trace: Trace, recorded: Sequence[str], ours: Sequence[str] | None = None) -> Divergence | None:
-    """The first stage after which the recorded results can no longer be reproduced; None when they are.
+    """The first stage after which the recorded results can no longer be reproduced; None if they are.
 
-    `ours` are our results where they were cut to the recorded ones' length; else all of the trace.
+    `ours` are our results cut to the recorded length; by default all results of the trace.
     """
     results = [result.memory_id for result in trace.results] if ours is None else list(ours)
     if list(recorded) == results:
@@ -47,7 +47,7 @@ def first_divergence(trace: Trace, recorded: Sequence[str], ours: Sequence[str] 
 
 
 def _lost(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list[Divergence]:
-    """The recorded memories that we do not return, each with the stage that dropped it."""
+    """The recorded memories that are not in our results, each with the stage that dropped it."""
     partings = []
     for memory_id in recorded:
         if memory_id in results:
@@ -57,13 +57,13 @@ def _lost(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list
             partings.append(Divergence(end.stage, memory_id, "lost", end.reason))
         elif memory_id not in trace.stage(LISTS).by_id:
             partings.append(Divergence(LISTS.name, memory_id, "lost", "no list returned it"))
-        else:  # it is a result, past the place where ours were cut
+        else:  # it is a result past the cut
             partings.append(Divergence(RANKED_STAGES[-1], memory_id, "lost", "it stands further down"))
     return partings
 
 
 def _reordered(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list[Divergence]:
-    """The first stage from which the common memories stay in another order; None when the final order is the same."""
+    """The first stage from which the common memories stay in another order; None if the final order is the same."""
     common = [memory_id for memory_id in recorded if memory_id in results]
     wrong: Divergence | None = None
     for stage in reversed(RANKED_STAGES):

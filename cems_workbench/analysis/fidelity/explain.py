@@ -1,7 +1,7 @@
-"""What would explain what production answered: a preset, or one replay parameter, set otherwise.
+"""Explanations of production's answer: a preset, or another value of one replay parameter.
 
-Each is replayed on the same evidence and kept when it brings our results closer to production's: of one query by the rank-biased
-overlap of the two orders, cut to production's length; of a set by the number of queries with production's very order, and where that is
+Each is replayed on the same evidence and kept if it brings our results closer to production's: of one query by the rank-biased
+overlap of the two orders, cut to production's length; of a set by the number of queries in exactly production's order, and if that is
 equal by the mean overlap. Values of a number are those that a rescue tries (`why.rescue`), on the slider's steps, and once more between
 the neighbours of the best. `combined_changes` continues from the best one, a parameter at a time, while that helps.
 """
@@ -31,7 +31,7 @@ from cems_workbench.progress import Progress, silent
 
 
 class Near(Protocol):
-    """How near results are to production's: the higher, the nearer."""
+    """Closeness of results to production's; higher is closer."""
 
     @property
     def nearness(self) -> float: ...
@@ -52,18 +52,18 @@ class Trials(Protocol[NearT]):
 
 MIN_GAIN = 1e-6
 WORTHWHILE_GAIN = 0.005
-"""Gain in rank-biased overlap below which another parameter explains nothing more."""
+"""Minimum gain in rank-biased overlap for another parameter."""
 SUBDIVISIONS = 6
 MAX_STEPS = 3
 DEPTH = 10
-"""The overlap that decides between equal numbers of same orders is that of the first ten."""
+"""Depth of the overlap that decides between equal numbers of same orders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Generic[NearT]):
     """Changed parameters, or a whole preset, and the agreement that results.
 
-    `gathers`: the preset also asks for other evidence, so that only its replay parameters speak here.
+    `gathers`: the preset also needs other evidence, so that only its replay parameters are tested here.
     """
 
     changes: tuple[tuple[str, Any, Any], ...]
@@ -110,7 +110,7 @@ class Replays:
 
 @dataclass(frozen=True, slots=True)
 class SetAgreement:
-    """Of `queries` queries, those with production's very order, and the mean rank-biased overlap."""
+    """How many of `queries` queries have exactly production's order, and the mean rank-biased overlap."""
 
     queries: int
     same_order: int
@@ -123,9 +123,9 @@ class SetAgreement:
 
 
 class SetReplays:
-    """Our results under many configs, for the evidences of a set and what production answered to each; replayed as one batch.
+    """Our results under many configs, for the evidence of a set and production's answer to each query; replayed as one batch.
 
-    `limits`: our results are cut there, None where they are not.
+    `limits`: lengths to cut our results to, None for uncut ones.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class SetReplays:
 
 
 def explanations(replays: Replays, config: PipelineConfig, progress: Progress = silent) -> list[Explanation[Agreement]]:
-    """What brings our results nearer to production's, the most first: presets, and single parameters with their best value."""
+    """Changes that bring our results closer to production's, the best first: presets, and single parameters with their best value."""
     now = replays.agreement(config)
     presets = [_of_preset(replays, name) for name in preset_names()]
     nearer = [one for one in presets if one.agreement.nearness > now.nearness + MIN_GAIN]
@@ -184,7 +184,7 @@ def explanations(replays: Replays, config: PipelineConfig, progress: Progress = 
 def single_changes(
     replays: Trials[NearT], config: PipelineConfig, progress: Progress = silent
 ) -> list[Explanation[NearT]]:
-    """The single parameters that bring our results nearer to production's, each with its best value, the most first."""
+    """The single parameters that bring our results closer to production's, each with its best value, the best first."""
     now = replays.agreement(config)
     found = []
     specs = searched_specs()
@@ -200,7 +200,7 @@ def single_changes(
 def combined_changes(
     replays: Trials[NearT], config: PipelineConfig, first: Explanation[NearT], progress: Progress = silent
 ) -> Explanation[NearT] | None:
-    """The best single change and up to two more on top of it, each the best then; None when a second one adds nothing."""
+    """The best single change and up to two more on top of it, each the best at that point; None if a second one adds nothing."""
     if first.preset is not None:
         return None
     changes, reached = list(first.changes), first
@@ -233,7 +233,7 @@ def _of_preset(replays: Replays, name: str) -> Explanation[Agreement]:
 
 
 def _best_value(replays: Trials[NearT], config: PipelineConfig, spec: FieldSpec) -> Explanation[NearT] | None:
-    """The value of one parameter that agrees best, the nearest of several; None when no value of it does anything."""
+    """The value of one parameter that agrees best, the nearest of several; None if no value has an effect."""
     if not replays.acts(config, spec):
         return None
     now = config.get(spec.path)

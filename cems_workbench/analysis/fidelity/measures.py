@@ -1,4 +1,4 @@
-"""Measures of fidelity: how far the results of a set of queries are what a real system answered to them.
+"""Measures of fidelity: agreement of the results of a set of queries with a real system's answers.
 
     same_order   share of queries with the same memories in the same order, to the end
     same_set     share with the same memories, in any order
@@ -43,7 +43,7 @@ EXACT_PRECISION = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class QueryFidelity:
-    """One query: the memories that were answered, those that we have (cut where the recorded answers are), and their scores.
+    """One query: the recorded memories, ours (cut to the recorded length), and their scores.
 
     `unknown` are recorded results that are no memory of the store; `recorded` has them under their original id. Scores
     that differ by no more than `precision` are the same.
@@ -91,7 +91,7 @@ class QueryFidelity:
 
     @property
     def score_difference(self) -> float | None:
-        """The largest difference of a score, None where the order differs or nothing was recorded."""
+        """The largest difference of a score, None if the order differs or no scores were recorded."""
         both = [key for key in self.recorded if key in self.recorded_scores and key in self.our_scores]
         if not self.same_order or not both:
             return None
@@ -99,12 +99,12 @@ class QueryFidelity:
 
     @property
     def top_score(self) -> float | None:
-        """The best recorded score, None where there is none."""
+        """The best recorded score, None without one."""
         return max(self.recorded_scores.values(), default=None)
 
     @property
     def same(self) -> bool:
-        """The same order, and the same scores where they were recorded."""
+        """The same order, and the same scores if they were recorded."""
         return self.same_order and (self.score_difference or 0.0) <= self.precision
 
 
@@ -141,17 +141,17 @@ class SetFidelity:
 
     @cached_property
     def score_difference(self) -> float | None:
-        """The largest difference of two scores where the order is the same; None when there is none to compare."""
+        """The largest difference of two scores among queries with the same order; None without any to compare."""
         return max(self._differences, default=None)
 
     @property
     def precise(self) -> tuple[int, int]:
-        """Queries of the same order whose scores are the same to `precision`, of those that have scores."""
+        """Queries with the same order and the same scores to `precision`, of those that have scores."""
         return sum(difference <= self.precision for difference in self._differences), len(self._differences)
 
     @property
     def precision(self) -> float:
-        """How near two scores are that are the same."""
+        """Maximum difference of two scores that count as equal."""
         return max((query.precision for query in self.queries), default=EXACT_PRECISION)
 
     @cached_property
@@ -159,7 +159,7 @@ class SetFidelity:
         return [found for query in self.queries if (found := query.score_difference) is not None]
 
     def value(self, name: str) -> float:
-        """A measure by its name; NaN where there is none. Raises KeyError for an unknown name."""
+        """A measure by its name; NaN without a value. Raises KeyError for an unknown name."""
         if name == SCORE_DIFFERENCE:
             return math.nan if self.score_difference is None else self.score_difference
         return self.estimates[name].mean

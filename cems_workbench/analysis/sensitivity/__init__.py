@@ -1,1 +1,1 @@
-"""Where in a parameter's range the results change."""
+"""Sensitivity: the values at which the results change over a parameter's range."""

@@ -1,4 +1,4 @@
-"""Events of a parameter in which scores are straight lines: every value at which two of them meet, or one meets a threshold.
+"""Events of a parameter with linear scores: every value at which two scores meet, or one meets a threshold.
 
     list and variant weights, top-rank bonuses, the boost   raw fused scores are lines; minmax divides all of them by the same
                                                             spread, so numerators are lines wherever the same two candidates
@@ -98,7 +98,7 @@ def _negative_inverse(score: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """(2, C) or (2): what two replays of a piece show, carried on in straight lines to its ends.
+    """(2, C) or (2): values of two replays of a piece, extrapolated to its ends.
 
     `fused` and `adjusted` scores, the `minimum` of the filter, what a score of `one` is, and the floors of the score gap:
     (2, C) when a candidate is the first, and the `highest`, when the first is clamped.
@@ -113,9 +113,9 @@ class Ends:
 
 
 def solved(turned: ParameterSweep, low: float, high: float, depth: int) -> tuple[list[float], bool] | None:
-    """Every event of low..high that the first `depth` of the order depend on, and whether that is all of them.
+    """Every event of low..high that the first `depth` of the order depend on, and whether these are all.
 
-    None where the scores are no straight lines.
+    None if the scores are not linear.
     """
     kind = line_kind(turned)
     if kind is None:
@@ -173,7 +173,9 @@ def _ends(turned: ParameterSweep, kind: LineKind, runs: Sequence[PipelineRun]) -
     scores = [np.where(alive, _unclamped(run), 1.0) for alive, run in zip(compared, runs, strict=True)]
     if not np.array_equal(*compared) or min(score.min(initial=0.0) for score in scores) < 0:
         return None
-    positive = kind.fused | ((scores[0] > 0) & (scores[1] > 0))  # a product with 0 stays below, and bends to no number
+    positive = kind.fused | (
+        (scores[0] > 0) & (scores[1] > 0)
+    )  # a score of 0 stays below, and `bend` is undefined for it
     columns = np.flatnonzero(compared[0] & positive)
     rows = []
     for run, score in zip(runs, scores, strict=True):
@@ -190,7 +192,7 @@ def _ends(turned: ParameterSweep, kind: LineKind, runs: Sequence[PipelineRun]) -
 
 
 def _unclamped(run: PipelineRun) -> Floats:
-    """(C) scores after the factors of adjust, before the clamp; 0 where nothing entered fusion."""
+    """(C) scores after the factors of adjust, before the clamp; 0 if nothing entered fusion."""
     scores: Floats = np.where(run.of(FUSION).after.alive[0], run.of(ADJUST).unclamped[0], 0.0)
     return scores
 
@@ -246,7 +248,7 @@ def _meetings(turned: ParameterSweep, kind: LineKind, ends: Ends, depth: int) ->
         always, ever = np.all(margin > rounding, axis=0), np.any(margin > -rounding, axis=0)
     if kind.fused and config.filter.percentile > 0:
         yield from _pairs(ends.fused, np.arange(len(always)))
-        always = np.zeros(len(always), dtype=bool)  # the percentile may drop anyone
+        always = np.zeros(len(always), dtype=bool)  # the percentile may drop any of them
     if kind.fused and reranks(turned):
         head = config.rerank.depth
         yield from _pairs(ends.fused, contenders(ends.fused, always, ever, len(always) if head is None else head, None))
@@ -266,7 +268,7 @@ def _meetings(turned: ParameterSweep, kind: LineKind, ends: Ends, depth: int) ->
 
 
 def contenders(scores: Floats, always: Bools, ever: Bools, depth: int, one: Floats | None) -> np.ndarray:
-    """Indices of those that may come into the first `depth` somewhere between the ends (2, C).
+    """Indices of those that may be among the first `depth` somewhere between the ends (2, C).
 
     The others are not `ever` there, or have `depth` candidates above them at both ends, hence everywhere: candidates that are
     `always` there. With a clamp, where scores past `one` are equal, only what stays below it, or has the later id, is surely below.
@@ -280,7 +282,7 @@ def contenders(scores: Floats, always: Bools, ever: Bools, depth: int, one: Floa
 
 
 def _pairs(scores: Floats, indices: np.ndarray) -> Iterator[float]:
-    """Where any two lines meet."""
+    """The shares at which any two lines meet."""
     some = scores[:, indices]
     first, second = np.triu_indices(len(indices), 1)
     yield from _roots(some[:, first] - some[:, second], float(np.abs(some).max(initial=0.0)))

@@ -1,9 +1,9 @@
 """Sensitivity: how the first k results change over the range of one parameter.
 
-    solved        numbers whose every possible breakpoint is known: scores are straight lines in them, or they are compared with
+    solved        numbers with known breakpoints: scores are linear in them, or they are compared with
                   numbers that they do not change (`exact`). Between neighbouring breakpoints the results are the same.
     every value   switches, choices, and whole numbers of a short range: each value is replayed
-    bracketed     the rest: a grid is replayed, and each change found is bisected. A change that is undone again between two
+    bracketed     the rest: a grid is replayed, and each change found is bisected. A change that is undone between two
                   neighbours of the grid is missed.
 
 With each method, both sides of a breakpoint were replayed and have the results that it states. A sweep can be reduced to the members of
@@ -72,9 +72,9 @@ class Breakpoint:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The segments of a range, ascending (of a switch or a choice: one for each value); `off` is what null gives, where allowed.
+    """The segments of a range, ascending (of a switch or a choice: one for each value); `off` is the result of null, if allowed.
 
-    `unscored`: somewhere in the range so many candidates would have to be scored first, and the results may then differ.
+    `unscored`: the largest number of unscored candidates in the range; their scores may change the results.
     """
 
     spec: FieldSpec
@@ -121,7 +121,7 @@ def sweep(evidence: Evidence, config: PipelineConfig, path: str, k: int, switche
     """How the first k results change over the parameter's range: the slider's, grown to the present value.
 
     Args:
-        path: a parameter that replay alone acts on; of a depth only values up to the present one are looked at.
+        path: a parameter that only replay reads; of a depth only values up to the present one are tried.
         k: results that count, in their order.
         switched_off: query variants left out, as in `replay`.
     """
@@ -193,7 +193,7 @@ def _events(turned: ParameterSweep, spec: FieldSpec, low: float, high: float) ->
 
 
 def _middles(events: Sequence[float], least: float) -> list[float]:
-    """A value in each gap between neighbouring events that is wide enough to have one."""
+    """A value in each gap between neighbouring events that is wide enough."""
     return [(one + two) / 2 for one, two in pairwise(events) if two - one > least]
 
 
@@ -209,7 +209,7 @@ STEP_PARTS = (1, 2, 10, 20, 100, 1000, 10_000)
 
 
 def by_members(sweep: Sweep) -> Sweep:
-    """The sweep in which only who is in the first k counts: neighbours with the same members are one segment."""
+    """The sweep by the members of the first k: neighbours with the same members are merged."""
     merged: list[ConstantInterval] = []
     for segment in sweep.segments:
         if sweep.numeric and merged and set(merged[-1].results) == set(segment.results):
@@ -220,7 +220,7 @@ def by_members(sweep: Sweep) -> Sweep:
 
 
 def inside(sweep: Sweep, segment: ConstantInterval) -> Any:
-    """The value to apply: the middle of the segment, as round as it can be while it is inside; a choice is itself."""
+    """The value to apply: the middle of the segment, as round as possible inside it; a choice is itself."""
     if not sweep.numeric or segment.first == segment.last:
         return segment.first
     if sweep.spec.type is int:
@@ -267,7 +267,7 @@ def labelled_curve(
 
 
 def shown_memories(sweep: Sweep, first: Sequence[str], most: int) -> list[str]:
-    """The memories that a chart of ranks draws: those asked for `first`, then those with the best ranks over most of the range."""
+    """The memories of a chart of ranks: those requested (`first`), then those with the best ranks over most of the range."""
     length = {segment: float(segment.last - segment.first) if sweep.numeric else 1.0 for segment in sweep.segments}
     weight: dict[str, float] = {}
     for segment in sweep.segments:

@@ -1,4 +1,4 @@
-"""Why is it missing? The path of one memory, the stage that lost it, and the smallest changes that bring it back."""
+"""Why a memory is missing: its path, the stage that lost it, and the smallest changes that bring it back."""
 
 from cems_workbench.analysis.why.counterfactual import Breakpoint, Change, Counterfactual
 from cems_workbench.analysis.why.path import ListEntry, MemoryPath, Step, cause, memory_path

@@ -1,6 +1,6 @@
-"""The path of one memory through every stage of a trace, in words; the stage that lost it, and the cause in one plain sentence.
+"""Path of one memory through every stage of a trace, in words; the stage that lost it, and the cause in one sentence.
 
-`analysis/ranks.py:loss` defines lost; the sentence names that stage first, and then what was done to the memory.
+`analysis/ranks.py:loss` defines lost; the sentence names that stage first, then its effect on the memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cems_workbench.pipeline.wording import list_label, ordinal
 
 
 def list_text(trace: Trace, memory_id: str, absent: Mapping[str, str] | None = None) -> str:
-    """ "22nd in vector:0 (0.41), not in lexical:0": the memory's place in each list that takes part.
+    """ "22nd in vector:0 (0.41), not in lexical:0": the memory's rank in each list that takes part.
 
     `absent` says, by list, why the memory is not in it.
     """
@@ -34,7 +34,7 @@ Status = Literal["in the top k", "below the top k", "dropped", "in no list"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one stage did to the memory: rank and score before and after it, and the same in words."""
+    """A stage's effect on the memory: rank and score before and after it, and the same in words."""
 
     stage: str
     rank_in: int | None
@@ -65,7 +65,7 @@ class ListEntry:
 
 @dataclass(frozen=True)
 class MemoryPath:
-    """`lost_at` is the stage that lost the memory (`ranks.loss`); None when it is in the top k or no list returned it."""
+    """`lost_at` is the stage that lost the memory (`ranks.loss`); None if it is in the top k or no list returned it."""
 
     memory_id: str
     k: int
@@ -76,7 +76,7 @@ class MemoryPath:
     places: tuple[ListEntry, ...] = ()
 
     def step(self, stage: str) -> Step | None:
-        """What that stage did, None when the memory did not get there."""
+        """That stage's effect, None if the memory did not reach it."""
         return next((step for step in self.steps if step.stage == stage), None)
 
     def to_json(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def cause(path: MemoryPath, trace: Trace) -> str:
 
 
 def answers_at(trace: Trace) -> str:
-    """Which thresholds of abstain would have returned something: "It answers with abstain.vector at most 0.31"; empty where it did."""
+    """Which thresholds of abstain would have returned something: "It answers with abstain.vector at most 0.31"; empty if it did."""
     fields = trace.stage(ABSTAIN).fields
     if not fields.abstained:
         return ""
@@ -166,7 +166,7 @@ def _fusion(path: MemoryPath, trace: Trace) -> str:
 
 
 def _later(path: MemoryPath, trace: Trace) -> str:
-    """Lost after fusion: where it stood when it reached the stage, and what that stage did."""
+    """Lost after fusion: its rank before the stage, and the stage's effect."""
     name, stage = path.memory_id, str(path.lost_at)
     step = path.step(stage)
     fusion = path.step("fusion")
@@ -186,7 +186,7 @@ def _later(path: MemoryPath, trace: Trace) -> str:
 
 
 def _reranked(trace: Trace, memory_id: str) -> str | None:
-    """What rerank did, None when the rank did not change."""
+    """The effect of rerank, None if the rank did not change."""
     row = trace.stage(RERANK).by_id.get(memory_id)
     if row is None or row.rank_out == row.rank_in or row.rank_out is None:
         return None
@@ -194,7 +194,7 @@ def _reranked(trace: Trace, memory_id: str) -> str | None:
 
 
 def _adjusted(trace: Trace, memory_id: str) -> str | None:
-    """What adjust did, None when the rank did not change."""
+    """The effect of adjust, None if the rank did not change."""
     row = trace.stage(ADJUST).by_id.get(memory_id)
     if row is None or row.rank_out == row.rank_in or row.rank_out is None or row.rank_in is None:
         return None
@@ -226,5 +226,5 @@ def _mmr(path: MemoryPath, trace: Trace) -> str:
 
 
 def _absent(places: tuple[ListEntry, ...]) -> dict[str, str]:
-    """What a search of the whole store says, by list, where the memory was not returned."""
+    """Results of a search of the whole store, by list, if the memory was not returned."""
     return {place.list: place.words for place in places if not place.returned}
