@@ -40,7 +40,7 @@ def role_of(identity: Mapping[str, Any], settings: Settings) -> Role:
 
 
 def may(role: Role, needed: Role) -> bool:
-    """Has this role the rights of `needed`?"""
+    """Whether this role has the rights of `needed`."""
     return ROLES.index(role) >= ROLES.index(needed)
 
 

@@ -21,17 +21,17 @@ from cems_workbench.records import Query
 
 THREAD_NAME = "judged-queries"
 LOCAL_RERANKERS = ("none", "cross_encoder", "late_interaction")
-"""Rerankers that run in this process: they cost nothing, so that no consent is needed."""
+"""Rerankers that run in this process: they are free, so that no consent is needed."""
 
 
 def may_start_unasked(config: PipelineConfig) -> bool:
-    """May this gather start without a request? Not if it calls a running system, a server or a language model."""
+    """Whether this gather may start without a request: not if it calls a running system, a server or a language model."""
     own = RERANK.is_off(config) or config.rerank.backend in LOCAL_RERANKERS
     return own and searches_locally(config)
 
 
 def searches_locally(config: PipelineConfig) -> bool:
-    """Are the lists of a query searched without a running system or a language model?"""
+    """Whether the lists of a query are searched without a running system or a language model."""
     return config.lists.answered_by == "workbench" and config.expansion.backend != "llm"
 
 
@@ -61,7 +61,7 @@ class BackgroundEvidence:
 
     @property
     def over(self) -> bool:
-        """Has it ended: finished, stopped or failed?"""
+        """Whether it has ended: finished, stopped or failed."""
         return self._thread is not None and not self._thread.is_alive()
 
     def stop(self) -> None:

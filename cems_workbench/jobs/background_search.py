@@ -54,12 +54,12 @@ class BackgroundSearch:
 
     @property
     def over(self) -> bool:
-        """Has it ended: finished, stopped or failed?"""
+        """Whether it has ended: finished, stopped or failed."""
         return self._thread is not None and not self._thread.is_alive()
 
     @property
     def stopping(self) -> bool:
-        """Has a stop been requested?"""
+        """Whether a stop has been requested."""
         return self._stop.is_set()
 
     def stop(self) -> None:

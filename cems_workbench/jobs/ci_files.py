@@ -106,7 +106,7 @@ jobs:
 
 
 def hook(gate: Gate) -> str:
-    """A pre-commit hook that holds a changed config against that of the last commit."""
+    """A pre-commit hook that compares a changed config with that of the last commit."""
     entry = json.dumps(gate.command("--against", "HEAD"), ensure_ascii=False)
     return f"""\
 repos:
@@ -122,7 +122,7 @@ repos:
 
 
 def _pattern(path: PurePosixPath) -> str:
-    """A regular expression of this very path."""
+    """A regular expression that matches exactly this path."""
     return "^" + "".join(c if c.isalnum() or c in "/_-" or not c.isascii() else f"\\{c}" for c in str(path)) + "$"
 
 

@@ -121,7 +121,7 @@ class Cluster:
         raise ClusterError(f"{self.address}: the Dask scheduler went away; finished work is kept, run it again")
 
     def _working(self) -> bool:
-        """Is there a scheduler with a worker?"""
+        """Whether there is a scheduler with a worker."""
         return self._client.status == "running" and bool(self._client.scheduler_info(n_workers=-1)["workers"])
 
     def score(self, made_by: MadeBy, model: str, query: str, texts: Sequence[str]) -> list[PairScore]:

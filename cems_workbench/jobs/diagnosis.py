@@ -54,12 +54,12 @@ class Check:
 
 
 def is_set(settings: Settings, name: str) -> bool:
-    """Has this setting another value than its default?"""
+    """Whether this setting differs from its default."""
     return bool(getattr(settings, name) != Settings.model_fields[name].default)
 
 
 def among(model: str, had: Sequence[str]) -> bool:
-    """Is a model among the installed ones? Ollama lists a model without a tag as NAME:latest."""
+    """Whether a model is among the installed ones. Ollama lists a model without a tag as NAME:latest."""
     return model in had or f"{model}:latest" in had
 
 
@@ -486,13 +486,13 @@ def _source(found: SourceStatus, now: datetime) -> Check:
 
 
 def _embedder_away(settings: Settings, answers: Callable[[], Answers]) -> bool:
-    """Is the embedder on a server that does not answer?"""
+    """Whether the embedder is on a server that does not answer."""
     server = _server(settings)
     return server is not None and isinstance(getattr(answers(), EMBEDDER_SERVERS[server]), ModelError)
 
 
 def _embedder_match(settings: Settings, store: Store) -> list[Check]:
-    """Are the store's vectors of this embedder? Texts are embedded again if a name proves nothing: on a server, or stated by the user.
+    """Whether the store's vectors are of this embedder. Texts are re-embedded if a name is no proof: on a server, or stated by the user.
 
     Vectors from a source are covered by the check of that source.
     """

@@ -102,7 +102,7 @@ MAX_QUERIES_PRINTED = 100_000
 
 
 def streamed(paths: Sequence[Path]) -> bool:
-    """Are these files streamed instead of read into memory: several files, or a large one? Raises InputError for none."""
+    """Whether these files are streamed instead of read into memory: several files, or a large one. Raises InputError for none."""
     return len(paths) > 1 or read_progress(paths[0])[0] > MAX_QUERIES_IN_MEMORY
 
 

@@ -46,7 +46,7 @@ def judged_queries(resources: Resources) -> tuple[list[Query], Grades]:
 class EvidenceMemory:
     """The last few sets of evidence of single queries, by gather parameters; shared by all sessions of a process.
 
-    Evidence has lists and reranker scores, and judge scores only if a threshold on them decides. A query is kept as soon as it is
+    Evidence has lists and reranker scores, and judge scores only if a threshold on them decides. A query is kept once it is
     gathered, so that an interrupted gather resumes after it, but not if it was searched while the indexes were behind.
     """
 
@@ -62,7 +62,7 @@ class EvidenceMemory:
         return str(resources.store.path), resources.store.content_version, parameters
 
     def has(self, queries: Sequence[Query], config: PipelineConfig, resources: Resources) -> bool:
-        """Is the evidence of every query in memory?"""
+        """Whether the evidence of every query is in memory."""
         gathered = self._gathered.get(self.key(config, resources), {})
         return all(query in gathered for query in queries)
 
@@ -71,7 +71,7 @@ class EvidenceMemory:
     ) -> list[Evidence]:
         """The evidence of every query in their order: from memory, from a file, or gathered.
 
-        `progress` counts queries, and is also called after each batch of a reranker. Whatever it raises passes through, and finished
+        `progress` counts queries, and is also called after each batch of a reranker. Its exceptions pass through, and finished
         queries are kept. Raises as `gather` does, and SourceError if a running system is unavailable.
         """
         gathered = self._slot(self.key(config, resources))

@@ -175,7 +175,7 @@ def measured_proposal(
     """The objectives of a search's proposal, here and as the target of its export ranks.
 
     On the tuning queries, and on the sealed ones once they were opened. None if the order of a reranker replaces judgments: it would
-    measure a ranking with the reranker by itself.
+    compare the reranker with its own order.
     """
     if result.planned.data.stands_in:
         return []

@@ -6,7 +6,7 @@ gather parameters share it, and so do pages and commands: `read_evidence` return
 one of the same set; `gather_evidence` gathers it, or resumes an interrupted gather; `pending_gathers` and `seconds_left` describe what is
 missing.
 
-`gather_query_set` gathers into a file of any name. Each query is written as soon as it is finished, so that a later gather resumes after a
+`gather_query_set` gathers into a file of any name. Each query is written once it is finished, so that a later gather resumes after a
 cancel or a kill. A query that cannot be searched is left out and reported; a score that fails is flagged in the evidence, as in a
 single search.
 

@@ -64,7 +64,7 @@ def at_commit(path: Path, commit: str) -> str | None:
 def _git(folder: Path, of: str, *arguments: str) -> str:
     try:
         done = subprocess.run(  # noqa: S603 (git itself; a commit never begins with a dash)
-            ["git", "-C", str(folder), *arguments],  # noqa: S607 (the git of whoever asks)
+            ["git", "-C", str(folder), *arguments],  # noqa: S607 (the caller's git)
             capture_output=True,
             timeout=GIT_TIMEOUT_S,
             check=False,
@@ -112,10 +112,10 @@ def check_change(
     measures = tuple(dict.fromkeys([*wanted, *(g.measure for g in guards), *(b.measure for b in bounds)]))
     now, before = load_config(config), config_at(config, commit) if commit else None
     named = [(f"{config.name} now", now)]
-    note = f"{config.name} as it is; " + (f"it is not at {commit}" if commit else "held against nothing")
+    note = f"{config.name} at present; " + (f"it is not at {commit}" if commit else "compared with nothing")
     if before is not None:
         named = [(f"{config.name} at {commit}", before), *named]
-        note = f"{config.name} as it is, against {commit}"
+        note = f"{config.name} at present, compared with {commit}"
     named = [(name, chosen.model_copy(update={"name": name})) for name, chosen in named]
     of_file = labelled_file(evidence, None)
     refuse_nothing(of_file.batch.queries, evidence.path)

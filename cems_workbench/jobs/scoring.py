@@ -191,7 +191,7 @@ def reads_otherwise(config: PipelineConfig, evidence: Evidence) -> bool:
 
 
 def read_again(evidence: EvidenceSet) -> EvidenceSet:
-    """The same queries, read again from the file. Raises InputError as `read_evidence_file` does."""
+    """The same queries, reloaded from the file. Raises InputError as `read_evidence_file` does."""
     return restricted(read_evidence_file(evidence.path), evidence.queries)
 
 

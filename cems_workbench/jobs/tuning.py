@@ -5,7 +5,7 @@
     PlannedSearch    space, goal, split, number of configs, seed
     SearchResult     proposal, gains, missing evidence
 
-`run_search` searches and saves every score in a file beside the evidence, under evidence, grades, measures, seed and queries: the same
+`run_search` searches and saves every score in a file next to the evidence, under evidence, grades, measures, seed and queries: the same
 search on the same evidence file resumes, with the same result. `with_stability` measures how far each value of the proposal can move.
 `open_holdout` scores the sealed queries; page and command count the looks together (`looks_at`). `card_of` makes the evidence card.
 """
@@ -166,7 +166,7 @@ class PlannedSearch:
 
     @property
     def kept_scores(self) -> ScoreCache:
-        """The file of the scores, beside the evidence."""
+        """The file of the scores, next to the evidence."""
         evidence = self.data.evidence
         marks = search_marks(evidence.replay_hash, self.batch, self.plan.goal.measures, self.plan.seed)
         return ScoreCache.beside(evidence.path, marks)
@@ -280,7 +280,7 @@ def unlabelled_data(
     grades = reranker_grades(found, reranker) if reranker is not None else {}
     if reranker is None or not grades:
         raise InputError(
-            f"{evidence.path}: no reranker that can stand in for judgments has scored enough of its candidates; one that reads with the "
+            f"{evidence.path}: no reranker whose order can replace judgments has scored enough of its candidates; one that reads with the "
             "embedder cannot. Gather it with another, or score it: --set rerank.backend=cross_encoder"
         )
     digest = hashlib.sha256(repr((reranker, sorted(map(repr, grades.items())))).encode()).hexdigest()[:16]
@@ -450,7 +450,7 @@ def with_stability(result: SearchResult, progress: Progress) -> SearchResult:
 
 
 def looks_at(data: TuningData, store: Store | None, who: str = "") -> HoldoutLooks:
-    """The count of looks at the query set of some evidence: in its store, if that is open, and in a file beside it.
+    """The count of looks at the query set of some evidence: in its store, if that is open, and in a file next to the evidence.
 
     The store records `who` looks. Raises InputError if the file cannot be read.
     """

@@ -84,8 +84,8 @@ def _plus(value: float) -> str:
 def judged_rows(found: ByJudgments) -> list[GainRow]:
     """The gains by judgments of a proposal that was tuned without them, compared with a search on judgments."""
     return [
-        GainRow("Without judgments", "this proposal, as it is fused", found.proposal),
-        GainRow("With judgments", "cross-validated, as it is fused", found.labelled),
+        GainRow("Without judgments", "this proposal, after fusion", found.proposal),
+        GainRow("With judgments", "cross-validated, after fusion", found.labelled),
         GainRow("With, in hindsight", "flatters: on the queries that chose it", found.hindsight, fair=False),
         GainRow("Without, as ranked", "this proposal, with all that follows the fusion", found.as_ranked),
     ]

@@ -1,1 +1,1 @@
-"""Searching for a better config on labelled queries, without fooling oneself: space, search, folds, selection, sealed hold-out."""
+"""Tuning on labelled queries, with an unbiased estimate of the gain: space, search, folds, selection, sealed hold-out."""

@@ -108,7 +108,7 @@ def fitted(method: Method, scores: Floats, answers: Bools) -> Curve:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The queries whose probability lies in low..high: how many, their mean probability, the share with an answer and its 95 % interval."""
+    """The queries with a probability in low..high: their number, mean probability, share with an answer and its 95 % interval."""
 
     low: float
     high: float
@@ -152,7 +152,7 @@ class Calibration:
         return f"abstain.{self.signal}={self.threshold:.6g}"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the curve as plain values."""
+        """Everything except the curve, as plain values."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("curve", "bins")}
         if self.threshold is not None and not math.isfinite(self.threshold):
             values["threshold"] = None

@@ -2,7 +2,7 @@
 
 Folds have nearly equal numbers of queries: groups go, the largest first, to the fold with the fewest queries. The hold-out takes whole
 groups, drawn with a seed, until it has its share. A group is a conversation (a project), a session or a type; a query without one is
-a group of its own.
+a separate group.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ MIN_GROUPS = 4
 def groups_of(batch: LabelledBatch, by: GroupBy) -> list[str]:
     """The group of every query. A conversation is a project; a query's session is that of its best graded memory.
 
-    A query without the property is a group of its own.
+    A query without the property is a separate group.
     """
     read = _READERS[by]
     return [read(batch, q) or f"query {batch.queries[q].qid}" for q in range(len(batch.queries))]

@@ -3,7 +3,7 @@
 Repeated looks turn a hold-out into a training set. Looks are counted per query and query set: the count of a hold-out is that of its most
 looked-at query. So it survives another gather, a grown set, and another seed that seals some of the same queries.
 
-A look is counted in the store of the evidence if that can be opened, otherwise in a file beside the evidence, which travels with it. The
+A look is counted in the store of the evidence if that can be opened, otherwise in a file next to the evidence, which travels with it. The
 file also holds a copy of the store's counts:
 
     looks at a query = looks in the file + looks in the store, or in the file's copy if the store is not open
@@ -160,7 +160,7 @@ class HoldoutLooks:
         heard = self._file.heard(self._store_id, query_set, qids)
         present = self._store.by_query(query_set, qids)
         if any(present.get(qid, 0) != heard[qid] for qid in qids):
-            with suppress(InputError):  # a folder that cannot be written: the store has them
+            with suppress(InputError):  # a read-only folder: the store has the counts
                 self._file.hear(self._store_id, query_set, present)
         return max((counts[qid] + present.get(qid, 0) for qid in qids), default=0)
 
@@ -174,7 +174,7 @@ class HoldoutLooks:
 
 
 def looks_path(evidence: Path, query_set: str) -> Path:
-    """The look file beside an evidence file. It is named after the query set, so that all evidence of the set shares the count."""
+    """The look file next to an evidence file. It is named after the query set, so that all evidence of the set shares the count."""
     name = re.sub(r"[^\w.-]+", "-", query_set).strip("-.")[:80]
     return evidence.with_name(f"{name or evidence.name}.looks.json")
 

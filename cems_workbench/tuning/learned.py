@@ -44,7 +44,7 @@ class Importance:
     together: float
     """The rest of 1: interactions of parameters."""
     exact: bool
-    """Is it of a complete grid? Otherwise of a forest fitted to the trials."""
+    """Whether it is of a complete grid; otherwise it is of a forest fitted to the trials."""
     trials: int
 
 
@@ -167,7 +167,7 @@ def values_around(axis: Axis, own: Any, most: int) -> tuple[Any, ...]:
 def scores_at(tuned: Tuned, score: Score, values: Values, objective: int = 0) -> Floats | None:
     """(Q) an objective of the open queries at a point of the space; None where a constraint is broken.
 
-    The proposal's own point is given even so: a baseline may break what the space holds every other config to.
+    The proposal's point is an exception: a baseline may violate the constraints of the space.
     """
     space = tuned.plan.space
     config = space.config(values)
@@ -186,7 +186,7 @@ def mean_and_error(scores: Floats | None) -> tuple[float, float]:
 
 
 def _on_axes(space: SearchSpace, trial: Trial) -> bool:
-    """Are all values on the axes? The baseline alone may have a value that is no choice, or null instead of a number."""
+    """Whether all values are on the axes. Only the baseline may have a value that is no choice, or null instead of a number."""
     return all(
         value in axis.choices if axis.choices else value is not None
         for axis, value in zip(space.axes, trial.values, strict=True)
@@ -200,7 +200,7 @@ def _places(space: SearchSpace, values: Values) -> list[int]:
 def _whole_grid(places: Sequence[Sequence[int]] | Any, reached: Floats) -> Floats | None:
     """The objective as an array with an axis per parameter; None unless every combination of the tried values was tried.
 
-    The first trial is the baseline, which may lie beside the grid and is then left out.
+    The first trial is the baseline, which is left out if it is not on the grid.
     """
     for start in (0, 1):
         here, values = np.asarray(places)[start:], reached[start:]

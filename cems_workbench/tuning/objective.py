@@ -27,7 +27,7 @@ _GUARD = re.compile(
     r"(?:(?P<type>[^:]+):)?(?P<measure>[^:\s<>]+?)(?:\s*-\s*(?P<tolerance>[0-9.]+)|\s*(?P<side>[<>]=)\s*(?P<bound>[0-9.]+))?"
 )
 GUARD_TOLERANCE = 1e-12
-"""A guard that is missed by less than this holds."""
+"""Tolerance of a guard: one that is missed by less holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Goal:
 
     @property
     def of_no_answer(self) -> bool:
-        """Is one of the measures defined for queries without an answer only?"""
+        """Whether one of the measures is defined only for queries without an answer."""
         return any(MEASURES[each.family].needs_no_answer for each in self.measures if isinstance(each, Measure))
 
     @property

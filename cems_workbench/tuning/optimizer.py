@@ -49,7 +49,7 @@ class Trial:
 
     @property
     def usable(self) -> bool:
-        """Is it scored on every query, and does it hold every guard?"""
+        """Whether it is scored on every query and holds every guard."""
         return not self.pruned and not self.broken
 
 
@@ -240,7 +240,7 @@ def optimize(
 
 
 def announce_grid(space: SearchSpace, score: Score, rows: Ints, trials: int) -> None:
-    """Tell a scorer that can prefetch which configs of the grid it will be asked for."""
+    """Announce the grid's configs to a scorer that can prefetch."""
     tell = getattr(score, "prefetch", None)
     if tell is not None:
         tell([config for config in map(space.config, space.grid(trials)) if space.keeps(config)], rows)

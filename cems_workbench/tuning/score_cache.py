@@ -1,4 +1,4 @@
-"""Score cache: the scores of a search in a file beside the evidence, so that an interrupted search resumes, in any process.
+"""Score cache: the scores of a search in a file next to the evidence, so that an interrupted search resumes, in any process.
 
 The key of a score is the digest of its config, without the name, and the number of its part of the queries. A file belongs to one search:
 its name and its header identify evidence, grades, measures, seed and queries. So page and command resume each other's search, and no
@@ -85,5 +85,5 @@ class ScoreCache:
 
 
 def _is_of(name: str, stem: str) -> bool:
-    """Is this the name of a score file of the evidence file with that stem?"""
+    """Whether this is the name of a score file of the evidence file with that stem."""
     return name.endswith(SUFFIX) and name.removesuffix(SUFFIX).rpartition(".")[0] == stem

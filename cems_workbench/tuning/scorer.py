@@ -46,7 +46,7 @@ class PartScorer(Protocol):
         """(Qp, M) the scores of each of these parts, in order."""
 
     def prefetch(self, config: PipelineConfig, parts: Sequence[int]) -> None:
-        """Start scoring these parts, which will be asked for soon."""
+        """Start scoring these parts, which will be requested soon."""
 
 
 def part_scores(batch: LabelledBatch, config: PipelineConfig, measures: Sequence[Scored]) -> Floats:
@@ -147,7 +147,7 @@ class BatchScorer:
 
     def known(self) -> KnownScores:
         """All scores so far, for a later job."""
-        known = dict(self._known)  # another thread may add to it meanwhile
+        known = dict(self._known)  # a copy, since another thread may add to it
         return self._recalled | {(config_digest(key), number): values for (key, number), values in known.items()}
 
 

@@ -247,7 +247,7 @@ class SearchSpace:
 
     @property
     def is_grid(self) -> bool:
-        """Are there few enough parameters to try every combination of a grid?"""
+        """Whether there are few enough parameters to try every combination of a grid."""
         return len(self.axes) <= MAX_GRID_AXES
 
     def config(self, values: Values) -> PipelineConfig:
@@ -255,7 +255,7 @@ class SearchSpace:
         return replaced(self.baseline, {axis.path: value for axis, value in zip(self.axes, values, strict=True)})
 
     def keeps(self, config: PipelineConfig) -> bool:
-        """Does a config satisfy every constraint?"""
+        """Whether a config satisfies every constraint."""
         return all(rule.holds(config) for rule in self.constraints)
 
     def grid(self, most: int) -> Iterator[Values]:

@@ -38,7 +38,7 @@ class Region:
     """The lowest value of a number's region; None for a choice, and for a proposal that is null."""
     high: Any = None
     at_low_edge: bool = False
-    """Does the region reach the lowest searched value?"""
+    """Whether the region reaches the lowest searched value."""
     at_high_edge: bool = False
     choices: tuple[Any, ...] = ()
     """The choices within one standard error, the proposal's own among them; empty for a number."""
@@ -59,7 +59,7 @@ def stability(tuned: Tuned, score: Score, objective: int = 0, progress: Progress
 
 
 def region(tuned: Tuned, score: Score, path: str, objective: int = 0) -> Region:
-    """How far one parameter can move. Raises InputError when it was not searched."""
+    """How far one parameter can move. Raises InputError if it was not searched."""
     at, axis = axis_of(tuned.plan.space, path)
     proposal = tuned.proposal.values
     own = scores_at(tuned, score, proposal, objective)
@@ -80,7 +80,7 @@ def region(tuned: Tuned, score: Score, path: str, objective: int = 0) -> Region:
 
 
 def within_one_error(difference: Floats) -> bool:
-    """Do (Q) paired differences to the proposal fall by no more than one standard error?"""
+    """Whether the mean of (Q) paired differences to the proposal is at most one standard error below 0."""
     mean, error = mean_and_error(difference)
     return mean >= -error - SCORE_TOLERANCE
 

@@ -63,7 +63,7 @@ class Tuned:
 
     @property
     def kept(self) -> bool:
-        """Is the baseline the proposal, because no trial is certainly better?"""
+        """Whether the baseline is the proposal, because no trial is significantly better."""
         return self.proposal is self.search.baseline
 
     @property
@@ -78,7 +78,7 @@ class Tuned:
 def tune(
     plan: Plan, score: Score, watch_for: WatchFactory = lambda name: unwatched, *, in_parallel: bool = False
 ) -> Tuned:
-    """Search, choose and cross-validate. Cancelling keeps what was tried; a cancel before the last fold leaves no validation.
+    """Search, choose and cross-validate. Cancelling keeps the trials so far; a cancel before the last fold leaves no validation.
 
     With `in_parallel` all searches run in threads at the same time, for a scorer on other machines. No search depends on another, so the
     result is the same.

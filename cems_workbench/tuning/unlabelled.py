@@ -74,7 +74,7 @@ def reference_reranker(config: PipelineConfig, evidences: Iterable[Evidence]) ->
 
 
 def has_reference_reranker(config: PipelineConfig) -> bool:
-    """Has the config a reranker whose order may replace judgments?"""
+    """Whether the config has a reranker whose order may replace judgments."""
     return not RERANK.is_off(config) and config.rerank.backend != EMBEDDER_RERANKER
 
 

@@ -31,7 +31,7 @@ from cems_workbench.progress import Progress, silent
 
 SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1.0)
 MAX_CHOICES = 24
-"""Up to so many whole numbers are all tried."""
+"""Ranges of at most this many whole numbers are tried in full."""
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -42,7 +42,7 @@ LOWER_LIMITS = THRESHOLDS | {"filter.min_score"}
 
 
 def searched_specs() -> list[FieldSpec]:
-    """The parameters that a search can turn: numbers, switches and choices that replay alone acts on.
+    """The parameters that a search can vary: numbers, switches and choices that only replay reads.
 
     Depths (growth) are among them: lowering one is a replay, and so is raising it to what was gathered. The judge never changes the
     ranking.
@@ -68,19 +68,19 @@ def slider(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] 
 
 
 def span(spec: FieldSpec) -> float:
-    """The length of the slider, which distances are measured in."""
+    """The length of the slider, the unit of distances."""
     low, high = spec.soft or (spec.low or 0.0, 1.0 if spec.high is None else spec.high)
     return float(high - low) or 1.0
 
 
 def distance(spec: FieldSpec, now: Any, value: Any) -> float:
-    """How far a value is from the present one, in slider ranges; 1 for another choice, or for on and off."""
+    """Distance of a value from the present one, in slider ranges; 1 for another choice or a switch."""
     numbers = spec.type in (int, float) and now is not None and value is not None
     return abs(float(value) - float(now)) / span(spec) if numbers else 1.0
 
 
 def origin(spec: FieldSpec, config: PipelineConfig) -> float:
-    """Where a walk begins: the present number; for null the end of the range that is nearest to it."""
+    """Start of a walk: the present number; for null the end of the range that is nearest to it."""
     now = config.get(spec.path)
     low, high = slider(spec, config)
     if now is not None:
@@ -115,14 +115,14 @@ def others(spec: FieldSpec, config: PipelineConfig) -> list[Any]:
 
 
 def ends(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] = NOTHING) -> list[Any]:
-    """The most extreme values: when they change nothing, none between does."""
+    """The most extreme values: if they change nothing, no value between does."""
     if spec.type not in (int, float):
         return others(spec, config)
     return [walk[-1] for walk in walks(spec, config, gathered)] + others(spec, config)
 
 
 PRECISION = 1e-9
-"""Breakpoints of real numbers are this precise, in slider ranges."""
+"""Precision of breakpoints of real numbers, in slider ranges."""
 VERIFIED_CELLS = 6
 ROUNDING_STEPS = (1, 10, 100, 1000)
 
@@ -137,7 +137,7 @@ class Breakpoint:
 
 @dataclass(frozen=True, slots=True)
 class SuccessfulValue:
-    """One value that succeeds, its distance in slider ranges, and its breakpoint where it is a number."""
+    """One value that succeeds, its distance in slider ranges, and its breakpoint if it is a number."""
 
     spec: FieldSpec
     value: Any
@@ -148,7 +148,7 @@ class SuccessfulValue:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The value of one parameter that came nearest, and how near (`Outcome.distance`)."""
+    """The best value of one parameter that does not succeed, and its `Outcome.distance`."""
 
     spec: FieldSpec
     value: Any
@@ -165,7 +165,7 @@ def acts(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> bool:
 
 
 def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> SuccessfulValue | None:
-    """The nearest value of this parameter that succeeds, None when none does."""
+    """The nearest value of this parameter that succeeds, None if none does."""
     found = []
     if spec.type in (int, float):
         if linear.solvable(config, spec.path):
@@ -190,7 +190,7 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Su
 
 
 def best_attempt(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Attempt | None:
-    """The value that brings the memory highest, the nearest of those; None when the parameter has no other value."""
+    """The value with the best rank of the memory, the nearest of several; None if the parameter has no other value."""
     now = config.get(spec.path)
     tried = (
         [value for walk in walks(spec, config, trials.gathered) for value in walk] if spec.type in (int, float) else []
@@ -205,7 +205,7 @@ def best_attempt(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Att
 
 def _walked(trials: Trials, config: PipelineConfig, spec: FieldSpec, walk: list[Any]) -> SuccessfulValue | None:
     fails: Any = config.get(spec.path)
-    if fails is None:  # off is no number to bisect from
+    if fails is None:  # null cannot be bisected from
         fails, walk = walk[0], walk[1:]
         if trials.succeeds(changed(config, spec.path, fails)):
             return SuccessfulValue(spec, fails, 1.0, None)
@@ -218,7 +218,7 @@ def _walked(trials: Trials, config: PipelineConfig, spec: FieldSpec, walk: list[
 
 
 def bisected(succeeds: Callable[[Any], bool], spec: FieldSpec, fails: Any, success: Any) -> Breakpoint:
-    """Close in on the change between a failing and a succeeding value, until nothing lies between that matters."""
+    """Bisect between a failing and a succeeding value, down to the precision."""
     whole = spec.type is int
     least = 1 if whole else PRECISION * span(spec)
     while abs(success - fails) > least:
@@ -233,7 +233,7 @@ def bisected(succeeds: Callable[[Any], bool], spec: FieldSpec, fails: Any, succe
 
 
 def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[SuccessfulValue]:
-    """The nearest solved cell that a replay confirms; nothing when replays disagree with the lines."""
+    """The nearest solved cell that a replay confirms; None if replays disagree with the lines."""
     low, high = slider(spec, config)
     start = origin(spec, config)
     good = [cell for cell in linear.rank_intervals(trials, config, spec.path, low, high) if cell.rank <= trials.k]
@@ -250,9 +250,9 @@ def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Suc
 
 
 def _answering(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec]) -> list[SuccessfulValue]:
-    """Thresholds of abstain that refuse, each lowered to the value of its signal: the largest that answers, exactly.
+    """Refusing thresholds of abstain, each lowered to the value of its signal: exactly the largest that answers.
 
-    Nothing where that does not succeed.
+    Empty if that does not succeed.
     """
     deciding = {f"abstain.{one.name}": one for one in trials.stages(config).of(ABSTAIN).fields(0).deciding}
     if not all(spec.path in deciding for spec in specs):
@@ -273,7 +273,7 @@ def _answering(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec
 
 
 def answering_counterfactual(trials: Trials, config: PipelineConfig) -> Counterfactual | None:
-    """All thresholds of abstain that refuse, lowered together; None where one alone is enough, or all are not."""
+    """All refusing thresholds of abstain, lowered together; None if one alone is enough, or all together are not."""
     fields = trials.stages(config).of(ABSTAIN).fields(0)
     specs = [field_spec(f"abstain.{one.name}") for one in fields.deciding]
     if not fields.abstained or fields.rule != "any" or len(specs) < 2:
@@ -283,7 +283,7 @@ def answering_counterfactual(trials: Trials, config: PipelineConfig) -> Counterf
 
 
 def _found(trials: Trials, config: PipelineConfig, spec: FieldSpec, point: Breakpoint, solved: bool) -> SuccessfulValue:
-    """The value to apply: a round one just past the breakpoint where that succeeds too, else the breakpoint itself."""
+    """The value to apply: a round one just past the breakpoint if that succeeds too, otherwise the breakpoint."""
     now = config.get(spec.path)
     value: Any = point.succeeds
     for rounded in round_values(spec, point):
@@ -296,7 +296,7 @@ def _found(trials: Trials, config: PipelineConfig, spec: FieldSpec, point: Break
 def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
     """The next step of the slider past the breakpoint, then of finer and finer ones; inside the slider, so never its end.
 
-    The ends of a slider have names: a weight of 0 is a list without influence.
+    The ends of a slider are special: a list of weight 0 has no influence.
     """
     if not spec.step or spec.type is not float:
         return []
@@ -319,7 +319,7 @@ def _value(value: Any) -> str:
 MAX_LABELLED = 40
 """Counterfactuals measured on the labelled queries: those that disturb this query least."""
 GAIN_DIGITS = 4
-"""Gains of mean nDCG@10 that are equal to so many digits are one gain; side effects decide then."""
+"""Decimals to which gains of mean nDCG@10 are compared; side effects decide between equal ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,9 +343,9 @@ class Change:
 class Counterfactual:
     """Changes that, applied together, put the memory at `rank` of the results (None: not among them).
 
-    `place` is that rank, or the one before assembly; None when a stage dropped it.
-    `gathers`: they need new evidence, of `request`. `needs` scores of the reranker are missing under them, so that its word
-    is still out. `labelled` is None where it was not measured.
+    `place` is that rank, or the one before assembly; None if a stage dropped it.
+    `gathers`: they need new evidence, of `request`. `needs` scores of the reranker are missing under them, so that its effect
+    is unknown. `labelled` is None if it was not measured.
     """
 
     changes: tuple[Change, ...]
@@ -365,13 +365,13 @@ class Counterfactual:
 
     @property
     def parts(self) -> int:
-        """How many things are changed; what switches manual expansion on belongs to the term it is for."""
+        """Number of changes; switching manual expansion on counts as part of adding its term."""
         switches = sum(change.path == "expansion.backend" for change in self.changes) if self.terms else 0
         return len(self.changes) - switches + len(self.terms) + self.everywhere
 
     @property
     def words(self) -> str:
-        """ "fusion.k 60 → 83": the changes in a line; what needs a gather says so."""
+        """ "fusion.k 60 → 83": the changes in a line, with a remark if they need a gather."""
         parts = [f"{change.path} {_value(change.was)} → {_value(change.now)}" for change in self.changes]
         parts += [f"search for “{term}” too" for term in self.terms]
         parts += ["search every project"] if self.everywhere else []
@@ -387,7 +387,7 @@ class Counterfactual:
         return with_values(config, self.values, source="rescue")
 
     def request(self, request: Request) -> Request:
-        """What to gather with it."""
+        """The request to gather with it."""
         return replace(
             request,
             manual=(*request.manual, *self.terms),
@@ -405,7 +405,7 @@ class Counterfactual:
 def single_counterfactuals(
     trials: Trials, config: PipelineConfig, progress: Progress = silent
 ) -> tuple[list[Counterfactual], list[FieldSpec]]:
-    """One counterfactual per replay parameter that has one, and the parameters that change anything at all."""
+    """One counterfactual per replay parameter that has one, and the parameters with any effect."""
     specs = searched_specs()
     counterfactuals, active = [], []
     for i, spec in enumerate(specs):
@@ -422,7 +422,7 @@ def single_counterfactuals(
 
 
 def counterfactual_of(trials: Trials, config: PipelineConfig, found: Sequence[SuccessfulValue]) -> Counterfactual:
-    """The counterfactual these values make together, replayed and measured."""
+    """The counterfactual of these values together, replayed and measured."""
     changes = tuple(
         Change(hit.spec.path, config.get(hit.spec.path), hit.value, hit.distance, hit.breakpoint, hit.solved)
         for hit in found
@@ -436,9 +436,9 @@ def counterfactual_of(trials: Trials, config: PipelineConfig, found: Sequence[Su
 
 
 def ordered(counterfactuals: Iterable[Counterfactual]) -> list[Counterfactual]:
-    """The order in which pages and command line show them: by what they gain on the labelled queries, then by least side effects.
+    """The order on pages and the command line: by gain on the labelled queries, then by least side effects.
 
-    What could not be measured there comes after what was; and before either, what the reranker has read in full.
+    Measured ones come before unmeasured ones, and those with all reranker scores before both.
     """
     return sorted(
         counterfactuals,
@@ -457,14 +457,14 @@ def ordered(counterfactuals: Iterable[Counterfactual]) -> list[Counterfactual]:
 
 
 def order_text(counterfactuals: Sequence[Counterfactual]) -> str:
-    """What `ordered` went by, in a sentence."""
+    """The order of `ordered`, in a sentence."""
     if any(counterfactual.labelled is not None for counterfactual in counterfactuals):
         return "Most gain on the judged queries first, then fewest side effects."
     return "Fewest side effects first."
 
 
 def moved_text(moved: SideEffects) -> str:
-    """ "ranking kept 95 %": how far the other results keep their order, in whole percent; 100 only when nothing moved."""
+    """ "ranking kept 95 %": how far the other results keep their order, in whole percent; 100 only if nothing moved."""
     share = 100 if moved.rbo >= 1 - 1e-9 else min(99, round(100 * moved.rbo))
     return f"ranking kept {share} %"
 
@@ -493,7 +493,7 @@ def with_labels(
 
 
 SCORING_ROUNDS = 3
-"""Scores move the value that succeeds, and another value may need other scores; after so many rounds what lacks some is left so."""
+"""Maximum rounds of scoring: new scores move the value that succeeds, and another value may need further scores."""
 
 
 def with_scores(
@@ -502,9 +502,9 @@ def with_scores(
     config: PipelineConfig,
     score: Callable[[Evidence, PipelineConfig], Evidence],
 ) -> list[Counterfactual]:
-    """The counterfactuals of replay parameters after the reranker has read what it had not; those that its scores undo are gone.
+    """The counterfactuals of replay parameters with the missing reranker scores added; those that no longer succeed are dropped.
 
-    `score` gives the evidence with the scores that a config lacks.
+    `score` returns the evidence with the scores that a config lacks.
     """
     found = list(counterfactuals)
     for _ in range(SCORING_ROUNDS):
@@ -544,7 +544,7 @@ def attempts(trials: Trials, config: PipelineConfig, active: Sequence[FieldSpec]
 def pair_counterfactuals(
     trials: Trials, config: PipelineConfig, tried: Sequence[Attempt], progress: Progress = silent
 ) -> list[Counterfactual]:
-    """At most `MAX_COUNTERFACTUALS` pairs, the nearest of those that hold one of the `PROMISING_ATTEMPTS` best attempts."""
+    """At most `MAX_COUNTERFACTUALS` pairs, the nearest of those with one of the `PROMISING_ATTEMPTS` best attempts."""
     now = trials.outcome(config).distance
     promising = [attempt for attempt in tried if attempt.reached < now][:PROMISING_ATTEMPTS]
     pairs: list[tuple[Attempt, Attempt]] = []
@@ -564,7 +564,7 @@ def pair_counterfactuals(
 def shrunk(trials: Trials, config: PipelineConfig, pair: Sequence[Attempt]) -> list[SuccessfulValue]:
     """The pair with the smallest share of the way that succeeds. The two breakpoints belong together."""
     fails, succeeds = 0.0, 1.0
-    if all(_at(config, attempt, fails) == attempt.value for attempt in pair):  # switches have no way to go
+    if all(_at(config, attempt, fails) == attempt.value for attempt in pair):  # switches cannot be moved back partly
         return [SuccessfulValue(attempt.spec, attempt.value, attempt.distance, None) for attempt in pair]
     while succeeds - fails > PRECISION:
         middle = (fails + succeeds) / 2
@@ -588,7 +588,7 @@ def shrunk(trials: Trials, config: PipelineConfig, pair: Sequence[Attempt]) -> l
 
 
 def _at(config: PipelineConfig, attempt: Attempt, share: float) -> Any:
-    """The value at a share of the way from the present one to the attempt's; a switch is there at once."""
+    """The value at a share of the way from the present one to the attempt's; a switch has the attempt's value at any share."""
     now, value = config.get(attempt.spec.path), attempt.value
     if attempt.spec.type not in (int, float) or now is None or value is None:
         return value

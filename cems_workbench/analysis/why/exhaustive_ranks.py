@@ -1,11 +1,11 @@
-"""Where every list would have the memory, were it as long as the store, and how deep it would have to be to hold it.
+"""Exhaustive ranks: the memory's rank in every list if it were as long as the store, and the depth that would contain it.
 
-By exact cosine, by BM25, by ts_rank; a hybrid list is made of whole lists by meaning and by ts_rank, with the arithmetic of replay.
+By exact cosine, by BM25, by ts_rank; a hybrid list is computed from complete lists by meaning and by ts_rank, as in replay.
 
     depth that surely holds a memory of a hybrid list = max(its rank there, ceil(place of its chunk / pool_factor),
                                                             ceil(rank of its chunk inside / inner_factor))
 
-because what a shallower list leaves out only lowers the scores of others.
+because hits that a shallower list omits only lower the scores of others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
 class ListRank:
     """A memory in a list: its rank among memories, its score, which of its chunks it is and the place of that among the chunks.
 
-    None where that is not known.
+    None if that is unknown.
     """
 
     rank: int | None = None
@@ -46,13 +46,13 @@ class ListRank:
 
 @dataclass(frozen=True, slots=True)
 class DepthLimits:
-    """How much of a list counts: memories, and chunks before each memory takes its best; None is all."""
+    """Cuts of a list: memories, and chunks before each memory takes its best; None is all."""
 
     memories: int | None = None
     chunks: int | None = None
 
     def hold(self, place: ListRank) -> bool:
-        """Is a memory of this place within them?"""
+        """Whether a memory of this place is within them."""
         pairs = ((place.rank, self.memories), (place.chunk_rank, self.chunks))
         return all(limit is None or (rank is not None and rank <= limit) for rank, limit in pairs)
 
@@ -60,7 +60,7 @@ class DepthLimits:
 def list_ranks(
     memory_id: str, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
 ) -> list[ListEntry]:
-    """The memory's place in what is searched for each variant, by meaning and by words; also in lists that were not searched."""
+    """The memory's rank for each variant, by meaning and by words; also in lists that were not searched."""
     where = search_filter(request, config)
     memory = resources.store.memories.get(memory_id)
     if memory is not None:
@@ -82,7 +82,7 @@ def _barred(where: Filter, project: str | None, scope: str) -> str | None:
 
 @dataclass(frozen=True)
 class _Search:
-    """One memory, looked for in the whole store."""
+    """Ranks of one memory in the whole store."""
 
     memory_id: str
     evidence: Evidence
@@ -107,7 +107,7 @@ class _Search:
                 yield self._hybrid_place(i, by_meaning, by_words)
 
     def _by_cosine(self, text: str) -> ChunkHits | None:
-        """All chunks by exact cosine, None where the index is too large to be searched exactly."""
+        """All chunks by exact cosine, None if the index is too large for an exact search."""
         vectors = self.resources.indexes.vectors
         if len(vectors) > EXACT_ROWS:
             return None
@@ -129,7 +129,7 @@ class _Search:
         return next((ranked for ranked in self.evidence.lists if (ranked.source, ranked.variant) == (source, i)), None)
 
     def _place(self, source: Source, i: int, found: ListRank) -> ListEntry:
-        """What a gathered list has of the memory, and what the whole store says."""
+        """The memory's rank in a gathered list, and in the whole store."""
         name, ranked, limits = f"{source}:{i}", self._gathered(source, i), self._limits(source)
         own = (
             ListRank()
@@ -144,7 +144,7 @@ class _Search:
         return ListEntry(name, found.rank, found.score, limits.memories, returned, words, limits.chunks, deeper)
 
     def _only_inside(self, source: Source) -> bool:
-        """Is this an inner list of a hybrid list?"""
+        """Whether this is an inner list of a hybrid list."""
         lists = self.config.lists
         inside = {"vector": lists.vector.enabled, "ts_rank": lists.ts_rank.enabled}
         return lists.hybrid.enabled and not inside.get(source, True)
@@ -166,7 +166,7 @@ class _Search:
         yield from self._raised(needed)
 
     def _raised(self, needed: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-        """Those of the depths that are more than the present ones, where all are allowed."""
+        """The depths that exceed the present ones, if all are allowed."""
         raised = {path: value for path, value in needed.items() if value > (self.config.get(path) or math.inf)}
         limits = [(value, field_spec(path).high) for path, value in raised.items()]
         if raised and all(high is None or value <= high for value, high in limits):
@@ -202,7 +202,7 @@ class _Search:
     def _deeper_hybrid(
         self, i: int, whole: nested.HybridPlace, by_meaning: ChunkHits, by_words: ChunkHits
     ) -> Iterator[dict[str, Any]]:
-        """A deeper list; and, where it is the lists inside that are too short, a larger multiple for those."""
+        """A deeper list; and, if the lists inside are too short, a larger multiple for those."""
         section, own = self.config.lists.hybrid, float(self.cuts.memories[0])
         ranks = [rank for rank in (whole.vector_rank, whole.text_rank) if math.isfinite(rank)]
         depth = max(whole.rank, whole.chunk_rank / section.pool_factor, max(ranks) / section.inner_factor)

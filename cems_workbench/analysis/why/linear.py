@@ -50,7 +50,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class RankInterval:
-    """An interval of weights without a change of places; `rank` is the memory's in it."""
+    """An interval of weights without a change of ranks; `rank` is the memory's in it."""
 
     low: float
     high: float
@@ -58,7 +58,7 @@ class RankInterval:
 
 
 def solvable(config: PipelineConfig, path: str) -> bool:
-    """Is the order after fusion a matter of straight lines, which nothing but factors changes before assembly?"""
+    """Whether scores are linear after fusion, and only factors change them before assembly."""
     return (
         path in LINEAR
         and _linear_in_ranks(config)
@@ -74,7 +74,7 @@ def _linear_in_ranks(config: PipelineConfig) -> bool:
 
 
 def rank_intervals(trials: Trials, config: PipelineConfig, path: str, low: float, high: float) -> list[RankInterval]:
-    """The cells of the range low..high in ascending order; empty when the memory is not in fusion."""
+    """The cells of the range low..high in ascending order; empty if the memory is not in fusion."""
     lines = _lines(trials, config, path)
     if lines is None or high <= low:
         return []
@@ -114,7 +114,7 @@ def _lines(trials: Trials, config: PipelineConfig, path: str) -> Lines | None:
 
 
 def _pieces(lines: Lines, low: float, high: float) -> list[tuple[float, float, int | None, int | None]]:
-    """(start, end, lowest, highest): where the same candidates have the lowest and the highest raw score."""
+    """(start, end, lowest, highest): pieces with the same candidates of lowest and highest raw score."""
     pieces: list[tuple[float, float, int | None, int | None]] = []
     start = low
     while start < high:
@@ -139,7 +139,7 @@ def _meets(lines: Lines, leader: int, start: float, sign: int) -> float:
 def _roots(
     lines: Lines, config: PipelineConfig, start: float, end: float, lowest: int | None, highest: int | None
 ) -> list[float]:
-    """Where the memory's numerator meets a rival's, or the clamp, within start..end."""
+    """Weights within start..end at which the memory's numerator meets a rival's, or the clamp."""
     at = np.array([start, end])
     values, top = _numerators(lines, config, at, lowest, highest)
     rivals = values - values[lines.target]

@@ -1,7 +1,7 @@
-"""What gathering would have to do otherwise: deeper lists, another route or filter, an expansion term that the memory holds.
+"""Counterfactuals that need a gather: deeper lists, another route or filter, an expansion term that the memory contains.
 
-Each is really gathered, without asking a language model or the judge, and replayed; only a change that then puts it in the top k is a
-counterfactual. Terms are rare ones of the memory itself that the query lacks: what the query would have had to say.
+Each is actually gathered, without language model and judge, and replayed; only a change that then puts it in the top k is a
+counterfactual. Terms are rare ones of the memory itself that the query lacks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cems_workbench.records import indexed_text
 from cems_workbench.store.search.lexical.tokenizer import chunks, terms_of
 
 MAX_RARE_TERMS, MAX_TERMS = 16, 4
-"""So many of the memory's rarest words are compared with the query, and so many of them tried."""
+"""Number of the memory's rarest words that are compared with the query, and of those that are tried."""
 
 CHOICES: tuple[tuple[str, Any], ...] = (
     ("query.mode", "hybrid"),
@@ -52,7 +52,7 @@ PROMISING = 2
 MAX_COUNTERFACTUALS = 5
 
 NO_LEARNING = {"query.typo_correction.auto_learn": False, "query.typo_correction.validate": False}
-"""A trial teaches the store nothing."""
+"""Values that keep a trial from changing the store."""
 
 
 Missed = tuple[Counterfactual, Evidence]
@@ -108,7 +108,7 @@ def with_a_parameter(
 def _tries(
     trials: Trials, config: PipelineConfig, request: Request, resources: Resources, places: Sequence[ListEntry]
 ) -> Iterator[Counterfactual]:
-    """Depths only where they are what is missing; choices that differ from the present; terms."""
+    """Depths, only if they are the cause; choices that differ from the present; terms."""
     still = side_effects((), (), trials.memory_id)
     for values in shallowest(places):
         yield Counterfactual(
@@ -127,7 +127,7 @@ def _tries(
 
 
 def shallowest(places: Sequence[ListEntry]) -> list[Mapping[str, Any]]:
-    """The depths that would let some list hold the memory; of those of the same parameters, as of several variants, the least."""
+    """The depths at which some list would contain the memory; the least per set of parameters."""
     least: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for values in (values for place in places for values in place.deeper):
         known = least.setdefault(tuple(values), values)
@@ -137,7 +137,7 @@ def shallowest(places: Sequence[ListEntry]) -> list[Mapping[str, Any]]:
 
 
 def _least(counterfactual: Counterfactual, inner: Trials, config: PipelineConfig) -> Counterfactual:
-    """One depth that succeeds, made as small as it can be: lower depths are replayed on what was gathered for it."""
+    """One depth that succeeds, minimised: lower depths are replayed on the evidence gathered for it."""
     if (
         len(counterfactual.changes) != 1
         or counterfactual.parts != 1
@@ -161,9 +161,9 @@ def _change(config: PipelineConfig, path: str, value: Any) -> Change:
 
 
 def own_terms(trials: Trials, resources: Resources) -> list[str]:
-    """Of the memory's rarest words, as it writes them, those nearest in meaning to the query: `TERMS` of `RAREST`.
+    """Of the memory's rarest words, as written, those nearest in meaning to the query: `TERMS` of `RAREST`.
 
-    A word that nothing else has finds the memory and little else; near to the query it is one that somebody could have
+    A rare word finds the memory and little else; one near to the query is one that a user could have
     typed. The query's own words are left out, and numbers. Ties fall by the order in the memory.
     """
     memory = resources.store.memories.get(trials.memory_id)
@@ -186,14 +186,14 @@ def own_terms(trials: Trials, resources: Resources) -> list[str]:
 def gathered(
     counterfactual: Counterfactual, config: PipelineConfig, request: Request, resources: Resources
 ) -> Evidence:
-    """The evidence that a counterfactual asks for, as of the same moment, with the scores its reranker needs."""
+    """The evidence that a counterfactual needs, as of the same moment, with the scores its reranker needs."""
     after = counterfactual.config(config)
     evidence = gather_lists(counterfactual.request(request), with_values(after, NO_LEARNING), resources)
     return score_missing(evidence, after, resources)
 
 
 def _measured(counterfactual: Counterfactual, trials: Trials, inner: Trials, config: PipelineConfig) -> Counterfactual:
-    """The counterfactual with what it comes to on the evidence of `inner`, compared with the current results."""
+    """The counterfactual with its effect on the evidence of `inner`, compared with the current results."""
     outcome = inner.outcome(counterfactual.config(config))
     moved = side_effects(trials.outcome(config).results, outcome.results, trials.memory_id)
     return replace(counterfactual, rank=outcome.rank, place=outcome.stood, side_effects=moved)

@@ -1,4 +1,4 @@
-"""The whole answer to "why is it missing?": path, cause, counterfactuals in order, and what came nearest when no change succeeds."""
+"""Why report: path, cause, counterfactuals in order, and the nearest change if none succeeds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from cems_workbench.store import Store
 
 @dataclass(frozen=True)
 class Why:
-    """`nearest` is the change that brings the memory highest when no change brings it in; `replays` were made for the search."""
+    """`nearest` is the change with the memory's best rank if no change succeeds; `replays` were made for the search."""
 
     query: str
     path: MemoryPath
@@ -81,12 +81,12 @@ def explain(
     switched_off: Collection[int] = (),
     progress: Progress = silent,
 ) -> Why:
-    """Why `memory_id` is not among the first k results, and what would bring it there.
+    """Why `memory_id` is not among the first k results, and the changes that would bring it there.
 
     Args:
-        k: results that count; None is the config's own limit.
-        request, resources: what was asked and where; with them lists are searched in full and gather changes are tried.
-        labelled: kept evidence of labelled queries, to order counterfactuals by what they cost there.
+        k: results that count; None is the config's limit.
+        request, resources: the query and its store; with them lists are searched in full and gather changes are tried.
+        labelled: kept evidence of labelled queries, to order counterfactuals by their effect there.
         switched_off: query variants left out, as in `replay`.
 
     A `Cancelled` from `progress` passes through.
@@ -141,7 +141,7 @@ def _scored(
 
 
 def _nearest(missed: Sequence[Counterfactual], now: int | None) -> Counterfactual | None:
-    """The attempt that puts the memory highest, in the results first; None when none puts it higher than it is."""
+    """The attempt with the memory's best rank, in the results first; None if none improves it."""
     nearer = [
         counterfactual
         for counterfactual in missed
@@ -176,13 +176,13 @@ def _verdict(
 
 
 def require_stored(memory_id: str, store: Store) -> None:
-    """Raise InputError naming the nearest ids when the store has no such memory."""
+    """Raise InputError naming the nearest ids if the store has no such memory."""
     if not store.memories.known([memory_id]):
         require_known(memory_id, store.memories.ids())
 
 
 def require_known(memory_id: str, known: Iterable[str]) -> None:
-    """Raise InputError naming the nearest ids when there is no such memory."""
+    """Raise InputError naming the nearest ids if there is no such memory."""
     ids = list(known)
     if memory_id in ids:
         return

@@ -6,12 +6,12 @@ Of this query, with the memory taken out of both lists of results:
           of which only one list knows the order 1/2, a pair that neither knows together 1 (Fagin et al. 2003, p = 1/2)
     rbo   rank-biased overlap, extrapolated, p = 0.9: a change at the top weighs more (Webber et al. 2010, eq. 32)
 
-Where the memory comes in, the one result that has to make room for it costs nothing; every further result that is gone does.
+If the memory comes in, the one result that it displaces does not count; every further result that is gone does.
 
 Of the labelled queries, replayed as one batch and compared query by query:
 
     hit@k    any relevant memory in the first k
-    nDCG@10  the graded gain by rank, divided by the best there could be
+    nDCG@10  the graded gain by rank, divided by the best possible one
 
 They are the measures of `evaluation.metrics`, with the relevance grade of the query's set and the same queries: those without a
 relevant memory count for neither.
@@ -41,7 +41,7 @@ RBO_PERSISTENCE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class SideEffects:
-    """tau and rbo are 1 when the other results do not change; `gone` of them, beyond the one that makes room, are not there.
+    """tau and rbo are 1 if the other results do not change; `gone` of them, beyond the displaced one, are missing.
 
     `emptied`: fewer than half as many results are left.
     """
@@ -53,7 +53,7 @@ class SideEffects:
 
 
 def side_effects(before: Sequence[str], after: Sequence[str], memory_id: str) -> SideEffects:
-    """What happened to the results other than `memory_id`; nothing where there was no result."""
+    """Side effects on the results other than `memory_id`; none if there was no result."""
     if not before:
         return SideEffects(1.0, 1.0)
     old, new = ([key for key in results if key != memory_id] for results in (before, after))
@@ -63,7 +63,7 @@ def side_effects(before: Sequence[str], after: Sequence[str], memory_id: str) ->
 
 
 def emptied(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Are fewer than half as many results left? What does that brings nothing back; it takes the others away."""
+    """Whether fewer than half as many results are left: such a change removes the others instead of bringing the memory back."""
     return 2 * len(after) < len(before)
 
 
@@ -75,7 +75,7 @@ def kendall(old: Sequence[str], new: Sequence[str]) -> float:
 
 
 def _cost(a: str, b: str, first: dict[str, int], second: dict[str, int]) -> float:
-    """0 for one order, 1 for two, 1/2 where a list knows neither; a list ranks what it holds before what it lacks."""
+    """0 for the same order, 1 for opposite orders, 1/2 if a list has neither; a list ranks its members before others."""
     orders = []
     for ranks in (first, second):
         if a not in ranks and b not in ranks:
@@ -85,7 +85,7 @@ def _cost(a: str, b: str, first: dict[str, int], second: dict[str, int]) -> floa
 
 
 def rbo(old: Sequence[str], new: Sequence[str], p: float = RBO_PERSISTENCE) -> float:
-    """Rank-biased overlap, 0 to 1; 1 for empty lists. What the shorter list has no rank for, it does not share."""
+    """Rank-biased overlap, 0 to 1; 1 for empty lists. Memories beyond the end of the shorter list are not shared."""
     depth = max(len(old), len(new))
     if not depth:
         return 1.0
@@ -104,8 +104,8 @@ VALUE_TOLERANCE = 1e-9
 class LabelledEffect:
     """Queries that gain and lose a hit, that get a better and a worse nDCG@10, and its mean before and after.
 
-    `low` and `high` are the ends of the 95 % bootstrap interval of the gain. In `unscored` queries the reranker has not read all
-    that the change gives it to read, so that its word is still out there.
+    `low` and `high` are the ends of the 95 % bootstrap interval of the gain. In `unscored` queries reranker scores
+    are missing under the change, so that its effect is unknown.
     """
 
     queries: int
@@ -126,7 +126,7 @@ class LabelledEffect:
 
 
 def _relevance(grades: Sequence[int], judged: int) -> str:
-    """What the measures stand on, in words; of sets that differ in it, a line for each grade is no use, so the lowest is named."""
+    """The relevance grades of the measures, in words; for several grades only the lowest is named."""
     words = relevance_words(min(grades, default=1), len(grades), judged)
     return f"{words}; of some sets a higher grade" if len(set(grades)) > 1 else words
 
@@ -157,7 +157,7 @@ class LabelledSet:
         self._measured = lru_cache(maxsize=8)(self._measure)
 
     def effect(self, before: PipelineConfig, after: PipelineConfig, k: int) -> LabelledEffect:
-        """What the change from one config to the other does; hits are counted at k."""
+        """The effect of the change from one config to the other; hits are counted at k."""
         (old_hit, old, _), (new_hit, new, unscored) = self._measured(before, k), self._measured(after, k)
         low, high = bootstrap((new - old)[:, None])[:, 0] if len(old) else (0.0, 0.0)
         return LabelledEffect(

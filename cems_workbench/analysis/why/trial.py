@@ -1,4 +1,4 @@
-"""Trying configs on one query's evidence and watching one memory; every outcome is a replay, and is kept."""
+"""Trial: configs replayed on one query's evidence, with the outcome for one memory; outcomes are cached."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _TO_SURVIVE = CANDIDATE_STAGES[: CANDIDATE_STAGES.index(ASSEMBLY)]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one config makes of the query: the results in order, the memory's rank among them (None: not there).
+    """The outcome of one config: the results in order, the memory's rank among them (None: not in them).
 
-    `stood` is that rank, else the one with which the memory reached assembly (None: it did not). `distance` compares
-    outcomes, lower is nearer: the stages it did not survive, then the share of the k-th score that it lacks before assembly.
+    `stood` is that rank, otherwise the one with which the memory reached assembly (None: it did not). `distance` compares
+    outcomes, lower is nearer: the number of stages after its drop, then the share of the k-th score that it lacks before assembly.
     """
 
     rank: int | None
@@ -40,7 +40,7 @@ class Outcome:
 class Trials:
     """The replays of one evidence, with `switched_off` query variants left out as in `replay`.
 
-    `k`: the memory has to come into the first k results.
+    `k`: the memory must be among the first k results.
     """
 
     def __init__(self, evidence: Evidence, memory_id: str, k: int, switched_off: Collection[int] = ()) -> None:
@@ -49,7 +49,7 @@ class Trials:
         self.k = k
         self.switched_off = tuple(sorted(switched_off))
         self.gathered = gathered_parameters(evidence)
-        """By path, the depths and other parameters that the evidence was gathered with; empty where it does not say."""
+        """By path, the depths and other parameters that the evidence was gathered with; empty without a record."""
         self.table = single_table(evidence)
         ids = self.table.ids[0]
         self.column = ids.index(memory_id) if memory_id in ids else None
@@ -57,7 +57,7 @@ class Trials:
         self._kept: dict[PipelineConfig, Outcome] = {}
 
     def on(self, evidence: Evidence) -> Trials:
-        """The same on other evidence of the query, whose variants begin with the same ones."""
+        """The same on other evidence of the query, with variants that begin with the same ones."""
         return Trials(evidence, self.memory_id, self.k, self.switched_off)
 
     def stages(self, config: PipelineConfig) -> PipelineRun:
@@ -72,12 +72,12 @@ class Trials:
         return self._kept[config]
 
     def succeeds(self, config: PipelineConfig) -> bool:
-        """Is the memory among the first k results?"""
+        """Whether the memory is among the first k results."""
         rank = self.outcome(config).rank
         return rank is not None and rank <= self.k
 
     def needs(self, config: PipelineConfig) -> int:
-        """How many scores of the reranker this config lacks; its outcome may change once they are there."""
+        """How many scores of the reranker this config lacks; its outcome may change with them."""
         if RERANK.is_off(config):
             return 0
         return sum(len(need.memory_ids) for need in self.stages(config).of(RERANK).needs(0))
@@ -98,7 +98,7 @@ class Trials:
         return Outcome(rank, stood, (len(_TO_SURVIVE) - survived, lacks), names, _fingerprint(results.score, order))
 
     def _lacks(self, before: Ranking) -> float:
-        """1 - own score / score of the k-th (the last, where there are fewer); 1 when the memory is not there."""
+        """1 - own score / score of the k-th (the last, if there are fewer); 1 if the memory is absent."""
         order = before.order(0)
         if self.column is None or not before.alive[0, self.column]:
             return 1.0
@@ -111,7 +111,7 @@ def _fingerprint(score: Floats, order: np.ndarray) -> bytes:
 
 
 def changed(config: PipelineConfig, path: str, value: Any) -> PipelineConfig:
-    """A copy with one value replaced, unchecked: for values out of the parameter's own range, by the thousand."""
+    """A copy with one value replaced, without validation: callers pass thousands of valid values."""
     return cast(PipelineConfig, _changed(config, path.split("."), value))
 
 
