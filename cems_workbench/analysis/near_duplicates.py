@@ -69,7 +69,7 @@ def near_pairs(ids: Sequence[str], vectors: Float32, contents: Sequence[str], th
 def _block(
     vectors: Float32, same: NDArray[np.intp], start: int, threshold: float
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], Float32]:
-    """The pairs (i, j > i) of BLOCK rows from `start` with the rows from there on."""
+    """The pairs (i, j > i) of BLOCK_ROWS rows from `start` with the rows from there on."""
     rows = vectors[start : start + BLOCK_ROWS]
     cosines = np.minimum(rows @ vectors[start:].T, 1.0)
     cosines[same[start : start + BLOCK_ROWS, None] == same[None, start:]] = -1.0

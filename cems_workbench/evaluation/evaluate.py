@@ -103,7 +103,7 @@ class Evaluation:
 
     @property
     def lacking(self) -> tuple[str, Mapping[str, int]]:
-        """The config by name with what the evidence does not hold of what it asks for, as `lacking_lines` takes it."""
+        """The config by name with what the evidence does not hold of what it asks for, as `missing_score_lines` takes it."""
         return self.config.name, self.rankings.needs
 
     @property

@@ -691,7 +691,7 @@ def _unreadable(error: BaseException, path: Path) -> InputError:
 
 @contextmanager
 def _opened(path: Path, *, read_only: bool = True, whole: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A file for as long as the block runs, and no longer than `READ_SECONDS`. Raises InputError for all that DuckDB says of it."""
+    """A file for as long as the block runs, and no longer than `READ_TIMEOUT_S`. Raises InputError for all that DuckDB says of it."""
     connection, file = _connect(path, read_only=read_only, whole=whole), file_id(path)
     try:
         with interrupt_after(connection, READ_TIMEOUT_S):

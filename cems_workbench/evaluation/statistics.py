@@ -15,8 +15,8 @@ Is the difference between two configs more than chance? A paired randomisation t
 
     p = share of sign patterns s in {-1, +1}^Q with |mean(s * d)| >= |mean(d)|,    d the differences per query
 
-Two-sided. With at most `EXACT` queries that differ at all every pattern is tried; else `DRAWS` patterns are drawn with a seed and the
-observed one is counted among them, so that p is never 0. Holm's step-down correction keeps the chance of one false finding in a
+Two-sided. With at most `EXACT_QUERIES` differing queries all patterns are enumerated; otherwise `DRAWS` patterns are drawn with a seed,
+and the observed one is counted among them, so that p is never 0. Holm's step-down correction keeps the chance of one false finding in a
 whole table at the level of one test. The effect size is Cohen's d of paired values: mean(d) / sd(d).
 
 Source: Fisher 1935; Smucker, Allan & Carterette, A comparison of statistical significance tests for IR evaluation, 2007; Holm 1979.

@@ -1,6 +1,6 @@
 """A bundle without its texts that replays with the same numbers.
 
-Replaced: contents, titles, tags, sources, queries and variants, what a model read (word by word, see `pseudonyms`); the names of
+Replaced: contents, titles, tags, sources, queries and variants, what a model read (word by word, see `Pseudonyms`); the names of
 projects, sessions, authors and memories (numbered; memories in the order of their ids, which settles ties; a project still begins with
 the query's where it did); vectors, by coordinates with the same angles between them, in which no text can be looked up.
 

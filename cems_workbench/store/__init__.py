@@ -1,7 +1,6 @@
-"""The store: DuckDB is the source of truth, Chroma and the lexical index are derived from it and can be rebuilt.
+"""The store: DuckDB is the source of truth; Chroma and the lexical index are derived from it and can be rebuilt.
 
-`Store` is the way in. Importing this package loads neither DuckDB nor Chroma nor bm25s; they load when a store opens
-or an index is asked for.
+`Store` is the entry point. Importing this package does not load DuckDB, Chroma or bm25s; they load when a store or an index is opened.
 """
 
 from cems_workbench.store.chunks import ChunkStatistics

@@ -1,8 +1,7 @@
-"""What models said, kept so that nobody waits for the same answer twice: scores and replies.
+"""Caches of model output: the tables `score_cache` and `reply_cache`.
 
-Scores stand in `score_cache` by model (with revision and prompt version), query and exact text; failed and non-finite ones are
-never kept: what is neutral today may be a number tomorrow. Replies of language models stand in `reply_cache` by model, prompt
-version and digest of the words that were sent.
+A score's key is model (with revision and prompt version), query and exact text. Failed and non-finite scores are not cached, so that
+they are computed again. A reply's key is model, prompt version and digest of the prompt text.
 """
 
 from __future__ import annotations
@@ -16,21 +15,19 @@ from cems_workbench.store.database import Database
 from cems_workbench.store.rows import staged, text_sha
 
 ReplyKey = tuple[str, str, str]
-"""(model, prompt version, digest of what was sent)"""
+"""(model, prompt version, digest of the prompt text)"""
 
 
 class ScoreCache:
-    """The scores of pairs of query and text in an open store; methods may be called from any thread."""
+    """Cached scores of (query, text) pairs in an open store. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def read(self, model: str, query: str, texts: Sequence[str]) -> list[PairScore | None]:
-        """The scores kept for exactly these texts, None where there is none; `model` has its revision and prompt version."""
+        """The cached scores of exactly these texts, None if missing; `model` includes its revision and prompt version."""
         keys = [text_sha(text) for text in texts]
-        with (
-            self._database.reading() as cursor
-        ):  # earlier versions kept 0.5, "uncertain", for a reply that says nothing
+        with self._database.reading() as cursor:  # earlier versions cached 0.5, "uncertain", for an empty reply
             rows = cursor.execute(
                 "SELECT text_sha, score, detail FROM score_cache "
                 "WHERE model = ? AND query = ? AND text_sha IN (SELECT unnest(?)) "
@@ -43,7 +40,7 @@ class ScoreCache:
         return [scores.get(key) for key in keys]
 
     def write(self, model: str, query: str, scored: Sequence[tuple[str, PairScore]]) -> None:
-        """Keep (text, score) pairs, in place of earlier scores of the same texts; failures are left out."""
+        """Cache (text, score) pairs; earlier scores of the same texts are replaced, failures skipped."""
         import pyarrow as pa
 
         usable = {text_sha(text): score for text, score in scored if _is_usable(score)}
@@ -66,13 +63,13 @@ class ScoreCache:
 
 
 class ReplyCache:
-    """The replies of language models in an open store; methods may be called from any thread."""
+    """Cached language model replies in an open store. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def read(self, key: ReplyKey) -> str | None:
-        """The reply kept for a key, None when there is none."""
+        """The cached reply of a key, or None."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
                 "SELECT reply FROM reply_cache WHERE model = ? AND prompt = ? AND sent = ?", list(key)
@@ -80,7 +77,7 @@ class ReplyCache:
         return str(rows[0][0]) if rows else None
 
     def write(self, key: ReplyKey, reply: str) -> None:
-        """Keep a reply, in place of an earlier one."""
+        """Cache a reply; an earlier one is replaced."""
         with self._database.transaction() as cursor:
             cursor.execute("INSERT OR REPLACE INTO reply_cache VALUES (?, ?, ?, ?)", [*key, reply])
 

@@ -1,8 +1,8 @@
-"""The chunks of memories, each searched by itself, and the rule by which the store cuts them.
+"""Chunks of memories, which are indexed separately, and the store's chunking rule.
 
-The rule is chosen when something is imported. Chunks are cut when the indexes are brought up to date, because one rule depends on the
-embedder; they are then those of the memory as it is, by the rule as it is. Chunks that came with a memory are kept as they were given
-until its content changes. A memory without chunks is searched as one text.
+The rule is chosen at import. Memories are chunked when the indexes are refreshed, because one rule depends on the embedder; the current
+content and the current rule apply. Chunks imported with a memory are kept until its content changes. A memory without chunks is
+indexed as one text.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 GIVEN = "given"
 _RULE, _LABEL = "chunk_rule", "chunk_label"
 _CUT = "chunks_cut"
-"""The content version up to which all memories are cut as they should be by the cutter of `_LABEL`."""
+"""The content version up to which all memories are chunked by the current rule and the chunker of `_LABEL`."""
 BEFORE_FIRST_VERSION = -1
-"""A content version before which nothing was."""
+"""A content version before the first."""
 MAX_UNSPLIT_CHARS = 1_500
-"""Characters past which an embedder that does not say its limit may not read on: some 256 wordpieces."""
+"""Longer texts may be truncated by an embedder of unknown limit: about 256 wordpieces, in characters."""
 BATCH_MEMORIES = 4_000
-"""Memories that are cut in one transaction."""
+"""Memories chunked in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkStatistics:
-    """The rule, how many live memories have chunks, how many chunks those are, and how many of them were given."""
+    """The rule, the number of live memories with chunks, and the number of chunks, of which `given` were imported."""
 
     rule: ChunkRule
     memories: int
@@ -47,14 +47,14 @@ class ChunkStatistics:
     given: int
 
     def __str__(self) -> str:
-        """The same in words: "chunks: rule cems, 3 memories have 12, of which 4 were given"."""
-        given = f", of which {self.given} were given" if self.given else ""
+        """One line: "chunks: rule cems, 3 memories have 12, of which 4 were imported"."""
+        given = f", of which {self.given} were imported" if self.given else ""
         there = f"{self.memories} memories have {self.chunks}{given}" if self.chunks else "no memory has any"
         return f"chunks: rule {self.rule}, {there}"
 
 
 class Chunks:
-    """The chunks of an open store; methods may be called from any thread."""
+    """The chunks of an open store. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -66,9 +66,9 @@ class Chunks:
             return rule(cursor)
 
     def choose(self, name: str) -> bool:
-        """Cut by this rule from now on; False when it is the one already. Raises InputError for one that is not known.
+        """Set the chunking rule; False if it is already set. Raises InputError for an unknown rule.
 
-        The chunks change when the indexes are next brought up to date.
+        The chunks change at the next refresh of the indexes.
         """
         chosen = known_rule(name)
         with self._database.transaction() as cursor:
@@ -85,9 +85,9 @@ class Chunks:
             return read(cursor, list(ids))
 
     def preview(self, memory: Memory, embedder: Embedder) -> tuple[tuple[Chunk, ...], dict[int | None, str]]:
-        """The chunks that a memory would have were it stored like this, and the texts it would be found by, by their number.
+        """The chunks that this memory would have if it were stored, and its indexed texts by chunk number.
 
-        Under None stands the text of a memory that would be found whole.
+        The key None has the text of a memory that would be indexed whole.
         """
         with self._database.reading() as cursor:
             by = cutter(rule(cursor), embedder)
@@ -105,7 +105,7 @@ class Chunks:
         return cut, {chunk.seq: searched(memory.title, chunk.text, by.titled) for chunk in cut}
 
     def statistics(self) -> ChunkStatistics:
-        """The rule, and what there is by it."""
+        """The rule, and counts of its chunks."""
         with self._database.reading() as cursor:
             row = cursor.execute(
                 "SELECT count(DISTINCT c.memory_id), count(c.memory_id), count(*) FILTER (c.given) "
@@ -115,7 +115,7 @@ class Chunks:
 
 
 def known_rule(name: str) -> ChunkRule:
-    """The rule of that name; raises InputError with the nearest one when there is none."""
+    """The rule of that name. Raises InputError, with the nearest name, for an unknown one."""
     for each in CHUNK_RULES:
         if each == name:
             return each
@@ -143,9 +143,9 @@ def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, tup
 
 
 def give(cursor: duckdb.DuckDBPyConnection, given: Sequence[Chunk]) -> RowCounts:
-    """Keep these chunks of memories that have a row as they are, in place of those the memories had.
+    """Store imported chunks unmodified, for memories that have a row; they replace the memories' earlier chunks.
 
-    Chunks of one memory count from 0 anew in the order of their `seq`. The counts are of chunks.
+    The chunks of a memory are renumbered from 0 in the order of their `seq`. The counts are of chunks.
     """
     by_memory: dict[str, list[Chunk]] = {}
     for chunk in sorted(given, key=lambda chunk: chunk.seq):
@@ -186,22 +186,22 @@ def given_tables(
 
 
 def put_given(cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table, *, new: bool = False) -> None:
-    """Keep these chunks of memories in place of those they had: the tables of `given_tables`.
+    """Replace the chunks of memories by these imported ones: the tables of `given_tables`.
 
-    A memory without any is kept whole by whatever rule, until its content changes. `new`: none of them was there before.
+    A memory without any is indexed whole under every rule, until its content changes. `new`: none of them had a row before.
     """
     _replace(cursor, chunks, cut, next_version(cursor), new=new)
 
 
 def cut_until(cursor: duckdb.DuckDBPyConnection) -> int:
-    """The content version up to which all memories are cut as they should be, by the embedder that cut last; -1 before any was."""
+    """The content version up to which all memories are chunked by the current rule, with the last embedder; -1 before the first time."""
     return int(read_meta(cursor, _CUT) or BEFORE_FIRST_VERSION)
 
 
 def refresh_chunks(database: Database, embedder: Embedder, progress: Progress) -> tuple[str, ...]:
-    """Cut what is not cut as it should be, in steps that last; returns notes. Raises what `progress` raises.
+    """Chunk the memories whose chunks are missing or outdated, in durable batches; returns notes. Raises what `progress` raises.
 
-    Where the same memories are cut otherwise than before, because the embedder is another one, the content version grows.
+    The content version grows if unchanged memories are chunked differently, because the embedder changed.
     """
     with database.reading() as cursor:
         by = cutter(rule(cursor), embedder)
@@ -231,9 +231,9 @@ def refresh_chunks(database: Database, embedder: Embedder, progress: Progress) -
 def _waiting(
     cursor: duckdb.DuckDBPyConnection, by: Cutter, since: int, among: Sequence[str] | None = None
 ) -> list[str]:
-    """The live memories that are not cut, and should be, or are cut by another rule or of another text.
+    """The live memories whose chunks are missing, or made by another rule or from another text.
 
-    Those that changed after the content version `since`; `among`: of these alone.
+    Only memories changed after the content version `since`, and only those in `among` if given.
     """
     rows = cursor.execute(
         "SELECT m.id FROM memories AS m LEFT JOIN chunked AS k ON k.memory_id = m.id "
@@ -255,7 +255,7 @@ def _longer(cursor: duckdb.DuckDBPyConnection, characters: int, since: int) -> i
 
 
 def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
-    """Cut these memories; what somebody else changed while they were cut is left for the next time."""
+    """Chunk these memories; those that change concurrently are left for the next refresh."""
     with database.reading() as cursor:
         found = memories.texts(cursor, ids)
     cut = by.cut([(text.title, text.content) for text in found.values()])
@@ -282,7 +282,7 @@ def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
 
 
 def searched(title: str | None, text: str, with_title: bool) -> str:
-    """The text by which a chunk of a memory with this title is found."""
+    """The indexed text of a chunk of a memory with this title."""
     return titled(title, text) if with_title else text
 
 
@@ -295,9 +295,10 @@ def _replace(
     new: bool = False,
     all_changed: bool = True,
 ) -> None:
-    """Put chunks (`_table`) in place of those of the memories of `cut` (`_marks`), which change in a version; `new` ones have none.
+    """Replace the chunks of the memories in `cut` (`_marks`) by `_table` in a content version; `new` memories have none yet.
 
-    Not `all_changed`: a memory that had no chunks and gets none is as it was to the indexes. Marking it costs more than all else.
+    Unless `all_changed`, a memory without chunks before and after is not marked as changed: its index entry is the same, and marking
+    costs more than the rest.
     """
     if not cut.num_rows:
         return
@@ -315,7 +316,7 @@ def _replace(
 
 
 def _marks(cut: Sequence[tuple[str, str, str]]) -> pa.Table:
-    """How memories are cut: (id, rule, sha of the text that was cut) each."""
+    """(id, rule, sha of the chunked text) of each memory."""
     import pyarrow as pa
 
     names = ("memory_id", "rule", "text_sha")

@@ -1,7 +1,7 @@
-"""Who is looking at which card, so that two reviewers at work at once are not dealt the same pair.
+"""Claims on cards: two concurrent reviewers do not get the same pair.
 
-A reviewer holds one pair at most, until he is dealt another one, or for CLAIM_SECONDS. Where the store's own database has the labels,
-claims stand in a file beside it, for the other processes that deal cards of it; where a team's database has them, in a table of that.
+A reviewer claims at most one pair, until the next one or for CLAIM_TIMEOUT_S. Claims are in a file of the store's directory, which its
+other processes read; with a team's database they are in a table there.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ Pair = tuple[str, str]
 Choose = Callable[[dict[str, Pair]], Pair | None]
 CLAIMS_FILE = ".workbench.claims"
 CLAIM_TIMEOUT_S = 600.0
-"""How long a claim holds without a label; a reviewer who left gives the card back by that."""
+"""A claim without a label expires after this, which releases the card of a reviewer who left."""
 
 
 class Claims(Protocol):
-    """At most one claimed pair per reviewer; methods may be called from any thread."""
+    """At most one claimed pair per reviewer. Thread-safe."""
 
     def claim(self, reviewer: str, choose: Choose) -> Pair | None:
-        """Let `choose` pick a pair, given what each of the *other* reviewers looks at now, and hold it for `reviewer`."""
+        """Claim for `reviewer` the pair that `choose` returns, given the claims of the *other* reviewers."""
 
     def release(self, reviewer: str) -> None:
-        """Give back what a reviewer holds."""
+        """Release a reviewer's claim."""
 
 
 class FileClaims:
-    """Claims in a file; one whose process has ended is worth nothing."""
+    """Claims in a file; claims of ended processes are ignored."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class FileClaims:
         path: Path | None = None,
         process_lock: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`turn` keeps other processes out while a pair is chosen; without a `path` there are none."""
+        """`process_lock` is held while a pair is chosen; without a `path` no other process claims."""
         self._clock = clock
         self._path = path
         self._process_lock = process_lock
@@ -70,7 +70,7 @@ class FileClaims:
             self._write(held)
 
     def _read(self) -> dict[str, _Held]:
-        """What everybody holds, by this process's memory and the others' file."""
+        """All claims: this process's from memory, the others' from the file."""
         found = dict[str, _Held]()
         if self._path is not None:
             with suppress(OSError, ValueError, TypeError, AttributeError):
@@ -84,13 +84,13 @@ class FileClaims:
         self._held = {who: each for who, each in held.items() if each.pid == os.getpid()}
         if self._path is not None:
             text = json.dumps({who: [*each.pair, each.since, each.pid] for who, each in held.items()})
-            with suppress(OSError):  # a full disk: two processes may deal one card
+            with suppress(OSError):  # full disk: two processes may then show the same card
                 self._path.write_text(text, "utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A pair that somebody looks at, since when, and in which process."""
+    """A claimed pair, the time of the claim, and its process."""
 
     pair: Pair
     since: float
@@ -108,7 +108,7 @@ def _alive(pid: int) -> bool:
 
 
 class TableClaims:
-    """Claims in the table `label_claims` of a team's database; times are by the clock of that."""
+    """Claims in the table `label_claims` of a team's database, timed by that server's clock."""
 
     def __init__(self, team: TeamTables) -> None:
         self._team = team

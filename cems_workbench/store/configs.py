@@ -1,9 +1,8 @@
-"""The configs that were kept, with their evidence: the `configs` table.
+"""Saved configs with their evidence cards: the `configs` table.
 
-Three kinds, each numbered from 1 on: the history says which config was in use on some day, who kept it and why; the experiments are
-comparisons of the Evaluate page, kept with the config that was measured last; what is watched
-was measured by `watch`, again and again. Entries are added and never replaced; in the
-history, name and reason may be put better later.
+Three kinds, each numbered from 1: the history has the configs in use over time, with author and reason; experiments are comparisons
+of the Evaluate page, saved with the config measured last; watch entries are the repeated measurements of `watch`. Entries are
+append-only; only name and reason of a history entry can be edited.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ _COLUMNS = "id, name, config_yaml, base, author, saved_at, why, card"
 
 @dataclass(frozen=True, slots=True)
 class ConfigRecord:
-    """A config that was kept. `id` is its number among those of its kind."""
+    """A saved config. `id` numbers the configs of one kind."""
 
     id: int
     name: str
     config_yaml: str
     base: str | None
-    """The preset or config it was made from."""
+    """The preset or config it is based on."""
     author: str
-    """Who kept it; empty for an experiment."""
+    """Who saved it; empty for an experiment."""
     saved_at: datetime
     why: str
-    """The reason it was kept for; the note of an experiment."""
+    """The reason for saving it; the note of an experiment."""
     card: Mapping[str, Any] | None
-    """What was measured, as JSON values; None for a config that was never measured."""
+    """The evidence card as JSON values; None for a config that was never measured."""
 
 
 class Configs:
-    """The configs kept in an open store; methods may be called from any thread."""
+    """The saved configs of an open store. Thread-safe."""
 
     def __init__(self, team: TeamTables) -> None:
         self._team = team
@@ -59,7 +58,7 @@ class Configs:
         card: Mapping[str, Any] | None = None,
         when: datetime | None = None,
     ) -> ConfigRecord:
-        """Keep a config in the history, now or at `when`. Raises InputError for a name, author or reason that cannot be one."""
+        """Add a config to the history, now or at `when`. Raises InputError for an invalid name, author or reason."""
         check_name(name)
         check_name(author)
         why = _reason(why)
@@ -68,11 +67,11 @@ class Configs:
     def add_experiment(
         self, name: str, config_yaml: str, note: str = "", card: Mapping[str, Any] | None = None, author: str = ""
     ) -> ConfigRecord:
-        """Keep a config with what was measured of it (JSON values) as an experiment; `author` is empty where nobody said a name."""
+        """Save a config with its card (JSON values) as an experiment; `author` is empty if unknown."""
         return self._add("experiment", name, config_yaml, None, author, datetime.now(UTC), note, card)
 
     def add_watched(self, name: str, config_yaml: str, note: str, card: Mapping[str, Any]) -> ConfigRecord:
-        """Keep what a config reached when it was measured once more."""
+        """Save a repeated measurement of a config."""
         return self._add("watched", name, config_yaml, None, "", datetime.now(UTC), _reason(note), card)
 
     @persistent
@@ -116,7 +115,7 @@ class Configs:
 
     @persistent
     def get(self, config_id: int) -> ConfigRecord:
-        """One config of the history. Raises StoreError when there is none of that id."""
+        """One config of the history. Raises StoreError for an unknown id."""
         with self._team.reading() as session:
             rows = session.rows(f"SELECT {_COLUMNS} FROM configs WHERE kind = 'history' AND id = ?", [config_id])
         if not rows:
@@ -125,7 +124,7 @@ class Configs:
 
     @persistent
     def reword(self, config_id: int, *, name: str | None = None, why: str | None = None) -> ConfigRecord:
-        """Give a config of the history another name or reason; None leaves it as it is. Raises InputError and StoreError."""
+        """Change name or reason of a history entry; None keeps it. Raises InputError and StoreError."""
         known = self.get(config_id)
         if name is not None:
             check_name(name)

@@ -1,8 +1,7 @@
-"""Learned corrections of typos: those that were accepted, and those that validation refused (the `learned_pairs` table).
+"""Learned typo corrections, accepted or refused by validation: the `learned_pairs` table.
 
-A typo has one learned correction, the one accepted last. At most `most` learned pairs are kept; those whose last
-acceptance is longest ago go first. A refused pair is remembered apart from that limit and is not learned again until it
-is forgotten.
+A typo has one learned correction, the last one accepted. At most `most` learned pairs are kept; the least recently accepted are
+evicted. Refused pairs do not count towards the limit, and are not learned again until they are forgotten.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ class LearnedPair:
 
 
 class Corrections:
-    """The corrections an open store has learned or refused; methods may be called from any thread."""
+    """The learned and refused corrections of an open store. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def read(self) -> list[LearnedPair]:
-        """All pairs, the refused ones with them, latest first, ties by typo."""
+        """All pairs, refused ones included, latest first, ties by typo."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
                 "SELECT typo, correction, count, first_at, last_at, refused FROM learned_pairs "
@@ -58,7 +57,7 @@ class Corrections:
     def learn(self, pairs: Iterable[Pair], most: int, when: datetime | None = None) -> list[Pair]:
         """Count an acceptance (now, or at `when`) of each pair, keep the `most` latest, and return those of `pairs` now learned.
 
-        A typo's earlier correction is replaced. Refused pairs and words "corrected" to themselves are passed over.
+        A typo's earlier correction is replaced. Refused pairs and words "corrected" to themselves are skipped.
         """
         wanted = list(dict.fromkeys(_normal(pair) for pair in pairs))
         moment = to_naive(when or datetime.now(UTC))
@@ -94,7 +93,7 @@ class Corrections:
             )
 
     def forget(self, typo: str, correction: str) -> bool:
-        """Take one correction away, learned or refused; False when there was none. It may be learned from then on."""
+        """Delete a correction, learned or refused; False if there was none. It may then be learned again."""
         with self._database.transaction() as cursor:
             removed = cursor.execute(
                 "DELETE FROM learned_pairs WHERE typo = ? AND correction = ?", list(_normal((typo, correction)))
@@ -102,7 +101,7 @@ class Corrections:
         return bool(removed)
 
     def forget_learned(self) -> int:
-        """Take all learned corrections away and return how many; what was refused stays refused."""
+        """Delete all learned corrections and return their number; refused ones stay refused."""
         with self._database.transaction() as cursor:
             return int(cursor.execute("DELETE FROM learned_pairs WHERE NOT refused").fetchall()[0][0])
 

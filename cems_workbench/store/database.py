@@ -1,10 +1,10 @@
-"""Opening `workbench.duckdb`, and the two ways to use it: a reading cursor and a writing transaction.
+"""The database `workbench.duckdb`: read cursors and write transactions.
 
-Every call works on a cursor of its own, because a DuckDB connection must not be shared by threads and the app has
-many. Writers of this process queue on a lock; processes take turns (platform/process_lock.py): one has the file open at a time.
+Each call has its own cursor, because threads must not share a DuckDB connection. Writers of this process queue on a lock; only one
+process at a time has the file open (platform/process_lock.py).
 
-Each transaction counts itself in the database, and in `workbench.commits` beside it once it is committed. So the file is never ahead of
-the database, unless what was committed is gone: DuckDB reads a log that was cut off as far as it goes, and says nothing.
+Each transaction increments a counter in the database and, after the commit, in the file `workbench.commits`. A file ahead of the
+database proves lost commits, which DuckDB does not report: it reads a truncated log up to the cut.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ FILE_NAME = "workbench.duckdb"
 COMMITS_NAME = "workbench.commits"
 LOCK_NAME = ".workbench.lock"
 BULK_MEMORY_BYTES, BULK_LOG_SIZE = 64_000_000, "256MB"
-"""While many rows pass through that nobody reads again soon few pages are kept besides the keys and the longest texts, and the log of what
-was written is put into the file when it is so large, not at every commit: each time the last, unfilled groups of rows are written anew
-(200,000 rows with vectors: 12,300 a second with a log of 56 MB, 15,200 with this one, in the same memory)."""
+"""During a bulk write few pages are cached besides the keys and the longest texts, and the log is checkpointed at this size, not at every
+commit, because each checkpoint rewrites the last, partly filled row groups (200,000 rows with vectors: 12,300 per second with a log of
+56 MB, 15,200 with this one, with the same memory)."""
 
 CLOSE_TIMEOUT_S = 10.0
 
 
 class _DatabaseFile:
-    """The database file of a store in this process, shared by all that open it here: open while it is this process's turn."""
+    """A store's database file, shared by all its users in this process, and open while this process has the lock."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -60,18 +60,18 @@ class _DatabaseFile:
         self.writing = threading.RLock()
         self.users = 0
         self.commits = 0
-        """The transactions that this process knows of."""
+        """Number of transactions that this process has seen."""
         self.content: tuple[int, int] = (-1, 0)
-        """The number of commits at which the content version was read, and that version."""
+        """The number of commits when the content version was last read, and that version."""
         self.listeners: list[ChangeListener] = []
-        """To be told, with a cursor, that other processes have written."""
+        """Called with a cursor after other processes have written."""
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._identity: FileId | None = None
         self._schema: str | None = None
-        # A connection refuses a second call while one is under way, even cursor() beside close().
+        # A connection refuses concurrent calls, even cursor() during close().
         self._calling = threading.Lock()
         self.settings = {"memory_limit": MEMORY_LIMIT}
-        """What is set whenever it is opened."""
+        """Settings applied each time the file is opened."""
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         import duckdb
@@ -85,7 +85,7 @@ class _DatabaseFile:
             raise StoreError("the store is closed") from error
 
     def set(self, name: str, value: str | None) -> None:
-        """Change a setting, or give it back; it stays while other processes take their turns. Raises duckdb.Error."""
+        """Change or reset a setting, also for later openings of the file. Raises duckdb.Error."""
         if value is None:
             self.settings.pop(name, None)
         else:
@@ -100,15 +100,15 @@ class _DatabaseFile:
             cursor.execute(f"RESET {name}" if value is None else f"SET {name} = '{value}'")
 
     def check_identity(self) -> None:
-        """Raises StoreError where the file is not there any more, or is another one: what was written would be in no store."""
+        """Raise StoreError if the file was removed or replaced: writes would be lost."""
         if file_id(self.directory / FILE_NAME) != self._identity:
             raise StoreError(
-                f"store {self.directory} was removed, moved or replaced while it was open: nothing was stored; "
-                "put it back, or start again"
+                f"store {self.directory} was removed, moved or replaced while it was open; nothing was stored. "
+                "Put it back or restart"
             )
 
     def _open(self) -> None:
-        """At the beginning of a turn."""
+        """Called after the lock is acquired."""
         again = self._identity is not None
         if again:
             self.check_identity()
@@ -124,21 +124,19 @@ class _DatabaseFile:
             raise
 
     def _notify_changes(self) -> None:
-        """What others have done meanwhile."""
+        """Apply the changes of other processes."""
         assert self._connection is not None
         with self._connection.cursor() as cursor:
             schema, commits = read_meta(cursor, SCHEMA), int(read_meta(cursor, COMMITS) or 0)
             if schema != self._schema:
-                raise StoreError(
-                    f"store {self.directory} was brought to schema {schema} by another version: start again"
-                )
+                raise StoreError(f"store {self.directory} was migrated to schema {schema} by another version; restart")
             if commits != self.commits:
                 for tell in self.listeners:
                     tell(cursor)
         self.commits = commits
 
     def remember(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Remember what others may change."""
+        """Remember the state that other processes may change."""
         self._schema, self.commits = read_meta(cursor, SCHEMA), int(read_meta(cursor, COMMITS) or 0)
 
     def _close(self) -> None:
@@ -149,7 +147,7 @@ class _DatabaseFile:
                 _checked_files.add_closed(self.directory / FILE_NAME, self._identity)
 
     def close(self) -> None:
-        """End it; waits for queries that are under way, a few seconds at most. Raises StoreError when one is still running then."""
+        """Close the connection after waiting for running queries, at most CLOSE_TIMEOUT_S. Raises StoreError if one is still running."""
         import duckdb
 
         until = time.monotonic() + CLOSE_TIMEOUT_S
@@ -158,7 +156,7 @@ class _DatabaseFile:
             while True:
                 try:
                     return self._close()
-                except duckdb.ResourceInUseException as error:  # a cursor of another thread is at work
+                except duckdb.ResourceInUseException as error:  # another thread's cursor is in use
                     if time.monotonic() > until:
                         raise StoreError("the store cannot be closed: another thread still reads from it") from error
                     time.sleep(0.01)
@@ -187,7 +185,7 @@ class Database:
         self._open = True
         self._listeners: list[ChangeListener] = []
         self.notice = ""
-        """What was found lost when it was opened, one line; empty where nothing was."""
+        """The loss found when it was opened, one line; empty if none."""
         try:
             with self._committed() as cursor:
                 prepare(cursor, str(directory))
@@ -198,9 +196,9 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Close the file; committed work is already durable. Waits for queries that are under way, a few seconds at most.
+        """Close the file after waiting for running queries, at most CLOSE_TIMEOUT_S; commits are already durable.
 
-        Raises StoreError when one of them is still running then.
+        Raises StoreError if a query is still running.
         """
         with _opening:
             if not self._open:
@@ -213,25 +211,25 @@ class Database:
             self._open = False
 
     def on_change(self, tell: ChangeListener) -> None:
-        """Have this told, before anything else is read, when other processes have written."""
+        """Register a callback: it runs after other processes have written, before anything else is read."""
         self._listeners.append(tell)
         self._file.listeners = [*self._file.listeners, tell]
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """While the block runs no other process uses the store. What it takes to do several things as one; not for long work."""
+        """Keep other processes out during the block, which makes several steps atomic; not for long work."""
         if not self._open:
             raise StoreError("the store is closed")
         with self._file.lock.acquire():
             yield
 
     def commits(self) -> int:
-        """How many transactions were committed, by this process or another."""
+        """Number of committed transactions, of all processes."""
         with self.lock():
             return self._file.commits
 
     def cached_content_version(self) -> int:
-        """How many transactions have changed a memory; read anew only after a commit, of this process or another."""
+        """Number of transactions that changed a memory; reread only after a commit of any process."""
         with self.lock():
             at, version = self._file.content
             if at != self._file.commits:
@@ -243,7 +241,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor that sees one committed state from its first query on."""
+        """A cursor that reads one committed state from its first query on."""
         import duckdb
 
         with self.lock():
@@ -259,7 +257,7 @@ class Database:
                 cursor.close()
 
     def unreadable(self) -> dict[str, str]:
-        """Read every value of every row of every table; why a table cannot be read, by its name."""
+        """Read every value of every table; returns the error of each unreadable table by name."""
         import duckdb
 
         with self.reading() as cursor:
@@ -275,9 +273,9 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor whose changes are committed when the block ends, and none of them when it raises.
+        """A cursor whose changes are committed at the end of the block, or rolled back if it raises.
 
-        Raises StoreError where the file is not there any more, or is another one: what was written would be in no store.
+        Raises StoreError if the file was removed or replaced: writes would be lost.
         """
         import pyarrow  # noqa: F401 (what nearly every change needs, and takes long to load; not while others wait)
 
@@ -290,21 +288,21 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """While the block runs nobody else writes, in this process or another."""
+        """Block other writers, of any process, during the block."""
         with self.lock(), self._file.writing:
             yield
 
     def _compare_commits(self) -> None:
-        """Say it, once, when fewer transactions are in the database than were committed."""
+        """Report once if the database has fewer transactions than were committed."""
         with self.reading() as cursor:
             there, self._store_id = int(read_meta(cursor, COMMITS) or 0), read_meta(cursor, STORE_ID)
         of, written = read_commits(self.directory)
-        # A database that lost its log before it had anything else was made anew just now, under another id.
+        # A database that lost its log before the first checkpoint has just been recreated, with another id.
         if written > there and (of == self._store_id or not there):
             count = "the last change" if written == there + 1 else f"the last {written - there} changes"
             self.notice = (
-                f"{count} stored in {self.directory} cannot be found again: the log {FILE_NAME}.wal was cut off, damaged or removed, "
-                f"or {FILE_NAME} is an older copy; what was stored before is there"
+                f"{count} stored in {self.directory} lost: the log {FILE_NAME}.wal was truncated, damaged or removed, "
+                f"or {FILE_NAME} is an older copy; earlier data is unchanged"
             )
             log.warning(self.notice)
             _write_commits(self.directory, f"{self._store_id} {there}")
@@ -333,10 +331,10 @@ class Database:
 
     @contextmanager
     def bulk_write(self, beside: int) -> Iterator[Callable[[int], None]]:
-        """While the block runs, writing many rows is quick and does not fill the memory with them.
+        """Write many rows quickly and with bounded memory during the block.
 
-        DuckDB keeps PASSING_BYTES and what it cannot do without, `beside` bytes, in memory; the function that is given allows it more
-        as more of that comes. Raises StoreError when it, or what it has inside `full_memory`, was not enough.
+        DuckDB may use BULK_MEMORY_BYTES and `beside` bytes for data that must stay in memory; the yielded function raises the latter.
+        Raises StoreError if that, or the limit inside `full_memory`, was not enough.
         """
         import duckdb
 
@@ -352,37 +350,37 @@ class Database:
             self._file.set("checkpoint_threshold", BULK_LOG_SIZE)
             with self._memory_limit(f"{allowed}B"):
                 yield allow
-                # Without it the next commit would do it, which reads what was written into the memory that is allowed then.
+                # Otherwise the next commit would checkpoint, and load the written rows within the limit of that moment.
                 with (
                     suppress(duckdb.TransactionException),
                     self.lock(),
-                ):  # another thread writes; a later commit does it
+                ):  # another thread writes; a later commit checkpoints
                     self._file.cursor().execute("CHECKPOINT")
         except (duckdb.OutOfMemoryException, duckdb.FatalException) as error:
             again = "start again" if isinstance(error, duckdb.FatalException) else "do it again"
             raise StoreError(
-                "the store's database needed more memory than it is allowed while memories are written; "
-                f"what was committed by then stays, {again} to go on"
+                "the store's database exceeded its memory limit while writing memories; "
+                f"committed batches are kept, {again} to continue"
             ) from error
         finally:
-            with suppress(duckdb.FatalException):  # nothing can be set any more, only closed
+            with suppress(duckdb.FatalException):  # the database can only be closed now
                 self._file.set("checkpoint_threshold", None)
 
     def full_memory(self) -> AbstractContextManager[None]:
-        """Inside `bulk_write`, for what needs more memory than its rows do: all that the store may have, while the block runs."""
+        """Inside `bulk_write`: allow the full memory limit of the store during the block, for statements that need it."""
         return self._memory_limit(MEMORY_LIMIT)
 
     @contextmanager
     def _memory_limit(self, memory: str) -> Iterator[None]:
         import duckdb
 
-        # DuckDB says its limit in rounded units, so what it says cannot be set again.
+        # DuckDB reports its limit rounded, so the reported value cannot restore it.
         before = self._file.settings["memory_limit"]
         try:
             self._file.set("memory_limit", memory)
             yield
         finally:
-            # What cannot be let go of yet keeps the limit where it is until the next one is set.
+            # DuckDB refuses a limit below the memory in use; the old limit then stays until the next one is set.
             with suppress(duckdb.FatalException, duckdb.OutOfMemoryException):
                 self._file.set("memory_limit", before)
 
@@ -397,7 +395,7 @@ def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
 
 
 def _write_commits(directory: Path, text: str) -> None:
-    """Written in place, at once; a number that is not written tells less, and nothing wrong."""
+    """Write the counter in place. A missed write is harmless: an older number only detects fewer losses."""
     with suppress(OSError):
         file = os.open(directory / COMMITS_NAME, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
@@ -407,7 +405,7 @@ def _write_commits(directory: Path, text: str) -> None:
 
 
 def read_commits(directory: Path) -> tuple[str, int]:
-    """Of which store, and how many transactions were committed, as far as that was written; 0 where the file cannot be read."""
+    """The store id and the number of committed transactions in the file; 0 if it cannot be read."""
     try:
         known = re.fullmatch(rb"(\w+) (\d{1,18}) *\n", (directory / COMMITS_NAME).read_bytes()[:100])
     except OSError:
@@ -416,9 +414,9 @@ def read_commits(directory: Path) -> tuple[str, int]:
 
 
 def connect(directory: Path, *, known: bool = False) -> duckdb.DuckDBPyConnection:
-    """Connect to the database file of a store directory, with errors a user can act on; `known`: its catalog was looked at before.
+    """Connect to the database file of a store directory, with actionable errors; `known`: its catalog was checked before.
 
-    Nor is that of a new file, or of one that is as this process left it.
+    The catalog of a new file, or of one unchanged since this process closed it, is not checked either.
     """
     import duckdb
 
@@ -426,10 +424,8 @@ def connect(directory: Path, *, known: bool = False) -> duckdb.DuckDBPyConnectio
     try:
         there = file.exists()
         known = known or _checked_files.contains(file)
-        if there and not file.stat().st_size:  # DuckDB would make a new database of it
-            raise StoreError(
-                f"store {directory} is damaged: {FILE_NAME} is empty, nothing of it can be read; {BACKUP_ADVICE}"
-            )
+        if there and not file.stat().st_size:  # DuckDB would create a new database in it
+            raise StoreError(f"store {directory} is damaged: {FILE_NAME} is empty; {BACKUP_ADVICE}")
         connection = open_file(file, memory_limit=MEMORY_LIMIT, changing=("memory_limit", "checkpoint_threshold"))
     except (duckdb.Error, OSError, RuntimeError, ValueError) as error:
         raise _store_error(error, directory) from error
@@ -449,21 +445,18 @@ def connect(directory: Path, *, known: bool = False) -> duckdb.DuckDBPyConnectio
     return connection
 
 
-BACKUP_ADVICE = "take it from a backup; evidence files and dictionaries beside it are as they were"
-RECOVERY_ADVICE = (
-    "nothing was changed, and the other files of the store are as they were; doctor --recover-to NEW_STORE writes every row "
-    "that can be read into a new store"
-)
+BACKUP_ADVICE = "restore it from a backup; evidence files and dictionaries next to it are unchanged"
+RECOVERY_ADVICE = "no file was changed; doctor --recover-to NEW_STORE writes every readable row into a new store"
 
 
 DISK_FULL = r"No space left|disk (is )?full|File too large|quota exceeded"
 
 
 def _is_damage(error: BaseException) -> bool:
-    """Whether DuckDB says that a file cannot be read or written; a broken query raises others."""
+    """Whether a DuckDB error is about an unreadable or unwritable file, not about a query."""
     import duckdb
 
-    # A block whose checksum is wrong is, by where it is met, an IOException or an Error of no kind of its own.
+    # A wrong block checksum is an IOException or a plain Error, depending on where it is detected.
     kinds = duckdb.IOException, duckdb.InternalException, duckdb.SerializationException
     return (
         isinstance(error, kinds)
@@ -474,7 +467,7 @@ def _is_damage(error: BaseException) -> bool:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out at the commit, for which DuckDB has another error than elsewhere: so it is with a single thread."""
+    """Whether memory ran out during the commit, which DuckDB reports with a different error (with a single thread)."""
     import duckdb
 
     return isinstance(error, duckdb.TransactionException) and "failed to pin block" in str(error)
@@ -490,7 +483,7 @@ def _store_error(error: BaseException, directory: Path) -> StoreError:
             f"store {directory} is held by another process{who}; end that one, or pass another --store"
         )
     if re.search(DISK_FULL, text):
-        return StoreError(f"store {directory} cannot be written: the disk is full; what was stored before stays")
+        return StoreError(f"store {directory} cannot be written: the disk is full; earlier data is unchanged")
     if re.search(r"Permission denied|Read-only|Cannot open file|Is a directory", text):
         return StoreError(f"store {directory} cannot be opened: {_first_line(text)}")
     if "not a valid DuckDB database" in text:
@@ -503,7 +496,7 @@ def _store_error(error: BaseException, directory: Path) -> StoreError:
 
 
 def _first_line(text: str) -> str:
-    """What DuckDB says, without the account of its own state that follows."""
+    """DuckDB's message without its stack trace."""
     return one_line(
         re.sub(r"^\{\"exception_type.*?\"exception_message\":\"|\"\}?$", "", text.strip().splitlines()[0]), 160
     )

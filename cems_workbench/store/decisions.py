@@ -1,6 +1,6 @@
-"""Decisions on conflicting labels: what a named person decided, apart from the raw labels.
+"""Decisions of named people on conflicting labels, kept separate from the raw labels.
 
-Rows of the `adjudications` table are only added; the latest of a pair counts.
+The `adjudications` table is append-only; the latest row of a pair counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COLUMNS = "qid, memory_id, grade, decided_by, note, decided_at"
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The grade a named person decided on where labels conflict; None when they took an earlier decision back."""
+    """A named person's grade for a pair with conflicting labels; None revokes an earlier decision."""
 
     qid: str
     memory_id: str
@@ -29,7 +29,7 @@ class Decision:
 
 
 class Decisions:
-    """The decisions of an open store; methods may be called from any thread."""
+    """The decisions of an open store. Thread-safe."""
 
     def __init__(self, database: Database, team: TeamTables) -> None:
         self._database = database
@@ -37,7 +37,7 @@ class Decisions:
 
     @persistent
     def decide(self, qid: str, memory_id: str, grade: int | None, decided_by: str, note: str | None = None) -> Decision:
-        """Decide a conflict by name; None takes the decision back.
+        """Decide a conflict by name; None revokes the decision.
 
         Raises InputError for an unknown query or memory, a grade off the scale, or a person without a name.
         """
@@ -54,7 +54,7 @@ class Decisions:
 
     @persistent
     def read(self) -> list[Decision]:
-        """The decisions that count: the latest of each pair, but those that were taken back; by qid and memory."""
+        """The valid decisions: the latest of each pair, without revoked ones; by qid and memory."""
         with self._team.reading() as session:
             rows = session.rows(
                 f"SELECT {_COLUMNS} FROM (SELECT *, row_number() OVER "

@@ -1,9 +1,8 @@
-"""The one way in which a DuckDB file is opened: as data, whoever made it.
+"""Safe opening of untrusted DuckDB files: as data, never as code.
 
-A DuckDB database can hold more than tables: views and macros that read other files, triggers, columns that are computed, names that take
-the place of a function. So nothing outside the file can be reached, no extension is fetched or loaded, the configuration cannot be changed
-from within, and the catalog is looked at before the first row is: it has tables of plain columns, and of an evidence file just those that
-it should have (`differences`). Catalog functions are called by their full name, because a macro of the file may bear the short one. See
+A DuckDB database can contain code: views and macros that read other files, triggers, computed columns, macros that shadow functions.
+So external access and extensions are disabled, the configuration is locked, and the catalog is checked before any row is read: only
+tables of plain columns, and in an evidence file exactly the expected ones (`differences`). See
 docs/internals/decisions/0015-untrusted-databases.md.
 """
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 MEMORY_LIMIT = "2GB"
 """The models need the rest; DuckDB spills to disk beyond this."""
 CATALOG_TIMEOUT_S = 60.0
-"""The longest that looking at a catalog may take."""
+"""Time limit of a catalog check."""
 SETTINGS: Mapping[str, Any] = {
     "enable_external_access": False,
     "autoinstall_known_extensions": False,
@@ -37,7 +36,7 @@ SETTINGS: Mapping[str, Any] = {
 def open_file(
     path: Path | str, *, read_only: bool = False, memory_limit: str = MEMORY_LIMIT, changing: Sequence[str] = ()
 ) -> duckdb.DuckDBPyConnection:
-    """Open a DuckDB file, or make one. Of the settings only those in `changing` can be set later. Raises duckdb.Error."""
+    """Open or create a DuckDB file. Only the settings in `changing` can be changed later. Raises duckdb.Error."""
     import duckdb
 
     settings = {**SETTINGS, "memory_limit": memory_limit, "allowed_configs": list(changing)}
@@ -45,39 +44,39 @@ def open_file(
 
 
 FileId = tuple[int, int]
-"""Which file it is, of whatever name: its device and its number there."""
+"""The identity of a file, independent of its name: device and inode."""
 FileState = tuple[tuple[int, int, int, int, int], ...]
-"""Of a file and of the log beside it: where they stand on the disk, their sizes, and when they were last changed."""
+"""Device, inode, size and times of a file and of its log."""
 
 
 class CheckedFiles:
-    """The files that this process found to be data and nothing else, as they were then.
+    """The files that passed the catalog check in this process, with their state at that time.
 
-    To look costs as much as to open a file: it goes through all functions of DuckDB. A file that was not changed since is what it was,
-    and so is one that only this process can have changed, which had it open to write.
+    A check takes as long as opening a file, because it lists all of DuckDB's functions. It is skipped for an unchanged file, and for one
+    that this process had open for writing, since no other process can have changed it.
     """
 
     def __init__(self) -> None:
         self._states: dict[Path, FileState] = {}
 
     def contains(self, path: Path) -> bool:
-        """Whether the file was looked at as it is now."""
+        """Whether the file was checked in its current state."""
         known = self._states.get(path)
         return known is not None and known == file_state(path)
 
     def add(self, path: Path, seen: FileState) -> None:
-        """Remember a file, in this state, as one that was looked at."""
+        """Record that a file was checked in this state."""
         self._states[path] = seen
 
     def add_closed(self, path: Path, opened: FileId | None) -> None:
-        """Remember a file as it was closed after it was open to write; not where another has taken its place meanwhile."""
+        """Record the state of a file after it was closed, unless another file has replaced the `opened` one."""
         seen = file_state(path)
         if seen is not None and seen[0][:2] == opened:
             self._states[path] = seen
 
 
 def file_id(path: Path) -> FileId | None:
-    """The device and number of a file; None where it is not there."""
+    """The device and inode of a file; None if it is missing."""
     try:
         known = path.stat()
     except OSError:
@@ -86,7 +85,7 @@ def file_id(path: Path) -> FileId | None:
 
 
 def file_state(path: Path) -> FileState | None:
-    """The state of a file with its log; None where it is not there."""
+    """The state of a file with its log; None if it is missing."""
     found = []
     for each in (path, path.with_name(f"{path.name}.wal")):
         try:
@@ -100,7 +99,7 @@ def file_state(path: Path) -> FileState | None:
 
 
 def find_code(cursor: duckdb.DuckDBPyConnection) -> str | None:
-    """What of the file's catalog is code rather than data, in words; None where nothing is."""
+    """The first catalog entry that is code, as a phrase; None if there is none."""
     for what, select in _CODE:
         found = cursor.execute(select).fetchone()
         if found is not None:
@@ -108,6 +107,7 @@ def find_code(cursor: duckdb.DuckDBPyConnection) -> str | None:
     return None
 
 
+# Functions are called by their full name: a macro of the file may shadow the short one.
 _CODE = (
     ("a view", "SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal"),
     ("a macro", "SELECT function_name FROM system.main.duckdb_functions() WHERE NOT internal"),
@@ -129,9 +129,9 @@ Columns = frozenset[tuple[str, str, bool]]
 def differences(
     cursor: duckdb.DuckDBPyConnection, tables: Mapping[str, Columns], optional: Collection[str] = ()
 ) -> str | None:
-    """How the catalog differs from these tables, in words: the first thing found; None where it does not.
+    """The first difference of the catalog from these tables, as a phrase; None if there is none.
 
-    `optional` are the tables and columns, as "table" and "table.column", that may be missing.
+    `optional` tables and columns ("table" and "table.column") may be missing.
     """
     found = find_code(cursor)
     if found is not None:
@@ -174,7 +174,7 @@ _OTHER_OBJECTS = (
 
 
 def columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, Columns]:
-    """The columns of every table of the file."""
+    """The columns of each table in the file."""
     found: dict[str, set[tuple[str, str, bool]]] = {}
     for table, column, kind, nullable in cursor.execute(
         "SELECT table_name, column_name, data_type, is_nullable FROM system.main.duckdb_columns() WHERE NOT internal"
@@ -185,7 +185,7 @@ def columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, Columns]:
 
 @cache
 def columns_of(script: str) -> Mapping[str, Columns]:
-    """The columns of the tables that a script makes."""
+    """The columns of the tables that a script creates."""
     import duckdb
 
     with duckdb.connect(config={**SETTINGS}) as empty:
@@ -200,7 +200,7 @@ def _column_text(column: tuple[str, str, bool]) -> str:
 
 @contextmanager
 def interrupt_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    """Interrupt what the connection does when the block takes longer; DuckDB then raises InterruptException."""
+    """Interrupt the connection if the block takes longer; DuckDB then raises InterruptException."""
     timer = threading.Timer(seconds, connection.interrupt)
     timer.daemon = True
     timer.start()

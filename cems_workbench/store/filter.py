@@ -1,4 +1,4 @@
-"""Which memories a search may return: one filter, said once for each of the three places that apply it."""
+"""The search filter, in the forms that its three users need."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SCOPES = ("personal", "shared", "both")
 class Filter:
     """Restricts a search to a project and a scope.
 
-    `project_only` keeps the memories of `project` alone; without it (or with no project) the project restricts
-    nothing, because preferring the query's project is the ranking's business. Raises InputError on another scope.
+    `project_only` keeps only the memories of `project`. Without it (or without a project) the project restricts nothing, because
+    preferring the query's project is done by the ranking. Raises InputError for an unknown scope.
     """
 
     project: str | None = None
@@ -28,17 +28,17 @@ class Filter:
 
     @property
     def required_project(self) -> str | None:
-        """The project a memory must have, or None when any will do."""
+        """The required project; None for any."""
         return self.project if self.project_only else None
 
     @property
     def required_scope(self) -> str | None:
-        """The scope a memory must have, or None when any will do."""
+        """The required scope; None for any."""
         return None if self.scope == "both" else self.scope
 
     @property
     def trivial(self) -> bool:
-        """Whether every memory passes."""
+        """Whether all memories pass."""
         return self.required_project is None and self.required_scope is None
 
     def sql(self) -> tuple[str, list[str]]:

@@ -1,7 +1,7 @@
-"""How often the sealed queries of a query set were scored, kept with the set.
+"""Looks at hold-outs: how often the sealed queries of a query set were scored.
 
-The count is per query: a hold-out has been looked at as often as the most looked at of its queries. So it goes on when the evidence
-is gathered again, when the set grows, and when another seed deals some of the same queries into another hold-out.
+Looks are counted per query; those of a hold-out are the maximum over its queries. So the count persists when evidence is gathered
+again, the set grows, or another seed puts some of the queries into another hold-out.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from cems_workbench.store.team.session import TeamTables, persistent
 
 
 class Holdouts:
-    """The counts of an open store; methods may be called from any thread."""
+    """The look counts of an open store. Thread-safe."""
 
     def __init__(self, team: TeamTables) -> None:
         self._team = team
 
     @persistent
     def count(self, query_set: str, qids: Sequence[str]) -> int:
-        """Looks at these queries of a set so far: those of the most looked at."""
+        """The maximum number of looks over these queries of a set."""
         with self._team.reading() as session:
             rows = session.rows(_COUNT, [query_set, list(qids)])
         return int(rows[0][0])
 
     @persistent
     def by_query(self, query_set: str, qids: Sequence[str]) -> dict[str, int]:
-        """Looks at each of these queries of a set that was looked at."""
+        """Looks per query, of those of these queries that have any."""
         with self._team.reading() as session:
             rows = session.rows(
                 "SELECT qid, looks FROM holdout_looks WHERE set_name = ? AND qid IN (SELECT unnest(?::text[]))",
@@ -38,7 +38,7 @@ class Holdouts:
 
     @persistent
     def lookers(self, query_set: str) -> dict[str, int]:
-        """Who looked at sealed queries of a set, and how often, as far as it was said; most looks first."""
+        """The known people who looked at sealed queries of a set, with their number of looks; most first."""
         with self._team.reading() as session:
             rows = session.rows(
                 "SELECT who, looks FROM holdout_lookers WHERE set_name = ? ORDER BY looks DESC, who", [query_set]
@@ -47,7 +47,7 @@ class Holdouts:
 
     @persistent
     def look(self, query_set: str, qids: Sequence[str], who: str = "") -> int:
-        """Count a look at these queries by somebody, and give the number of it. It is committed before anything can be shown."""
+        """Count a look at these queries and return its number. It is committed before any score is shown."""
         now = to_naive(datetime.now(UTC))
         with self._team.transaction() as session:
             if who:

@@ -1,8 +1,8 @@
-"""Putting one parsed input into the store: what can be kept, in what order, inside one transaction, or several where it is large.
+"""Import of one parsed input into the store, in one transaction, or several if it is large.
 
-The order is memories, their chunks, relations, recorded answers, then queries and judgments, which a team shares, so that rows may refer
-to others of the same input. A row that names something unknown or repeats another row's key is reported and kept out; the rest goes in.
-Queries are put into a query set, for which the answers that come with them are kept; judgments have rules of their own (judgments.py).
+Memories come first, then chunks, relations and recorded answers, and finally queries and judgments (the team's tables), so that rows can
+refer to others of the same input. A row that refers to something unknown or repeats a key is reported and skipped. Queries and recorded
+answers belong to a query set; judgments.py has the rules for judgments.
 """
 
 from __future__ import annotations
@@ -44,15 +44,14 @@ BATCH_CHARS = 64_000_000
 Row = TypeVar("Row")
 Numbered = list[tuple[int, Row]]
 DEFAULT_SET = "all"
-"""The set of queries that came from an input without a name."""
+"""The query set for inputs without a name."""
 ANYTHING = ("queries", "query", "test", "dev", "train", "questions", "qrels", "")
-"""File names that say nothing about what is in the file; its folder's name says more."""
+"""Generic file names; the folder's name is used instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """The outcome of importing one input: counts per kind, every row that was left out, notes, and the query sets that are new
-    or have a new version because of it."""
+    """The outcome of importing one input: counts per kind, skipped rows, notes, and the query sets with a new version."""
 
     source: str
     format: str
@@ -77,11 +76,11 @@ def import_input(
     query_set: str | None = None,
     scale: GradeScale | None = None,
 ) -> ImportReport:
-    """Write the rows of `parsed` in one transaction and report on them; all its good rows, or none when something is raised.
+    """Write the valid rows of `parsed` in one transaction and report on them; none if an error is raised.
 
-    Of more memories than make a batch each full one is committed by itself first, so that other processes wait for one at most; these stay.
-    Queries and judgments are written in the same transaction, or in one of their own after it where a team's database has them.
-    Its queries go into `query_set`, by default one named after the input. Raises whatever `progress` raises (Cancelled).
+    Exception: full batches of memories are committed first, one by one, so that other processes wait for one batch at most; they are kept.
+    Queries and judgments are in the same transaction, or with a team's database in a separate one after it. Queries go into `query_set`,
+    by default one named after the input. Raises what `progress` raises (Cancelled).
     """
     problems: list[RowError] = []
     rows = _rows(_distinct(parsed, "memories", _memory_id, problems))
@@ -113,12 +112,12 @@ def import_input(
     try:
         return team.persist(share)
     except StoreError as error:
-        raise StoreError(f"{error}; memories are stored, queries and judgments are not: import it again") from None
+        raise StoreError(f"{error}; memories are stored, queries and judgments are not: repeat the import") from None
 
 
 @dataclass(frozen=True, slots=True)
 class _Put:
-    """Where queries are put and when."""
+    """The target query set and the time of the import."""
 
     when: datetime
     name: str
@@ -127,9 +126,9 @@ class _Put:
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """What became of the rows that a store keeps for itself; `parsed` is the input as the store understands it.
+    """The result for the rows in the store's own tables; `parsed` is the input with the store's ids.
 
-    `known` are those of the judged memories that the store has, `problems` the rows that were left out so far.
+    `known` are the judged memories that exist in the store, `problems` the rows skipped so far.
     """
 
     parsed: ParsedInput
@@ -147,8 +146,8 @@ def _import_own(
     progress: Progress,
     name: str,
 ) -> _Own:
-    """Write what is left of what the store keeps: of the memories `rows` the table in `left`, which has the counts of the others too,
-    chunks, relations and answers."""
+    """Write the remaining rows of the store's own tables: memories (the table in `left`, with the counts of the committed ones), chunks,
+    relations and answers."""
     if parsed.memories:
         language.detect_once(cursor, map(indexed_text, parsed.memories))
     memory_counts, notes = _import_memories(cursor, rows, left, progress)
@@ -178,7 +177,7 @@ def _import_own(
 
 
 def _import_shared(session: Session, own: _Own, put: _Put) -> ImportReport:
-    """Write the queries and judgments, which a team shares; the report of all."""
+    """Write queries and judgments, the team's tables; returns the whole report."""
     parsed, problems = queries.resolve_words(session, own.parsed), list(own.problems)
     asked = _rows(_distinct(parsed, "queries", _qid, problems))
     query_counts, changed = RowCounts(), list[QuerySet]()
@@ -201,7 +200,7 @@ def _by_row(*errors: Sequence[RowError]) -> tuple[RowError, ...]:
 
 
 def _contradicted(session: Session, parsed: ParsedInput) -> list[str]:
-    """A line for each query of the input that was said to have no answer, and has a relevant memory: the judgment counts."""
+    """A line for each query of the input that is marked unanswerable and has a relevant memory: the judgment counts."""
     qids = {query.qid for query in parsed.queries} | {judgment.qid for judgment in parsed.judgments}
     rows = session.rows(
         "SELECT q.qid, j.memory_id, j.grade, j.judge FROM queries AS q JOIN judgments AS j ON j.qid = q.qid "
@@ -214,13 +213,13 @@ def _contradicted(session: Session, parsed: ParsedInput) -> list[str]:
     lines: dict[str, str] = {}
     for qid, memory_id, grade, judge in rows:
         if grade >= query_sets.relevant_from_among(scales.get(qid)):
-            said = f"query {qid}: nothing is said to answer it, but {judge} judged {memory_id} {grade}"
+            said = f"query {qid} is marked unanswerable, but {judge} judged {memory_id} {grade}"
             lines.setdefault(qid, f"{said}; both are kept, and the judgment counts")
-    return capped(list(lines.values()), "more queries that nothing is said to answer have a relevant memory")
+    return capped(list(lines.values()), "more queries marked unanswerable have a relevant memory")
 
 
 def set_name(source: str) -> str:
-    """The name of the query set an input's queries are put into: that of the file, or of its folder where that says more."""
+    """The query set's name for an input: that of the file, or of its folder if the file name is generic."""
     path = Path(source)
     stem, folder = path.stem.strip(), path.parent.name.strip()
     if stem.lower() in ANYTHING:
@@ -229,7 +228,7 @@ def set_name(source: str) -> str:
 
 
 def _put_in_sets(session: Session, parsed: ParsedInput, asked: Sequence[Query], to: _Put) -> list[QuerySet]:
-    """Put the queries into the set, and give other sets that share one of them its new words; returns what changed."""
+    """Put the queries into the set, and update the other sets that contain them; returns the changed sets."""
     before = {each.name: each.digest for each in query_sets.latest(session)}
     put = query_sets.put(session, to.name, {Path(parsed.source).name: asked}, to.when, to.scale)
     changed = (put, *query_sets.follow_queries(session, to.when))
@@ -246,14 +245,16 @@ def _import_memories(
     counts = memories.upsert(cursor, last)
     progress("importing memories", len(rows), len(rows))
     deleted = memories.deleted_ids(cursor).intersection(memory.id for memory in rows)
-    notes = [f"{len(deleted)} of these memories were deleted here and stay so, e.g. {min(deleted)}"] if deleted else []
+    notes = (
+        [f"{len(deleted)} of these memories were deleted here and stay deleted, e.g. {min(deleted)}"] if deleted else []
+    )
     return RowCounts(
         before.added + counts.added, before.updated + counts.updated, before.unchanged + counts.unchanged
     ), notes
 
 
 def _batches(rows: Sequence[Memory]) -> list[Sequence[Memory]]:
-    """Slices small enough in rows and characters that progress moves and a batch fits in memory twice."""
+    """Slices limited in rows and characters, so that progress is visible and a batch fits in memory twice."""
     batches: list[Sequence[Memory]] = []
     start = chars = 0
     for position, memory in enumerate(rows):
@@ -316,9 +317,9 @@ def _rows(numbered: Numbered[Row]) -> list[Row]:
 def _distinct(
     parsed: ParsedInput, kind: str, key: Callable[[Row], Hashable], problems: list[RowError]
 ) -> Numbered[Row]:
-    """The rows of one kind with the first of each key; a later one that differs is reported, a repetition is not.
+    """The first row of each key of one kind; a later, different one is reported, an identical one is not.
 
-    Rows are numbered by `parsed.extra["rows"][kind]` (line numbers, where the reader gives them), else by position.
+    Rows are numbered by `parsed.extra["rows"][kind]` (line numbers, if the reader has them), otherwise by position.
     """
     rows: Sequence[Row] = getattr(parsed, kind)
     numbers = parsed.extra.get("rows", {}).get(kind) or range(1, len(rows) + 1)
@@ -327,6 +328,6 @@ def _distinct(
         name = key(row)
         earlier, same = first.setdefault(name, (number, row))
         if same is not row and same != row:
-            reason = f"{name!r} stands already in row {earlier} with other values; the first is kept"
+            reason = f"{name!r} is already in row {earlier} with other values; the first is kept"
             problems.append(RowError(parsed.source, number, reason))
     return list(first.values())

@@ -1,11 +1,11 @@
-"""The judgments: one grade per query, memory, judge and kind of judge, and what may be imported into them.
+"""Judgments: one grade per query, memory, judge and kind of judge; and the rules for importing them.
 
-A person's label never takes the place of a model's or of another person's, because judge and kind are part of the key. An import
-replaces what an earlier import said, and keeps what that was in `label_events`; a label given in the workbench it leaves alone.
+Judge and kind are part of the key, so a person's label never replaces a model's or another person's. An import replaces imported
+judgments, whose old state is kept in `label_events`, and never labels given in the workbench.
 
-A row of an input is held against the store first (its query, its memory, its grade on the scale) and against the other rows of its
-file after that, so that a bad row never takes the place of a good one. Of several good grades of one judge for a pair the first is
-kept. What other judges of the same kind say here of a pair stays, and is told where it differs.
+A row is first validated against the store (query, memory, grade on the scale) and then compared with the other rows of its file, so
+that an invalid row never replaces a valid one. Of several valid grades of one judge for a pair the first is kept. Different grades of
+other judges of the same kind are kept too, with a note.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from cems_workbench.store.rows import RowCounts, to_aware, to_naive
 from cems_workbench.store.team.session import Session, TeamTables, persistent
 
 MAX_NOTES = 20
-"""Notes of one sort that an import lists; of more it says how many."""
+"""Notes of one kind that an import lists; further ones are counted."""
 WORKBENCH = "workbench"
-"""The source of a judgment that was given here."""
+"""The source of a label given in the workbench."""
 FIELDS = ("qid", "memory_id", "grade", "judge", "kind", "judged_at", "note")
 Numbered = Sequence[tuple[int, Judgment]]
 _SAME = "j.qid = s.qid AND j.memory_id = s.memory_id AND j.judge = s.judge AND j.kind = s.kind"
@@ -39,14 +39,14 @@ _DIFFERS = (
 
 @dataclass(frozen=True, slots=True)
 class Strangers:
-    """Judgments of memories that a store never had, and how many memories those are."""
+    """Judgments of memories unknown to the store, and the number of those memories."""
 
     judgments: int
     memories: int
 
 
 class Judgments:
-    """The judgments of an open store; methods may be called from any thread. People's labels are given by `Labels`."""
+    """The judgments of an open store. Thread-safe. People's labels are written by `Labels`."""
 
     def __init__(self, database: Database, team: TeamTables) -> None:
         self._database = database
@@ -57,7 +57,7 @@ class Judgments:
     def read(self, qid: str | None = None, kind: str | None = None) -> list[Judgment]:
         """Judgments of live memories and of the whole store, of one query or of all, of kind "human" or "model" or both.
 
-        They come by qid, memory, judge and kind.
+        Sorted by qid, memory, judge and kind.
         """
         with self._team.reading() as session:
             rows = session.rows(
@@ -70,7 +70,7 @@ class Judgments:
 
     @persistent
     def count_queries(self, kind: str) -> int:
-        """How many queries have a judgment of this kind of a live memory; counted anew only where something was written."""
+        """Number of queries with a judgment of this kind of a live memory; counted again only after a write."""
         version = self._team.version(), self._database.cached_content_version()
         known = self._counted.get(kind)
         if known is not None and known[0] == version:
@@ -84,7 +84,7 @@ class Judgments:
 
     @persistent
     def strangers(self) -> Strangers:
-        """The judgments of memories that this store never had: those of a team whose members have other memories."""
+        """The judgments of memories unknown to this store: a team's members may have different memories."""
         with self._team.reading() as session:
             counts: dict[str, int] = dict(
                 session.rows(
@@ -97,7 +97,7 @@ class Judgments:
 
     @persistent
     def of_memory(self, memory_id: str) -> list[tuple[Judgment, str]]:
-        """The judgments of one memory, each with the words of its query, highest grade first, ties by qid and judge."""
+        """The judgments of one memory, each with its query's text, highest grade first, ties by qid and judge."""
         with self._team.reading() as session:
             rows = session.rows(
                 f"SELECT {', '.join(f'j.{name}' for name in FIELDS)}, q.query "
@@ -109,9 +109,9 @@ class Judgments:
 
     @persistent
     def record(self, judgments: Sequence[Judgment], source: str) -> RowCounts:
-        """Keep many judgments of a model at once, in place of what the same models said before.
+        """Write many judgments of models at once; earlier ones of the same models are replaced.
 
-        Raises InputError for one of a person: those are given one by one. Pairs must be distinct per judge.
+        Raises InputError for a person's judgment: people label one pair at a time. Pairs must be distinct per judge.
         """
         if any(judgment.kind != "model" for judgment in judgments):
             raise InputError("only judgments of a model are recorded in bulk")
@@ -122,7 +122,7 @@ class Judgments:
 
     @persistent
     def remove(self, qid: str, memory_id: str, judge: str = "human", kind: str = "human") -> bool:
-        """Take back one judgment; False when there was none. What it was stays in the judge's history."""
+        """Delete one judgment; False if there was none. Its state is kept in the judge's history."""
         removed: Key = (qid, memory_id, judge, kind)
         with self._team.transaction() as session:
             before = label_events.present(session, removed)
@@ -135,7 +135,7 @@ class Judgments:
 
 
 def key_of(judgment: Judgment) -> Key:
-    """What a judgment is one of: query, memory, judge and kind."""
+    """The key of a judgment: query, memory, judge and kind."""
     return judgment.qid, judgment.memory_id, judgment.judge, judgment.kind
 
 
@@ -145,7 +145,7 @@ def record(row: Sequence[Any]) -> Judgment:
 
 
 def check_gradable(database: Database, team: TeamTables, qid: str, memory_id: str, grade: int) -> None:
-    """Raise InputError unless query and memory are there and the grade is on a scale of the query's."""
+    """Raise InputError unless query and memory exist and the grade is on one of the query's scales."""
     with team.reading() as session:
         known, scales = queries.known_qids(session, [qid]), query_sets.scales_of(session, [qid])
     if not known:
@@ -163,7 +163,7 @@ def check_gradable(database: Database, team: TeamTables, qid: str, memory_id: st
 
 
 def off_scale(grade: int, scales: Mapping[str, GradeScale]) -> str | None:
-    """What is wrong with a grade that is on none of these scales (by set name); None where there is no scale to be on."""
+    """The error for a grade that is on none of these scales (by set name); None if there are no scales."""
     if not scales or any(grade in scale for scale in scales.values()):
         return None
     name, scale = next(iter(scales.items()))
@@ -171,7 +171,7 @@ def off_scale(grade: int, scales: Mapping[str, GradeScale]) -> str | None:
 
 
 def upsert(session: Session, judgments: Sequence[Judgment], source: str, when: datetime) -> tuple[RowCounts, list[str]]:
-    """Insert judgments, replace those with another grade; the keys of `judgments` must be distinct.
+    """Insert judgments and replace those with another grade; the keys of `judgments` must be distinct.
 
     Returns the counts and a note for each replaced grade (the first MAX_NOTES, then how many more).
     """
@@ -209,7 +209,7 @@ def _staging(judgments: Sequence[Judgment]) -> Any:
 
 
 def _record_replacement(session: Session, row: tuple[Any, ...], source: str, when: datetime) -> None:
-    """Keep what an import is about to replace."""
+    """Record the judgments that an import is about to replace."""
     before = label_events.state(row[2], row[6], row[5], row[7], row[8])
     replaced: Key = (row[0], row[1], row[3], row[4])
     label_events.append(session, replaced, "import", when, grade=row[9], source=source, before=before)
@@ -226,13 +226,13 @@ def _notes(conflicts: Sequence[tuple[str, str, str, str, int, int]]) -> list[str
 
 
 def delete(session: Session, key: Key) -> None:
-    """Take one judgment away; what it was is for the caller to keep."""
+    """Delete one judgment; the caller records its state."""
     session.change("DELETE FROM judgments WHERE qid = ? AND memory_id = ? AND judge = ? AND kind = ?", list(key))
 
 
 @dataclass
 class _Import:
-    """An input whose judgments are being held against the store and against each other; `first` are the good ones so far."""
+    """The validation of an input's judgments; `first` has the valid ones so far."""
 
     source: str
     names: Mapping[str, str]
@@ -244,16 +244,16 @@ class _Import:
         self.problems.append(RowError(self.source, row, reason, self.named(judgment, field)))
 
     def named(self, judgment: Judgment, field: str) -> str:
-        """What a field is called in the file; in a book a grade stands in the column of its judge."""
+        """A field's name in the file; in a judgment book each judge has a column of grades."""
         return self.names.get(field, field) or judgment.judge
 
 
 def import_judgments(
     session: Session, parsed: ParsedInput, known: Collection[str], problems: list[RowError], when: datetime
 ) -> tuple[RowCounts, list[str]]:
-    """Import the judgments of `parsed`, adding what is left out to `problems`; returns the counts and the notes.
+    """Import the judgments of `parsed` and add skipped rows to `problems`; returns the counts and the notes.
 
-    `known` are those of the judged memories that the store has.
+    `known` are the judged memories that exist in the store.
     """
     numbers = parsed.extra.get("rows", {}).get("judgments") or range(1, len(parsed.judgments) + 1)
     rows = list(zip(numbers, parsed.judgments, strict=True))
@@ -274,7 +274,7 @@ def import_judgments(
 
 
 def _possible(session: Session, rows: Numbered, known: Collection[str], state: _Import) -> Numbered:
-    """The rows whose query and memory the store has and whose grade is on a scale of the query's."""
+    """The rows whose query and memory exist and whose grade is on one of the query's scales."""
     asked = list({row.qid for _, row in rows})
     qids, scales = queries.known_qids(session, asked), query_sets.scales_of(session, asked)
     good: list[tuple[int, Judgment]] = []
@@ -294,7 +294,7 @@ def _possible(session: Session, rows: Numbered, known: Collection[str], state: _
 
 
 def _take(state: _Import, number: int, judgment: Judgment) -> None:
-    """Keep a good row, unless its judge has graded the pair in an earlier one."""
+    """Keep a valid row, unless its judge graded the pair in an earlier row."""
     before, first = state.first.setdefault(key_of(judgment), (number, judgment))
     if first is judgment:
         return
@@ -308,7 +308,7 @@ def _take(state: _Import, number: int, judgment: Judgment) -> None:
 
 
 def _not_given_here(session: Session, state: _Import) -> tuple[list[Judgment], int]:
-    """The judgments to write, and how many were given here just so; those that contradict a label given here are reported."""
+    """The judgments to write, and the number that equal a label given here; those that contradict one are reported."""
     given = _given_here(session, [judgment for _, judgment in state.first.values()])
     wanted, same = [], 0
     for key, (number, judgment) in state.first.items():
@@ -323,7 +323,7 @@ def _not_given_here(session: Session, state: _Import) -> tuple[list[Judgment], i
 
 
 def _differing(session: Session, state: _Import, wanted: Sequence[Judgment]) -> list[str]:
-    """A line for each grade that somebody of the same kind, whose label the file does not change, contradicts in the store."""
+    """A line for each grade that differs from that of another judge of the same kind in the store."""
     changing = {key_of(judgment) for judgment in wanted}
     lines = []
     others = _of_others(session, [judgment for _, judgment in state.first.values()])
@@ -340,17 +340,17 @@ def _differing(session: Session, state: _Import, wanted: Sequence[Judgment]) -> 
 
 
 def _named(judgment: Judgment) -> str:
-    """What a judgment is of, in a line."""
+    """The subject of a judgment, in one line."""
     return f"{judgment.qid} {judgment.memory_id if judgment.memory_id != WHOLE_STORE else 'and the whole store'}"
 
 
 def capped(lines: list[str], rest: str) -> list[str]:
-    """The first MAX_NOTES lines, then how many more; `rest` says of what."""
+    """The first MAX_NOTES lines, then the number of further ones; `rest` names them."""
     return lines if len(lines) <= MAX_NOTES else [*lines[:MAX_NOTES], f"{len(lines) - MAX_NOTES} {rest}"]
 
 
 def _given_here(session: Session, judgments: Sequence[Judgment]) -> dict[Key, int]:
-    """The grades of those of `judgments` that were given in the workbench, whatever grade they have here."""
+    """The stored grades of those of `judgments` that are labels of the workbench."""
     with session.staged("staged_judgments", _staging(judgments)):
         rows = session.rows(
             f"SELECT j.qid, j.memory_id, j.judge, j.kind, j.grade FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} "
@@ -361,7 +361,7 @@ def _given_here(session: Session, judgments: Sequence[Judgment]) -> dict[Key, in
 
 
 def _of_others(session: Session, judgments: Sequence[Judgment]) -> dict[Key, list[tuple[str, int]]]:
-    """(judge, grade) of the others of the same kind who graded a pair of `judgments` differently, by that judgment's key."""
+    """By judgment key, (judge, grade) of the other judges of the same kind who graded its pair differently."""
     with session.staged("staged_judgments", _staging(judgments)):
         rows = session.rows(
             "SELECT s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade FROM staged_judgments AS s JOIN judgments AS j "

@@ -1,8 +1,7 @@
-"""The `label_events` table: what was done to each judgment, by whom, when, and what stood there before.
+"""The `label_events` table: the history of judgments.
 
-Rows are only ever added, by the judgments that an import replaces or somebody removes, and by the labels that people give. An event
-holds the state it replaced (`before`, None when there was none), so that it can be undone and a reviewer's changes of mind can be
-read.
+Append-only. Labels, imports that replace a judgment, and deletions add rows. An event has the state it replaced (`before`, None if there
+was none), so that it can be undone and a reviewer's revisions can be read.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ from cems_workbench.store.rows import to_aware, to_naive
 from cems_workbench.store.team.session import Session
 
 Key = tuple[str, str, str, str]
-"""What a judgment is one of: query, memory, judge and kind of judge."""
+"""The key of a judgment: query, memory, judge and kind of judge."""
 State = dict[str, Any]
 """A judgment without its key, as JSON values: grade, note, judged_at, source, shown."""
 _COLUMNS = "id, qid, memory_id, judge, kind, action, grade, note, source, before, undoes, recorded_at"
 JUDGE_WRONG = "judge wrong"
 _IN_TIME = "recorded_at, id"
-"""The order of events: not by id alone, because a store that comes to a team later brings older ones."""
+"""Events are ordered by time first: a store that joins a team later adds older events with higher ids."""
 _BY_HAND = "'label', 'skip', 'unclear'"
 _NOT_UNDONE = "NOT EXISTS (SELECT 1 FROM label_events AS u WHERE u.undoes = e.id)"
 
 
 @dataclass(frozen=True, slots=True)
 class LabelEvent:
-    """One change of a judgment: `action` is label, undo, remove or import, `grade` what it set (None: taken away).
+    """One change of a judgment: `action` is label, undo, remove or import, `grade` the new grade (None: removed).
 
-    A skip of a pair and a query called unclear (its memory_id is empty) are events too, and change no judgment. A label without a
-    memory's id is of the whole store (`records.WHOLE_STORE`).
-    `before` is the state it replaced, with grade, note, judged_at, source and shown; None when there was no judgment.
-    `undoes` is the id of the event that an undo took back.
+    Skips of a pair and queries marked unclear (with an empty memory_id) are events too, and change no judgment. A label of the whole
+    store has the memory_id `records.WHOLE_STORE`.
+    `before` is the replaced state with grade, note, judged_at, source and shown; None if there was no judgment.
+    `undoes` is the id of the event that an undo reverted.
     """
 
     id: int
@@ -54,13 +53,13 @@ class LabelEvent:
 
 
 def state(grade: int, note: str | None, judged_at: datetime | None, source: str, shown: str | None) -> State:
-    """A judgment's columns as a State; `judged_at` as the store has it, UTC without a zone."""
+    """A judgment's columns as a State; `judged_at` is UTC without a zone, as stored."""
     moment = None if judged_at is None else judged_at.replace(tzinfo=UTC).isoformat()
     return {"grade": grade, "note": note, "judged_at": moment, "source": source, "shown": shown}
 
 
 def present(session: Session, key: Key) -> State | None:
-    """The state of the judgment of (qid, memory_id, judge, kind), None when there is none."""
+    """The state of the judgment of (qid, memory_id, judge, kind), or None."""
     rows = session.rows(
         "SELECT grade, note, judged_at, source, shown FROM judgments "
         "WHERE qid = ? AND memory_id = ? AND judge = ? AND kind = ?",
@@ -92,12 +91,12 @@ def append(
 
 
 def get(session: Session, number: int) -> LabelEvent:
-    """The event of an id that is there."""
+    """The event of an existing id."""
     return _event(session.rows(f"SELECT {_COLUMNS} FROM label_events WHERE id = ?", [number])[0])
 
 
 def history(session: Session, judge: str, qid: str | None = None, memory_id: str | None = None) -> list[LabelEvent]:
-    """What was done to the judgments of one judge, of one query or memory or all, oldest first."""
+    """The events of one judge's judgments, of one query or memory or all, oldest first."""
     rows = session.rows(
         f"SELECT {_COLUMNS} FROM label_events WHERE judge = ? AND coalesce(qid = ?, TRUE) AND coalesce(memory_id = ?, TRUE) "
         f"ORDER BY {_IN_TIME}",
@@ -107,7 +106,7 @@ def history(session: Session, judge: str, qid: str | None = None, memory_id: str
 
 
 def last_undoable(session: Session, judge: str, kind: str) -> LabelEvent | None:
-    """The latest label, skip or "unclear" of this judge that was not undone yet."""
+    """The latest label, skip or "unclear" of this judge that is not undone."""
     rows = session.rows(
         f"SELECT {_COLUMNS} FROM label_events AS e WHERE judge = ? AND kind = ? AND action IN ({_BY_HAND}) "
         f"AND {_NOT_UNDONE} ORDER BY recorded_at DESC, id DESC LIMIT 1",
@@ -117,7 +116,7 @@ def last_undoable(session: Session, judge: str, kind: str) -> LabelEvent | None:
 
 
 def marks(session: Session) -> list[LabelEvent]:
-    """The skips, the queries called unclear and those that nothing answers, not undone, oldest first."""
+    """The skips and the queries marked unclear or unanswerable, not undone, oldest first."""
     rows = session.rows(
         f"SELECT {_COLUMNS} FROM label_events AS e WHERE (action IN ('skip', 'unclear') OR (action = 'label' AND "
         f"memory_id = '{WHOLE_STORE}' AND grade = 0)) AND {_NOT_UNDONE} ORDER BY {_IN_TIME}"
@@ -126,7 +125,7 @@ def marks(session: Session) -> list[LabelEvent]:
 
 
 def judged_wrong(session: Session) -> list[LabelEvent]:
-    """The pairs a person called the model judge wrong on, not taken back, oldest first; the note names the model."""
+    """The pairs on which a person marked the model judge wrong, not undone, oldest first; the note names the model."""
     rows = session.rows(
         f"SELECT {_COLUMNS} FROM label_events AS e WHERE action = '{JUDGE_WRONG}' AND {_NOT_UNDONE} ORDER BY {_IN_TIME}"
     )

@@ -1,8 +1,8 @@
-"""Labels as people give them, skip them and take them back.
+"""Labelling: label, skip, mark and undo.
 
-A label is a change of `judgments` and its event in one transaction; a skip of a pair, a query called unclear and a judge called
-wrong are events alone. Every method that changes something returns after the commit, so that what a page confirms is on disk.
-A transaction is of one judge: those of others go on beside it.
+A label changes `judgments` and adds an event in one transaction; a skip of a pair, a query marked unclear and a judge marked wrong are
+only events. Methods return after the commit, so that a confirmed label is on disk. A transaction locks one judge's rows only, so
+reviewers do not wait for each other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cems_workbench.store.team.session import Session, TeamTables, persistent
 
 
 class Labels:
-    """The labels of an open store; methods may be called from any thread."""
+    """The labels of an open store. Thread-safe."""
 
     def __init__(self, database: Database, team: TeamTables) -> None:
         self._database = database
@@ -31,31 +31,31 @@ class Labels:
 
     @persistent
     def give(self, judgment: Judgment, shown: Mapping[str, Any] | None = None) -> LabelEvent | None:
-        """Write one label, in place of the same judge's earlier one; nobody else's is touched.
+        """Write one label; it replaces the same judge's earlier one and no other.
 
-        `shown` is what the reviewer saw, as JSON values. `judged_at` is now when the judgment does not say. A note of None
-        leaves the note that is there. Returns the event, None when the same label stood there already. Raises InputError for
-        an unknown query or memory, a grade off the scale, or a judge without a name.
+        `shown` is what the reviewer saw, as JSON values. `judged_at` defaults to now. A note of None keeps the existing note. Returns the
+        event, None if the label is unchanged. Raises InputError for an unknown query or memory, a grade off the scale, or a judge without
+        a name.
         """
         check_name(judgment.judge)
         if judgment.kind not in ("human", "model"):
             raise InputError(f"kind must be human or model, found {judgment.kind!r}")
-        # Not in the transaction, for which other reviewers wait.
+        # Before the transaction, so that other reviewers wait for less.
         judgments.check_gradable(self._database, self._team, judgment.qid, judgment.memory_id, judgment.grade)
         with self._team.transaction(of=judgment.judge) as session:
             number = _give(session, judgment, shown, datetime.now(UTC))
             return None if number is None else label_events.get(session, number)
 
     def skip(self, qid: str, memory_id: str, reviewer: str, note: str | None = None) -> LabelEvent:
-        """Note that a reviewer would rather not grade a pair."""
+        """Record that a reviewer skipped a pair."""
         return self._mark("skip", (qid, memory_id, reviewer, "human"), note)
 
     def unclear(self, qid: str, reviewer: str, note: str | None = None) -> LabelEvent:
-        """Note that a reviewer cannot tell what a query asks for."""
+        """Record that a reviewer finds a query unclear."""
         return self._mark("unclear", (qid, "", reviewer, "human"), note)
 
     def call_judge_wrong(self, qid: str, memory_id: str, reviewer: str, model: str) -> LabelEvent:
-        """Note that a person finds a model's judgment of a pair wrong; nobody's label changes."""
+        """Record that a person finds a model's judgment of a pair wrong; no label changes."""
         return self._mark(label_events.JUDGE_WRONG, (qid, memory_id, reviewer, "human"), model)
 
     @persistent
@@ -69,29 +69,29 @@ class Labels:
 
     @persistent
     def marks(self) -> list[LabelEvent]:
-        """What was skipped, called unclear or said to have no answer by anybody, and not undone, oldest first."""
+        """All pairs skipped and queries marked unclear or unanswerable, not undone, oldest first."""
         with self._team.reading() as session:
             return label_events.marks(session)
 
     @persistent
     def judged_wrong(self) -> list[LabelEvent]:
-        """The pairs that a person called a model judge wrong on, and did not take back; the note names the model."""
+        """The pairs on which a person marked a model judge wrong, not undone; the note names the model."""
         with self._team.reading() as session:
             return label_events.judged_wrong(session)
 
     @persistent
     def take_back(self, mark: LabelEvent) -> None:
-        """Take a mark back: a skip, an "unclear" or a "judge wrong"; labels are taken back by `undo`."""
+        """Undo a mark: a skip, an "unclear" or a "judge wrong". For labels see `undo`."""
         if mark.action == "label":
-            raise InputError("a label is taken back by its undo")
+            raise InputError("use undo to revert a label")
         with self._team.transaction(of=mark.judge) as session:
             _take_back(session, mark, datetime.now(UTC))
 
     @persistent
     def undo(self, reviewer: str, kind: str = "human") -> LabelEvent | None:
-        """Take back this reviewer's latest label, skip or "unclear" not undone yet; returns it, None when there is none.
+        """Undo this reviewer's latest label, skip or "unclear" that is not undone; returns it, or None.
 
-        What stood there before the label stands there again. Called again, it takes back the one before.
+        The replaced state is restored. A second call undoes the one before.
         """
         with self._team.transaction(of=reviewer) as session:
             event = label_events.last_undoable(session, reviewer, kind)
@@ -101,13 +101,13 @@ class Labels:
 
     @persistent
     def history(self, reviewer: str, qid: str | None = None, memory_id: str | None = None) -> list[LabelEvent]:
-        """What was done to a reviewer's labels, of one query or memory or all, oldest first."""
+        """The events of a reviewer's labels, of one query or memory or all, oldest first."""
         with self._team.reading() as session:
             return label_events.history(session, reviewer, qid, memory_id)
 
 
 def _give(session: Session, judgment: Judgment, shown: Mapping[str, Any] | None, when: datetime) -> int | None:
-    """Write a label of its judge; returns the event's id, None when the same label stands there already."""
+    """Write a label; returns the event's id, None if the label is unchanged."""
     key = key_of(judgment)
     before = label_events.present(session, key)
     note = judgment.note if judgment.note is not None or before is None else before["note"]
@@ -122,7 +122,7 @@ def _give(session: Session, judgment: Judgment, shown: Mapping[str, Any] | None,
 
 
 def _take_back(session: Session, event: LabelEvent, when: datetime) -> None:
-    """Put back what an event replaced, and record that."""
+    """Restore the state that an event replaced, and record it."""
     key = (event.qid, event.memory_id, event.judge, event.kind)
     present = None
     if event.action == "label":

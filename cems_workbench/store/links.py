@@ -1,8 +1,8 @@
-"""Short links: states of the Inspect page, kept for good in the `saved_states` table.
+"""Short links: states of the Inspect page, saved permanently in the `saved_states` table.
 
-    id = the first 8 characters of the lower-case base32 of SHA-256(state), more of them where another state has those
+    id = the first 8 characters of the lower-case base32 of SHA-256(state), more of them on a collision
 
-A state is JSON text with sorted keys, so that the same state always has the same id.
+A state is JSON with sorted keys, so that equal states have equal ids.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     import duckdb
 
 MIN_ID_CHARS = 8
-"""Characters of an id: 40 bits, so that an id of another store is as good as never the id of a state of this one."""
+"""Characters of an id: 40 bits, so that an id of another store practically never matches a state of this one."""
 
 
 class Links:
-    """The states kept in an open store; methods may be called from any thread."""
+    """The saved states of an open store. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def save(self, state: Mapping[str, Any]) -> str:
-        """Keep a state of a page (JSON values) unless it is there; its short id, which is the same for the same state."""
-        text = json.dumps(state, sort_keys=True, separators=(",", ":"))  # ASCII, half an emoji included
+        """Save a page's state (JSON values) unless it exists; returns its short id, equal for equal states."""
+        text = json.dumps(state, sort_keys=True, separators=(",", ":"))  # ASCII: encodes lone surrogates too
         digest = b32encode(sha256(text.encode()).digest()).decode().lower().rstrip("=")
         with self._database.transaction() as cursor:
             for length in range(MIN_ID_CHARS, len(digest) + 1):
@@ -45,7 +45,7 @@ class Links:
         raise AssertionError("two states with one SHA-256")
 
     def read(self, state_id: str) -> dict[str, Any] | None:
-        """The state kept under a short id, None when there is none."""
+        """The state with a short id, or None."""
         with self._database.reading() as cursor:
             text = _text(cursor, state_id)
         return None if text is None else dict(json.loads(text))

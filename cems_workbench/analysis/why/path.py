@@ -85,7 +85,7 @@ class MemoryPath:
 
 
 def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListEntry] = ()) -> MemoryPath:
-    """The path of `memory_id`; k counts results. `places` are shown with it, see `elsewhere.list_places`."""
+    """The path of `memory_id`; k counts results. `places` are shown with it: what `exhaustive_ranks` returns."""
     steps = tuple(
         Step(
             stage.name,

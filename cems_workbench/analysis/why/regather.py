@@ -161,7 +161,7 @@ def _change(config: PipelineConfig, path: str, value: Any) -> Change:
 
 
 def own_terms(trials: Trials, resources: Resources) -> list[str]:
-    """Of the memory's rarest words, as written, those nearest in meaning to the query: `TERMS` of `RAREST`.
+    """The memory's rarest words, as written, nearest in meaning to the query: `MAX_TERMS` of `MAX_RARE_TERMS`.
 
     A rare word finds the memory and little else; one near to the query is one that a user could have
     typed. The query's own words are left out, and numbers. Ties fall by the order in the memory.

@@ -143,7 +143,7 @@ def test_what_is_written_when_the_store_is_gone_or_another_is_refused(with_log, 
     store = Store.open(with_log)
     with_log.rename(tmp_path / "elsewhere")
     for _ in ("gone", "another"):
-        with pytest.raises(StoreError, match=r"removed, moved or replaced while it was open: nothing was stored"):
+        with pytest.raises(StoreError, match=r"removed, moved or replaced while it was open; nothing was stored"):
             store.labels.give(Judgment("q1", "m0", 3, "Ann"))
         if not with_log.exists():
             shutil.copytree(tmp_path / "elsewhere", with_log)

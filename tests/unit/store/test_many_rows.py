@@ -68,7 +68,7 @@ def test_what_many_rows_have_no_room_for_is_written_with_all_the_memory_of_the_s
 
 def test_what_has_no_room_at_the_commit_is_one_line_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one thread DuckDB finds out at the commit, and breaks off for good."""
-    with pytest.raises(StoreError, match=r"needed more memory .*; what was committed by then stays, start again"):
+    with pytest.raises(StoreError, match=r"exceeded its memory limit .*; committed batches are kept, start again"):
         put_changed(store, monkeypatch)
 
 
@@ -102,7 +102,7 @@ def test_memory_that_does_not_do_is_one_line_and_what_was_committed_stays(
     monkeypatch.setattr(database, "BULK_MEMORY_BYTES", 16_000_000)
     monkeypatch.setattr(database, "MEMORY_LIMIT", "16MB")
     before, source = memory_limit(store), begun(store)
-    says = r"needed more memory than it is allowed .*; what was committed by then stays"
+    says = r"exceeded its memory limit .*; committed batches are kept"
     with pytest.raises(StoreError, match=says), store.sources.bulk_writes():
         store.sources.put(source, whole(store, "first"))
         long = TakenMemory(Memory("long", "second", title="title " * 10_000_000), "1")

@@ -101,7 +101,7 @@ def test_a_relevant_judgment_against_no_answer_is_said_and_both_are_kept(store):
     judged = (Judgment("q2", "m1", 0), Judgment("q2", "m2", 2, "ann"))
     report = store.add(source("a.jsonl", unanswerable, judgments=judged))
     assert report.notes == (
-        "query q2: nothing is said to answer it, but ann judged m2 2; both are kept, and the judgment counts",
+        "query q2 is marked unanswerable, but ann judged m2 2; both are kept, and the judgment counts",
     )
     assert store.queries.read() == [unanswerable]
     assert store.judgments.read() == list(judged)
@@ -109,7 +109,7 @@ def test_a_relevant_judgment_against_no_answer_is_said_and_both_are_kept(store):
     store.add(source("c.jsonl", Q1, judgments=(Judgment("q1", WHOLE_STORE, 0, "ann"),)))
     against = store.add(source("d.jsonl", judgments=(Judgment("q1", "m1", 3, "ben"),)))
     assert against.notes == (
-        "query q1: nothing is said to answer it, but ben judged m1 3; both are kept, and the judgment counts",
+        "query q1 is marked unanswerable, but ben judged m1 3; both are kept, and the judgment counts",
     )
 
 

@@ -234,7 +234,7 @@ class _MergedSegment:
 
 
 def _blocks(postings: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Ranges of terms of about BLOCK postings each, at least one term."""
+    """Ranges of terms of about BLOCK_POSTINGS each, at least one term."""
     first, count = 0, len(postings) - 1
     while first < count:
         last = int(np.searchsorted(postings, postings[first] + BLOCK_POSTINGS, side="right")) - 1

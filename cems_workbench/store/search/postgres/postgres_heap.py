@@ -72,7 +72,7 @@ class DocumentRow:
 def heap_order(rows: Sequence[HeapRow | DocumentRow]) -> list[int]:
     """Indices of the rows in the order in which a table scan meets them, for rows of one table given in the order of insertion.
 
-    More than MOST_ROWS rows keep the order of insertion.
+    More than MAX_ROWS rows keep the order of insertion.
     """
     if len(rows) > MAX_ROWS:
         return list(range(len(rows)))
