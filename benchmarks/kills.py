@@ -60,7 +60,7 @@ def store_rows(folder: Path) -> object:
     from cems_workbench.store import Store
 
     with Store.open(folder / "store") as store:
-        if any("cannot be found again" in line for line in store.notices):
+        if any(" lost: the log " in line for line in store.notices):
             raise RuntimeError(store.notices[0])
         sets = [(each.name, each.version, each.digest) for each in store.query_sets.latest()]
         rows = sorted(store.relations.read(), key=repr), sorted(store.judgments.read(), key=repr)

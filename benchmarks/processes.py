@@ -319,7 +319,7 @@ def verify(folder: Path) -> list[str]:
 
     problems = []
     with Store.open(folder / "store") as store:
-        problems += [line for line in store.notices if "cannot be found again" in line]
+        problems += [line for line in store.notices if " lost: the log " in line]
         memories = store.memories.read()
         grades = {(each.qid, each.memory_id, each.judge): each.grade for each in store.judgments.read()}
         judges = {str(line[3]) for line in noted(folder, CONFIRMED) if line[0] == "label"}

@@ -1,10 +1,10 @@
-"""The memories: the `memories` table, and what is asked of it and done to it.
+"""The memories: reads and writes of the `memories` table.
 
-A deleted memory keeps its row (`deleted_at` is set) and is absent from every read but `deleted`. Importing it again updates the
-row and leaves it deleted, so that a periodic import does not bring back what a user removed. Every change of a memory adds one to
-the store's content version, in the same transaction.
+A deleted memory keeps its row (`deleted_at` is set) and only `deleted` returns it. Importing it again updates the row but does not
+restore it, so that a periodic import keeps a user's deletions. Every change of a memory increments the store's content version in the
+same transaction.
 
-The functions work on a cursor, for those who have a transaction of their own; `Memories` is the way in for everybody else.
+`Memories` is the public interface; the functions work on a cursor, for callers with their own transaction.
 """
 
 from __future__ import annotations
@@ -56,40 +56,40 @@ FIELDS = (
 )
 COLUMNS = (*FIELDS, "text_sha", "size", "folded")
 MANY_IDS = 500
-"""Ids of which it is quicker to ask which are no live memories."""
+"""From this many ids on, querying the ones that are not live is faster."""
 BATCH_ROWS = 5_000
-"""Rows read at a time where all memories pass through."""
+"""Rows per batch when all memories are read."""
 MAX_CACHED_PAGE = 500
-"""Memories of a page that is kept for who asks for it again."""
+"""The largest page that is cached."""
 EARLY_PAGE_FACTOR = 50
-"""A page of a fiftieth of a selection is early."""
+"""A page within the first fiftieth of a selection is early."""
 MAX_CACHED_IDS = 1_000
-"""So many ids of what a text finds are kept in their order, for who turns pages."""
+"""Sorted ids of a text search that are cached for paging."""
 LARGE_STORE_ROWS = 300_000
-"""From so many memories on a page of a common text is sought before all that have the text are counted."""
+"""In a store of this size, a page of a common text is returned before its matches are counted."""
 SAMPLE_ROWS, COMMON_SHARE, MAX_SCANNED_ROWS = 2_000, 0.4, 1_500
-"""A text that more than this share of a sample has is common: a page of it is sought among so many of the first at most."""
+"""A text in more than this share of a sample is common; its page is searched in at most this many of the first rows."""
 ROWS_PER_LOOKUP = 300
-"""A row that is sought by its key takes about as long as so many that are passed over."""
+"""A lookup by key takes about as long as scanning this many rows."""
 LOOKUP_BATCH = 2_000
-"""Keys of one statement: DuckDB seeks no more than 2,048 at a time."""
+"""Keys per statement: DuckDB uses the index for at most 2,048."""
 FIELD_SEPARATOR = "\x1f"
-"""Stands between the fields of a folded text, so that no search goes across two of them."""
+"""Separates the fields of a folded text, so that no match spans two of them."""
 _TIMES = ("created_at", "last_accessed", "updated_at")
 _SET = ", ".join(f"{name} = s.{name}" for name in COLUMNS if name != "id")
 _DIFFERS = " OR ".join(
     f"m.{name} IS DISTINCT FROM s.{name}" for name in COLUMNS if name not in ("id", "content", "folded")
 )
-"""Texts are compared by their sha: DuckDB would hold 2,048 of them in memory at once."""
+"""Texts are compared by hash: comparing them directly, DuckDB would hold 2,048 in memory."""
 _INDEXED_DIFFERS = " OR ".join(
     f"m.{name} IS DISTINCT FROM s.{name}" for name in ("text_sha", "title", "project", "scope")
 )
-"""Whether a change is one for the indexes."""
+"""Whether a change affects the indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some of the memories of a selection, in its order, and how many there are in all."""
+    """A page of a selection, in its order, and the size of the selection."""
 
     memories: tuple[Memory, ...]
     total: int
@@ -97,7 +97,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """The values that occur, with their number of live memories, most first; None is "has none"."""
+    """The values in use with their number of live memories, most first; None is "has none"."""
 
     categories: tuple[tuple[str | None, int], ...]
     projects: tuple[tuple[str | None, int], ...]
@@ -113,34 +113,36 @@ class DeletedMemory:
 
 
 class Memories:
-    """The memories of an open store; methods may be called from any thread."""
+    """The memories of an open store. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._cache = VersionedCache(database)
         with database.reading() as cursor:
             self.hidden = deleted_ids(cursor)
-            """Ids of the deleted memories; open indexes share it, and leave them out of their hits until a refresh removes them."""
+            """Ids of the deleted memories; open indexes share this set and filter their hits by it until the next refresh."""
         database.on_change(self._reload_hidden)
 
     def _reload_hidden(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Other processes may have deleted memories, or brought them back."""
+        """Reload the deleted ids after a write of another process."""
         now = deleted_ids(cursor)
         self.hidden.update(now)
         self.hidden.intersection_update(now)
 
     def get(self, memory_id: str) -> Memory | None:
-        """One live memory, None when there is none of that id."""
+        """The live memory with this id, or None."""
         return self.read([memory_id]).get(memory_id)
 
     def read(self, ids: Iterable[str] | None = None) -> dict[str, Memory]:
-        """Live memories by id: those of `ids` in that order (unknown ones are absent), or all, by id."""
+        """Live memories by id: those of `ids` in that order (unknown ids are absent), or all, sorted by id."""
         with self._database.reading() as cursor:
             return read(cursor, None if ids is None else list(ids))
 
     def before(self, memories: Iterable[Memory], edited: Memory | None = None) -> dict[str, str]:
-        """By id the text of the live memory that comes before each of these in its session, by time; absent where none does, where several
-        do, and where that one is of another scope. `edited` is taken in the place of the stored memory of its id."""
+        """By id, the text of the previous live memory in the same session, by time.
+
+        Absent if there is none, several have the same time, or its scope differs. `edited` replaces the stored memory with its id.
+        """
         placed = [memory for memory in memories if memory.session is not None and memory.created_at is not None]
         if not placed:
             return {}
@@ -152,13 +154,13 @@ class Memories:
         return live(self._database, list(ids))
 
     def ids(self) -> list[str]:
-        """Ids of the live memories, in order."""
+        """Ids of the live memories, sorted."""
         with self._database.reading() as cursor:
             rows = cursor.execute("SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id").fetchall()
         return [memory_id for (memory_id,) in rows]
 
     def iterate(self, project: str | None = None) -> Iterator[Memory]:
-        """The live memories by id, of one project or all, those of one moment; read in portions, each as it is then."""
+        """The live memories sorted by id, of one project or all. The ids are those of one moment; the rows are read in batches."""
         for rows in _in_batches(
             self._database, ", ".join(FIELDS), "coalesce(project = ?, ? IS NULL)", [project, project]
         ):
@@ -173,7 +175,7 @@ class Memories:
         return list(self._cache.get("projects", lambda cursor: statistics.counts(cursor, "project")))
 
     def project_problem(self, project: str | None) -> str | None:
-        """That no memory is of this project, with the nearest name; None where there is one, or none is named."""
+        """An error with the nearest name if no memory is in this project; None if one is, or no project is given."""
         known = [name for name, _ in self.projects() if name is not None]
         if project is None or project in known:
             return None
@@ -182,7 +184,7 @@ class Memories:
         return f"no memory of project {project!r}; {hint}"
 
     def find(self, selection: Selection, limit: int, offset: int = 0) -> Page:
-        """`limit` live memories of a selection from `offset` on, in its order, and the size of the whole selection."""
+        """`limit` live memories of a selection from `offset` on, in its order, and the size of the selection."""
         soon = self.soon(selection, limit, offset)
         if soon is not None:
             return Page(soon, self.matching(selection))
@@ -195,8 +197,7 @@ class Memories:
         return Page(tuple(self.read(found.ids[offset : offset + limit]).values()), found.total)
 
     def soon(self, selection: Selection, limit: int, offset: int = 0) -> tuple[Memory, ...] | None:
-        """The memories that `find` gives, where they are found without looking through all: those with a text that many have, of a large
-        store. None where they are not."""
+        """The memories that `find` returns, if a partial scan finds them: for a common text in a large store. Otherwise None."""
         if not selection.text or limit > MAX_CACHED_PAGE:
             return None
         return self._cache.get(
@@ -204,7 +205,7 @@ class Memories:
         )
 
     def matching(self, selection: Selection) -> int:
-        """The size of a selection, in whatever order."""
+        """The size of a selection."""
         unordered = replace(selection, sort="id", descending=False)
         return self._cache.get(("matching", unordered), lambda cursor: matching(cursor, selection))
 
@@ -227,7 +228,7 @@ class Memories:
         return [row[0] for row in rows]
 
     def forget(self) -> None:
-        """Drop what was counted and read of the present content, so that it is counted and read again."""
+        """Clear the cache of the current content version."""
         self._cache.clear()
 
     def statistics(self, now: datetime) -> Statistics:
@@ -236,21 +237,23 @@ class Memories:
             return statistics.read(cursor, now)
 
     def exact_duplicates(self, limit: int) -> tuple[list[Duplicates], int]:
-        """`limit` contents that several live memories share to the character, most first, and how many there are in all."""
+        """`limit` contents shared exactly by several live memories, most first, and the total number of such contents."""
         return self._cache.get(("duplicates", limit), lambda cursor: statistics.exact_duplicates(cursor, limit))
 
     def update(self, memory: Memory, expected: Memory | None = None) -> bool:
-        """Replace a live memory by `memory`, which has the same id; False when nothing differs.
+        """Replace the live memory with the id of `memory`; False if nothing differs.
 
-        `expected` is the memory as it was when the editing began. Raises StoreError when there is no such live memory,
-        or when it no longer is as `expected`, so that nobody's change is overwritten unseen.
+        `expected` is the memory at the start of the edit. Raises StoreError if there is no such live memory, or if it no longer equals
+        `expected`, so that concurrent changes are not overwritten.
         """
         with self._database.transaction() as cursor:
             present = read(cursor, [memory.id]).get(memory.id)
             if present is None:
-                raise StoreError(f"memory {memory.id} is not there any more; it was deleted meanwhile")
+                raise StoreError(f"memory {memory.id} was deleted while you edited it")
             if expected is not None and present != expected:
-                raise StoreError(f"memory {memory.id} was changed meanwhile; open it again and repeat your edit")
+                raise StoreError(
+                    f"memory {memory.id} was changed while you edited it; open it again and repeat your edit"
+                )
             if present == memory:
                 return False
             upsert(cursor, staging([memory]))
@@ -271,15 +274,15 @@ class Memories:
         return changed
 
     def delete(self, memory_id: str) -> bool:
-        """Hide a memory from everything until `restore`; False when there is no such live memory."""
+        """Mark a memory deleted until `restore`; False if there is no such live memory."""
         return self._set_deleted(memory_id, datetime.now(UTC))
 
     def restore(self, memory_id: str) -> bool:
-        """Bring back a deleted memory; False when it is not deleted."""
+        """Restore a deleted memory; False if it is not deleted."""
         return self._set_deleted(memory_id, None)
 
     def _set_deleted(self, memory_id: str, when: datetime | None) -> bool:
-        """Mark a memory deleted at `when`, or live again with None; False when that changes nothing."""
+        """Mark a memory deleted at `when`, or live with None; False if nothing changes."""
         state = "IS NULL" if when is not None else "IS NOT NULL"
         with self._database.transaction() as cursor:
             changed = cursor.execute(
@@ -295,7 +298,7 @@ class Memories:
         return bool(changed)
 
     def deleted(self, limit: int, offset: int = 0) -> tuple[list[DeletedMemory], int]:
-        """`limit` deleted memories from `offset` on, latest deletion first, and how many there are in all."""
+        """`limit` deleted memories from `offset` on, latest deletion first, and their total number."""
         with self._database.reading() as cursor:
             total = cursor.execute("SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL").fetchall()[0][0]
             rows = cursor.execute(
@@ -307,7 +310,7 @@ class Memories:
 
 
 def staging(memories: Sequence[Memory], sha: Callable[[str], str] = text_sha) -> pa.Table:
-    """The rows as an Arrow table with COLUMNS; `sha` is `text_sha`, or one that remembers."""
+    """The rows as an Arrow table with COLUMNS; `sha` is `text_sha` or a caching version of it."""
     import pyarrow as pa
 
     text, number, moment = pa.large_string(), pa.int64(), pa.timestamp("us", "UTC")
@@ -319,23 +322,23 @@ def staging(memories: Sequence[Memory], sha: Callable[[str], str] = text_sha) ->
     values["size"] = [len(memory.content) for memory in memories]
     values["folded"] = [folded(memory.id, memory.title, memory.content, memory.tags) for memory in memories]
     columns = {name: pa.array(values[name], kinds.get(name, text)) for name in COLUMNS}
-    columns |= {name: columns[name].cast(pa.timestamp("us")) for name in _TIMES}  # in UTC, without saying so
+    columns |= {name: columns[name].cast(pa.timestamp("us")) for name in _TIMES}  # UTC without a zone
     return pa.table(columns)
 
 
 def folded(memory_id: str, title: str | None, content: str, tags: Sequence[str]) -> str:
-    """What a search for a text looks through: id, title, content and tags, without regard to case."""
+    """The text of literal search: id, title, content and tags, case-folded."""
     return FIELD_SEPARATOR.join((memory_id, title or "", content, *tags)).casefold()
 
 
 def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = False) -> RowCounts:
     """Insert new rows of `staging` and update those that differ; their ids must be distinct. `new`: none of them has a row yet.
 
-    They are changed in the content version that the transaction is going to make.
+    Their `changed` is the content version that this transaction creates.
     """
     version, columns = next_version(cursor), ", ".join(COLUMNS)
     with staged(cursor, "staged_memories", rows):
-        # Only where some are known is there anything to compare with. Rows keep the order they come in, which is that of a server's
+        # Without known rows a plain INSERT is enough. It keeps the input order, which is that of a server's
         # table; INSERT OR IGNORE would not keep it.
         if new or not cursor.execute("SELECT 1 FROM memories SEMI JOIN staged_memories USING (id) LIMIT 1").fetchall():
             cursor.execute(
@@ -347,7 +350,7 @@ def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = Fal
             f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})",
             [version],
         ).fetchall()[0][0]
-        # A content may open with the title, or not, and be the same indexed text.
+        # The indexed text is the same whether the content repeats the title or not, so `text_sha` misses this change.
         if rows["title"].null_count < rows.num_rows:
             updated += cursor.execute(
                 f"UPDATE memories AS m SET {_SET}, changed = ? FROM staged_memories AS s "
@@ -378,7 +381,7 @@ def live(database: Database, ids: Collection[str]) -> set[str]:
             return live_ids(cursor, ids)
         import pyarrow as pa
 
-        # Nearly all of many are: to ask for the others takes half of the time (3.4 against 7.1 ms for 5,000).
+        # Nearly all of many ids are live; querying the others takes half the time (3.4 instead of 7.1 ms for 5,000).
         with staged(cursor, "asked_ids", pa.table({"id": pa.array(list(ids), pa.string())})):
             others = cursor.execute(
                 "SELECT id FROM asked_ids ANTI JOIN (SELECT id FROM memories WHERE deleted_at IS NULL) AS m USING (id)"
@@ -392,13 +395,13 @@ def deleted_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:
 
 
 def changed_since(cursor: duckdb.DuckDBPyConnection, version: int) -> list[str]:
-    """Ids of the memories, deleted ones too, of which what searches read changed after a content version; in order."""
+    """Sorted ids of the memories, deleted ones included, whose indexed data changed after a content version."""
     rows = cursor.execute("SELECT id FROM memories WHERE changed > ? ORDER BY id", [version]).fetchall()
     return [memory_id for (memory_id,) in rows]
 
 
 def mark_changed(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str], version: int) -> None:
-    """Note that what searches read of these memories changed in a content version."""
+    """Mark the indexed data of these memories as changed in a content version."""
     cursor.execute("UPDATE memories SET changed = ? WHERE id IN (SELECT unnest(?))", [version, list(ids)])
 
 
@@ -408,10 +411,10 @@ def count(cursor: duckdb.DuckDBPyConnection) -> int:
 
 
 def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) -> dict[str, Memory]:
-    """The live memories with these ids (all when None), by id; in the order of `ids`, by id when None.
+    """The live memories with these ids, by id and in their order; all, sorted by id, if None.
 
-    Few of many are sought by their key. Of more, row numbers are found in the id column alone, and fetching by row number skips the
-    blocks of text in between, which a single query would decompress (24 ms against 8 for 300 of 100,000).
+    A few ids are looked up by key. For more, the id column gives row numbers, and reading by row number skips the text blocks in
+    between, which a single query would decompress (24 ms instead of 8 for 300 of 100,000).
     """
     columns = ", ".join(FIELDS)
     if ids is None:
@@ -423,7 +426,7 @@ def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) ->
 
 
 class Texts(NamedTuple):
-    """What a memory is searched by: its title, its content, and `text_sha` of the two together."""
+    """A memory's indexed text: title, content, and `text_sha` of both together."""
 
     title: str | None
     content: str
@@ -454,7 +457,7 @@ def before(
         said += " AND id <> $id UNION ALL SELECT -1, $project, $session, $created_at::TIMESTAMP, $scope"
         given |= {name: getattr(edited, name) for name in ("id", "project", "session", "scope")}
         given["created_at"] = to_naive(edited.created_at)
-    # Row numbers first, as in `read`: the texts of whole sessions are not read. An Arrow table of the given would have pandas imported.
+    # Row numbers first, as in `read`, so that the texts of whole sessions are not read. Lists, because an Arrow table would import pandas.
     places = cursor.execute(
         "WITH placed AS ("
         "  SELECT unnest($ids) AS id, unnest($projects) AS project, unnest($sessions) AS session, unnest($times) AS created_at,"
@@ -463,7 +466,7 @@ def before(
         "  SELECT coalesce(project, '') AS project, session, created_at, min(place) AS place, count(*) AS together, min(scope) AS scope"
         f"  FROM ({said}) GROUP BY ALL"
         ") AS p ON w.project = p.project AND w.session = p.session AND w.created_at > p.created_at"
-        " WHERE p.together = 1 AND p.scope = w.scope",  # who may see the one need not be allowed the other
+        " WHERE p.together = 1 AND p.scope = w.scope",  # access to one does not imply access to the other
         given,
     ).fetchall()
     numbers = sorted({place for _, place in places})
@@ -476,7 +479,7 @@ def before(
 
 
 def find(cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, offset: int) -> Page:
-    """As `Memories.find`, looking through all that a text may be in."""
+    """As `Memories.find`, by a full scan."""
     if selection.text:
         found = leading(cursor, selection, offset + limit)
         return Page(tuple(read(cursor, found.ids[offset:]).values()), found.total)
@@ -485,14 +488,14 @@ def find(cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, of
 
 
 class Leading(NamedTuple):
-    """The ids that come first in a selection, in its order, and its size."""
+    """The first ids of a selection, in its order, and its size."""
 
     ids: list[str]
     total: int
 
 
 def leading(cursor: duckdb.DuckDBPyConnection, selection: Selection, count: int) -> Leading:
-    """The first `count` ids of what a text finds. The texts are read once, for their number and their order."""
+    """The first `count` ids of a text search. One scan of the texts gives both the count and the order."""
     import pyarrow as pa
 
     condition, parameters = selection.sql()
@@ -509,7 +512,7 @@ def leading(cursor: duckdb.DuckDBPyConnection, selection: Selection, count: int)
 def find_soon(
     cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, offset: int
 ) -> tuple[Memory, ...] | None:
-    """As `Memories.soon`: a sample tells how many have the text; the page is then sought among the first of what has it or not."""
+    """As `Memories.soon`: a sample estimates how many match; the page is then searched in the first rows of the selection."""
     wanted, text = offset + limit, selection.text.casefold()
     rest = replace(selection, text="")
     total = matching(cursor, rest)
@@ -536,7 +539,7 @@ def matching(cursor: duckdb.DuckDBPyConnection, selection: Selection) -> int:
 
 
 def _first(cursor: duckdb.DuckDBPyConnection, selection: Selection, total: int, limit: int, offset: int) -> list[str]:
-    """Of a selection of so many memories the ids of one page."""
+    """The ids of one page of a selection of this size."""
     condition, parameters = selection.sql()
     if (offset + limit) * EARLY_PAGE_FACTOR <= total and (
         last := _last_of(cursor, selection, offset + limit)
@@ -554,7 +557,7 @@ def _ids(
     limit: int,
     offset: int,
 ) -> list[str]:
-    """Of the memories that meet a condition the ids of one page, alone: sorting whole rows would carry every text through the sort."""
+    """The ids of one page of the memories that meet a condition; ids only, because sorting whole rows would move every text."""
     rows = cursor.execute(
         f"SELECT id FROM memories WHERE {condition} ORDER BY {selection.order()} LIMIT ? OFFSET ?",
         [*parameters, limit, offset],
@@ -563,9 +566,9 @@ def _ids(
 
 
 def _last_of(cursor: duckdb.DuckDBPyConnection, selection: Selection, count: int) -> object | None:
-    """What the last of the first `count` memories of a selection is sorted by; None where it has no such value.
+    """The sort value of the `count`-th memory of a selection; None if it has no such value.
 
-    It halves the time of an early page: the ids are then read of those that can be on it, in place of all (22 → 11 ms of a million).
+    It halves the time of an early page, because ids are then read only for rows up to that value (22 → 11 ms for a million).
     """
     condition, parameters = selection.sql()
     rows = cursor.execute(
@@ -580,13 +583,13 @@ def _last_of(cursor: duckdb.DuckDBPyConnection, selection: Selection, count: int
 def _top_rowids(
     places: NDArray[np.int64], numbers: NDArray[np.float64], count: int, descending: bool
 ) -> NDArray[np.int64]:
-    """Of the places those that can be among the first `count` by number; where a number is masked it comes last."""
+    """The positions that can be among the first `count` by number; masked numbers come last."""
     absent = np.ma.getmaskarray(numbers)
     present = np.ma.getdata(numbers)[~absent]
     if len(present) <= count:
         return places
     last = np.partition(present, -count)[-count] if descending else np.partition(present, count - 1)[count - 1]
-    # Those that are as good as the last stand by id, so all of them stay; what is no number does too.
+    # Ties with the last one are sorted by id later, so all of them stay; NaN too.
     behind = np.less(present, last) if descending else np.greater(present, last)
     foremost: NDArray[np.int64] = places[~absent][~behind]
     return foremost
@@ -598,12 +601,12 @@ def live_ids(cursor: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> set[str]:
 
 
 def rows_of(cursor: duckdb.DuckDBPyConnection, columns: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
-    """These columns of the live memories with these ids, in no order."""
+    """These columns of the live memories with these ids, unordered."""
     if len(ids) * ROWS_PER_LOOKUP <= cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0]:
         rows: list[tuple[Any, ...]] = []
         for start in range(0, len(ids), LOOKUP_BATCH):
             some = ids[start : start + LOOKUP_BATCH]
-            # Another condition, or a list as one parameter, and DuckDB would look through all rows.
+            # With another condition, or a list as one parameter, DuckDB would scan all rows.
             found = cursor.execute(
                 f"SELECT {columns}, deleted_at FROM memories WHERE id IN ({', '.join('?' * len(some))})", some
             )
@@ -666,7 +669,7 @@ def record(row: tuple[Any, ...]) -> Memory:
 
 
 def documents(database: Database) -> Iterator[tuple[str, str, str | None, str]]:
-    """(id, indexed text, project, scope) of the live memories by id, read in portions, each as it is then."""
+    """(id, indexed text, project, scope) of the live memories, sorted by id and read in batches."""
     for rows in _in_batches(database, "id, content, title, project, scope", "TRUE", []):
         for id_, content, title, project, scope in rows:
             yield id_, indexed_text(Memory(id_, content, title)), project, scope
@@ -675,10 +678,10 @@ def documents(database: Database) -> Iterator[tuple[str, str, str | None, str]]:
 def _in_batches(
     database: Database, columns: str, condition: str, parameters: Sequence[Any]
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Rows of live memories that fulfil a condition, by id; other processes have their turns between two portions.
+    """Rows of live memories that meet a condition, sorted by id; the database lock is released between batches.
 
-    The order is found on the ids alone: one query for whole rows in order would have all their texts in memory first. Row numbers would be
-    quicker, and may be others in the next turn.
+    The ids are sorted first: sorting whole rows would load all texts into memory. Row numbers would be faster, but may change while the
+    lock is released.
     """
     with database.reading() as cursor:
         cursor.execute(

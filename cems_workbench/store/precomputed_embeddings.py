@@ -1,11 +1,10 @@
-"""Vectors of memories that were made beforehand, by the store's embedder, from a Parquet or `.npy` file.
+"""Precomputed vectors of memories, made by the store's embedder, from a Parquet or `.npy` file.
 
-    GivenVectors    a vector by the id of its memory, and how many were taken
-    read_vectors    reads a file; rows that are none are told, and left out
+    PrecomputedVectors    vectors by memory id, and the number used
+    read_vectors          reads a file and reports invalid rows
 
-Parquet has a column `id` (text) and a column `vector` (a list of numbers); an `.npy` has one row a memory, in the order of the import.
-They need not have length 1. That they are of the embedder and of these texts is tried on some of each step as they are taken
-(`GivenVectors.take`), for nothing later could tell: a store searches wrong vectors as well as right ones.
+Parquet needs a column `id` (text) and a column `vector` (a list of numbers); an `.npy` has one row per memory, in import order. Vectors
+are normalised. `PrecomputedVectors.take` re-embeds a sample of each batch for comparison, because wrong vectors would go unnoticed later.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from cems_workbench.records import RowError
 ID_COLUMN, VECTOR_COLUMN = "id", "vector"
 PARQUET_SUFFIX, NPY_SUFFIX = ".parquet", ".npy"
 MIN_COSINE = 0.9
-"""The least cosine between a given vector and that which the embedder makes of the text: rounding, or a title left out, stay above."""
+"""The minimum cosine between a precomputed vector and the embedder's; rounding, or embedding without the title, stays above it."""
 FIRST_SAMPLE, LATER_SAMPLE = 8, 1
-"""Vectors that are tried of the first step, and of every later one."""
+"""Vectors checked in the first batch, and in each later one."""
 
 
 class PrecomputedVectors:
-    """Vectors by memory id; `rows` is (N, dimension), float32, of length 1 each."""
+    """Unit vectors by memory id; `rows` is (N, dimension), float32."""
 
     def __init__(self, source: str, ids: Sequence[str], rows: Float32) -> None:
         self.source = source
         self._rows = rows
         self._row_of = {memory_id: row for row, memory_id in enumerate(ids)}
         self.used = 0
-        """How many were written to the index in place of embedding a text."""
+        """Number of vectors used instead of embedding a text."""
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -44,14 +43,14 @@ class PrecomputedVectors:
         return memory_id in self._row_of
 
     def restrict_to(self, ids: Sequence[str]) -> PrecomputedVectors:
-        """Those of these memories."""
+        """The subset for these memories."""
         there = [memory_id for memory_id in dict.fromkeys(ids) if memory_id in self._row_of]
         if len(there) == len(self._row_of):
             return self
         return PrecomputedVectors(self.source, there, self._rows[[self._row_of[memory_id] for memory_id in there]])
 
     def take(self, ids: Sequence[str], texts: Sequence[str], embedder: Embedder) -> Float32:
-        """The vectors of these memories, (len(ids), dimension), tried on some. Raises InputError for one that is not of its text."""
+        """The vectors of these memories, (len(ids), dimension), after a spot check. Raises InputError if one does not match its text."""
         rows = self._rows[[self._row_of[memory_id] for memory_id in ids]]
         sample = np.unique(
             np.linspace(0, len(ids) - 1, min(len(ids), LATER_SAMPLE if self.used else FIRST_SAMPLE)).astype(int)
@@ -61,25 +60,25 @@ class PrecomputedVectors:
             cosine = float(rows[i] @ vector)
             if cosine < MIN_COSINE:
                 raise InputError(
-                    f"{self.source}: the vector of {one_line(ids[i], 80)} is not what {embedder.model_id} makes of that memory: their "
-                    f"cosine is {cosine:.2f}, at least {MIN_COSINE} is asked"
+                    f"{self.source}: the vector of {one_line(ids[i], 80)} does not match that of {embedder.model_id}: their "
+                    f"cosine is {cosine:.2f}, the minimum {MIN_COSINE}"
                 )
         self.used += len(ids)
         return rows
 
 
 def require_file(path: Path) -> None:
-    """Raises InputError where there is no such file, or it has neither suffix."""
+    """Raise InputError if the file does not exist or has neither suffix."""
     if path.suffix not in (PARQUET_SUFFIX, NPY_SUFFIX):
-        raise InputError(f"--vectors {path}: its name ends neither in {PARQUET_SUFFIX} nor in {NPY_SUFFIX}")
+        raise InputError(f"--vectors {path}: the suffix must be {PARQUET_SUFFIX} or {NPY_SUFFIX}")
     if not path.is_file():
-        raise InputError(f"--vectors {path}: there is no such file")
+        raise InputError(f"--vectors {path}: no such file")
 
 
 def read_vectors(path: Path, memory_ids: Sequence[str], dimension: int) -> tuple[PrecomputedVectors, list[RowError]]:
-    """The vectors of a file for these memories, which an `.npy` has in this order, and its rows that are none.
+    """The vectors of a file for these memories, which is the row order of an `.npy`, and the errors of its invalid rows.
 
-    Raises InputError for a file that cannot be read, has other columns, or another number of rows or length of vectors.
+    Raises InputError for an unreadable file, missing columns, or a wrong number of rows or dimension.
     """
     require_file(path)
     if path.suffix == NPY_SUFFIX:
@@ -111,20 +110,18 @@ def _read_npy(path: Path, memory_ids: Sequence[str], dimension: int) -> tuple[li
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"--vectors {path}: it is no .npy file of numbers ({one_line(str(error), 120)})") from None
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind != "f":
-        raise InputError(f"--vectors {path}: a table of floating point numbers is asked, one row a memory")
+        raise InputError(f"--vectors {path}: must be a table of floating point numbers, one row per memory")
     if array.shape[1] != dimension:
-        raise InputError(
-            f"--vectors {path}: its vectors have {array.shape[1]} values; those of the embedder have {dimension}"
-        )
+        raise InputError(f"--vectors {path}: its vectors have {array.shape[1]} values; the embedder's have {dimension}")
     if len(array) != len(memory_ids):
         raise InputError(
-            f"--vectors {path}: it has {len(array):,} rows for {len(memory_ids):,} memories; in Parquet, with ids, some may be lacking"
+            f"--vectors {path}: it has {len(array):,} rows for {len(memory_ids):,} memories; use Parquet, with ids, if some are missing"
         )
     return list(memory_ids), np.ascontiguousarray(array, np.float32)
 
 
 def _read_parquet(path: Path, dimension: int) -> tuple[list[str], Float32, Sequence[int], list[RowError]]:
-    """Ids, rows and their numbers in the file, and the rows left out."""
+    """Ids, vectors, their row numbers in the file, and the skipped rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -155,7 +152,7 @@ def _read_parquet(path: Path, dimension: int) -> tuple[list[str], Float32, Seque
             valid = pc.and_(pc.equal(lengths, dimension), pc.is_valid(names))
             for row in np.flatnonzero(~np.asarray(valid)).tolist():
                 missing = names[row].as_py() is None
-                problem = f"it has {lengths[row].as_py()} values; those of the embedder have {dimension}"
+                problem = f"it has {lengths[row].as_py()} values; the embedder's have {dimension}"
                 errors.append(
                     RowError(
                         path.name,

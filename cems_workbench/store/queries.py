@@ -1,4 +1,4 @@
-"""The queries of all query sets: the `queries` table, and which of them an input means that names a query by its words."""
+"""The queries of all query sets: the `queries` table, and matching of an input's queries by text."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from cems_workbench.store.team.session import Session, TeamTables, persistent
 
 
 class Queries:
-    """The queries of an open store, whatever sets they are in; methods may be called from any thread."""
+    """The queries of an open store, of all sets. Thread-safe."""
 
     def __init__(self, team: TeamTables) -> None:
         self._team = team
 
     @persistent
     def read(self) -> list[Query]:
-        """All queries, by qid, in their present words."""
+        """All queries in their current version, by qid."""
         with self._team.reading() as session:
             rows = session.rows("SELECT qid, query, project, as_of, type, answerable FROM queries ORDER BY qid")
         return [_query(row) for row in rows]
 
     @persistent
     def with_words(self, words: str) -> list[Query]:
-        """The queries of exactly these words, by qid; several may ask the same of different projects or moments."""
+        """The queries with exactly this text, by qid; several may differ in project or time."""
         with self._team.reading() as session:
             rows = session.rows(
                 "SELECT qid, query, project, as_of, type, answerable FROM queries WHERE query = ? ORDER BY qid", [words]
@@ -66,16 +66,16 @@ def upsert(session: Session, queries: Sequence[Query]) -> RowCounts:
 
 
 def known_qids(session: Session, qids: Sequence[str]) -> set[str]:
-    """Those of `qids` that are in the store."""
+    """Those of `qids` that exist in the store."""
     rows = session.rows("SELECT qid FROM queries WHERE qid IN (SELECT unnest(?::text[]))", [list(qids)])
     return {row[0] for row in rows}
 
 
 def resolve_words(session: Session, parsed: ParsedInput) -> ParsedInput:
-    """An input that names its queries by their words with the store's qids, without the queries the store has.
+    """An input that names queries by their text, with the store's qids and without the queries that the store has.
 
-    Exactly one query with these words: it is the one, whatever its id. None: the input's query is new. Several: nobody can tell,
-    so the rows that name it are reported and left out. An input that names queries by id comes back as it is.
+    If exactly one stored query has the text, it is used; if none, the input's query is new; if several, the rows are reported as
+    ambiguous and skipped. An input that names queries by id is returned unchanged.
     """
     if not parsed.extra.get("queries_by_words"):
         return parsed
@@ -93,7 +93,7 @@ def resolve_words(session: Session, parsed: ParsedInput) -> ParsedInput:
     for number, judgment in zip(numbers.get("judgments", ()), parsed.judgments, strict=True):
         qids = meant.get(judgment.qid, [])
         if len(qids) > 1:
-            reason = f"these words are those of the queries {', '.join(qids[:5])}; use a format that names the qid"
+            reason = f"the queries {', '.join(qids[:5])} have this text; use a format that names the qid"
             problems.append(RowError(parsed.source, number, reason, "query"))
         else:
             judgments.append(replace(judgment, qid=qids[0]) if qids else judgment)

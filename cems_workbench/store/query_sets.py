@@ -1,9 +1,8 @@
 """Query sets: named, versioned sets of queries, each with its grade scale (`query_sets` and `query_set_members`).
 
-A set is the union of the inputs it was imported from; importing an input again replaces that input's part. What changes a set, a
-member's wording or its scale makes a new version; the earlier ones stay as they were. Changes of one moment, as the inputs of one
-import have, are one version. The digest is the SHA-256 of the scale and the members, so that equal sets are recognised across
-stores.
+A set is the union of its inputs; importing an input again replaces that input's part. Each change of the members, their text or the
+scale makes a new version; earlier versions are immutable. Changes with the same time (the inputs of one import) make one version. The
+digest is the SHA-256 of scale and members, so that equal sets are recognised across stores.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Member = tuple[Query, str]
 class QuerySet:
     """One version of a named set of queries.
 
-    `sources` are the inputs its queries came from, `size` is how many it has, `digest` the SHA-256 of scale and queries.
+    `sources` are the inputs of its queries, `size` is their number, `digest` the SHA-256 of scale and queries.
     """
 
     name: str
@@ -41,7 +40,7 @@ class QuerySet:
 
 
 class QuerySets:
-    """The query sets of an open store; methods may be called from any thread."""
+    """The query sets of an open store. Thread-safe."""
 
     def __init__(self, team: TeamTables) -> None:
         self._team = team
@@ -54,7 +53,7 @@ class QuerySets:
 
     @persistent
     def get(self, name: str, version: int | None = None) -> QuerySet:
-        """One set in one version, the latest when None. Raises StoreError when there is none, naming those there are."""
+        """One version of a set, the latest by default. Raises StoreError, with the existing names, for an unknown one."""
         with self._team.reading() as session:
             query_set = get(session, name, version)
             if query_set is not None:
@@ -74,27 +73,27 @@ class QuerySets:
 
     @persistent
     def versions(self, name: str) -> list[QuerySet]:
-        """All versions of a set, newest first; raises StoreError when there is no such set."""
+        """All versions of a set, newest first. Raises StoreError for an unknown set."""
         self.get(name)
         with self._team.reading() as session:
             return versions(session, name)
 
     @persistent
     def queries(self, name: str, version: int | None = None) -> list[Query]:
-        """The queries of a set by qid, as they were in that version (the latest when None); raises StoreError."""
+        """The queries of a version of a set (by default the latest), by qid. Raises StoreError."""
         self.get(name, version)
         with self._team.reading() as session:
             return [query for query, _ in members(session, name, version)]
 
     @persistent
     def put(self, name: str, queries: Sequence[Query], source: str, scale: GradeScale | None = None) -> QuerySet:
-        """Put queries into the store and into a set, in place of what that set held of `source` before.
+        """Write queries to the store and to a set; they replace the set's earlier queries of `source`.
 
-        Returns the set as it is now. Raises InputError for a name that cannot be one, or a qid that stands twice.
+        Returns the new version. Raises InputError for an invalid name or a duplicate qid.
         """
         check_name(name)
         if len({query.qid for query in queries}) < len(queries):
-            raise InputError(f"query set {name}: a qid stands more than once")
+            raise InputError(f"query set {name}: duplicate qid")
         when = datetime.now(UTC)
         with self._team.transaction() as session:
             if queries:
@@ -105,7 +104,7 @@ class QuerySets:
 
     @persistent
     def add(self, name: str, query: Query, source: str) -> QuerySet:
-        """Add one query to a set, new or there; what else it holds stays. Raises InputError for a name that cannot be one."""
+        """Add one query to a new or existing set. Raises InputError for an invalid name."""
         check_name(name)
         when = datetime.now(UTC)
         with self._team.transaction() as session:
@@ -118,13 +117,13 @@ class QuerySets:
 
     @persistent
     def holding(self, qid: str) -> list[str]:
-        """The names of the sets that a query is in now."""
+        """The names of the sets whose latest version has the query."""
         with self._team.reading() as session:
             return sorted(scales_of(session, [qid]).get(qid, {}))
 
     @persistent
     def take_out(self, name: str, qids: Sequence[str]) -> QuerySet:
-        """Take queries out of a set (they stay in the store and in its earlier versions); raises StoreError."""
+        """Remove queries from a set; they stay in the store and in earlier versions. Raises StoreError."""
         self.get(name)
         removed = set(qids)
         with self._team.transaction() as session:
@@ -134,47 +133,47 @@ class QuerySets:
 
     @persistent
     def scale_of(self, qid: str) -> GradeScale:
-        """The scale a query is graded on: that of the sets it is in, the last by name where they differ; else the default."""
+        """The scale of a query: that of its sets, the last by name if they differ; the default without a set."""
         with self._team.reading() as session:
             scales = scales_of(session, [qid]).get(qid)
         return scales[max(scales)] if scales else DEFAULT_SCALE
 
     @persistent
     def relevant_from(self, name: str) -> int:
-        """The lowest grade that counts as relevant in a set, as chosen for it; 1 for a name that is no set of the store."""
+        """The lowest relevant grade of a set; 1 for an unknown set."""
         with self._team.reading() as session:
             found = get(session, name)
         return (found.scale if found else DEFAULT_SCALE).relevant_from
 
     @persistent
     def relevant_from_of(self, qids: Sequence[str]) -> dict[str, int]:
-        """Of each query the lowest relevant grade: that of the sets it is in, the last by name where they differ."""
+        """The lowest relevant grade by qid: that of its sets, the last by name if they differ."""
         with self._team.reading() as session:
             scales = scales_of(session, qids)
         return {qid: relevant_from_among(scales.get(qid)) for qid in qids}
 
     @persistent
     def set_relevant_from(self, name: str, grade: int) -> QuerySet:
-        """Count this grade and higher ones of a set as relevant from now on. Raises StoreError; InputError off the scale."""
+        """Set the lowest relevant grade of a set. Raises StoreError, and InputError for a grade off the scale."""
         scale = self.get(name).scale
         if grade not in scale:
-            raise InputError(f"{name}: {grade} is no grade of this set, which is graded {scale}")
+            raise InputError(f"{name}: {grade} is not on the scale of this set, which is {scale}")
         return self.set_scale(name, replace(scale, relevant_from=grade))
 
     @persistent
     def set_scale(self, name: str, scale: GradeScale) -> QuerySet:
-        """Grade a set on another scale from now on; labels off the new scale stay as they are. Raises StoreError."""
+        """Change the scale of a set; labels off the new scale stay unchanged. Raises StoreError."""
         self.get(name)
         with self._team.transaction() as session:
             return put(session, name, {}, datetime.now(UTC), scale)
 
 
 def digest(queries: Sequence[Query], scale: GradeScale) -> str:
-    """SHA-256, in hex, of a scale and of queries in the order of their qids."""
+    """SHA-256, in hex, of a scale and of queries sorted by qid."""
     lines = [json.dumps(scale.to_dict(), sort_keys=True)]
     for query in sorted(queries, key=lambda query: query.qid):
         as_of = None if query.as_of is None else query.as_of.isoformat()
-        said = [] if query.answerable is None else [query.answerable]  # so that sets of before have the digest they had
+        said = [] if query.answerable is None else [query.answerable]  # keeps the digest of older sets
         lines.append(json.dumps([query.qid, query.query, query.project, as_of, query.type, *said]))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -186,9 +185,9 @@ def put(
     when: datetime,
     scale: GradeScale | None = None,
 ) -> QuerySet:
-    """Put the queries of each input (by its name) into a set, in place of what it held of that input before.
+    """Write the queries of each input (by name) to a set; they replace the set's earlier queries of that input.
 
-    Returns the set as it is now, whose version is a new one only if something differs. `scale` None keeps the set's.
+    Returns the current version, a new one only if something differs. `scale` None keeps the set's.
     """
     known = get(session, name)
     members_by_qid = {query.qid: (query, source) for query, source in members(session, name) if source not in parts}
@@ -199,7 +198,7 @@ def put(
 
 
 def join(session: Session, name: str, more: Sequence[Member], scale: GradeScale, when: datetime) -> QuerySet:
-    """Add queries to a set, or make it of them; those that it has stay as they are, and so does the scale of one that is there."""
+    """Add queries to a set, or create it; existing queries and the scale of an existing set stay unchanged."""
     known = get(session, name)
     by_qid = {query.qid: (query, source) for query, source in more}
     by_qid |= {query.qid: (query, source) for query, source in members(session, name)}
@@ -207,7 +206,7 @@ def join(session: Session, name: str, more: Sequence[Member], scale: GradeScale,
 
 
 def follow_queries(session: Session, when: datetime) -> list[QuerySet]:
-    """Make a new version of every set with a member that the `queries` table has in other words by now; returns them."""
+    """Create a new version of every set with a member that differs from the `queries` table; returns these versions."""
     stale = session.rows(
         """
         SELECT DISTINCT m.set_name FROM query_set_members AS m JOIN queries AS q USING (qid)
@@ -236,17 +235,17 @@ def latest(session: Session) -> list[QuerySet]:
 
 
 def versions(session: Session, name: str) -> list[QuerySet]:
-    """All versions of a set, newest first; none when there is no such set."""
+    """All versions of a set, newest first; empty for an unknown set."""
     return sorted(_read(session, "s.name = ?", [name]), key=lambda query_set: -query_set.version)
 
 
 def get(session: Session, name: str, version: int | None = None) -> QuerySet | None:
-    """One version of a set, the latest when None; None when there is none."""
+    """One version of a set, by default the latest; None if there is none."""
     return next((each for each in versions(session, name) if version in (None, each.version)), None)
 
 
 def members(session: Session, name: str, version: int | None = None) -> list[Member]:
-    """The queries of a set by qid, as they were in that version (the latest when None), with their inputs."""
+    """The queries of a version of a set (by default the latest) with their inputs, by qid."""
     rows = session.rows(
         "SELECT qid, query, project, as_of, type, source, answerable FROM query_set_members WHERE set_name = ? AND version = "
         "coalesce(?, (SELECT max(version) FROM query_sets WHERE name = ?)) ORDER BY qid",
@@ -256,7 +255,7 @@ def members(session: Session, name: str, version: int | None = None) -> list[Mem
 
 
 def scales_of(session: Session, qids: Sequence[str]) -> dict[str, dict[str, GradeScale]]:
-    """Per qid the scales of the sets it is in now, by the set's name; a query in no set is absent."""
+    """By qid, the scales of its sets by set name; queries in no set are absent."""
     rows = session.rows(
         "SELECT m.qid, m.set_name, s.scale FROM "
         "(SELECT name, scale, version, max(version) OVER (PARTITION BY name) AS latest FROM query_sets) AS s "
@@ -273,7 +272,7 @@ def scales_of(session: Session, qids: Sequence[str]) -> dict[str, dict[str, Grad
 
 
 def relevant_from_among(scales: Mapping[str, GradeScale] | None) -> int:
-    """The lowest relevant grade of a query by the scales of its sets (`scales_of`): of the last by name where they differ."""
+    """The lowest relevant grade of a query from the scales of its sets (`scales_of`); the last by name if they differ."""
     return (scales[max(scales)] if scales else DEFAULT_SCALE).relevant_from
 
 
@@ -312,7 +311,7 @@ def _write(session: Session, name: str, rows: Sequence[Member], scale: GradeScal
             [name, version],
         )
     written = get(session, name)
-    assert written is not None  # it was written just now
+    assert written is not None  # just written
     return written
 
 

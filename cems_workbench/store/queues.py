@@ -1,7 +1,6 @@
-"""Labelling queues: which pairs are to be judged, in what order, and what each config ranked when the queue was made.
+"""Labelling queues: pairs to label, in order, and each config's rankings when the queue was created.
 
-A queue stands in `label_queues`, its pairs in `label_queue_pairs`, the rankings in `label_queue_rankings`. The labels that come of
-it are judgments like any other, and outlive it.
+Tables: `label_queues`, `label_queue_pairs`, `label_queue_rankings`. The labels are ordinary judgments and outlive the queue.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from cems_workbench.store.team.session import Session, TeamTables, persistent
 
 @dataclass(frozen=True, slots=True)
 class QueueRecord:
-    """A kept labelling queue: its pairs (qid, memory_id) in order, how many reviewers each is for, how it was made.
+    """A saved labelling queue: pairs (qid, memory_id) in order, `overlap` reviewers per pair, and the settings it was created with.
 
-    `rankings` are the results within the depth by config and qid, best first, as they were when it was made.
+    `rankings` are the results within the depth at its creation, by config and qid, best first.
     """
 
     name: str
@@ -36,7 +35,7 @@ class QueueRecord:
 
 
 class Queues:
-    """The labelling queues of an open store; methods may be called from any thread."""
+    """The labelling queues of an open store. Thread-safe."""
 
     def __init__(self, database: Database, team: TeamTables) -> None:
         self._database = database
@@ -45,18 +44,18 @@ class Queues:
 
     @persistent
     def save(self, queue: QueueRecord) -> None:
-        """Keep a queue, in place of one of the same name; raises InputError for its name, its overlap or a repeated pair."""
+        """Save a queue; it replaces one with the same name. Raises InputError for an invalid name or overlap, or a duplicate pair."""
         check_name(queue.name)
         if queue.overlap < 1:
             raise InputError(f"queue {queue.name}: the overlap must be at least 1, found {queue.overlap}")
         if len(set(queue.pairs)) < len(queue.pairs):
-            raise InputError(f"queue {queue.name}: a pair stands more than once")
+            raise InputError(f"queue {queue.name}: duplicate pair")
         with self._team.transaction() as session:
             _write(session, queue)
 
     @persistent
     def read(self) -> list[QueueRecord]:
-        """The kept queues without their pairs and rankings, by name."""
+        """The saved queues without pairs and rankings, by name."""
         with self._team.reading() as session:
             rows = session.rows("SELECT name, created_at, overlap, settings FROM label_queues ORDER BY name")
         return [
@@ -66,7 +65,7 @@ class Queues:
 
     @persistent
     def pairs(self, name: str) -> tuple[Pair, ...]:
-        """The pairs of a queue in order; those of memories that were deleted or are not in this store are left out."""
+        """The pairs of a queue in order, without those of memories that are deleted or not in this store."""
         with self._team.reading() as session:
             rows = session.rows(
                 "SELECT qid, memory_id FROM label_queue_pairs WHERE queue = ? ORDER BY position", [name]
@@ -76,9 +75,9 @@ class Queues:
 
     @persistent
     def rankings(self, name: str) -> dict[str, dict[str, tuple[str, ...]]]:
-        """The results of each config, by name and qid, best first, within the depth of the queue, as they were when it was made.
+        """The rankings at the queue's creation within its depth, by config name and qid, best first.
 
-        Memories that were deleted or are not in this store are left out.
+        Memories that are deleted or not in this store are left out.
         """
         with self._team.reading() as session:
             rows = session.rows(
@@ -95,7 +94,7 @@ class Queues:
 
     @persistent
     def labels(self, name: str) -> list[Judgment]:
-        """What people have said of the pairs of a queue."""
+        """People's judgments of the pairs of a queue."""
         with self._team.reading() as session:
             rows = session.rows(
                 f"SELECT {', '.join(f'j.{field}' for field in judgments.FIELDS)} FROM label_queue_pairs AS p "
@@ -107,7 +106,7 @@ class Queues:
 
     @persistent
     def remove(self, name: str) -> bool:
-        """Take a queue away; the labels stay. False when there was none."""
+        """Delete a queue; its labels stay. False if there was none."""
         with self._team.transaction() as session:
             return _remove(session, name)
 

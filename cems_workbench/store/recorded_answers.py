@@ -1,7 +1,7 @@
-"""What a real system answered to the queries of a set: the `recorded_answers` table, and which memories an answer means.
+"""Recorded answers of a production system to the queries of a set: the `recorded_answers` table, and matching of their ids.
 
-A memory is meant by its id, by the UUID that CEMS makes of it when files are loaded (of its md5), or, in a log that cuts ids, by the first
-characters of either. What fits none or several is kept as it was called, and reported.
+A result's id matches a memory by its id, by the UUID that CEMS derives from it when it loads files (from the md5), or, in logs with
+truncated ids, by a prefix of either. An id that matches none or several is kept unchanged and reported.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     import duckdb
 
 MOST_NAMED = 3
-"""Memories that are named where an id fits several."""
+"""Memories listed when an id matches several."""
 
 
 class RecordedAnswers:
-    """The recorded answers of an open store; methods may be called from any thread."""
+    """The recorded answers of an open store. Thread-safe."""
 
     def __init__(self, database: Database, team: TeamTables) -> None:
         self._database = database
         self._team = team
 
     def sets(self) -> dict[str, int]:
-        """The query sets that have recorded answers, by name, each with how many of its queries have one."""
+        """The query sets with recorded answers, by name, with the number of answered queries."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
                 "SELECT set_name, list(qid) FROM recorded_answers GROUP BY ALL ORDER BY ALL"
@@ -40,8 +40,8 @@ class RecordedAnswers:
         return {name: count for name, count in counted.items() if count}
 
     def read(self, name: str) -> list[RecordedAnswer]:
-        """The answers to the queries of a set as it is now, the failing ones first: those that returned nothing, then by their best score,
-        the lowest first, then those without scores; equal ones by qid. Empty for a set without any."""
+        """The answers to the queries in the latest version of a set, failures first: empty answers, then by best score, lowest first, then
+        answers without scores; ties by qid."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
                 "SELECT row, qid, results FROM recorded_answers WHERE set_name = ? "
@@ -52,7 +52,7 @@ class RecordedAnswers:
         return [_answer(number, asked[qid], results) for number, qid, results in rows if qid in asked]
 
     def _asked(self, name: str) -> dict[str, Query]:
-        """The queries of a set as it is now, by qid."""
+        """The queries of the latest version of a set, by qid."""
 
         def read() -> dict[str, Query]:
             with self._team.reading() as session:
@@ -61,7 +61,7 @@ class RecordedAnswers:
         return self._team.persist(read)
 
     def resolved(self, answers: Sequence[RecordedAnswer], id_length: int | None = None) -> list[RecordedAnswer]:
-        """The answers with the store's ids where one memory alone is meant. `id_length`: to how many characters theirs are cut."""
+        """The answers with the store's ids where exactly one memory matches. `id_length`: the length of truncated ids."""
         with self._database.reading() as cursor:
             known = meant(cursor, answers, id_length)
         return [_resolved(answer, known) for answer in answers]
@@ -77,9 +77,9 @@ def _answer(number: int, asked: Query, results: Sequence[Mapping[str, Any]]) -> 
 def meant(
     cursor: duckdb.DuckDBPyConnection, answers: Iterable[RecordedAnswer], id_length: int | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """The memories that each id of the answers fits, by id, deleted ones too; an id that fits none is absent.
+    """The matching memories of each id in the answers, deleted ones included; ids without a match are absent.
 
-    A whole id that is one of the store means that and nothing else.
+    A full id of the store matches only that memory.
     """
     ids = {row.memory_id: None for answer in answers for row in answer.returned if row.memory_id is not None}
     if id_length is None:
@@ -99,7 +99,7 @@ def meant(
 
 
 def _resolved(answer: RecordedAnswer, known: Mapping[str, Sequence[str]]) -> RecordedAnswer:
-    """The answer with the id of each memory that alone is meant."""
+    """The answer with the store's id for each result that matches exactly one memory."""
 
     def of_store(row: Returned) -> Returned:
         fitting = known.get(row.memory_id or "", ())
@@ -111,9 +111,9 @@ def _resolved(answer: RecordedAnswer, known: Mapping[str, Sequence[str]]) -> Rec
 def resolve(
     cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError]
 ) -> tuple[ParsedInput, list[str]]:
-    """The input with the ids of its answers as the store has them, and a note on how many results there are.
+    """The input with its answers' ids replaced by the store's, and a note with the number of results.
 
-    Every result that is none of the store's memories is reported. Judgments of such a memory are left out.
+    Results that match no memory of the store are reported; judgments of them are skipped.
     """
     if not parsed.answers:
         return parsed, []
@@ -149,14 +149,12 @@ def _strange(given: str, fitting: Sequence[str], length: int | None) -> str:
     shown = ascii(given)[:60]
     if fitting:
         more = ", …" if len(fitting) > MOST_NAMED else ""
-        return f"{shown} fits {len(fitting)} memories of the store: {', '.join(fitting[:MOST_NAMED])}{more}"
-    return (
-        f"no memory {'begins with' if length else 'of the store is'} {shown}; the answer is kept without it being found"
-    )
+        return f"{shown} matches {len(fitting)} memories of the store: {', '.join(fitting[:MOST_NAMED])}{more}"
+    return f"no memory {'begins with' if length else 'of the store is'} {shown}; the answer is kept with an unmatched result"
 
 
 def put(cursor: duckdb.DuckDBPyConnection, name: str, source: str, answers: Sequence[RecordedAnswer]) -> RowCounts:
-    """Keep the answers to queries of a set, in place of what it held of `source`, and of other answers to the same queries."""
+    """Write the answers to queries of a set; they replace those of `source` and other answers to the same queries."""
     import pyarrow as pa
 
     ids = [row.memory_id for answer in answers for row in answer.returned if row.memory_id is not None]

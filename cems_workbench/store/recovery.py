@@ -1,8 +1,8 @@
-"""Reading what can be read of a damaged store, and writing it into a new one.
+"""Recovery of a damaged store: readable rows are written to a new store.
 
-The database is copied first and never written to. Each table is read in ranges of rows by another process, because a damaged file can
-crash the library; a range that cannot be read is halved, down to `SMALLEST` rows, and what then fails is counted as lost. Indexes are not
-taken along: they are built from the memories.
+The database is copied first; the original is never written. A subprocess reads each table in ranges of rows, because a damaged file can
+crash DuckDB; an unreadable range is halved down to `MIN_RANGE_ROWS` rows, which then count as lost. Indexes are not recovered: they are
+rebuilt from the memories.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 MIN_RANGE_ROWS = 128
 RANGE_ROWS = 122_880
-"""Rows of one of DuckDB's row groups."""
+"""Rows in a DuckDB row group."""
 SUBPROCESS_TIMEOUT_S = 600.0
 DERIVED = ("embedded", "waiting_vectors")
 LOG = "changes in the log"
-"""Stands for a table where the log had to be left out: so many transactions, such as labels, are lost."""
+"""Reported like a table if the log is unreadable; its lost rows are the lost transactions, such as labels."""
 FILES = ("expansions.yaml", "technical_terms.txt", "evidence")
-"""What else of a store is nowhere else."""
+"""Further files of a store that cannot be rebuilt."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTable:
-    """How many rows of a table were read, and how many were not; `lost` is None where nobody can say how many there were."""
+    """Numbers of recovered and lost rows of a table; `lost` is None if unknown."""
 
     table: str
     read: int
@@ -49,7 +49,7 @@ class RecoveredTable:
 
 
 def recover(source: Path, target: Path, progress: Progress = silent) -> list[RecoveredTable]:
-    """Write every readable row of the store in `source` into a new one in `target`. Raises StoreError when nothing can be read."""
+    """Write every readable row of the store in `source` to a new store in `target`. Raises StoreError if nothing is readable."""
     if not (source / FILE_NAME).is_file():
         raise StoreError(f"no store at {source}: there is no {FILE_NAME}")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -58,7 +58,7 @@ def recover(source: Path, target: Path, progress: Progress = silent) -> list[Rec
         with tempfile.TemporaryDirectory(prefix="cems-rescue-") as place:
             return _rescued(source, target, Path(place), progress)
     except OSError as error:
-        raise StoreError(f"the rescue cannot be written: {error.strerror or error}") from error
+        raise StoreError(f"the recovered store cannot be written: {error.strerror or error}") from error
 
 
 def _rescued(source: Path, target: Path, place: Path, progress: Progress) -> list[RecoveredTable]:
@@ -92,7 +92,7 @@ def _rescued(source: Path, target: Path, place: Path, progress: Progress) -> lis
 
 
 def _readable_copy(source: Path, place: Path) -> tuple[Path, dict[str, int], str]:
-    """A copy that opens, about how many rows each table has, and why it is without its log; empty where it is not."""
+    """A copy that opens, the approximate number of rows per table, and why its log was dropped (empty if it was not)."""
     problem = ""
     log = source / f"{FILE_NAME}.wal"
     for with_log in (True, False) if log.is_file() else (False,):
@@ -130,7 +130,7 @@ def _read_table(copy: Path, table: str, rows: int, folder: Path) -> tuple[list[P
         files += [folder / f"{start}-{end}.arrow" for start, end in done if results[start, end]]
         pending = []
         for place, (start, end) in enumerate(failed):
-            tried = place == 0 or (start, end) in results  # what follows a crash was not tried
+            tried = place == 0 or (start, end) in results  # ranges after a crash were not tried
             if not tried:
                 pending.append((start, end))
             elif end - start <= MIN_RANGE_ROWS:
@@ -141,7 +141,7 @@ def _read_table(copy: Path, table: str, rows: int, folder: Path) -> tuple[list[P
 
 
 def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> int:
-    """Make a store of the schema that was read, and put the rows into it; opening it brings it up to date. How many commits are in it."""
+    """Create a store with the recovered schema and insert the rows; opening it migrates the schema. Returns its number of commits."""
     import duckdb
     import pyarrow as pa
 
@@ -170,7 +170,7 @@ def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> int:
             database.execute("COMMIT")
             _advance(database)
     except duckdb.Error as error:
-        raise StoreError(f"the rescue cannot be written: {str(error).splitlines()[0]}") from error
+        raise StoreError(f"the recovered store cannot be written: {str(error).splitlines()[0]}") from error
     Database(target).close()
     return int(known.get(COMMITS, 0))
 
@@ -181,7 +181,7 @@ def _insert(database: duckdb.DuckDBPyConnection, table: str, part: object) -> No
     there = [row[0] for row in database.execute("DESCRIBE rescued").fetchall()]
     columns = ", ".join(f'"{name}"' for name in wanted if name in there)
     kept = " WHERE NOT starts_with(key, 'vectors:')" if table == "workbench_meta" else ""
-    # A flipped bit may have made two rows of one key.
+    # A flipped bit can produce a duplicate key.
     either = "INSERT OR REPLACE" if table == "workbench_meta" else "INSERT OR IGNORE"
     keyed = database.execute(
         "SELECT count(*) FROM duckdb_constraints() WHERE table_name = ? AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')",
@@ -192,7 +192,7 @@ def _insert(database: duckdb.DuckDBPyConnection, table: str, part: object) -> No
 
 
 def _advance(database: duckdb.DuckDBPyConnection) -> None:
-    """Let the sequences go on after the highest id that was read."""
+    """Continue the sequences after the highest recovered id."""
     for table, sequence in database.execute(
         "SELECT table_name, regexp_extract(column_default, 'nextval\\(''([a-z_]+)''', 1) AS sequence "
         "FROM duckdb_columns() WHERE column_name = 'id' AND sequence <> ''"
@@ -202,7 +202,7 @@ def _advance(database: duckdb.DuckDBPyConnection) -> None:
 
 
 def print_tables(file: str) -> None:
-    """Print the tables of a database with one more than the highest row number of each, or an estimate."""
+    """Print the tables of a database, each with its highest row number plus one, or an estimate."""
     import duckdb
 
     sizes: dict[str, int] = {}
@@ -221,7 +221,7 @@ def print_tables(file: str) -> None:
 
 
 def print_rows(file: str, table: str, folder: str, spans: Sequence[Sequence[int]]) -> None:
-    """Write each range of rows to a file, and print how many it has, or why it cannot be read."""
+    """Write each range of rows to a file, and print its number of rows or the error."""
     import duckdb
     import pyarrow as pa
 
@@ -242,7 +242,7 @@ def print_rows(file: str, table: str, folder: str, spans: Sequence[Sequence[int]
             print(json.dumps([start, end, None, str(error).splitlines()[0]]), flush=True)
             try:
                 database.execute("SELECT 1").fetchall()
-            except duckdb.Error:  # an internal error closes a database for good
+            except duckdb.Error:  # an internal error invalidates the connection
                 database.close()
                 database = open_file(file)
 

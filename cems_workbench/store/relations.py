@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Relations:
-    """The relations of an open store; methods may be called from any thread."""
+    """The relations of an open store. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -30,7 +30,7 @@ class Relations:
         return [Relation(*row) for row in rows]
 
     def of_memory(self, memory_id: str) -> list[Relation]:
-        """The edges from and to a memory, outgoing first, strongest first, ties by the other end; none to deleted ones."""
+        """The edges from and to a memory, outgoing first, strongest first, ties by the other end; without deleted memories."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
                 "SELECT source_id, target_id, kind, weight FROM relations AS r "
@@ -42,9 +42,9 @@ class Relations:
         return [Relation(*row) for row in rows]
 
     def leading_from(self, sources: Sequence[str], most: int) -> list[Relation]:
-        """The edges that lead from each of `sources`, in their given order, at most `most` of each, the strongest first.
+        """The outgoing edges of each of `sources`, in that order, at most `most` each, strongest first.
 
-        Equal strengths in the order in which the memories they lead to were imported. None to deleted memories; each edge by itself.
+        Ties by the import order of the targets. Deleted targets are left out; parallel edges are not merged.
         """
         wanted = list(dict.fromkeys(sources))
         with self._database.reading() as cursor:
@@ -59,9 +59,9 @@ class Relations:
         return [Relation(*row) for row in sorted(rows, key=lambda row: place[row[0]])]
 
     def neighbours(self, seeds: Sequence[str], per_seed: int) -> list[tuple[str, str, float]]:
-        """(seed, neighbour, weight), seeds in their given order, at most `per_seed` each, best weight first, ties by id.
+        """(seed, neighbour, weight), seeds in the given order, at most `per_seed` each, highest weight first, ties by id.
 
-        An edge counts in both directions; two memories joined by several edges are neighbours once, by the best weight.
+        Edges count in both directions; several edges between two memories count once, with the highest weight.
         Deleted memories are no neighbours, and a memory is not its own.
         """
         wanted = list(dict.fromkeys(seeds))

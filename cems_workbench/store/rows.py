@@ -1,4 +1,4 @@
-"""What the aggregates share: how values stand in columns, how rows get into DuckDB, and what is said of them afterwards."""
+"""Shared by the aggregates: column values, bulk insertion into DuckDB, and row counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_NAME_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """How the good rows of one kind met what the store already had."""
+    """Counts of one kind's valid rows by their effect on the store."""
 
     added: int = 0
     updated: int = 0
@@ -28,7 +28,7 @@ class RowCounts:
 
     @property
     def total(self) -> int:
-        """Rows that are now in the store because of, or in agreement with, the input."""
+        """Rows of the input that are now in the store."""
         return self.added + self.updated + self.unchanged
 
 
@@ -36,32 +36,32 @@ NO_ROWS = RowCounts()
 
 
 def text_sha(text: str) -> str:
-    """SHA-256 of the exact text, in hex, by which embeddings and scores know whether it changed."""
+    """SHA-256 of the exact text, in hex, by which embeddings and scores detect changes."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def to_naive(moment: datetime | None) -> datetime | None:
-    """An aware time as the store keeps it: UTC without a zone."""
+    """An aware time in the stored form: UTC without a zone."""
     if moment is None:
         return None
     return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).replace(tzinfo=None)
 
 
 def to_aware(moment: datetime | None) -> datetime | None:
-    """A stored time as the records have it."""
+    """A stored time as an aware one."""
     return None if moment is None else moment.replace(tzinfo=UTC)
 
 
 @contextmanager
 def staged(cursor: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Iterator[None]:
-    """Let SQL read an Arrow table as the view `name` while the block runs: the way into DuckDB that does not go row by row."""
+    """Register an Arrow table as the view `name` during the block, for bulk insertion into DuckDB."""
     import duckdb
 
     cursor.register(name, table)
     try:
         yield
     except BaseException:
-        # An aborted transaction takes no other statement; the cursor is closed, and the view with it.
+        # An aborted transaction refuses further statements; closing the cursor drops the view.
         with suppress(duckdb.Error):
             cursor.unregister(name)
         raise
@@ -69,7 +69,7 @@ def staged(cursor: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Ite
 
 
 def check_name(name: str) -> None:
-    """Raise InputError unless `name` can name a set, a queue, a config or a reviewer: printable, not blank, not too long."""
+    """Raise InputError unless `name` is valid for a set, queue, config or reviewer: printable, not blank, not too long."""
     if not name.strip() or not name.isprintable() or len(name) > MAX_NAME_CHARS or name != name.strip():
         raise InputError(
             f"{name[:60]!r} is not a name: 1 to {MAX_NAME_CHARS} printable characters, no blanks at the ends"

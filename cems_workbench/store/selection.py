@@ -1,4 +1,4 @@
-"""Which memories to list, and in what order: literal search, filters and sorting as SQL, so that 100,000 stay quick."""
+"""Selection of memories to list: literal search, filters and sorting, as SQL for speed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SORTS: dict[Sort, str] = {
     "length": "size",
     "id": "id",
 }
-"""What memories can be sorted by, as SQL; ties stand by id, missing values last."""
+"""Sort keys as SQL; ties by id, missing values last."""
 
 TIMES = ("created", "accessed")
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which memories to list, and in what order. An empty field restricts nothing; None in a tuple means "has none".
+    """The memories to list, and their order. Empty fields restrict nothing; None in a tuple means "has none".
 
-    `text` is looked for literally, ignoring case, in id, title, content and tags. `created_from` and `created_to` are
+    `text` is matched literally, ignoring case, in id, title, content and tags. `created_from` and `created_to` are
     days in UTC, both included.
     """
 
@@ -54,7 +54,7 @@ class Selection:
             ("importance", self.importance),
         ):
             if values:
-                # `IN` never finds a NULL, so "has none" is asked for apart.
+                # `IN` never matches NULL, so "has none" is a separate condition.
                 terms.append(f"({column} IN (SELECT unnest(?::VARCHAR[])) OR ({column} IS NULL AND ?))")
                 parameters += [[value for value in values if value is not None], None in values]
         if self.pinned is not None:
@@ -69,7 +69,7 @@ class Selection:
         return " AND ".join(terms), parameters
 
     def number(self) -> str:
-        """By what the memories are sorted, as SQL of a DOUBLE; missing, too, where that is no number."""
+        """The sort key as SQL of type DOUBLE; NULL if the value is not a number."""
         sorted_by = SORTS[self.sort]
         if self.sort == "id":
             return "NULL::DOUBLE"

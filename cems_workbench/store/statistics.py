@@ -1,4 +1,4 @@
-"""What is in a store, in numbers: how many of each kind, how old, how long, and which contents stand there twice."""
+"""Statistics of a store: counts by kind, age and length, and duplicate contents."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ AGES: tuple[tuple[str, int], ...] = (
     ("a year", 365),
     ("2 years", 730),
 )
-"""Age classes with their last day; what is older falls in one more."""
+"""Age classes with their last day; older memories form one more class."""
 OLDER = "older"
 FIRST_LENGTH = 50
-"""The first length class ends here, in characters; each further one ends at twice the one before."""
+"""Upper bound of the first length class, in characters; each further bound is twice the previous one."""
 _LIVE = "FROM memories WHERE deleted_at IS NULL"
 
 Counts = tuple[tuple[str | None, int], ...]
@@ -30,7 +30,7 @@ Counts = tuple[tuple[str | None, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts over the live memories. Lengths are characters of the content; ages are days from the given moment.
+    """Counts of the live memories. Lengths are characters of the content; ages are days before the given time.
 
     `months` is (first day, count) without gaps; `ages` and `lengths` are classes in order, empty ones included.
     """
@@ -53,14 +53,14 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """A content that several live memories share, with their ids."""
+    """A content shared by several live memories, with their ids."""
 
     content: str
     ids: tuple[str, ...]
 
 
 def read(cursor: duckdb.DuckDBPyConnection, now: datetime) -> Statistics:
-    """The statistics of the live memories; ages are counted back from `now`."""
+    """The statistics of the live memories at `now`."""
     row = cursor.execute(
         "SELECT count(*), count(*) FILTER (pinned), count(*) FILTER (last_accessed IS NULL AND access_count = 0), "
         "count(*) FILTER (created_at IS NULL), min(created_at), max(created_at), "
@@ -87,8 +87,8 @@ def read(cursor: duckdb.DuckDBPyConnection, now: datetime) -> Statistics:
 
 
 def exact_duplicates(cursor: duckdb.DuckDBPyConnection, limit: int) -> tuple[list[Duplicates], int]:
-    """Contents that more than one live memory has, character for character, most first, and how many there are."""
-    # Grouped by digest: the texts themselves would have to be held in memory. And only those that a quick hash finds twice.
+    """Contents shared exactly by several live memories, most first, and the total number of such contents."""
+    # Grouped by digest, so that texts are not held in memory; a fast hash preselects the candidates.
     hashed = f"SELECT hash(content) AS hashed {_LIVE} GROUP BY ALL HAVING count(*) > 1"
     cursor.execute(
         f"CREATE TEMP TABLE repeated AS SELECT list(id ORDER BY id) AS ids {_LIVE} AND hash(content) IN ({hashed}) "
@@ -105,7 +105,7 @@ def exact_duplicates(cursor: duckdb.DuckDBPyConnection, limit: int) -> tuple[lis
 
 
 def counts(cursor: duckdb.DuckDBPyConnection, column: str, most: int | None = None) -> Counts:
-    """The values of a column with their number of live memories, most first, ties by name, None last; the `most` frequent, or all."""
+    """The values of a column (the `most` frequent, or all) with their number of live memories, most first, ties by name, None last."""
     return tuple(
         cursor.execute(
             f"SELECT {column}, count(*) AS n {_LIVE} GROUP BY {column} ORDER BY n DESC, {column} NULLS LAST LIMIT ?",

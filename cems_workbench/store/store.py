@@ -1,8 +1,8 @@
-"""The store as the rest of the workbench sees it: one directory, one object.
+"""The public interface of the store: one directory, one object.
 
 DuckDB is the source of truth; each aggregate (memories, queries, judgments, labels, configs …) is an attribute that owns its tables
-and its methods. What a team shares may stand in a PostgreSQL instead (`team`). The indexes are derived, and can be rebuilt. Methods may
-be called from any thread; each works on one committed state.
+and methods. A team's tables can be in PostgreSQL instead (`team`). The indexes are derived and can be rebuilt. All methods are
+thread-safe; each reads one committed state.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class Store:
     def open(cls, path: Path, *, create: bool = True, chroma_url: str | None = None, team: str | None = None) -> Store:
         """Open the store in directory `path`, creating it unless `create` is False.
 
-        `chroma_url` names a Chroma server to use in place of the embedded one, `team` a PostgreSQL that has what a team shares (asked
-        when it is first needed). Raises StoreLockedError when another process has it open, StoreError for what is not a store, is
-        damaged or comes from a newer version, InputError for an address that is none.
+        `chroma_url` is a Chroma server to use instead of the embedded one, `team` a PostgreSQL with the team's tables (connected on first
+        use). Raises StoreLockedError if another process has the store open, StoreError if it is not a store, damaged, or from a newer
+        version, and InputError for an invalid address.
         """
         path = Path(path)
         shared = PostgresTables(team) if team else None
@@ -94,13 +94,13 @@ class Store:
 
     @staticmethod
     def exists(path: Path) -> bool:
-        """Whether a directory holds a store, of whatever version."""
+        """Whether a directory contains a store, of any version."""
         return (Path(path) / FILE_NAME).is_file()
 
     def close(self) -> None:
-        """Release the files; everything that was reported done is already on disk."""
+        """Release the files; all completed changes are already on disk."""
         _open.discard(self)
-        with ExitStack() as closing:  # whatever one of them says, the others are closed
+        with ExitStack() as closing:  # an error of one does not keep the others open
             closing.callback(self._database.close)
             closing.callback(self.team.close)
             closing.callback(self.indexes.close)
@@ -115,33 +115,33 @@ class Store:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What was found damaged since it was opened, and what was done about it, a line each; they are logged as warnings too."""
+        """Damage found since the store was opened and its repair, a line each; also logged as warnings."""
         return tuple(line for line in (self._database.notice, *self.indexes.notices) if line)
 
     def unreadable(self) -> dict[str, str]:
-        """Read all that is in the database; why a table cannot be read, by its name."""
+        """Read the whole database; returns the error of each unreadable table by name."""
         return self._database.unreadable()
 
     @property
     def content_version(self) -> int:
-        """Grows by one with every transaction that changes a memory."""
+        """Incremented by every transaction that changes a memory."""
         return self._database.cached_content_version()
 
     @property
     def content_identity(self) -> str:
-        """Whose content this is, and which: two copies of a store that went apart differ, at the same version too."""
+        """The identity of the content; it differs between diverged copies of a store, even at the same version."""
         with self._database.reading() as cursor:
             return content_identity(cursor)
 
     def push(self) -> PushReport:
-        """Copy what this store's own database has of labels, sets, configs and looks into the team's; what was copied before is not
-        copied again. Raises InputError without a team, StoreError."""
+        """Copy labels, sets, configs and looks from this store's own database to the team's, each once. Raises InputError without a team,
+        and StoreError."""
         if not isinstance(self.team, PostgresTables):
-            raise InputError(f"no team's database is named: set {ENV_VARIABLE} to {ADDRESS_FORM}")
+            raise InputError(f"no team database is configured: set {ENV_VARIABLE} to {ADDRESS_FORM}")
         return push(EmbeddedTables(self._database), self.team, self.identity)
 
     def not_pushed(self) -> int:
-        """How many queries of this store's own database the team's has not; 0 without a team."""
+        """Number of queries in this store's own database that the team's lacks; 0 without a team."""
         return (
             missing_queries(EmbeddedTables(self._database), self.team) if isinstance(self.team, PostgresTables) else 0
         )
@@ -154,16 +154,16 @@ class Store:
         scale: GradeScale | None = None,
         when: datetime | None = None,
     ) -> ImportReport:
-        """Import one input in one transaction: all its good rows, or none when `progress` raises Cancelled; a large one in several.
+        """Import one input in one transaction: all valid rows, or none if `progress` raises Cancelled; a large input in several.
 
-        Its queries go into the set `query_set`, by default one named after the input; `scale` is what that set is graded
-        on from now on. Inputs added with one `when` (default: now) make one version of a set together.
+        Its queries go into the set `query_set`, by default one named after the input; `scale` replaces that set's scale. Inputs added
+        with the same `when` (default: now) make one version of a set.
         """
         return import_input(self._database, self.team, parsed, progress, when or datetime.now(UTC), query_set, scale)
 
 
 def _check_directory(path: Path, create: bool) -> None:
-    """Make sure `path` is a store's directory or may become one; raises StoreError."""
+    """Raise StoreError unless `path` is a store's directory or can become one."""
     if path.exists() and not path.is_dir():
         raise StoreError(f"store {path} is a file, not a directory")
     if (path / FILE_NAME).exists():
@@ -183,11 +183,11 @@ _open: WeakSet[Store] = WeakSet()
 
 
 def _close_all() -> None:
-    """At the end of a process that leaves its stores open, as the app does; else the next one to open them reads every vector first."""
+    """Close open stores at process exit, as the app leaves them open; otherwise the next process verifies every vector on opening."""
     for store in list(_open):
         try:
             store.close()
-        except Exception as error:  # nobody is there to hear it, and the others are to be closed
+        except Exception as error:  # no caller is left; close the others too
             log.warning("store %s was not closed: %s", store.path, error)
 
 

@@ -1,4 +1,4 @@
-"""Work on files that may be damaged, in a process of its own: a library that crashes on them takes only that one with it."""
+"""Subprocesses for reading files that may be damaged: a crash of the library ends only the subprocess."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class SubprocessResult:
-    """How a process ended: what it printed, and why it did not end well; empty when it did."""
+    """A subprocess's output, and its error (empty on success)."""
 
     stdout: str
     problem: str = ""
@@ -33,9 +33,9 @@ def run_in_subprocess(module: str, *arguments: str, seconds: float) -> Subproces
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as late:
-        return SubprocessResult((late.stdout or b"").decode("utf-8", "replace"), f"it takes longer than {seconds:g} s")
+        return SubprocessResult((late.stdout or b"").decode("utf-8", "replace"), f"timed out after {seconds:g} s")
     except OSError as error:
-        return SubprocessResult("", f"no process can be started: {error.strerror}")
+        return SubprocessResult("", f"cannot start a process: {error.strerror}")
     printed = ended.stdout.decode("utf-8", "replace")
     if ended.returncode == 0:
         return SubprocessResult(printed)

@@ -1,6 +1,6 @@
-"""What takes all rows to read or to count: done once for each content version of the store, and kept for whoever asks again.
+"""Cache of full-table reads and counts, computed once per content version of the store.
 
-Pages ask for such things whenever they are drawn. What is kept is shared by all who ask, so it must not be changed.
+Pages need such values on every rerun. Cached values are shared by all callers and must not be modified.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Read = TypeVar("Read")
 
 
 MAX_ENTRIES = 16
-"""Things of one store that are kept, those that were asked for last."""
+"""The most recently used values of one store that are kept."""
 
 
 class VersionedCache:
-    """Keeps what was read of the present content version, by name; methods may be called from any thread."""
+    """Values of the current content version, by name. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -33,7 +33,7 @@ class VersionedCache:
         self._entries: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
 
     def get(self, name: Hashable, read: Callable[[duckdb.DuckDBPyConnection], Read]) -> Read:
-        """What `read` gave of the present version, reading it where that was not done yet; other processes may have written meanwhile."""
+        """The cached result of `read` for the current content version, which another process may just have changed."""
         version = self._database.cached_content_version()
         with self._lock:
             kept = self._entries.get(name)
@@ -49,6 +49,6 @@ class VersionedCache:
         return found
 
     def clear(self) -> None:
-        """Keep nothing any more."""
+        """Clear the cache."""
         with self._lock:
             self._entries.clear()

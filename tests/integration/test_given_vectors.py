@@ -96,7 +96,7 @@ def test_bad_rows_are_named_and_what_has_no_vector_is_embedded(
         (10, "id"),
         (11, "id"),
     ]
-    assert "it has 7 values; those of the embedder have 384" in said["errors"][0]["reason"]
+    assert "it has 7 values; the embedder's have 384" in said["errors"][0]["reason"]
     assert (code, said["vectors_taken"], said["embedded"], said["problem"]) == (2, 5, COUNT - 5, None)
 
 
@@ -106,7 +106,7 @@ def test_vectors_of_other_texts_are_refused_and_a_search_embeds_what_is_there(
     given = parquet(tmp_path / "v.parquet", IDS, [vector.tolist() for vector in np.roll(vectors, 1, axis=0)])
     code, said = found(command, memories, tmp_path / "store", given)
     assert code == 2 and said["memories_in_store"] == COUNT
-    assert "v.parquet: the vector of m" in said["problem"] and "at least 0.9 is asked" in said["problem"]
+    assert "v.parquet: the vector of m" in said["problem"] and "the minimum 0.9" in said["problem"]
     assert len(ranked(command, tmp_path / "store")) > 0
 
 
@@ -114,13 +114,13 @@ def test_vectors_of_other_texts_are_refused_and_a_search_embeds_what_is_there(
     ("name", "said"),
     [
         ("v.csv", "neither in .parquet nor in .npy"),
-        ("none.parquet", "there is no such file"),
+        ("none.parquet", "no such file"),
         ("text.npy", "it is no .npy file of numbers"),
         ("text.parquet", "it cannot be read as Parquet"),
         ("other.parquet", "it has no column 'vector'; it has id, embedding"),
         ("words.parquet", "not a list of floating point numbers"),
         ("short.npy", "it has 3 rows for 40 memories"),
-        ("narrow.npy", "its vectors have 7 values; those of the embedder have 384"),
+        ("narrow.npy", "its vectors have 7 values; the embedder's have 384"),
     ],
 )
 def test_a_file_that_has_none_is_one_line(

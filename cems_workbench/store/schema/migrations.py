@@ -1,8 +1,7 @@
-"""Bringing a database to the present schema: the numbered .sql files, applied in order from where it stands.
+"""Schema migrations: the numbered .sql files, applied in order from the database's version on.
 
-A new database starts at 0 and takes them all, so that the tables of a store are the same whenever it was made. What SQL cannot say
-(an identity, a digest) is a step in Python behind the file of that number; a step knows the tables as they are at its number and
-never changes.
+A new database starts at 0 and runs them all, so that old and new stores have the same tables. What SQL cannot do (an id, a digest) is a
+Python step after the file with that number. A step knows the tables of its number, and must never change.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ if TYPE_CHECKING:
 
 
 def migrations() -> dict[int, Traversable]:
-    """The SQL file that leads to each schema version, by number, in order."""
+    """The SQL file of each schema version, by number, in order."""
     scripts = (file for file in files(__package__).iterdir() if file.name.endswith(".sql"))
     return {int(file.name[:4]): file for file in sorted(scripts, key=lambda file: file.name)}
 
 
 def prepare(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Create the tables in a new database, bring an older one up to date, or check that these are ours and known.
+    """Create the tables in a new database, migrate an older one, or check the schema of a current one.
 
-    Runs inside the caller's transaction. Raises StoreError for somebody else's database or a newer schema; `where` names it.
+    Runs inside the caller's transaction. Raises StoreError for a database of another program or a newer schema; `where` names it.
     """
     tables = {row[0] for row in cursor.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     if tables and "workbench_meta" not in tables:
@@ -52,7 +51,7 @@ def prepare(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
 
 
 def apply(cursor: duckdb.DuckDBPyConnection, scripts: Mapping[int, Traversable], version: int, until: int) -> None:
-    """Take the steps that lead from schema `version` to schema `until`."""
+    """Migrate from schema `version` to schema `until`."""
     for number in range(version + 1, until + 1):
         cursor.execute(scripts[number].read_text("utf-8"))
         step = _STEPS.get(number)
@@ -62,13 +61,13 @@ def apply(cursor: duckdb.DuckDBPyConnection, scripts: Mapping[int, Traversable],
 
 
 def _identify(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Give a new store its identity."""
+    """Give a new store its id."""
     write_meta(cursor, STORE_ID, uuid4().hex[:12])
     write_meta(cursor, CONTENT_VERSION, "0")
 
 
 def _adopt_queries(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Put the queries of a store that knew no sets into the set "all", version 1, with the default scale."""
+    """Put the queries of a store without sets into the set "all", version 1, with the default scale."""
     rows = cursor.execute("SELECT qid, query, project, as_of, type FROM queries ORDER BY qid").fetchall()
     if not rows:
         return
@@ -86,7 +85,7 @@ def _adopt_queries(cursor: duckdb.DuckDBPyConnection) -> None:
 
 
 def _fold_texts(cursor: duckdb.DuckDBPyConnection) -> None:
-    """Fill in the lengths of memories and the texts that they are searched in."""
+    """Fill in the lengths and the folded texts of memories."""
     import pyarrow as pa
 
     last, size = cursor.execute(
@@ -114,7 +113,7 @@ def _fold_texts(cursor: duckdb.DuckDBPyConnection) -> None:
 
 
 _MOST_ROWS, _MOST_BYTES = 20_000, 256_000_000
-"""Of memories whose texts are folded at a time."""
+"""Memories whose texts are folded in one batch."""
 _STEPS: dict[int, Callable[[duckdb.DuckDBPyConnection], None]] = {
     1: _identify,
     6: _adopt_queries,

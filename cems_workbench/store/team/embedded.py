@@ -1,4 +1,4 @@
-"""The tables of a team in the store's own database: what is used where no other is named."""
+"""The team's tables in the store's own database, the default."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedState:
-    """That the tables are in the store's own database."""
+    """The state of tables in the store's own database."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
     line: str = "in the store's own database"
 
 
 class CursorSession:
-    """A session on a cursor of DuckDB."""
+    """A session on a DuckDB cursor."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self._cursor = cursor
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """See Session."""
-        # fetchall, not fetchone: a result that was not read to its end blocks the connection.
+        # fetchall, not fetchone: a partly read result blocks the connection.
         return self._cursor.execute(sql, list(values)).fetchall()
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
@@ -48,7 +48,7 @@ class CursorSession:
 
 
 class EmbeddedTables:
-    """The tables of a team in the store's own database."""
+    """The team's tables in the store's own database."""
 
     place = ""
 
@@ -64,7 +64,7 @@ class EmbeddedTables:
 
     @contextmanager
     def transaction(self, of: str = "") -> Iterator[CursorSession]:
-        """See TeamTables; one writer at a time, whatever it writes."""
+        """See TeamTables; one writer at a time, regardless of `of`."""
         with self._database.transaction() as cursor:
             yield CursorSession(cursor)
 

@@ -1,12 +1,10 @@
-"""The tables of a team in a PostgreSQL, for stores on several machines: `CEMS_WORKBENCH_TEAM=postgresql://USER@HOST/DATABASE`.
+"""The team's tables in PostgreSQL, for stores on several machines: `CEMS_WORKBENCH_TEAM=postgresql://USER@HOST/DATABASE`.
 
-They stand in a schema of their own, `cems_workbench`, which the first store that comes makes. Who writes holds a lock of the database for
-the length of the transaction: all of it, or, for what belongs to one person, only that person's, so that reviewers do not wait for each
-other.
+The tables are in the schema `cems_workbench`, created by the first store that connects. A writer holds an advisory lock during its
+transaction: the global one, or one person's, so that reviewers do not wait for each other.
 
-A transaction is begun, with its limits, its locks and a look at the schema's version, in one round trip. It is committed, or AwayError is
-raised: where the connection breaks while COMMIT is under way, the database is asked afterwards what became of it: by its number whether it
-is over, and by a token that it wrote whether it was committed. A password is in no message, and no error carries one of the driver's.
+A transaction either commits or raises TeamAwayError. If the connection breaks during COMMIT, the outcome is read afterwards: by the
+transaction's id whether it ended, and by a token that it wrote whether it committed. No error message contains the password.
 """
 
 from __future__ import annotations
@@ -45,15 +43,15 @@ ENV_VARIABLE = "CEMS_WORKBENCH_TEAM"
 SCHEMA = "cems_workbench"
 ADDRESS_FORM = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 CONNECT_TIMEOUT_S, STATEMENT_TIMEOUT_S, LOCK_TIMEOUT_S, SILENCE_TIMEOUT_S = 5, 60, 30, 15
-"""Seconds for a connection, for a statement, for others who write, and past a statement's for a server that says nothing any more."""
+"""Time limits for connecting, for a statement, for waiting for a lock, and for a silent server beyond the statement's limit."""
 MAX_IDLE_CONNECTIONS = 8
-"""Connections that are kept open while nobody uses them."""
+"""Idle connections that are kept open."""
 RETRY_DELAYS_S = (0.1, 0.3, 0.6, 1.0)
-"""Seconds between tries; the last one again and again."""
+"""Delays between retries; the last one repeats."""
 TOKEN_MAX_AGE, PRUNE_INTERVAL = "1 day", 1_000
-"""How long the token of a transaction stays, and after how many of them a process looks for old ones; asked for within a minute."""
+"""Lifetime of a transaction's token, and transactions between two cleanups by a process; a token is read within a minute."""
 AWAY_TIMEOUT_S = 1.0
-"""Seconds for which one goes on trying who was told a moment ago that the database is away."""
+"""Retry time if the previous call already found the database unreachable."""
 _TYPES = {
     "string": "text",
     "int64": "bigint",
@@ -62,12 +60,12 @@ _TYPES = {
     "timestamp[us]": "timestamp",
 }
 _PERMANENT_ERRORS = ("password authentication failed", "no password supplied", "pg_hba.conf", "does not exist", "SSL")
-"""What a server says that refuses, today and in a second."""
+"""Server messages of permanent errors, which are not retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresState:
-    """Where the tables are, in words, without a password."""
+    """The location of the tables, without the password."""
 
     line: str
     counts: Mapping[str, int]
@@ -75,7 +73,7 @@ class PostgresState:
 
 @lru_cache(1)
 def scripts() -> Mapping[int, Traversable]:
-    """The SQL file that leads to each version of the team's schema, by number, in order."""
+    """The SQL file of each version of the team's schema, by number, in order."""
     folder = files("cems_workbench.store.schema").joinpath("team")
     found = {int(file.name[:4]): file for file in folder.iterdir() if file.name.endswith(".sql")}
     return dict(sorted(found.items()))
@@ -114,10 +112,10 @@ class PostgresSession:
 
 
 class PostgresTables:
-    """The tables of a team in a PostgreSQL. Nothing is connected to before something is asked."""
+    """The team's tables in PostgreSQL. It connects on first use."""
 
     def __init__(self, address: str) -> None:
-        """Raises InputError, which repeats nothing of it, for what is not the address of a PostgreSQL."""
+        """Raises InputError, without the address in its message, for an invalid PostgreSQL address."""
         self._arguments = _arguments(address)
         self.place = _public_address(self._arguments)
         """The address without its password."""
@@ -130,10 +128,10 @@ class PostgresTables:
         self._retrying = threading.local()
         self._transactions = count()
 
-    # Asking, for as long as it takes
+    # Retrying
 
     def persist(self, call: Callable[[], T]) -> T:
-        """See TeamTables. Gives up after PATIENCE seconds, and at once where it gave up before and the database is away still."""
+        """See TeamTables. Gives up after ACQUIRE_TIMEOUT_S, or AWAY_TIMEOUT_S if the previous call gave up."""
         if getattr(self._retrying, "until", None) is not None:
             return call()
         started, notified = time.monotonic(), False
@@ -154,7 +152,7 @@ class PostgresTables:
                 else:
                     self._away = False
                     return result
-            raise AssertionError("it is tried for seconds, not for weeks")
+            raise AssertionError("unreachable: the deadline ends the loop")
         finally:
             self._retrying.until = None
 
@@ -190,11 +188,11 @@ class PostgresTables:
                     raise self._convert_error(error) from None
 
     def beside(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """See TeamTables: they are in another database."""
+        """See TeamTables; always None, because these tables are in another database."""
         return None
 
     def version(self) -> tuple[object, ...]:
-        """See TeamTables: which transactions are seen, and the token of the last, as a crash has their numbers given again."""
+        """See TeamTables: the visible transactions, and the last token, because ids are reused after a crash."""
         with self.reading() as session:
             (found,) = session.rows(
                 "SELECT pg_current_snapshot()::text, (SELECT token FROM team_commits ORDER BY at DESC, token LIMIT 1)"
@@ -202,7 +200,7 @@ class PostgresTables:
             return found
 
     def state(self) -> PostgresState:
-        """See TeamTables; asked once, without patience."""
+        """See TeamTables; without retries."""
         try:
             with self.reading() as session:
                 ((version, schema),) = session.rows(
@@ -226,7 +224,7 @@ class PostgresTables:
     # Transactions
 
     def _begin(self, begin: str, lock: str) -> tuple[Connection, str]:
-        """A connection in a transaction, and the transaction's number where it writes; one that was lost meanwhile is made anew."""
+        """A connection in a transaction, and the transaction's id if it writes; a lost idle connection is replaced."""
         import psycopg
 
         statements = [
@@ -265,7 +263,7 @@ class PostgresTables:
 
     @contextmanager
     def _release_after(self, connection: Connection) -> Iterator[None]:
-        """Keep the connection where the transaction ended well, else let go of it, which ends the transaction."""
+        """Keep the connection if the transaction ended normally; otherwise close it, which ends the transaction."""
         import psycopg
 
         try:
@@ -275,7 +273,7 @@ class PostgresTables:
             raise self._convert_error(error) from None
         except UnicodeEncodeError:
             _close_quietly(connection)
-            raise InputError(f"{self.place}: a text has half a character, which PostgreSQL does not keep") from None
+            raise InputError(f"{self.place}: a text contains a lone surrogate, which PostgreSQL cannot store") from None
         except BaseException:
             _close_quietly(connection)
             raise
@@ -290,9 +288,9 @@ class PostgresTables:
             connection.execute(statement.encode())
 
     def _was_committed(self, number: str, token: str) -> bool:
-        """What became of a transaction whose connection broke at its end. Raises StoreError where that cannot be found out in time.
+        """The outcome of a transaction whose connection broke during COMMIT. Raises StoreError if it is not known in time.
 
-        A number that a crash took before it was on disk is another one's afterwards, so that a committed number alone says nothing.
+        The id alone proves nothing: an id lost in a crash is reused by another transaction.
         """
         import psycopg
 
@@ -304,7 +302,7 @@ class PostgresTables:
                     ((became,),) = connection.execute(
                         f"SELECT pg_xact_status('{int(number)}'::xid8)".encode()
                     ).fetchall()
-                    # A statement of its own: what the one before saw may be older than what it said.
+                    # A separate statement: the snapshot of the previous one may be older than the status that it returned.
                     ((there,),) = connection.execute(
                         f"SELECT EXISTS (SELECT 1 FROM {SCHEMA}.team_commits WHERE token = %s)".encode(), [token]
                     ).fetchall()
@@ -316,20 +314,20 @@ class PostgresTables:
                 break
             time.sleep(RETRY_DELAYS_S[min(attempt, len(RETRY_DELAYS_S) - 1)])
         raise StoreError(
-            f"{self.place}: the connection broke while a change was being stored, and whether it was stored cannot be asked; "
-            "look when the database is back"
+            f"{self.place}: the connection broke during a commit, and it is unknown whether the change was stored; "
+            "check when the database is back"
         )
 
     # Connections
 
     def _idle_connection(self) -> Connection | None:
         with self._lock:
-            if self._process != os.getpid():  # a fork: these are its parent's
+            if self._process != os.getpid():  # forked: these connections are the parent's
                 self._process, self._idle = os.getpid(), []
             return self._idle.pop() if self._idle else None
 
     def _connect(self) -> Connection:
-        """A new connection to a database whose tables are there."""
+        """A new connection; creates or migrates the tables if necessary."""
         import psycopg
 
         try:
@@ -349,13 +347,13 @@ class PostgresTables:
         return connection
 
     def _prepare(self, connection: Connection) -> None:
-        """Make the tables in a database without them, or bring older ones up to date; several stores may come at once."""
+        """Create the tables, or migrate older ones; safe if several stores connect at once."""
         latest = max(scripts())
         ((encoding, there),) = connection.execute(
             f"SELECT current_setting('server_encoding'), to_regclass('{SCHEMA}.team_meta') IS NOT NULL".encode()
         ).fetchall()
         if encoding != "UTF8":
-            raise StoreError(f"{self.place} is encoded in {encoding}: a team's database has to be in UTF8")
+            raise StoreError(f"{self.place} has the encoding {encoding}; a team's database must use UTF8")
         if there and self._schema(connection) == latest:
             return
         with connection.transaction():
@@ -387,11 +385,11 @@ class PostgresTables:
         return int(version)
 
     def _convert_error(self, error: psycopg.Error) -> WorkbenchError:
-        """What the driver says as one line without the password; AwayError where it may be asked again."""
+        """The driver's error as one line without the password; TeamAwayError if a retry can succeed."""
         from psycopg import errors
 
         text = (error.diag.message_primary or str(error)).strip() or type(error).__name__
-        # Of a connection that was tried at several addresses the last line says why, before it where.
+        # After attempts at several addresses the last line has the reason, the lines before it the addresses.
         line = one_line(text.splitlines()[0].rpartition("failed: ")[2].removeprefix("FATAL: ").strip())
         secret = str(self._arguments.get("password") or "")
         line = line.replace(secret, "…") if secret else line
@@ -402,7 +400,7 @@ class PostgresTables:
             )
         if isinstance(error, errors.LockNotAvailable):
             return StoreError(
-                f"the team's database {self.place}: somebody else has been writing for {LOCK_TIMEOUT_S} s; nothing was stored, try again"
+                f"the team's database {self.place}: locked by another writer for {LOCK_TIMEOUT_S} s; nothing was stored, try again"
             )
         if isinstance(error, errors.InsufficientPrivilege):
             who = self._arguments.get("user") or "the role"
@@ -412,7 +410,7 @@ class PostgresTables:
         if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn | errors.InvalidSchemaName):
             return TeamAwayError(f"{said}; its tables were changed or removed")
         if isinstance(error, errors.DataError):
-            return InputError(f"{said}; PostgreSQL does not keep such a text")
+            return InputError(f"{said}; PostgreSQL cannot store such a text")
         again = (errors.OperationalError, errors.InterfaceError, errors.ReadOnlySqlTransaction)
         if isinstance(error, again) and not any(words in text for words in _PERMANENT_ERRORS):
             return TeamAwayError(f"the team's database {self.place} is away ({line})")
@@ -420,7 +418,7 @@ class PostgresTables:
 
 
 def _arguments(address: str) -> dict[str, Any]:
-    """What to connect with. Raises InputError, which repeats nothing of the address."""
+    """The connection parameters. Raises InputError, without the address in its message."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
@@ -445,7 +443,7 @@ def _arguments(address: str) -> dict[str, Any]:
 
 
 def _public_address(arguments: Mapping[str, Any]) -> str:
-    """The address as it may be shown."""
+    """The address without secrets, for display."""
     host, port, user = (str(arguments.get(name) or "") for name in ("host", "port", "user"))
     place, socket = ("", f"?host={host}") if host.startswith("/") else (host, "")
     return f"postgresql://{f'{user}@' if user else ''}{place}{f':{port}' if port else ''}/{arguments.get('dbname') or ''}{socket}"
@@ -458,18 +456,18 @@ def _check_schema(version: str, where: str) -> None:
             f"the team's database {where} has schema {version}, this version reads {latest}: update cems-workbench"
         )
     if int(version) < latest:
-        raise TeamAwayError(f"the team's database {where} has schema {version} and is brought up to {latest}")
+        raise TeamAwayError(f"the team's database {where} has schema {version} and is being migrated to {latest}")
 
 
 @lru_cache(512)
 def _driver_sql(sql: str) -> bytes:
-    """A statement with the driver's places for values."""
+    """A statement with the driver's placeholders."""
     return sql.replace("%", "%%").replace("?", "%s").encode()
 
 
 @lru_cache(1024)
 def _lock_number(name: str) -> int:
-    """The number of an advisory lock."""
+    """The key of an advisory lock."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
 
 

@@ -1,9 +1,9 @@
-"""Copying what a store's own database has into that of a team, so that nothing is there twice however often it is done.
+"""Push: an idempotent copy of the team's tables from a store's own database to the team's.
 
-What the team has stays, unless it is one judge's label of one memory: of two states the later one stands, whether it is a grade or that a
-label was taken back. What is the same on both sides is told by what it says, because ids are each database's own: an event by what it was
-done to, by whom and when; a kept config by its text, its author and when; a set by its digest. A query that the team has in
-other words is another query: it stays behind with all that was said of it. Looks at a hold-out are added up, those of one store once.
+The team's rows win, except for a label (one judge, one pair): the later state wins, a grade or an undo. Ids differ between databases, so
+equal rows are matched by content: an event by its judgment, person and time; a config by its text, author and time; a set by its digest.
+A qid with another text at the team is a different query and is not pushed, nor is anything that refers to it. Looks at hold-outs are
+added, each store's once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_LINES = 20
-"""Lines of one sort that are said; of more it is said how many."""
+"""Lines of one kind that are reported; further ones are counted."""
 _JUDGMENT = ("qid", "memory_id", "judge", "kind", "grade", "judged_at", "note", "source", "shown")
 _EVENT = (
     "qid",
@@ -36,11 +36,11 @@ _EVENT = (
     "before",
 )
 _EVENT_KEY_COLUMNS = 6
-"""The first columns of an event tell whether it is the same."""
+"""Events are equal if the first columns are."""
 _DECISION = ("qid", "memory_id", "decided_by", "decided_at", "grade", "note")
 _CONFIG = ("kind", "config_yaml", "author", "saved_at", "name", "base", "why", "card")
 _NUMBERED = {"history": "config", "experiment": "experiment"}
-"""The kinds of configs that people know by their numbers."""
+"""The kinds of configs that users refer to by number."""
 _QUERY = ("qid", "query", "project", "as_of", "type", "answerable")
 _TIMES = ("as_of", "created_at", "judged_at", "recorded_at", "decided_at", "saved_at", "last_at")
 _NUMBERS = ("grade", "version", "position", "rank", "overlap", "id", "undoes", "looks")
@@ -48,7 +48,7 @@ _NUMBERS = ("grade", "version", "position", "rank", "overlap", "id", "undoes", "
 
 @dataclass(frozen=True, slots=True)
 class PushedRows:
-    """Of one kind of thing: how many were copied, how many were there, how many stayed behind."""
+    """Counts of one kind of rows: copied, already at the team, not pushed."""
 
     what: str
     copied: int = 0
@@ -58,20 +58,20 @@ class PushedRows:
 
 @dataclass(slots=True)
 class PushReport:
-    """What became of a push: a row for each kind, and lines on what stayed behind or was decided."""
+    """The result of a push: counts by kind, and lines about rows not pushed and conflicts."""
 
     rows: list[PushedRows] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
     def say(self, lines: Sequence[str], rest: str) -> None:
-        """Say the first lines of one sort, then how many more; `rest` says of what."""
+        """Add the first lines of one kind, then the number of further ones; `rest` names them."""
         self.lines += lines[:MAX_LINES]
         if len(lines) > MAX_LINES:
             self.lines.append(f"{len(lines) - MAX_LINES} {rest}")
 
 
 def push(own: TeamTables, team: TeamTables, store_id: str) -> PushReport:
-    """Copy what `own` has into `team`, in one transaction. Raises StoreError."""
+    """Copy the rows of `own` to `team`, in one transaction. Raises StoreError."""
 
     def pushed() -> PushReport:
         with own.reading() as source, team.transaction() as target:
@@ -81,7 +81,7 @@ def push(own: TeamTables, team: TeamTables, store_id: str) -> PushReport:
 
 
 def missing_queries(own: TeamTables, team: TeamTables) -> int:
-    """How many queries `own` has that `team` has not."""
+    """Number of queries in `own` that `team` lacks."""
     with own.reading() as source:
         qids = [qid for (qid,) in source.rows("SELECT qid FROM queries")]
     if not qids:
@@ -108,7 +108,7 @@ def _push(source: Session, target: Session, store_id: str, when: datetime) -> Pu
 
 
 def _push_queries(source: Session, target: Session, report: PushReport) -> set[str]:
-    """The qids that mean another query there."""
+    """The qids that are a different query at the team."""
     columns = ", ".join(_QUERY)
     own = source.rows(f"SELECT {columns} FROM queries ORDER BY qid")
     there = {row[0]: row for row in target.rows(f"SELECT {columns} FROM queries")}
@@ -116,8 +116,10 @@ def _push_queries(source: Session, target: Session, report: PushReport) -> set[s
     new = [row for row in own if row[0] not in there]
     _insert(target, "queries", _QUERY, new)
     report.rows.append(PushedRows("queries", len(new), len(own) - len(new) - len(strange), len(strange)))
-    lines = [f"query {qid} is another one there: it and what was said of it stay behind" for qid in sorted(strange)]
-    report.say(lines, "more queries are other ones there")
+    lines = [
+        f"query {qid} is a different query at the team; it and its judgments are not pushed" for qid in sorted(strange)
+    ]
+    report.say(lines, "more queries are different at the team")
     return strange
 
 
@@ -155,10 +157,10 @@ def _copy_set(source: Session, target: Session, name: str) -> None:
 
 
 def _push_judgments(source: Session, target: Session, strange: set[str], report: PushReport) -> None:
-    """The labels, with their history; of two states of one judge's label the later one stands."""
+    """The labels with their history; the later of two states of one judge's label wins."""
 
     def read(session: Session) -> tuple[dict[Row, Row], dict[Row, datetime]]:
-        """The judgments by key, and when something was last done to each key."""
+        """The judgments by key, and the time of each key's last event."""
         given = session.rows(f"SELECT {', '.join(_JUDGMENT)} FROM judgments")
         last = session.rows(
             "SELECT qid, memory_id, judge, kind, max(recorded_at) FROM label_events GROUP BY 1, 2, 3, 4"
@@ -196,7 +198,7 @@ def _push_judgments(source: Session, target: Session, strange: set[str], report:
 
 
 def _push_events(source: Session, target: Session, strange: set[str], report: PushReport) -> None:
-    """The history of labels; what an event undoes is found again by what it says."""
+    """The history of labels; the event that an undo refers to is matched by content."""
     columns = ", ".join(_EVENT)
 
     def ids() -> dict[Row, int]:
@@ -234,7 +236,7 @@ def _push_once(
     strange: set[str],
     report: PushReport,
 ) -> None:
-    """The rows of a table whose first `same` columns tell which they are; the first is the query."""
+    """The rows of a table; their first `same` columns are the key, and the first is the qid."""
     own = source.rows(f"SELECT {', '.join(columns)} FROM {table} ORDER BY id")
     there = set(target.rows(f"SELECT {', '.join(columns[:same])} FROM {table}"))
     good = [row for row in own if row[0] not in strange]
@@ -260,11 +262,11 @@ def _push_queues(source: Session, target: Session, strange: set[str], report: Pu
             _insert(target, table, names, [row for row in rows if row[place] not in strange])
     other = [row[0] for row in own if row[0] in there and row != there[row[0]]]
     report.rows.append(PushedRows("labelling queues", len(new), len(own) - len(new) - len(other), len(other)))
-    report.say([f"labelling queue {name} is another one there, and stays behind" for name in other], "more queues")
+    report.say([f"labelling queue {name} is different at the team and is not pushed" for name in other], "more queues")
 
 
 def _push_configs(source: Session, target: Session, report: PushReport) -> None:
-    """The kept configs, which get numbers of their own there."""
+    """The saved configs; they get new numbers at the team."""
     own = source.rows(f"SELECT {', '.join(_CONFIG)}, id FROM configs ORDER BY saved_at, id")
     there = set(target.rows(f"SELECT {', '.join(_CONFIG[:4])} FROM configs"))
     highest: dict[str, int] = dict(target.rows("SELECT kind, max(id) FROM configs GROUP BY kind"))
@@ -281,7 +283,7 @@ def _push_configs(source: Session, target: Session, report: PushReport) -> None:
 
 
 def _push_looks(source: Session, target: Session, store_id: str, report: PushReport) -> None:
-    """Looks at hold-outs: what this store has counted since it last pushed is added."""
+    """Looks at hold-outs: this store's looks since its last push are added."""
     copied = there = 0
     for table, column in (("holdout_looks", "qid"), ("holdout_lookers", "who")):
         own = source.rows(f"SELECT set_name, {column}, looks, last_at FROM {table}")

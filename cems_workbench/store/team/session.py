@@ -1,8 +1,7 @@
-"""What the tables of a team are read and written through, whichever database has them.
+"""Access to the team's tables, independent of the database that has them.
 
-A statement is written once, in the SQL that DuckDB and PostgreSQL both speak, with `?` for a value and `?::text[]` for a list of texts.
-What they do not both speak is not written: QUALIFY, GROUP BY ALL, FROM without SELECT, `list`; in ON CONFLICT a column that is added
-to is named with its table.
+Each statement is written once, in the common SQL of DuckDB and PostgreSQL, with `?` for a value and `?::text[]` for a list of texts.
+Not allowed: QUALIFY, GROUP BY ALL, FROM without SELECT, `list`. In ON CONFLICT, qualify a column of the existing row with its table.
 """
 
 from __future__ import annotations
@@ -40,68 +39,68 @@ TABLES = (
     "holdout_looks",
     "holdout_lookers",
 )
-"""The tables of a team."""
+"""The tables that a team shares."""
 
 
 class TeamAwayError(StoreError):
-    """The database of the team is away, and nothing was stored of what was under way: it may be done again."""
+    """The team's database is unreachable and the transaction was not committed, so it can be retried."""
 
 
 class Session(Protocol):
-    """A transaction on the tables of a team. Times are UTC without a zone."""
+    """A transaction on the team's tables. Times are UTC without a zone."""
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """The rows of a SELECT, or of what RETURNING says."""
+        """The rows of a SELECT or a RETURNING clause."""
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Change rows; how many were changed."""
+        """Execute a change; returns the number of changed rows."""
 
     def staged(self, name: str, table: pa.Table) -> AbstractContextManager[None]:
-        """Let SQL read an Arrow table as `name` while the block runs; where it is a transaction that writes."""
+        """Make an Arrow table readable as `name` during the block; only in a write transaction."""
 
 
 class TeamTables(Protocol):
-    """The tables of a team, open; from any thread."""
+    """The team's tables, open. Thread-safe."""
 
     @property
     def claims(self) -> Claims:
-        """Who looks at which card."""
+        """The claims on cards."""
 
     @property
     def place(self) -> str:
-        """The address of the team's database without its password; empty where the tables are the store's own."""
+        """The address of the team's database without its password; empty if the tables are in the store's own database."""
 
     def reading(self) -> AbstractContextManager[Session]:
-        """One committed state from the first statement on."""
+        """A session that reads one committed state from its first statement on."""
 
     def transaction(self, of: str = "") -> AbstractContextManager[Session]:
-        """What is changed is committed when the block ends, and none of it when it raises.
+        """A write transaction: committed at the end of the block, rolled back if it raises.
 
-        Nobody else writes meanwhile; with `of`, what belongs to one person, those may go on who write what belongs to others.
+        It blocks all other writers; with `of` (a person), only those that write the same person's rows.
         """
 
     def persist(self, call: Callable[[], T]) -> T:
-        """What `call` returns, called again for a while as long as it raises AwayError."""
+        """The result of `call`, retried for a limited time while it raises TeamAwayError."""
 
     def beside(self, cursor: duckdb.DuckDBPyConnection) -> Session | None:
-        """A session in the transaction of a cursor of the store's own database, where these tables stand in that; else None."""
+        """A session in the transaction of a cursor of the store's own database, if these tables are in it; otherwise None."""
 
     def version(self) -> object:
-        """What it is equal to as long as nobody writes."""
+        """A value that changes with every write."""
 
     def state(self) -> TeamState:
-        """Where they are and how they stand. Raises StoreError."""
+        """The state of the tables. Raises StoreError."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
 
 
 class TeamState(Protocol):
-    """Where the tables of a team are, in words."""
+    """The location and state of the team's tables."""
 
     @property
     def line(self) -> str:
-        """Where they are, and what has them."""
+        """One line: where the tables are, and the server's version."""
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -109,7 +108,7 @@ class TeamState(Protocol):
 
 
 class HasTeam(Protocol):
-    """An aggregate of a store that is kept in the tables of a team."""
+    """An aggregate whose tables are the team's."""
 
     _team: TeamTables
 
@@ -118,9 +117,9 @@ A = TypeVar("A", bound=HasTeam)
 
 
 def persistent(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[A, P], T]:
-    """A method of an aggregate that is called again while the database of the team is away, for a while.
+    """Decorator of an aggregate's method: retried for a limited time while the team's database is unreachable.
 
-    It may be called several times, and stores what it stores once: a transaction that raised AwayError was not committed.
+    Retries do not write twice: a transaction that raised TeamAwayError was not committed.
     """
 
     def called(self: A, /, *arguments: P.args, **named: P.kwargs) -> T:

@@ -343,7 +343,7 @@ def test_of_two_states_of_one_label_the_later_stands_and_another_query_of_that_i
         report = store.push()
         assert said(store) == {("q", "m0", "Ann"): 0}
         assert report.lines == [
-            "query r is another one there: it and what was said of it stay behind",
+            "query r is a different query at the team; it and its judgments are not pushed",
             "Ann gave q m0 3 here, and later 0 there, which stands",
             "Ann's label of q m1 was taken back here, and is now there too",
         ]

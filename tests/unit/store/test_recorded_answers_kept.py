@@ -61,8 +61,8 @@ def test_an_id_that_fits_none_or_several_is_reported_by_its_row_and_its_answer_k
     )
     report = filled.add(parsed)
     assert [str(error) for error in report.errors] == [
-        f"logs/hook.jsonl:7: details[1].id: 'abc12345' fits 2 memories of the store: {A}, {B}",
-        "logs/hook.jsonl:7: details[2].id: no memory begins with '00000000'; the answer is kept without it being found",
+        f"logs/hook.jsonl:7: details[1].id: 'abc12345' matches 2 memories of the store: {A}, {B}",
+        "logs/hook.jsonl:7: details[2].id: no memory begins with '00000000'; the answer is kept with an unmatched result",
     ]
     assert report.notes == (
         "2 recorded answers with 5 results, 2 ids not in the store, 1 without an id, to be found by their texts",

@@ -176,7 +176,7 @@ def test_an_update_of_a_memory_that_is_not_there_or_has_changed_is_refused(fille
     with pytest.raises(StoreError, match="not there any more"):
         filled.memories.update(Memory("b", "x"))
     filled.memories.update(Memory("a", "someone else's"), before)
-    with pytest.raises(StoreError, match="changed meanwhile"):
+    with pytest.raises(StoreError, match="was changed while you edited it"):
         filled.memories.update(Memory("a", "mine"), before)
     assert filled.memories.get("a").content == "someone else's"
     assert filled.content_version == version + 2

@@ -88,9 +88,9 @@ def test_the_language_of_each_set_is_told() -> None:
 
 def test_too_little_text_and_mixed_text_are_english_and_say_why() -> None:
     few = told(["Der Index fehlte."])
-    assert few.language == ENGLISH and "too little text to tell (3 words" in few.reason
+    assert few.language == ENGLISH and "too few words to detect one (3," in few.reason
     mixed = told([*texts("german"), *texts("spanish")])
-    assert mixed.language == ENGLISH and "unclear" in mixed.reason
+    assert mixed.language == ENGLISH and "undecided" in mixed.reason
     assert told(["SELECT id FROM orders WHERE total > 10"] * 100).language == ENGLISH
 
 

@@ -7,7 +7,7 @@
 segments, so that scores do not depend on the history of changes. bm25s stores every score (Lù, "BM25S", 2024), and all of them change
 with one memory; here a search computes them: of all texts in single precision, and of the best candidates again as bm25s does. Ties by id.
 
-idf counts the whole store, regardless of filters. Each chunk of a memory is a text of its own in N, df and lengths.
+idf counts the whole store, regardless of filters. Each chunk of a memory counts as a separate text in N, df and lengths.
 """
 
 from __future__ import annotations

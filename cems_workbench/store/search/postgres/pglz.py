@@ -6,7 +6,7 @@ of four bytes are visited, latest first, and the longest match counts; the searc
 where "good enough" starts at 128 bytes and falls by a tenth with each place visited. Every byte enters the history,
 inside a reference too, so the chains of equal hashes depend on the value alone and numpy finds them beforehand.
 
-A value is kept as it is when it has fewer than 32 bytes, when less than a quarter is saved, or when no reference
+A value stays uncompressed if it has fewer than 32 bytes, if less than a quarter is saved, or if no reference
 appears in the first 1,024 bytes of output.
 """
 
@@ -24,7 +24,7 @@ GOOD_MATCH_DROP_PERCENT = 10
 
 
 def compressed_size(value: bytes, enough: int | None = None) -> int | None:
-    """Bytes of the compressed value without a header, or None where it is not compressed.
+    """Bytes of the compressed value without a header, or None if it stays uncompressed.
 
     With `enough` the work ends once more than that many bytes are out; what is returned is then larger than `enough`, but not the size.
     """

@@ -35,7 +35,7 @@ MAX_SHORT_VALUE_BYTES = 126
 COMPRESSED_HEADER = 8
 OUT_OF_LINE_BYTES = 18
 MIN_TOAST_BYTES = 24
-"""A value of at most this many bytes is left alone: its stand-in would be no shorter."""
+"""Values of at most this many bytes stay in the row: a pointer would not be shorter."""
 
 MAP_UNIT = 32
 MAP_LEAVES = 4069
@@ -70,7 +70,7 @@ class DocumentRow:
 
 
 def heap_order(rows: Sequence[HeapRow | DocumentRow]) -> list[int]:
-    """Indices of the rows in the order in which a table scan meets them, for rows of one table given in the order of insertion.
+    """Indices of the rows in table scan order, for rows of one table in insertion order.
 
     More than MAX_ROWS rows keep the order of insertion.
     """
@@ -135,7 +135,7 @@ class _Fixed:
 
 
 class _Value:
-    """A value of variable length in a row, as it is, compressed or out of line."""
+    """A value of variable length in a row: plain, compressed or out of line."""
 
     def __init__(self, value: bytes, compressible: bool = True) -> None:
         short = len(value) <= MAX_SHORT_VALUE_BYTES
@@ -212,7 +212,7 @@ def _shorten(columns: Sequence[_Column], most: int) -> None:
 
 
 def _largest(values: Sequence[_Value]) -> _Value | None:
-    """The first of the largest, or None where none is worth shortening."""
+    """The first of the largest values, or None if none is worth shortening."""
     largest = max(values, key=lambda value: value.size, default=None)
     return largest if largest is not None and largest.size > MIN_TOAST_BYTES else None
 
@@ -245,9 +245,9 @@ class _Pages:
         self._current = page
 
     def _another(self, page: int, length: int) -> int:
-        """Note a page's free space and ask for a page with room for `length`; -1 where the map knows none.
+        """Record a page's free space and return a page with room for `length`; -1 if the map has none.
 
-        A map page is only searched from a page of its own: what leads from one to the next is written by VACUUM.
+        Only the map page that covers the current page is searched: links between map pages are written by VACUUM.
         """
         number, leaf = divmod(page, MAP_LEAVES)
         while len(self._maps) <= number:
@@ -276,7 +276,7 @@ class _FreeSpaceMap:
             self._nodes[node] = largest
 
     def find(self, units: int) -> int:
-        """The first leaf with so many units, searched in a circle from the one after the last found; -1 where there is none."""
+        """The first leaf with that many units, searched circularly after the last one found; -1 if there is none."""
         nodes = self._nodes
         if nodes[0] < units:
             return -1

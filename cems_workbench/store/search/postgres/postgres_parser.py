@@ -176,7 +176,7 @@ Span = tuple[Kind | None, int, int]
 
 
 def _at_word(kinds: str, start: int, may_be_address: bool) -> list[Span]:
-    """The readings of a place where a letter or digit stands; the last span's end is where reading goes on."""
+    """The tokens at a letter or digit; parsing continues at the end of the last span."""
     word = WORD.match(kinds, start)
     assert word is not None
     end = word.end()
@@ -203,7 +203,7 @@ def _at_word(kinds: str, start: int, may_be_address: bool) -> list[Span]:
 
 
 def _address(kinds: str, start: int) -> list[Span] | None:
-    """An e-mail address, a host, or a URL with its host and path; None when none stands here."""
+    """An e-mail address, a host, or a URL with its host and path, at this position; None if there is none."""
     labels = LABELS.match(kinds, start)
     assert labels is not None
     at = labels.end()

@@ -1,9 +1,9 @@
-"""In which order PostgreSQL leaves rows whose sort keys are equal: its sort is not stable, but always the same.
+"""PostgreSQL's order of rows with equal sort keys: its sort is not stable, but deterministic.
 
 A full sort is the quicksort of Bentley and McIlroy ("Engineering a Sort Function", 1993): the middle of three as pivot, of three such
 middles above 40 rows, insertion below 7; a stretch that is already in order stays. With a LIMIT, and more than twice as many
 rows, a heap of that many rows is kept whose root is the worst, and read backwards. Both swap rows that do not compare, so
-rows that tie are shuffled by what stands around them. Known limit: rows that outgrow `work_mem` are merged from a file, in another order.
+the order of ties depends on the rows around them. Known limit: rows that outgrow `work_mem` are merged from a file, in another order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _keys(scores: NDArray[np.float32]) -> list[int]:
 
 
 def _quicksort(rows: list[int], keys: Sequence[int], wanted: int) -> None:
-    """Sort `rows` by their keys in place; stretches that begin past `wanted` are left as they are."""
+    """Sort `rows` by their keys in place; ranges that begin after `wanted` stay unsorted."""
     pending = [(0, len(rows))]
     while pending:
         start, count = pending.pop()
@@ -150,7 +150,7 @@ def _push(heap: list[int], row: int, keys: Sequence[int]) -> None:
 
 
 def _sift_down(heap: list[int], row: int, keys: Sequence[int]) -> None:
-    """Put `row` in the place of the root and let it sink."""
+    """Replace the root by `row` and sift it down."""
     place, count, key = 0, len(heap), keys[row]
     while (child := 2 * place + 1) < count:
         if child + 1 < count and keys[heap[child]] < keys[heap[child + 1]]:

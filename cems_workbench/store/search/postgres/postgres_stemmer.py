@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 MAX_WORD_BYTES = 1_000
-"""A longer word is left as it is."""
+"""Longer words are not stemmed."""
 
 IRREGULAR = {
     "skis": "ski",
@@ -34,7 +34,7 @@ KEPT_SINGULARS = frozenset(["inning", "outing", "canning", "herring", "earring",
 
 DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
-# Suffix → what takes its place; of those that match, only the longest is considered.
+# Suffix → replacement; only the longest matching suffix is considered.
 _LI = {
     "tional": "tion",
     "enci": "ence",

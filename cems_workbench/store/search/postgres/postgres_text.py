@@ -102,7 +102,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """Terms that must stand at these distances from the first one (0 for itself)."""
+    """Terms that must occur at these distances from the first one (0 for itself)."""
 
     terms: tuple[Term, ...]
     offsets: tuple[int, ...]
@@ -314,11 +314,11 @@ def _gains() -> list[float]:
 
 
 GAINS = np.array(_gains())
-"""What a term gives that stands n times in a text, before the division by the number of terms; float64, shape (256,)."""
+"""The contribution of a term that occurs n times in a text, before the division by the number of terms; float64, shape (256,)."""
 
 
 def ts_rank(document: Mapping[str, tuple[int, ...]], query: TextQuery) -> float:
-    """`ts_rank(document, query)`, exactly representable in single precision; 0 when no term stands in it.
+    """`ts_rank(document, query)`, exactly representable in single precision; 0 if no term occurs in it.
 
     As the server's, it does not ask whether the text matches: see `matches`.
     """

@@ -1,8 +1,8 @@
-"""What PostgreSQL's full-text search of CEMS returns, from an inverted index over chunks: postgres_text.py says what is computed.
+"""The results of CEMS's PostgreSQL full-text search, from an inverted index over chunks; postgres_text.py has the formula.
 
-A posting is how often a lexeme stands in a chunk, because ts_rank asks for nothing else; positions are kept for phrases. Chunks stand
-in the order in which they were given, which should be the order of the rows in the server's table (`ORDER BY ctid`): where
-ranks tie, which is often, that order decides what its sort returns. Without that order, insertion order is the nearest there is.
+A posting is a lexeme's frequency in a chunk, which is all that ts_rank needs; positions are stored for phrases. Chunks keep their input
+order, which should be the row order of the server's table (`ORDER BY ctid`), because it decides between equal ranks, which are
+frequent. Insertion order is the best approximation.
 """
 
 from __future__ import annotations
@@ -76,9 +76,7 @@ class TsRankIndex:
             self._columns = {name: np.asarray(_mapped(directory / f"{name}.npy")) for name in COLUMNS}
             labels = json.loads((directory / LABELS).read_text("utf-8"))
         except (OSError, ValueError, EOFError) as error:
-            raise StoreError(
-                f"ts_rank index {directory} is damaged ({error}); doctor --repair builds it anew"
-            ) from error
+            raise StoreError(f"ts_rank index {directory} is damaged ({error}); doctor --repair rebuilds it") from error
         self._numbers = {term: number for number, term in enumerate(self._terms)}
         self._masks = FilterMasks(self._columns["filters"], labels)
 
@@ -94,7 +92,7 @@ class TsRankIndex:
     def search(
         self, query: str | TextQuery, k: int, where: Filter = ANY, ties: Ties = "id", depth: int | None = None
     ) -> ChunkHits:
-        """(memory id, ts_rank, chunk) of the k best chunks that match `query`, best first; `ties` says in which order equal ranks stand.
+        """(memory id, ts_rank, chunk) of the k best chunks that match `query`, best first; `ties` is the order of equal ranks.
 
         `depth` is the LIMIT of the server's query when that is not k. Raises TsQueryError where the server refuses the query.
         """
@@ -115,7 +113,7 @@ class TsRankIndex:
         return [(self._ids[memory], score, None if chunk == WHOLE_MEMORY else chunk) for memory, score, chunk in hits]
 
     def ranking(self, query: str, where: Filter = ANY) -> ChunkHits:
-        """Every chunk that matches `query`, as `search` gives them in the order of a window function; none where the server refuses it."""
+        """All chunks that match `query`, as in `search` but in window function order; empty if the server refuses the query."""
         try:
             return self.search(query, self.chunk_count, where, "window")
         except TsQueryError:
@@ -157,7 +155,7 @@ class TsRankIndex:
         return scores, found
 
     def _add_phrase(self, phrase: Phrase, found: NDArray[np.bool_]) -> None:
-        """Mark the chunks where the phrase stands; mostly none is left, because its words were asked for too."""
+        """Mark the chunks that contain the phrase; often none, because its words must match too."""
         rows = np.flatnonzero(~found)
         for term in phrase.terms:
             rows = rows[np.isin(rows, self._postings(term.lexeme)[0])]
@@ -187,7 +185,7 @@ class TsRankIndex:
         return self._terms[start:end]
 
     def _postings(self, lexeme: str) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-        """The chunks with a lexeme and how often it stands in each."""
+        """The chunks with a lexeme, and its frequency in each."""
         number = self._numbers.get(lexeme)
         starts = self._columns["starts"]
         span = slice(0, 0) if number is None else slice(starts[number], starts[number + 1])

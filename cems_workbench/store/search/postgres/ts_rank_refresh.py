@@ -1,4 +1,4 @@
-"""Building the full-text index of a content version; index_directory.py puts it in the place of the one before."""
+"""Build of the full-text index for a content version; index_directory.py swaps it in."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Chunk:
 
 
 def in_server_order(documents: Iterable[Document], dimension: int) -> list[Chunk]:
-    """The chunks of documents in the order in which a server's rows would lie that was given them in this order."""
+    """The chunks of documents in the row order of a server that received them in this order."""
     chunks = [
         Chunk(document.id, number, text, document.project, document.scope)
         for document in documents
@@ -50,7 +50,7 @@ def build(
 ) -> Manifest:
     """Index `chunks`, in the order of the server's rows, the content of this identity, and make the result current.
 
-    Raises what `progress` raises (Cancelled), StoreError where it cannot be written; the index before stays current then.
+    Raises what `progress` raises (Cancelled), StoreError if it cannot be written; the previous index then stays current.
     """
     return publish(
         directory,

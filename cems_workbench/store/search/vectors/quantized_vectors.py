@@ -1,7 +1,7 @@
 """Scalar-quantized (int8) vectors: candidate search under filters, with rescoring in single precision.
 
 An HNSW search finds too few vectors that pass a filter, and a filtered HNSW search first lists all that pass. A scan of all int8 codes
-takes 7 ms per 500,000 vectors on one core, whatever the filter; the nearest are rescored from Chroma's vectors.
+takes 7 ms per 500,000 vectors on one core, with any filter; the nearest are rescored from Chroma's vectors.
 
 A unit vector v is stored as codes c in -127…127 and a step s, with v ≈ s c; so is the query. The error of a dot product is a sum of
 many errors, each uniform within half a step: its standard deviation is sqrt((s² + s_query²) / 12). A vector more than RESCORE_SIGMAS
