@@ -249,7 +249,7 @@ class Memories:
         with self._database.transaction() as cursor:
             present = read(cursor, [memory.id]).get(memory.id)
             if present is None:
-                raise StoreError(f"memory {memory.id} was deleted while you edited it")
+                raise StoreError(f"memory {memory.id} no longer exists; it was deleted while you edited it")
             if expected is not None and present != expected:
                 raise StoreError(
                     f"memory {memory.id} was changed while you edited it; open it again and repeat your edit"

@@ -113,7 +113,7 @@ def test_vectors_of_other_texts_are_refused_and_a_search_embeds_what_is_there(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("v.csv", "neither in .parquet nor in .npy"),
+        ("v.csv", "the suffix must be .parquet or .npy"),
         ("none.parquet", "no such file"),
         ("text.npy", "it is no .npy file of numbers"),
         ("text.parquet", "it cannot be read as Parquet"),

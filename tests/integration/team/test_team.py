@@ -284,7 +284,7 @@ def test_a_password_is_in_no_message_log_or_error(team: str, empty_store: Path, 
 def test_a_text_that_postgres_does_not_keep_is_one_line(two) -> None:
     first, _ = two
     for words in ("a\x00b", "half \ud83d"):
-        with pytest.raises((InputError, StoreError), match="PostgreSQL does not keep"):
+        with pytest.raises((InputError, StoreError), match="PostgreSQL cannot store"):
             first.query_sets.put("set", [Query("bad", words)], "source")
     assert "set" not in [each.name for each in first.query_sets.latest()]
 

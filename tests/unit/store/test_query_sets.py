@@ -127,7 +127,7 @@ def test_queries_are_put_and_taken_out_by_hand(store):
     assert store.query_sets.take_out("hand", ["q1", "unknown"]).version == 2
     assert store.query_sets.queries("hand") == [Q2]
     assert store.query_sets.put("hand", [Q2], "typed").version == 2
-    with pytest.raises(InputError, match="more than once"):
+    with pytest.raises(InputError, match="duplicate qid"):
         store.query_sets.put("hand", [Q1, Q1], "typed")
 
 

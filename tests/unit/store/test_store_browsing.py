@@ -170,10 +170,10 @@ def test_an_update_replaces_the_memory_and_raises_the_content_version_once(fille
 
 def test_an_update_of_a_memory_that_is_not_there_or_has_changed_is_refused(filled):
     before, version = filled.memories.get("a"), filled.content_version
-    with pytest.raises(StoreError, match="not there any more"):
+    with pytest.raises(StoreError, match="no longer exists"):
         filled.memories.update(Memory("unknown", "x"))
     filled.memories.delete("b")
-    with pytest.raises(StoreError, match="not there any more"):
+    with pytest.raises(StoreError, match="no longer exists"):
         filled.memories.update(Memory("b", "x"))
     filled.memories.update(Memory("a", "someone else's"), before)
     with pytest.raises(StoreError, match="was changed while you edited it"):
