@@ -1,4 +1,4 @@
-"""Asking a language model one thing: Ollama's chat, or any server that speaks OpenAI's /chat/completions.
+"""Chat models: Ollama's chat, or any server with OpenAI's /chat/completions.
 
 Both ask at temperature 0, do not stream, and give up when the whole reply has not come within `timeout_s`, however slowly
 it drips. Nothing here reads the reply; `prompts` and `llm_reranker` do.
@@ -23,7 +23,7 @@ class Chat(Protocol):
 
     @property
     def label(self) -> str:
-        """Which model, where, in words, for the page."""
+        """Description of model and server, for the page."""
         ...
 
     @property
@@ -32,7 +32,7 @@ class Chat(Protocol):
         ...
 
     def ask(self, system: str, user: str) -> str:
-        """The model's reply, never blank. Raises ModelError in one line when there is none."""
+        """The model's reply, never blank. Raises ModelError in one line without one."""
         ...
 
 
@@ -59,7 +59,7 @@ class OllamaChat:
 
     @property
     def model_id(self) -> str:
-        """ "ollama:" with the model and, where it was given, the revision; wherever the server stands."""
+        """ "ollama:" with the model and its revision, if any, regardless of the server."""
         return f"ollama:{cache_name(self._model, self._revision)}"
 
     def ask(self, system: str, user: str) -> str:

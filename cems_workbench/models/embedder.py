@@ -25,7 +25,7 @@ MAX_CHARS = 100_000
 
 
 class CachedQueries(ABC):
-    """What every embedder shares: the vectors of the last queries are kept, and queries can be embedded ahead."""
+    """Base of embedders: caches the vectors of the last queries, and can embed queries ahead."""
 
     def __init__(self) -> None:
         self._recent: OrderedDict[str, Float32] = OrderedDict()
@@ -35,7 +35,7 @@ class CachedQueries(ABC):
         """Unit vectors, shape (len(texts), dimension), float32."""
 
     def encode_queries(self, texts: Sequence[str]) -> Float32:
-        """Unit vectors of queries, as `encode`; of a model that reads queries otherwise than texts, as it reads queries."""
+        """Unit vectors of queries, as `encode`, with the query prefix if the model has one."""
         return self.encode(texts)
 
     def encode_query(self, text: str) -> Float32:
@@ -47,7 +47,7 @@ class CachedQueries(ABC):
         return self._recent[text]
 
     def remember(self, texts: Sequence[str]) -> None:
-        """Embed the queries that will be asked next in one batch, at most `MAX_CACHED_QUERIES`, for `encode_query` to find.
+        """Embed the next queries in one batch, at most `MAX_CACHED_QUERIES`, for `encode_query` to find.
 
         A batch differs from queries embedded one at a time in the last digit or two of single precision.
         """
@@ -59,7 +59,7 @@ class CachedQueries(ABC):
 
 
 class TokenEmbedder(CachedQueries):
-    """What embedders that run here share: their tokens are known, and they give token vectors, for late interaction."""
+    """Base of local embedders: their tokens are known, and they return token vectors, for late interaction."""
 
     def __init__(self, resolved: Resolved, same_as: str = "") -> None:
         """`same_as`: the id of the vectors in a store that this model has made too."""
@@ -69,12 +69,12 @@ class TokenEmbedder(CachedQueries):
 
     @property
     def model_id(self) -> str:
-        """The id that was stated, or that of the model that is really used."""
+        """The declared id, or that of the model actually used."""
         return self._same_as or self.resolved.model_id
 
     @property
     def line(self) -> str:
-        """Which model is used, and where its weights were found."""
+        """The model in use, and the location of its weights."""
         return self.resolved.line + (f", stated to be {self._same_as}" if self._same_as else "")
 
     @property
@@ -109,7 +109,7 @@ class TokenEmbedder(CachedQueries):
         """Wordpiece ids of each text without special tokens, not truncated."""
 
     def truncated(self, texts: Sequence[str]) -> list[bool]:
-        """Of each text: is it longer than the model reads?"""
+        """For each text, whether it exceeds the model's limit."""
         room = self.room
         return [len(ids) > room for ids in self.wordpieces(texts)]
 

@@ -78,7 +78,7 @@ class CallError(ModelError):
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """How long a call may take, in seconds, and how often it is tried.
+    """Time limits of a call, in seconds, and the number of tries.
 
     `timeout_s` is for all tries together, or for each where `per_try`.
     """
@@ -113,13 +113,13 @@ class ModelServer:
 
     @property
     def base_url(self) -> str:
-        """The URL with a scheme and without a slash at its end. Raises ModelError when it is none."""
+        """The URL with a scheme and without a slash at its end. Raises ModelError if it is invalid."""
         return server_url(self.url)
 
     def api(self, path: str) -> str:
-        """The address of `path` on an OpenAI-compatible server: below the URL's own path, or /v1 where it has none; its query stays.
+        """The address of `path` on an OpenAI-compatible server: below the URL's own path, or /v1 without one; its query stays.
 
-        Raises ModelError when the URL is none.
+        Raises ModelError if the URL is invalid.
         """
         return self._below(urlsplit(self.base_url).path.rstrip("/") or "/v1", path)
 
@@ -144,7 +144,7 @@ class ModelServer:
         return text
 
     def decoded(self, response: httpx.Response) -> Any:
-        """The JSON of a reply, as if nothing in it repeated what is secret: a model's words travel. Raises ValueError for other text."""
+        """The JSON of a reply with secrets redacted, because a model's reply is stored. Raises ValueError for other text."""
         return json.loads(self.redacted(response.text))
 
     @property
@@ -177,10 +177,10 @@ class ModelServer:
         }
 
     def call(self, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `request` returns, tried again where that may help, within the limits.
+        """The result of `request`, with retries within the limits.
 
         `request` makes a fresh coroutine for every try. A server whose circuit is open is not asked, or is asked once when it is
-        time for that. Raises CallError, which names the server, and ModelError when its URL is none.
+        time for that. Raises CallError, which names the server, and ModelError if its URL is invalid.
         """
         name = self.name
         if self.breaker is None:
@@ -263,7 +263,7 @@ async def _within(request: Callable[[], Coroutine[Any, Any, T]], seconds: float)
 
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end, also where the caller's thread has a running event loop (a notebook)."""
+    """Run to the end, even if the caller's thread has a running event loop (a notebook)."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -313,13 +313,13 @@ def _not_asked(stopped: CallError, words: Callable[[CallError], str] | None) -> 
 
 
 def flagged(failure: ModelError) -> str:
-    """The error of a pair: the failure's own words, with a cause before them where they name none."""
+    """The error of a pair: the failure's own words, with a cause before it if it names none."""
     said = one_line(str(failure))
     return said if said.partition(":")[0] in CAUSES else f"server error: {said}"
 
 
 def call_error(error: Exception, server: ModelServer) -> CallError:
-    """The failure behind an exception of httpx or the ollama client, saying where it was. Re-raises what is neither: a bug."""
+    """The failure behind an exception of httpx or the ollama client, naming the server. Re-raises any other exception: a bug."""
     failure = _call_error(error, server)
     return failure.reworded(f"{server.name}: {failure.what}")
 
@@ -378,7 +378,7 @@ def sendable(text: str) -> str:
 
 
 def server_url(url: str, scheme: str | None = "http") -> str:
-    """The URL without a slash at its end, behind `scheme` where it names none. Raises ModelError when it is not one of http or https."""
+    """The URL without a slash at its end, with `scheme` if it has none. Raises ModelError if it is not http or https."""
     import httpx
 
     full = url.strip() if "://" in url or scheme is None else f"{scheme}://{url.strip()}"

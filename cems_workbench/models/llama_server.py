@@ -70,9 +70,9 @@ class LlamaServerReranker:
         breaker: CircuitBreaker | None = None,
     ) -> None:
         """`timeout_s` limits each try from connecting to the last byte; `sleep` waits between tries; `breaker` remembers
-        beyond a call that the server is away.
+        an unreachable server between calls.
 
-        Raises ModelError when the URL is none or a limit is not positive.
+        Raises ModelError if the URL is invalid or a limit is not positive.
         """
         scheme = urlsplit(server_url(url, scheme=None)).scheme
         if not timeout_s > 0 or max_concurrent < 1:
@@ -93,17 +93,17 @@ class LlamaServerReranker:
 
     @property
     def label(self) -> str:
-        """What scores, in words."""
+        """Description of the scorer."""
         return f"{self._model or 'the model'} on the llama.cpp server at {self._server.name}"
 
     def cache_model(self, query: str) -> str:
-        """Model (as configured, else as the server reports it, else its URL), prompt version and instruction."""
+        """Model (as configured, otherwise as the server reports it, otherwise its URL), prompt version and instruction."""
         model = self._model or self._reported_model() or self._server.name
         digest = hashlib.sha256(self._instruction.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return f"llama_server:{model}:{PROMPT_VERSION}:{digest}"
 
     def health(self) -> str:
-        """One line on a server that answers `GET /health` within 2 s. Raises ModelError when none does."""
+        """One line on a server that answers `GET /health` within 2 s. Raises ModelError if it does not."""
         place = self._server.name
         try:
             status = self._get("/health")
@@ -115,9 +115,9 @@ class LlamaServerReranker:
         return f"llama.cpp server at {place}: ok, serves {model}"
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
-        """One score per text, in order; equal texts are asked once.
+        """One score per text, in order; equal texts are scored once.
 
-        `detail["outcome"]` says how the score came about, `detail["seconds"]` how long the pair took, retries included.
+        `detail["outcome"]` says how the score was read, `detail["seconds"]` how long the pair took, retries included.
         A pair that fails is flagged with a cause from `CAUSES`. Once the server cannot be connected to, after the
         retries of one pair, the pairs not yet asked are flagged at once.
         """
@@ -133,7 +133,7 @@ class LlamaServerReranker:
         return score_of_reply(self._server.call(request))
 
     def _reported_model(self) -> str | None:
-        """The first id at /v1/models; None when the server names none or does not answer."""
+        """The first id at /v1/models; None if the server lists none or does not answer."""
         try:
             name = self._get("/v1/models")["data"][0]["id"]
         except (CallError, LookupError, TypeError):
@@ -217,7 +217,7 @@ def _refusal(response: httpx.Response, reply: Any) -> CallError:
 
 
 def _failure(error: Exception, server: ModelServer) -> CallError:
-    """The failure of a pair behind what a try raised. Re-raises what is none: a bug."""
+    """The failure of a pair from the exception of a try. Re-raises a bug."""
     if isinstance(error, CallError):
         return error
     if isinstance(error, httpx.ConnectTimeout):
@@ -236,7 +236,7 @@ def _failure(error: Exception, server: ModelServer) -> CallError:
 
 
 def _health_failure(error: Exception, server: ModelServer) -> CallError:
-    """The failure of a question to /health or /v1/models: somebody who does not answer in time is not there."""
+    """The failure of a request to /health or /v1/models: a timeout counts as unreachable."""
     if isinstance(error, CallError):
         return error
     if isinstance(error, TimeoutError | httpx.TimeoutException):
@@ -247,7 +247,7 @@ def _health_failure(error: Exception, server: ModelServer) -> CallError:
 
 
 def score_of_reply(reply: Any) -> PairScore:
-    """The score of one decoded chat completion, with `detail["outcome"]`, or the cause why it has none.
+    """The score of one decoded chat completion, with `detail["outcome"]`, or the cause of failure.
 
     Over the first generated token and the likeliest tokens in its place, compared trimmed and in lower case, the
     first match of each:
@@ -257,8 +257,8 @@ def score_of_reply(reply: Any) -> PairScore:
     - else one of them seen: 0.8, "only yes seen"; 0.2, "only no seen"
 
     Without logprobs the answer's text is read: its first word is yes or no: 1 or 0, "text prefix".
-    A reply with neither of them in it, or with a logprob that is no finite number, has no score: nothing was read, and a neutral
-    number would stand above what a judge did read.
+    A reply with neither of them in it, or with a logprob that is not finite, has no score, because a neutral
+    number would rank above actual scores.
 
     Source: docs/internals/specification.md, "rerank"; the memory-agent document. There, logprobs of −0.1 for yes and −2.5 for no give more
     than 0.8, and −3.0 and −0.1 less than 0.2.
@@ -336,7 +336,7 @@ def _logprob(entry: dict[str, Any]) -> float:
 
 
 def _typed(parent: Any, key: str, kind: type, optional: bool = False) -> Any:
-    """parent[key] of the given type, or None where that is optional. Raises CallError for any other shape."""
+    """parent[key] of the given type, or None if that is optional. Raises CallError for any other shape."""
     value = parent.get(key) if isinstance(parent, dict) else None
     if isinstance(value, kind) or (optional and value is None and isinstance(parent, dict)):
         return value

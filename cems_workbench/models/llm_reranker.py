@@ -1,8 +1,8 @@
-"""A language model as reranker: asked for a grade from 0 to 10 of how relevant a document is to a query.
+"""A language model as reranker: it grades the relevance of a document to a query from 0 to 10.
 
     raw = the grade, 0..10                                            (divide_by_10 makes it 0..1)
 
-A reply is read in this order, after code fences and thinking aloud are taken off; the first that is there decides:
+A reply is read in this order, after code fences and thinking are removed; the first match decides:
 
     1. a JSON object, by its "grade", "score", "rating" or "relevance":  {"grade": 8}, {"score": "8/10"}
     2. a grade that is named as one:     "8/10", "8 out of 10", "Grade: 8", "the score is **8**"
@@ -51,7 +51,7 @@ _SCALE = re.compile(r"\b0\s*(?:-|–|to|\.\.|…)\s*10\b", re.IGNORECASE)
 
 
 def grade(reply: str) -> float:
-    """The grade, 0..10, that a reply gives. Raises CallError: empty reply, not a number, not finite."""
+    """The grade, 0..10, in a reply. Raises CallError: empty reply, not a number, not finite."""
     text = plain(reply).replace("−", "-")
     if not text:
         raise CallError("empty reply", "the model said nothing")
@@ -76,7 +76,7 @@ class LlmReranker:
 
     @property
     def scale(self) -> JudgeScale | None:
-        """Nobody has fitted one."""
+        """None: no calibration exists."""
         return None
 
     @property
@@ -90,7 +90,7 @@ class LlmReranker:
         return f"{PROMPT_VERSION}:{self._chat.model_id}:{told}"
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
-        """One grade per text, 0..10, or the cause why there is none."""
+        """One grade per text, 0..10, or the cause of failure."""
         return score_pairs(lambda text: self._score(query, text), texts, self._max_concurrent)
 
     def _score(self, query: str, text: str) -> PairScore:
@@ -98,14 +98,14 @@ class LlmReranker:
 
 
 def question(query: str, text: str, instruction: str = "") -> str:
-    """What the model is asked of one pair; a closing tag within the text cannot end the document."""
+    """The prompt for one pair; a closing tag within the text cannot end the document."""
     told = f"Task: {instruction}\n" if instruction else ""
     inside = re.sub(r"</(?=\s*document)", "< /", text, flags=re.IGNORECASE)
     return f"{told}Query: {query}\n<document>\n{inside}\n</document>"
 
 
 def _only(grades: Iterable[float], reply: str) -> float:
-    """The one grade that all of them are. Raises CallError when they differ, or it is not a number from 0 to 10."""
+    """The common grade of these texts. Raises CallError if they differ, or it is not a number from 0 to 10."""
     distinct = set(grades)
     said = one_line(reply)[:80]
     if any(not math.isfinite(value) for value in distinct):
@@ -125,7 +125,7 @@ def _objects(text: str) -> list[dict[str, Any]]:
 
 
 def _value(inside: Any) -> list[float]:
-    """The number a JSON field holds: a number, or a text that is one, perhaps out of ten. A boolean is none."""
+    """The number of a JSON field: a number, or a numeric text, perhaps out of ten. A boolean is not a number."""
     if isinstance(inside, bool):
         return []
     if isinstance(inside, (int, float)):
@@ -148,7 +148,7 @@ def _leading(text: str) -> list[float]:
 
 
 def _numbers(text: str) -> list[float]:
-    """Every number of the text that is no percentage, no part of a word, and not the scale ("0 to 10")."""
+    """Every number of the text except percentages, parts of words, and the scale ("0 to 10")."""
     if text.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
         return [math.nan]
     return [float(match) for match in _NUMBER.findall(_SCALE.sub("", text))]

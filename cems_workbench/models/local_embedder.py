@@ -1,4 +1,4 @@
-"""Which embedder runs here: the packaged model on onnxruntime, any other on sentence-transformers."""
+"""Local embedder: the packaged model on onnxruntime, any other on sentence-transformers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cems_workbench.models.resolve import resolve
 
 
 def local_embedder(asked: str, same_as: str = "") -> TokenEmbedder:
-    """The embedder `asked`, a path or hub id; nothing is loaded yet. `same_as`: the id of vectors that it has made too."""
+    """The embedder `asked`, a path or hub id; nothing is loaded yet. `same_as`: another id for vectors of the same model."""
     resolved = resolve(asked)
     return (
         MiniLMEmbedder(resolved, same_as)

@@ -49,13 +49,13 @@ SHAPE = {
     "max_position_embeddings": POSITIONS,
     "hidden_act": "gelu",
 }
-"""What config.json must say for the weights to fit the graph."""
+"""Values of config.json that the graph requires."""
 ACTIVATION_RANGES = GRAPH.with_name("largest.npz")
-"""By matrix how large each thing becomes that it is multiplied with."""
+"""By matrix the largest absolute value of each of its input dimensions."""
 SMOOTHING_SHARE = 0.6
 """The share of a large activation that is moved into the weights."""
 MAX_CACHED_WORDS, MAX_CACHED_WORD_CHARS = 100_000, 40
-"""Words whose number of wordpieces is remembered, and how many characters one may have."""
+"""Size of the cache of wordpiece counts per word, and maximum characters of a cached word."""
 SLOWER_FUSED = ["SkipLayerNormFusion"]
 """A sum and its norm take onnxruntime 21 µs apart and 96 as one operator (47 wordpieces; 1.32)."""
 SPECIAL_TOKENS = 2
@@ -63,7 +63,7 @@ SPECIAL_TOKENS = 2
 
 
 def is_packaged_model(resolved: Resolved) -> bool:
-    """Whether these weights are ones that the graph takes, without reading them."""
+    """Whether the graph can run these weights, without loading them."""
     folder = Path(resolved.location)
     names = ("model.safetensors", "tokenizer.json", "sentence_bert_config.json")
     if (
@@ -89,7 +89,7 @@ class Network:
     first: int
     last: int
     values: Mapping[str, Any]
-    """The weights as onnxruntime has them; kept, since the session reads some of them where they lie."""
+    """The weights as OrtValues; referenced here because the session reads some of them without a copy."""
 
     def read(self, ids: Sequence[int]) -> Float32:
         """(len(ids) + 2, WIDTH) vectors of [CLS] ids [SEP], not normalised."""
@@ -97,7 +97,7 @@ class Network:
         return vectors
 
     def feed(self, ids: Sequence[int]) -> dict[str, np.ndarray]:
-        """What the graph reads of a text."""
+        """Inputs of the graph for a text."""
         row = np.array([[self.first, *ids, self.last]], np.int32)
         return {"ids": row, "places_read": np.arange(row.shape[1], dtype=np.int32)}
 
@@ -176,9 +176,9 @@ class MiniLMEmbedder(TokenEmbedder):
         return [list(read.ids) for read in self._tokenized(texts)]
 
     def truncated(self, texts: Sequence[str]) -> list[bool]:
-        """Of each text: is it longer than the model reads?
+        """For each text, whether it exceeds the model's limit.
 
-        A text has the wordpieces of its words, and most words have been seen: a quarter of the time that reading the text would take.
+        Wordpieces are counted per word, and most words are cached: a quarter of the time of tokenizing the text.
         """
         sent = [sendable(text).split(" ") for text in texts]
         words = {word for text in sent for word in text}
@@ -186,7 +186,7 @@ class MiniLMEmbedder(TokenEmbedder):
         unseen = [word for word in words if word not in counts]
         counts.update(zip(unseen, map(len, self.wordpieces(unseen)), strict=True))
         if len(self._seen) + len(unseen) > MAX_CACHED_WORDS:
-            self._seen = {}  # another thread reads the former
+            self._seen = {}  # another thread may read the previous dict
         self._seen.update((word, counts[word]) for word in unseen if len(word) <= MAX_CACHED_WORD_CHARS)
         return [sum(map(counts.__getitem__, words)) > self.room for words in sent]
 
@@ -262,7 +262,7 @@ def named_weights(tensors: Mapping[str, Any]) -> dict[str, Float32]:
 
 
 def read_activation_ranges() -> dict[str, Float32]:
-    """By matrix of the 8-bit graph the largest absolute value of each thing it is multiplied with. Raises OSError, ValueError."""
+    """By matrix of the 8-bit graph the largest absolute value of each of its input dimensions. Raises OSError, ValueError."""
     with np.load(ACTIVATION_RANGES, allow_pickle=False) as found:
         return {name: np.asarray(found[name], np.float32) for name in found.files}
 
@@ -270,7 +270,7 @@ def read_activation_ranges() -> dict[str, Float32]:
 def quantized(named: Mapping[str, Any], largest: Mapping[str, Float32]) -> dict[str, np.ndarray]:
     """The weights by the names of the 8-bit graph: each matrix (in, out) as int8 with a scale per column, "…_scale" (out).
 
-    What `largest` (in) knows of is multiplied by "…_even" (in) first, and its matrix divided by it.
+    Inputs in `largest` (in) are multiplied by "…_even" (in) first, and their matrix is divided by it.
     """
     found: dict[str, np.ndarray] = {}
     for name in (f"layer{layer}.{part}" for layer in range(LAYERS) for part in ("qkv", "mix", "widen", "narrow")):

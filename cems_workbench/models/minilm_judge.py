@@ -6,7 +6,7 @@ It is an ONNX file of 24 MB that onnxruntime reads on the CPU, stored with its t
 Every pair goes through the network alone. Its activations are rounded to 8 bits by the largest value of the whole tensor, so in a
 batch a score would depend on which other pairs are in it: by 0.17 on average, by 1.1 at most (docs/internals/decisions/0007).
 
-Source: training/ of this repository; the card says what it was trained on, and what it is worth.
+Source: training/ of this repository; the model card documents training data and quality.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ FOLDER = Path(__file__).parent / "weights" / "minilm_judge"
 FILES = ("model.onnx", "tokenizer.json", "calibration.json")
 MAX_TOKENS = 512
 MAX_QUERY_TOKENS = 448
-"""What a long query is cut to, so that there is room for some of the text."""
+"""Maximum tokens of a query, so that there is room for some of the text."""
 VERSION = "minilm-judge/2"
 
 
 class MiniLMJudge:
-    """A `PairScorer` over the packaged weights, which load when first used (some 0.2 s), once a process. May be used by several threads.
+    """A `PairScorer` over the packaged weights, which load when first used (some 0.2 s), once per process. May be used by several threads.
 
-    Raises ModelError when the weights are not there: a checkout may leave them out.
+    Raises ModelError if the weights are missing: a checkout may lack them.
     """
 
     batch = 32
@@ -110,7 +110,7 @@ class Weights:
         return ids
 
     def pair(self, query: Sequence[int], text: str) -> PairScore:
-        """The logit of [CLS] query [SEP] text [SEP], cut to `MAX_TOKENS`; that something was cut is in the detail."""
+        """The logit of [CLS] query [SEP] text [SEP], cut to `MAX_TOKENS`; truncation is noted in the detail."""
         asked, read = list(query[:MAX_QUERY_TOKENS]), self.ids(text)
         taken = read[: MAX_TOKENS - 3 - len(asked)]
         ids = [self.first, *asked, self.between, *taken, self.between]
@@ -125,7 +125,7 @@ class Weights:
 
 
 def available(folder: Path = FOLDER) -> bool:
-    """Whether the weights are there: a checkout that left them out has none."""
+    """Whether the weights exist: a checkout may lack them."""
     return all((folder / name).is_file() for name in FILES)
 
 
@@ -157,7 +157,7 @@ def loaded(folder: Path) -> Weights:
 
 
 def calibrated(fitted: Any) -> JudgeScale:
-    """Threshold and bands of calibration.json; raises ValueError when they are none."""
+    """Threshold and bands of calibration.json; raises ValueError if they are invalid."""
     try:
         scale = JudgeScale(float(fitted["threshold"]), tuple(float(low) for low in fitted["bands"]))
     except (KeyError, TypeError, ValueError) as error:

@@ -1,11 +1,11 @@
-"""Ollama: a reranker that answers with a number, an embedder, and which models a server has.
+"""Ollama: a reranker that answers with a number, an embedder, and the list of a server's models.
 
     rerank   POST /api/generate, prompt "Query: <query>\\nDocument: <text>"; the reply is the raw score
     embed    POST /api/embed, batches of texts; vectors are scaled to length 1 here
     models   GET /api/tags
 
-A reply is a score when it is one number and nothing else but whitespace around it: "7", " -0.25\\n", "1e-3". A reply that
-holds a number among words is not one, since which number was meant would be a guess; `llm_reranker` is for models that talk.
+A reply is a score if it is one number, with nothing but whitespace around it: "7", " -0.25\\n", "1e-3". A reply that
+contains a number among words is not one, because it would be ambiguous; `llm_reranker` is for chat models.
 
 Source: CEMS plan, phase 4; docs/internals/specification.md, "rerank"; the ollama client.
 """
@@ -43,7 +43,7 @@ _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 
 def number(reply: str) -> float:
-    """The number a reply is. Raises CallError: empty reply, not a number, not finite ("NaN", "-inf", "1e999")."""
+    """The number of a reply. Raises CallError: empty reply, not a number, not finite ("NaN", "-inf", "1e999")."""
     text = reply.strip()
     if not text:
         raise CallError("empty reply", "the model said nothing")
@@ -60,7 +60,7 @@ def number(reply: str) -> float:
 class OllamaReranker:
     """`PairScorer` over /api/generate, for models that answer a (query, document) pair with a bare number.
 
-    `instruction` is sent as the system text where given; `timeout_s` is for one pair, retries included. `revision` (a
+    `instruction` is sent as the system text if given; `timeout_s` is for one pair, retries included. `revision` (a
     digest of `installed`) becomes part of the cache key, so that pairs are scored again after the model is pulled again.
     """
 
@@ -84,7 +84,7 @@ class OllamaReranker:
 
     @property
     def scale(self) -> JudgeScale | None:
-        """Nobody has fitted one."""
+        """None: no calibration exists."""
         return None
 
     @property
@@ -128,8 +128,8 @@ class OllamaReranker:
 class OllamaEmbedder(ServerEmbedder):
     """`QueryEmbedder` over /api/embed. `timeout_s` is for one batch of texts, retries included.
 
-    With `revision` None the server is asked for the model's digest when it is first needed. Until it has said it there is
-    no `model_id`, since vectors of a model of unknown revision must not be taken for those of another.
+    If `revision` is None, the model's digest is requested from the server when it is first needed. Until then there is
+    no `model_id`, because vectors of an unknown revision could be confused with those of another.
     """
 
     def __init__(
@@ -174,14 +174,14 @@ class OllamaEmbedder(ServerEmbedder):
 
 
 def models(url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] = time.sleep) -> list[str]:
-    """Names of the models the server has, sorted. Raises ModelError when there is no answer that can be used."""
+    """Names of the models the server has, sorted. Raises ModelError without a usable answer."""
     return sorted(installed(url, timeout_s, sleep))
 
 
 def installed(
     url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] = time.sleep, breaker: CircuitBreaker | None = None
 ) -> dict[str, str]:
-    """Model name to digest (empty where the server gives none). Raises ModelError as `models` does."""
+    """Model name to digest (empty if the server reports none). Raises ModelError as `models` does."""
     server = ollama_server(url, CallLimits(timeout_s, tries=2), sleep, breaker)
 
     async def request() -> dict[str, str]:
@@ -199,7 +199,7 @@ def digest(
     sleep: Callable[[float], None] = time.sleep,
     breaker: CircuitBreaker | None = None,
 ) -> str:
-    """The digest of a model, empty where the server gives none. Raises ModelError when nothing answers or it has no such model."""
+    """The digest of a model, empty if the server reports none. Raises ModelError if it does not answer or has no such model."""
     digests = installed(url, timeout_s, sleep, breaker)
     for name in (model, f"{model}:latest"):  # Ollama calls a model without a tag NAME:latest
         if name in digests:
@@ -215,7 +215,7 @@ def ollama_server(
 
 
 def open_client(server: ModelServer) -> AsyncClient:
-    """The official client, to be used as an async context. Raises ModelError when the server's URL is none."""
+    """The official client, to be used as an async context. Raises ModelError if the server's URL is invalid."""
     from ollama import AsyncClient
 
     return AsyncClient(server.base_url, **server.client_options())

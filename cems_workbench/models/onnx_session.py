@@ -1,4 +1,4 @@
-"""How the packaged networks are run by onnxruntime: one text or pair on one thread, and with sums that no processor cuts off."""
+"""onnxruntime sessions of the packaged networks: one text or pair per thread, and sums that no processor saturates."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def session_options() -> Any:
-    """`onnxruntime.SessionOptions` for a session on one thread, as texts and pairs share the threads, not one of them; quiet.
+    """`onnxruntime.SessionOptions` for a session on one thread, because texts and pairs run in parallel; without log output.
 
-    A processor without VNNI sums products of 8 bits in 16, and cuts off what is more, unless precise mode is on; with VNNI that
+    A processor without VNNI sums products of 8 bits in 16, with saturation, unless precise mode is on; with VNNI that
     changes nothing. Source: `kOrtSessionOptionsAvx2PrecisionMode` of onnxruntime.
     """
     import onnxruntime

@@ -1,9 +1,9 @@
 """An embedder on any server that speaks OpenAI's /embeddings: llama.cpp, vLLM, OpenRouter, Ollama, OpenAI.
 
-    POST {base}/embeddings {"model", "input": [texts], "encoding_format": "float"}, and "dimensions" where one is asked for
+    POST {base}/embeddings {"model", "input": [texts], "encoding_format": "float"}, and "dimensions" if configured
     reply {"data": [{"index", "embedding": numbers, or base64 of little-endian float32}]}
 
-How much of a text is read says `GET {base}/../props` of llama.cpp and `GET {base}/models` of vLLM and OpenRouter; others do not say.
+The token limit is in `GET {base}/../props` of llama.cpp and `GET {base}/models` of vLLM and OpenRouter; others do not report it.
 
 Source: OpenAI API reference, "Create embeddings"; llama.cpp, tools/server/README.md; vLLM, OpenAI-compatible server.
 """
@@ -33,7 +33,7 @@ from cems_workbench.models.protocol import Float64
 from cems_workbench.models.server_embedder import PLAIN, ServerEmbedder, Wording
 
 LLAMA_CPP_BATCH = 512
-"""Tokens of a text that llama.cpp embeds unless it was started with a larger --ubatch-size, which it does not tell."""
+"""Tokens of a text that llama.cpp embeds unless it was started with a larger --ubatch-size, which it does not report."""
 TOO_LONG = "a text is longer than the server reads; import with --chunks embedder cuts it"
 
 _TOO_LONG = re.compile(
@@ -46,8 +46,8 @@ _TOO_LONG = re.compile(
 class OpenAiEmbedder(ServerEmbedder):
     """`QueryEmbedder` over POST {base}/embeddings; `timeout_s` is for one batch, retries included.
 
-    A base URL without a path gets /v1, and `key` is sent as bearer token. `dimension` is asked for and becomes part of the id;
-    None leaves it to the server. `limit` is how many tokens of a text are read where the server does not say so.
+    A base URL without a path gets /v1, and `key` is sent as bearer token. `dimension` is sent and becomes part of the id;
+    None leaves it to the server. `limit` is the token limit if the server does not report one.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class OpenAiEmbedder(ServerEmbedder):
 
     @property
     def url(self) -> str:
-        """Where the server is, as configured. Raises ModelError when it or the model is not set."""
+        """The server's location, as configured. Raises ModelError if it or the model is not set."""
         if not self._model.strip():
             raise ModelError("CEMS_WORKBENCH_EMBEDDER names no model after openai:")
         if not self._server.url.strip():
@@ -92,9 +92,9 @@ class OpenAiEmbedder(ServerEmbedder):
         return self._server.url
 
     def token_limit(self) -> int | None:
-        """How many tokens of a text the server reads: as configured, or as it says; None when it does not say.
+        """The server's token limit: as configured, or as reported; None if it reports none.
 
-        Raises ModelError when it cannot be asked.
+        Raises ModelError if the request fails.
         """
         _ = self.url
         return self._limit or self._stated
@@ -116,7 +116,7 @@ class OpenAiEmbedder(ServerEmbedder):
         return next((int(tokens) for tokens in said if _positive(tokens)), None)
 
     def _get(self, url: str) -> Any:
-        """The decoded reply; None where the server has nothing to say there."""
+        """The decoded reply; None if the server has none at this path."""
 
         async def request() -> Any:
             import httpx
@@ -149,9 +149,9 @@ class OpenAiEmbedder(ServerEmbedder):
 
 
 def vectors_of(reply: Any) -> list[Float64]:
-    """The vectors of a decoded reply in the order of their `index`, or as they stand where none has one.
+    """The vectors of a decoded reply in the order of their `index`, or in order of the reply if none has one.
 
-    Raises CallError for a reply of another shape, ValueError for what is no number.
+    Raises CallError for a reply of another shape, ValueError for non-numeric values.
     """
     rows = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) and "embedding" in row for row in rows):

@@ -1,16 +1,16 @@
-"""What a language model is asked about a query, and how each reply is read: data, no call.
+"""Prompts about a query for a language model, and readers of the replies; no calls.
 
     understanding   intent, complexity, reasoning, domains          (CEMS, route_to_strategy)
     expansion       preference 4-5 search terms, temporal 3-4, general 2-3
     hypothesis      HyDE: a memory that would answer; first person for preference, dates for temporal
     decomposition   up to `most` sub-questions
-    correction      is a word a misspelling of another: yes or no
+    correction      whether a word is a misspelling of another: yes or no
 
 A `Question` holds its version, which changes with its wording or its reader; a cached reply belongs to
 `cache_key(model_id)`. Query, terms and profile are untrusted text: they are put in tags, as material.
 
 A reply is read tolerantly: fences, thinking aloud, numbering, bullets, quotes, JSON, prose around it. Every reader is pure, reads
-at most `MAX_REPLY_CHARS` characters, and raises ModelError, never anything else, when the reply cannot be used. An apology ("I'm sorry,
+at most `MAX_REPLY_CHARS` characters, and raises ModelError, never anything else, if the reply is unusable. An apology ("I'm sorry,
 ...") is no reply.
 
 Source: CEMS retrieval guide (synthesize_query, generate_hypothetical_memory); docs/internals/specification.md, "query" and "expansion".
@@ -49,7 +49,7 @@ _WORD = re.compile(r"[a-z]+", re.IGNORECASE)
 
 
 def plain(reply: str) -> str:
-    """The reply without thinking aloud and code fences, stripped; "" when nothing is left."""
+    """The reply without thinking and code fences, stripped; may be empty."""
     return _FENCE.sub("", _THINKING.sub("", reply[:MAX_REPLY_CHARS])).strip()
 
 
@@ -122,7 +122,7 @@ def fields(reply: str) -> dict[str, Any]:
 
 
 def yes_or_no(value: Any) -> bool | None:
-    """True, False, or None when a value says neither: booleans, 1 and 0, or a text with exactly one of yes/true, no/false."""
+    """True, False, or None for any other value: booleans, 1 and 0, or a text with exactly one of yes/true, no/false."""
     if isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
@@ -137,7 +137,7 @@ def yes_or_no(value: Any) -> bool | None:
 
 
 def decision(reply: str) -> bool:
-    """The yes or no of a reply: its JSON, its first word, or its only yes or no. Raises ModelError when there is none."""
+    """The yes or no of a reply: its JSON, its first word, or its only yes or no. Raises ModelError without one."""
     text = usable(reply)
     for value in json_values(text):
         inside = list(value.values()) if isinstance(value, dict) else value
@@ -176,7 +176,7 @@ def unwrapped(text: str) -> str:
 
 
 def _texts(value: Any, depth: int = 3) -> list[str] | None:
-    """The texts of a JSON list, or of the first list in an object; None when there are none, or only deeper ones."""
+    """The texts of a JSON list, or of the first list in an object; None without any, or with only deeper ones."""
     if isinstance(value, dict):
         inner = (_texts(inside, depth - 1) for inside in value.values() if depth)
         return next((texts for texts in inner if texts), None)
@@ -207,7 +207,7 @@ Kind = Literal["preference", "temporal", "general"]
 Complexity = Literal["simple", "moderate", "complex"]
 
 TERMS: Mapping[Kind, tuple[int, int]] = {"preference": (4, 5), "temporal": (3, 4), "general": (2, 3)}
-"""Fewest and most search terms that are asked for; more are cut, fewer are taken as they come."""
+"""Minimum and maximum number of requested search terms; more are cut, fewer are accepted."""
 
 MAX_PROFILE_LINES = 10
 MAX_PROFILE_CHARS = 300
@@ -219,7 +219,7 @@ _JSON_LIST = "Answer with a JSON array of strings and nothing else."
 
 @dataclass(frozen=True, slots=True)
 class Understanding:
-    """What a query asks for: `intent` in a few words ("" when the model gave none), and what routing reads."""
+    """The intent of a query in a few words ("" without one), and the properties that routing reads."""
 
     intent: str
     complexity: Complexity
@@ -229,7 +229,7 @@ class Understanding:
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """One thing to ask: `read(reply)` gives the result, or raises ModelError in one line when the reply cannot be used."""
+    """A prompt and its reader: `read(reply)` returns the result, or raises ModelError in one line for an unusable reply."""
 
     name: str
     system: str
@@ -237,7 +237,7 @@ class Question(Generic[T]):
     read: Callable[[str], T]
 
     def cache_key(self, model_id: str) -> tuple[str, str, str]:
-        """Model, prompt version and a digest of the very words that are sent: what the reply depends on."""
+        """Everything the reply depends on: model, prompt version and a digest of the exact text that is sent."""
         sent = f"{self.system}\0{self.user}".encode("utf-8", "replace")
         return model_id, f"{self.name}:{PROMPT_VERSION}", hashlib.sha256(sent).hexdigest()[:32]
 
@@ -287,7 +287,7 @@ Write two or three sentences of plain text: the note alone, with no heading and 
 
 
 def decomposition(query: str, most: int = 3) -> Question[list[str]]:
-    """Sub-questions that together answer the query, at most `most`; none when it asks one thing only."""
+    """Sub-questions that together answer the query, at most `most`; none for a simple query."""
     system = f"""You split a search query into the separate questions it holds. {_MATERIAL}
 Write at most {most} questions, each of which can be understood and searched alone: repeat names instead of pronouns.
 When the query asks one thing only, answer with it unchanged as the only string. {_JSON_LIST}"""
@@ -305,7 +305,7 @@ Answer with yes or no and nothing else."""
 
 
 def read_understanding(reply: str) -> Understanding:
-    """JSON or lines "key: value"; complexity and reasoning have to be there. Raises ModelError."""
+    """JSON or lines "key: value"; complexity and reasoning are required. Raises ModelError."""
     values = fields(reply)
     complexity = _complexity(values.get("complexity"))
     reasoning = yes_or_no(values.get("requires_reasoning", values.get("reasoning")))
@@ -331,7 +331,7 @@ def _domains(value: Any) -> tuple[str, ...]:
 
 
 def _other(query: str, reply: str, most: int, none: bool = False) -> list[str]:
-    """The list in a reply without the query itself; `none`: may it be empty then? Raises ModelError."""
+    """The list in a reply without the query itself; `none`: whether it may be empty. Raises ModelError."""
     if none and [] in json_values(plain(reply)):
         return []
     same = " ".join(query.split()).casefold()
@@ -346,5 +346,5 @@ def _profile(lines: Sequence[str]) -> str:
 
 
 def _tagged(tag: str, text: str) -> str:
-    """The text between tags, none of which it can open or close itself."""
+    """The text between tags, with tags inside it made harmless."""
     return f"<{tag}>{_TAG.sub('‹', text)}</{tag}>\n"

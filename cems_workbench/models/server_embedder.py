@@ -1,4 +1,4 @@
-"""What every embedder on a server shares: bounded batches, equal texts asked once, vectors checked and scaled to length 1."""
+"""Base of embedders on a server: bounded batches, equal texts sent once, vectors checked and scaled to length 1."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Wording:
 
     @property
     def label(self) -> str:
-        """For the embedder's id: vectors made otherwise are others."""
+        """Part of the embedder's id, because the prefixes change the vectors."""
         parts = [f"texts after {self.text_prefix!r}"] if self.text_prefix else []
         parts += [f"queries after {self.query_prefix!r}"] if self.query_prefix else []
         parts += [f"queries by {self.query_model}"] if self.query_model else []
@@ -43,7 +43,7 @@ PLAIN = Wording()
 
 
 class ServerEmbedder(CachedQueries):
-    """`QueryEmbedder` over a server; one for each kind says how it is asked."""
+    """`QueryEmbedder` over a server; subclasses implement the request."""
 
     def __init__(
         self, server: ModelServer, model: str, dimension: int | None, same_as: str, wording: Wording = PLAIN
@@ -55,7 +55,7 @@ class ServerEmbedder(CachedQueries):
 
     @property
     def model_id(self) -> str:
-        """The id that was stated, or its own. Raises ModelError when the server must say the revision and does not."""
+        """The declared id, or its own. Raises ModelError if the server does not report a required revision."""
         return self._same_as or self._own_id + self._wording.label
 
     @property
@@ -67,7 +67,7 @@ class ServerEmbedder(CachedQueries):
     @property
     @abstractmethod
     def _own_id(self) -> str:
-        """Kind of server and model, and its revision where there is one."""
+        """Kind of server and model, and its revision, if any."""
 
     @property
     @abstractmethod
@@ -76,11 +76,11 @@ class ServerEmbedder(CachedQueries):
 
     @abstractmethod
     def _vectors(self, texts: Sequence[str], model: str) -> Sequence[Float64]:
-        """A vector of the model per text, in order, as long as the server likes. Raises ModelError when there is no answer to use."""
+        """A vector of the model per text, in order, as long as the server likes. Raises ModelError without a usable answer."""
 
     @cached_property
     def dimension(self) -> int:
-        """Length of one vector: as given, or asked from the server once. Raises ModelError."""
+        """Length of one vector: as configured, or requested from the server once. Raises ModelError."""
         return self._expected or len(self._asked(["dimension"], self._model)[0])
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
@@ -91,7 +91,7 @@ class ServerEmbedder(CachedQueries):
         return self._encoded(texts, self._model, self._wording.text_prefix, progress)
 
     def encode_queries(self, texts: Sequence[str]) -> Float32:
-        """As `encode`, worded as queries."""
+        """As `encode`, with the query prefix."""
         return self._encoded(texts, self._wording.query_model or self._model, self._wording.query_prefix)
 
     def _encoded(self, texts: Sequence[str], model: str, prefix: str, progress: Progress = silent) -> Float32:

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What each server said, or why there is no answer."""
+    """The answer of each server, or why there is none."""
 
     llama_server: str | ModelError
     ollama: list[str] | ModelError
@@ -62,7 +62,7 @@ def ask_all(
     chroma_url: str | None,
     embedder: OpenAiEmbedder | None = None,
 ) -> Callable[[], Answers]:
-    """Begin to ask every server; calling what is returned waits for the answers until the time is up. Raises nothing."""
+    """Start the requests to every server; the returned function waits for the answers within the time limit. Raises nothing."""
     until = time.monotonic() + TOTAL_TIMEOUT_S
     llama = run_in_thread(lambda: llama_server(llama_server_url))
     ollama = run_in_thread(lambda: ollama_models(ollama_url))
@@ -143,7 +143,7 @@ def _get(url: str, server: str, headers: dict[str, str] | None = None) -> Any:
     asked = ModelServer(server, CallLimits(SERVER_TIMEOUT_S, tries=1))
 
     async def request() -> Any:
-        # An error's reply is not read aloud: this one may hold a key.
+        # The body of an error is not quoted: it may contain a key.
         async with httpx.AsyncClient(**asked.client_options(raise_for_status=False)) as client:
             response = await client.get(url, headers=headers or {})
         if response.status_code in (404, 405):
@@ -156,9 +156,9 @@ def _get(url: str, server: str, headers: dict[str, str] | None = None) -> Any:
 
 
 def _look_up(url: str) -> None:
-    """Look up the host's name, so that nothing later hangs in it. Raises ModelError when that takes too long.
+    """Look up the host's name first, because later look-ups have no timeout. Raises ModelError if that takes too long.
 
-    A name that is not found passes: a proxy may know it, and if not, the question itself says so.
+    A name that is not found passes: a proxy may know it; otherwise the request itself fails.
     """
     parts = urlsplit(server_url(url))
     try:

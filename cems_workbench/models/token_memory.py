@@ -38,12 +38,12 @@ class ReadText:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes."""
+        """Its size in bytes."""
         return self.ids.nbytes + self.halves.nbytes + OVERHEAD_BYTES
 
 
 class TokenMemory:
-    """Reads texts with an embedder, and keeps those asked for last; threads may share it."""
+    """Encodes texts with an embedder, and caches the most recent ones; thread-safe."""
 
     def __init__(self, embedder: TokenEmbedder, limit: int = MAX_BYTES) -> None:
         self.embedder = embedder

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RANKS = Path(__file__).parent / "weights" / "cl100k_base" / "cl100k_base.tiktoken"
 CACHE_SIZE = 20_000
-"""Texts whose counts are kept: the same memories are candidates of query after query."""
+"""Number of cached counts: the same memories are candidates of many queries."""
 _PATTERN = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 
 

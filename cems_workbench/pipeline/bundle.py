@@ -40,7 +40,7 @@ def read_bundle(path: Path) -> Evidence:
 
 
 def write_bundle(evidence: Evidence, path: Path) -> None:
-    """Write a bundle; the file appears whole or not at all. Raises InputError when it cannot be written."""
+    """Write a bundle atomically. Raises InputError if it cannot be written."""
     text = json.dumps(bundle_from(evidence), ensure_ascii=False, indent=1) + "\n"
     with output_path(path) as part:
         part.write_text(text, "utf-8", "backslashreplace")

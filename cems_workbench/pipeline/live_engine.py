@@ -80,7 +80,7 @@ class LiveEngine:
     def search(
         self, text: str, vector: Float32, depths: Mapping[ListName, int], scope: str | None, trial: Trial = NO_TRIAL
     ) -> dict[ListName, LiveList]:
-        """The engine's lists of one text, by name; `depths` are rows (chunks, where it has any). Raises SourceError."""
+        """The engine's lists of one text, by name; `depths` are rows (chunks, if it has any). Raises SourceError."""
         query = EngineQuery(text, vector, depths, scope)
         with self._lock:
             answered = self._asked(lambda source: source.search(query, trial))

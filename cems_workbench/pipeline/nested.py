@@ -41,7 +41,7 @@ def hybrid_depth(config: HybridList, aggregation: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class HybridCuts:
-    """How much of a hybrid list counts, by query: shapes (Q)."""
+    """Cuts of a hybrid list, by query: shapes (Q)."""
 
     memories: Floats
     """Memories of the list."""
@@ -70,7 +70,7 @@ def past_cuts(placed: Places, cuts: HybridCuts, q: Ints, row: Ints, candidate: I
 
 
 def places(table: CandidateTable, config: ListsConfig, aggregation: Bools) -> tuple[Hashable, Places]:
-    """The places in every list, those of nested lists as this config makes them, and what of the config they depend on.
+    """The ranks in every list, those of nested lists under this config, and the parameters they depend on.
 
     `aggregation` (Q): who asks for several memories.
     """
@@ -107,7 +107,7 @@ def _place_hybrid(nested: NestedTable, placed: Places, config: HybridList, cuts:
     chunks = chunks[np.lexsort((-score[chunks], nested.slot[chunks]))]
     chunk_place = _place_within(nested.slot[chunks]) + 1
     cell = nested.slot[chunks] * width + nested.candidate[chunks]
-    best = np.sort(np.unique(cell, return_index=True)[1])  # its best chunk is what a memory comes with first
+    best = np.sort(np.unique(cell, return_index=True)[1])  # the first row of a memory is its best chunk
     chunks, chunk_place = chunks[best], chunk_place[best]
     slot = nested.slot[chunks]
     at = (query[chunks], slot % count if count else slot, nested.candidate[chunks])
@@ -144,7 +144,7 @@ class HybridPlace:
     chunk: int | None
     chunk_rank: int
     vector_rank: float
-    """1-based among the chunks by meaning, inf where the chunk is not there."""
+    """1-based among the chunks by meaning, inf if the chunk is absent."""
     text_rank: float
 
 
@@ -254,7 +254,7 @@ def _most_edges(relations: Sequence[Relation]) -> int:
 def nested_table(
     evidences: Sequence[Evidence], rows: Sequence[Sequence[RankedList | NestedRow]], index: Sequence[dict[str, int]]
 ) -> NestedTable | None:
-    """What the nested rows are made of; None where no evidence has any."""
+    """The input of nested rows; None if no evidence has any."""
     if not any(isinstance(row, NestedRow) for listed in rows for row in listed):
         return None
     count = max(len(listed) for listed in rows)
@@ -315,7 +315,7 @@ def ranks_inside(row: NestedRow) -> dict[tuple[str, int | None], list[float]]:
 
 
 def chunk_ranks(by_meaning: Sequence[Hit], by_text: Sequence[Hit]) -> dict[tuple[str, int | None], list[float]]:
-    """By (memory id, chunk) the 1-based ranks by meaning and by ts_rank, infinite where it is not in that list."""
+    """By (memory id, chunk) the 1-based ranks by meaning and by ts_rank, infinite if it is not in that list."""
     ranks: dict[tuple[str, int | None], list[float]] = {}
     for side, hits in enumerate((by_meaning, by_text)):
         for rank, hit in enumerate(hits, 1):

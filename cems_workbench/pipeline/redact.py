@@ -121,7 +121,7 @@ class Pseudonyms:
 
 
 def _word(run: str) -> str:
-    """The word that a run reads as in the lower-cased text. Case is kept apart in other alphabets, where nothing compares it."""
+    """The word that a run reads as in the lower-cased text. Other alphabets stay case-sensitive, because nothing compares them."""
     return run[:-1].lower() + "i" if run.endswith(_DOTTED) else run.lower() if _is_ascii(run) else run
 
 
@@ -298,7 +298,7 @@ def _distinct(names: Iterable[str | None]) -> list[str]:
 
 
 def _projects(own: str | None, names: list[str]) -> dict[str, str]:
-    """`p` is the query's, `p-n` begins with its name, `o-n` does not; "" is none and stays so."""
+    """`p` is the query's, `p-n` begins with its name, `o-n` does not; "" is no project and stays empty."""
     begins = [name for name in names if own and name.startswith(own) and name != own]
     others = [name for name in names if name and name != own and name not in begins]
     known = numbered(begins, "p") | numbered(others, "o") | {"": ""}

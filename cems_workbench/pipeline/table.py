@@ -2,7 +2,7 @@
 
 Axes: Q queries, L lists, C candidates (padded to the longest query; candidates of a query are sorted by memory id, so a
 stable sort breaks every tie by id). One query is a batch of one. A stage takes the table and the ranking left by the stage before,
-and returns `StageArrays` (stages/result.py); the trace is a view of those, made only when somebody looks.
+and returns `StageArrays` (stages/result.py); the trace is a view of those, made on demand.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NestedTable:
     chunk: Ints
     """(E) -1 for the whole memory."""
     vector_rank: Floats
-    """(E) 1-based among the chunks of the list by meaning, inf where the chunk is not in it."""
+    """(E) 1-based among the chunks of the list by meaning, inf if the chunk is not in it."""
     text_rank: Floats
     """(E) the same in the list by ts_rank."""
     query: Ints
@@ -285,7 +285,7 @@ def _ranks(order: Ints, alive: Bools) -> Ints:
 
 
 def _leading(key: Floats, count: int) -> Ints:
-    """(Q, count) columns of the smallest finite keys of each row, ascending, ties by column; -1 where there are fewer."""
+    """(Q, count) columns of the smallest finite keys of each row, ascending, ties by column; -1 for padding."""
     queries, width = key.shape
     if count == 0 or 4 * count > width:
         order = np.argsort(key, axis=1, kind="stable")[:, :count]
@@ -294,7 +294,7 @@ def _leading(key: Floats, count: int) -> Ints:
     first = key <= last
     if last.size and last.max() == np.inf:  # a row with fewer than `count`
         first &= key < np.inf
-    flat = np.flatnonzero(first)  # more than `count` where the last place is tied
+    flat = np.flatnonzero(first)  # more than `count` if the last place is tied
     row, column = np.divmod(flat, width)
     held = np.bincount(row, minlength=queries)
     place = np.arange(len(row)) - np.repeat(np.cumsum(held) - held, held)

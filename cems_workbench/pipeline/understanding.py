@@ -84,7 +84,7 @@ def asker(resources: Resources) -> Asker | None:
 
 
 def chat(resources: Resources, model: str, timeout_s: float) -> Chat:
-    """A chat model on the server of the settings: the OpenAI-compatible one where it is set, else Ollama."""
+    """A chat model on the server of the settings: the OpenAI-compatible one if it is set, otherwise Ollama."""
     servers, breaker = resources.servers, resources.breaker
     if servers.llm_url:
         return OpenAiChat(servers.llm_url, model, servers.llm_key, timeout_s, breaker=breaker)

@@ -138,7 +138,7 @@ def read_dictionary(path: Path) -> dict[str, str]:
 
 
 def write_dictionary(path: Path, entries: Mapping[str, str]) -> None:
-    """Write the user's entries, which from now on stand for the whole dictionary, whole or not at all. Raises InputError."""
+    """Replace the user's dictionary atomically by these entries. Raises InputError."""
     write_text(path, yaml.safe_dump(dict(entries), allow_unicode=True, sort_keys=True))
 
 

@@ -77,7 +77,7 @@ class FusionMethod:
     combine: Literal["sum", "max"] = "sum"
     """How the contributions to one candidate become its raw score."""
     reads: Literal["ranks", "scores"] = "scores"
-    """A method that reads scores leaves out recency and access lists, whose scores are dates and counts, not relevance."""
+    """A method that reads scores leaves out recency and access lists: their scores are dates and counts, not relevance."""
     linear: bool = False
     """Whether raw scores are linear in each list and variant weight, so that sensitivity analysis can solve instead of sample."""
     parameters: tuple[str, ...] = ()

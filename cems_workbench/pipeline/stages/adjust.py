@@ -137,7 +137,7 @@ def apply_adjust(
 
 @dataclass(frozen=True, eq=False)
 class _Factor:
-    """One factor of every candidate (Q, C), 1 where it does not apply; `changes` is false when it is 1 everywhere."""
+    """One factor of every candidate (Q, C), 1 if it does not apply; `changes` is false if it is 1 for all."""
 
     multiplier: Floats
     applies: Bools
@@ -284,7 +284,7 @@ def factor_words(row: AdjustRow) -> str:
 
 
 def largest_cut(row: AdjustRow) -> str | None:
-    """ "time decay over 151 days multiplied it by 0.28": the smallest factor below 1, None when there is none."""
+    """ "time decay over 151 days multiplied it by 0.28": the smallest factor below 1, None without one."""
     name = min(row.factors, key=lambda key: row.factors[key], default=None)
     if name is None or row.factors[name] >= 1:
         return None

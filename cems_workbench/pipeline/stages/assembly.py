@@ -196,7 +196,7 @@ def _counts(table: CandidateTable, counter: str) -> tuple[Ints, Ints, Bools]:
 
 
 def _first_that_fit(given: Given, greedy: Bools, selection: Callable[[int], Selection]) -> Ints:
-    """(Q, n) the chosen candidates of every query in order, -1 where there are fewer.
+    """(Q, n) the chosen candidates of every query in order, -1 for padding.
 
     If the first `limit` fit the budget together, greedy chooses them; only the other queries are filled one by one.
     """

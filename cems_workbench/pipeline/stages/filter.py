@@ -45,7 +45,7 @@ def apply_filter(before: Ranking, config: FilterConfig) -> StageArrays[StageRow,
 
 
 def percentile(score: Floats, alive: Bools, percent: float) -> Floats:
-    """(Q) percentile of the living scores by linear interpolation; -inf for a query with nobody left."""
+    """(Q) percentile of the living scores by linear interpolation; -inf for a query without candidates."""
     ordered = np.sort(np.where(alive, score, np.inf), axis=1)
     count = alive.sum(axis=1)
     place = np.maximum(count - 1, 0) * percent / 100
