@@ -105,7 +105,7 @@ def test_of_a_common_text_the_rows_are_drawn_first_and_the_page_says_and_orders_
     page = open_memories()
     page = drawn(page.text_input(key="memories:find:text").set_value("e").run())
     counted, said = ids(page), all_html(page)
-    monkeypatch.setattr("cems_workbench.store.memories.LARGE", 0)
+    monkeypatch.setattr("cems_workbench.store.memories.LARGE_STORE_ROWS", 0)
     store(page).memories.forget()
     assert store(page).memories.soon(Selection("e"), 10) is not None
     page = drawn(page.run())

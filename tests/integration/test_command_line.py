@@ -356,5 +356,5 @@ def test_the_app_says_how_to_open_it_where_its_port_is_taken(command: Command) -
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         assert_refused(
-            command("app", "--headless", "--port", port), f"port {port} is taken", "--port ", "make run PORT="
+            command("app", "--headless", "--port", port), f"port {port} is in use", "--port ", "make run PORT="
         )

@@ -59,7 +59,7 @@ def test_what_a_form_cannot_hold_is_said_and_the_exit_code_tells(command: Comman
     finished = command("dataset", "--format", "locomo", "--out", tmp_path / "out.json", "--store", small)
     assert finished.code == 1
     assert "left out: a: is no turn of a LoCoMo conversation" in finished.err
-    assert "no place for the 1 relations" in finished.out
+    assert "cannot hold the 1 relations" in finished.out
     told = command(
         "dataset", "--format", "beir", "--project", "p", "--json", "--out", tmp_path / "beir", "--store", small
     )

@@ -396,7 +396,9 @@ class Counterfactual:
 
     def to_json(self) -> dict[str, Any]:
         """The counterfactual as plain values."""
-        values = asdict(self) | {"distance": self.distance}
+        # Scripts read the key of 0.1.0, "disturbance".
+        values = {"disturbance" if key == "side_effects" else key: value for key, value in asdict(self).items()}
+        values["distance"] = self.distance
         for change, about in zip(self.changes, values["changes"], strict=True):
             about["label"] = change.label
         return values
