@@ -4,7 +4,7 @@ Pairs are compared as the pipeline compares them: dedup by the cosine of the emb
 
 Limits of dedup are exact. With the memories K that it keeps at a limit, no pair of K is as near as that limit; lowering it changes
 nothing until it reaches the largest cosine within K, and there it does. So the walk goes from one such cosine to the next, each step a
-replay. λ is sampled on a grid of `STEP`, and every change of the results between two of its points is then bisected.
+replay. λ is sampled on a grid of `LAMBDA_STEP`, and every change of the results between two of its points is then bisected.
 
 Source: ACE stage 4 (dedup); Carbonell and Goldstein 1998 (MMR); docs/internals/specification.md, "dedup" and "assembly".
 """

@@ -1,8 +1,8 @@
 """Export names: the variables of other systems that a parameter corresponds to, declared with the parameter.
 
 `cems(...)`, `planned(...)` and `agent(...)` are written into a field's metadata (`param(..., exports=...)`); the `.env` writer
-and reader derive from them, so that there is no second list of parameters. `codec` says how a value is written where it is
-not simply the parameter's own: the codecs are in `env_codecs`.
+and reader derive from them, so that there is no second list of parameters. `codec` says how a value is written if it is
+not the parameter's own; the codecs are in `forms/env_form.py`.
 
 Source: docs/reference/formats.md (.env for CEMS, .env for the memory agent); CEMS plan, "Config Changes"; memory agent, feature 2.
 """

@@ -81,5 +81,5 @@ def _difference(name: str, row: Mapping[str, Any], grade: int) -> MeasureDiffere
 
 
 def _float(value: float | None) -> float:
-    """The inverse of `number`."""
+    """A saved number; None, which JSON has for NaN, is NaN."""
     return float("nan") if value is None else float(value)

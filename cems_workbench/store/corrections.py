@@ -25,7 +25,7 @@ Pair = tuple[str, str]
 class LearnedPair:
     """A typo and its correction, both one word in lower case, with how often and when (UTC) it was accepted.
 
-    `refused`: validation said no, so the pair is neither used nor learned; `last_at` is then when it said so.
+    `refused`: validation rejected the pair at `last_at`, so it is neither used nor learned.
     """
 
     typo: str
@@ -83,7 +83,7 @@ class Corrections:
         return [pair for pair in wanted if pair in learned]
 
     def refuse(self, typo: str, correction: str, when: datetime | None = None) -> None:
-        """Remember that a correction is wrong, so that it is neither used nor learned until it is forgotten."""
+        """Mark a correction as refused: neither used nor learned until it is forgotten."""
         moment = to_naive(when or datetime.now(UTC))
         with self._database.transaction() as cursor:
             cursor.execute(

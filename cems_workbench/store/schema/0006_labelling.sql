@@ -1,8 +1,8 @@
 -- Query sets with versions, and labels with a history.
 --
--- A version of a query set holds its queries as they were, so that what was measured on it can be measured again. Of a judgment the
--- present grade stands in `judgments`, one row per query, memory, judge and kind; what stood there before, and who changed it when,
--- stands in `label_events`. Decisions on conflicts are `adjudications`: they never touch the raw labels.
+-- Each version of a query set has a copy of its queries, so that a measurement can be repeated. `judgments` has the current grades, one row
+-- per query, memory, judge and kind; `label_events` has their history. `adjudications` are decisions on conflicts: they never change the
+-- raw labels.
 
 -- The primary key gains `kind`. `source` is the input a judgment came from, or `workbench` when it was given here; `shown` is JSON:
 -- what the judge saw.

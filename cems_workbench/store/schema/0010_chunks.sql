@@ -1,4 +1,4 @@
--- The chunks of memories, each searched by itself, and when a memory was last changed at its source.
+-- Chunks of memories, indexed separately, and the time of a memory's last change at its source.
 --
 -- `chunks.text_sha` is of the text that is searched: of the chunk with the memory's title before it where `titled`, else of the chunk. `given`
 -- chunks came with the memory and are not cut here. `chunked` says by which rule a memory was cut (`given`: by none), and of what text:
@@ -14,7 +14,7 @@ CREATE TABLE chunks (
 CREATE TABLE chunked (memory_id VARCHAR PRIMARY KEY, rule VARCHAR NOT NULL, text_sha VARCHAR NOT NULL);
 
 -- The vectors are one a chunk; `seq` is -1 for a memory that was embedded whole, as all were until now. (Stores made before 2026-11-26 have a
--- key of collection, memory_id and seq: a tenth of the database. Nothing is sought by it, and what is written is held against what is there.)
+-- key of collection, memory_id and seq: a tenth of the database. No query uses it, and writes are compared with the existing rows.)
 CREATE TEMP TABLE earlier_embedded AS FROM embedded;
 DROP TABLE embedded;
 CREATE TABLE embedded (

@@ -1,4 +1,4 @@
--- What changed since when, so that an index is brought up to date by reading only that.
+-- The content version of each memory's last change, so that a refresh reads only the changed memories.
 --
 -- `memories.changed` is the content version in which what searches read of a memory changed last: its text, title, project or scope,
 -- its chunks, whether it is deleted; 0 where that was before versions were kept. `content_marks` has the mark of each content version:

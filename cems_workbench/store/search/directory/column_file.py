@@ -93,5 +93,5 @@ def compact(numbers: Column) -> Column:
 
 
 def smallest_dtype(maximum: int) -> np.dtype[Any]:
-    """The smallest type of numbers from 0 to `most`."""
+    """The smallest type for numbers from 0 to `maximum`."""
     return np.min_scalar_type(maximum)

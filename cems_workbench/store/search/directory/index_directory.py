@@ -3,7 +3,7 @@
 Each build goes to a new subdirectory; `manifest.json`, replaced atomically, names the current one. A crash at any moment leaves the
 old index or the new one.
 
-The manifest names the store and content of the index and has a checksum of each file and of itself. An index is used only if it is
+The manifest names the store and content of the index and has checksums of each file and of the manifest. An index is used only if it is
 complete and belongs to this store; that is verified once, and again when a file's size or time changes.
 """
 

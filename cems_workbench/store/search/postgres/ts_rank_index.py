@@ -42,7 +42,7 @@ COLUMNS = {
     "filters": "project and scope of each chunk, as numbers of the labels, int32, shape (chunks, 2)",
     "starts": "where each term's postings begin, and the end, int64",
     "documents": "the chunk of each posting, int32",
-    "counts": "how often the term stands there, uint8",
+    "counts": "how often the term occurs there, uint8",
     "places": "where each posting's positions begin, and the end, int64",
     "positions": "the positions, uint16",
 }
