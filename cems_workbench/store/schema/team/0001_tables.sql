@@ -1,4 +1,4 @@
--- A team's tables in PostgreSQL, with the same names, columns and keys as in a store (see ../0001_memories.sql and later files).
+-- Tables of a team in PostgreSQL, with the same names, columns and keys as in a store (see ../0001_memories.sql and later files).
 --
 -- Texts are ordered by their bytes, as DuckDB orders them. Times are UTC without a zone. Events are read by time, then id: a store that
 -- comes to the team later brings older ones.
