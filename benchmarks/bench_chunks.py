@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_chunks FOLDER
 
-FOLDER has memories.jsonl, queries.jsonl and qrels.txt (TREC qrels). Each rule gets a store of its own in a temporary folder, by the
+FOLDER has memories.jsonl, queries.jsonl and qrels.txt (TREC qrels). Each rule gets a separate store in a temporary folder, by the
 packaged embedder. A preset is what it returns; a list alone, of `cems`, is its order by each memory's best chunk.
 """
 

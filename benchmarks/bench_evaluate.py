@@ -5,7 +5,7 @@
 Without an evidence file the queries of the sample set are gathered into a temporary store and repeated up to the number asked for.
 Each config differs in fusion, weights, filter and adjustments, so that nothing is remembered from the one before. Measured is the
 wall time of replay, the eleven standard measures, bootstrap intervals and the bounds of what is not judged; and, alternating with
-it in the same run, of gathering a few of the queries anew with that config and replaying them: no reranker, no judge, query
+it in the same run, of gathering a few of the queries again with that config and replaying them: no reranker, no judge, query
 embeddings remembered, which favours searching. With the store of the evidence file, `--store` names it.
 """
 

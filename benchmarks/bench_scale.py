@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_scale [--sizes 10000,100000,1000000] [--stores DIR] [--store PATH] [--json FILE]
 
-For each size a store is made of the first memories of one endless row (scale_memories.py), in a process of its own, with vectors made
+For each size a store is made of the first memories of one endless row (scale_memories.py), in a separate process, with vectors made
 beforehand, queries and labels: import in rows a second, and what building takes of the processor and of the disk, beside the engines alone:
 the same rows in DuckDB, the same vectors in Chroma with the same graph, the same texts in bm25s. When all are built the app is started on
 each, with Chromium before it: the first page (beside a Streamlit app of one line), browsing, filtering, paging and searching on Memories,
@@ -220,7 +220,7 @@ def in_browser(figures: Figures, store: Path, rounds: int) -> None:
 
 
 def label_and_slider(stores: dict[Path, Figures], rounds: int) -> None:
-    """Keys on Label and moves of a slider, on all stores in turn: what they take on a large one is told beside a small one."""
+    """Keys on Label and moves of a slider, on all stores in turn; times on a large store are reported next to those on a small one."""
     keys: dict[Path, list[float]] = {place: [] for place in stores}
     moved: dict[Path, list[float]] = {place: [] for place in stores}
     cards, moves = max(1, rounds * CARDS // TURNS), max(1, 2 * rounds // TURNS)
@@ -362,7 +362,7 @@ ASKED = "addEventListener('keydown', event => { if (event.key === 'Enter') windo
 
 
 def until_fused(browser: Browser, url: str, asked: Sequence[str], rounds: int) -> Iterator[float]:
-    """Milliseconds from Enter until an order is painted, of a query that nobody asked before; each in a session of its own, once its page
+    """Milliseconds from Enter until an order is painted, of a query that nobody asked before; each in a new session, once its page
     is drawn: how long that takes is `first_paint`."""
     for turn in range(rounds + 2):
         page = browser.new_page(viewport={"width": 1440, "height": 1000})

@@ -1,6 +1,6 @@
 """The guard against fooling ourselves: with relevance dealt at random, how often does tuning claim a gain?
 
-For each seed: labels are dealt anew among each query's candidates, the search runs over the open queries, and its proposal is compared
+For each seed: labels are shuffled among each query's candidates, the search runs over the open queries, and its proposal is compared
 with the baseline on the sealed ones. At a one-sided alpha of 0.01 about one seed in a hundred is significant by chance alone; at most 5
 of 100 are allowed. Beside it the gain on the queries that were searched on, which is what a search without a hold-out would report: for
 the highest scoring config, and for the one that is proposed.

@@ -54,7 +54,7 @@ def move(page: Page, share: float) -> dict[str, Any] | None:
     while time.monotonic() < deadline:
         found = page.evaluate("wb")
         if found["painted"]:
-            page.locator(AT_REST).wait_for()  # the strip of the ranking before stands there until then
+            page.locator(AT_REST).wait_for()  # until then the strip shows the previous ranking
             strip = page.locator(".wb-strip")
             found["python"] = float(strip.get_attribute("data-python-ms") or 0)
             found["replay"] = float(strip.get_attribute("data-replay-ms") or 0)

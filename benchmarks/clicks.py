@@ -3,8 +3,8 @@
     python -m benchmarks.clicks [--rounds 3] [--store IMPORTED]
 
 The walk: open, type a query whose judged memory is missing, open "Why, and what if", choose the memory, read the sentence that names the
-stage and the first fix, then its effect on the judged queries. An action is a click or a text that is typed. Each round has a copy of
-its own of the sample data just imported (or of the store IMPORTED); it is walked twice, the second time as somebody who comes when the
+stage and the first fix, then its effect on the judged queries. An action is a click or a text that is typed. Each round has a fresh
+copy of the sample data just imported (or of the store IMPORTED); it is walked twice, the second time as somebody who comes when the
 judged queries have been searched, in the background where the app does that. Needs Chromium. To compare with another commit, run this
 file in a checkout of it, a round at a time by turns.
 """

@@ -2,10 +2,10 @@
 
     python -m benchmarks.cluster [--sample STORE] [--queries 24] [--synthetic 2000] [--trials 200] [--rounds 3] [--kill]
 
-Gathering: queries of the sample store (imported anew where none is named) under a config whose cross-encoder reads 8 pairs of each,
+Gathering: queries of the sample store (imported if none is named) under a config whose cross-encoder reads 8 pairs of each,
 from a copy of the store whose cache holds no scores. Tuning: a search for nDCG@10 over four parameters of fusion, five folds, on
-synthetic lists. Workers have one thread each; "one process" uses what the workbench uses by itself, and again held to one
-thread, which is what a worker has. Sides are run in turn, the median is told. What both found is compared. With --kill a worker is
+synthetic lists. Workers have one thread each; "one process" uses the workbench's default, and in a second run one
+thread, as a worker does. Sides are run in turn, the median is reported. The results of both are compared. With --kill a worker is
 killed a third of the way, in one more round of each.
 """
 
@@ -102,7 +102,7 @@ def tune(evidence: Path, trials: int, dask: str, kill: Callable[[], None] | None
 
 
 def alone(*arguments: object, threads: int | None = None) -> tuple[float, str]:
-    """One side in a process of its own, so that neither warms the other."""
+    """One side in a separate process, so that neither warms the other."""
     environment = dict(os.environ) | {"PYTHONHASHSEED": "0", "HF_HUB_OFFLINE": "1"}
     if threads:
         environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))

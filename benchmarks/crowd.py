@@ -1,8 +1,8 @@
-"""Many people at one server: nobody sees another's ranking, and memory stays as it is.
+"""Many people at one server: nobody sees another's ranking, and memory growth is bounded.
 
     python -m benchmarks.crowd [--sessions 20] [--reruns 1000]
 
-Each session is a browser window of its own with a query of the sample data. They move the slider of the score blend in turns, each to
+Each session is a separate browser window with a query of the sample data. They move the slider of the score blend in turns, each to
 both of its ends. After every move the ranking has to be the one that this query had at this end the first time, and no two sessions
 have the same one. The resident size of the server is read every 50 reruns, and after the last: from the first reading on, when every
 session has drawn its page and moved, to the last it may grow by MOST_GROWTH_MB. Needs Chromium. Exits 1 when anything of this does not

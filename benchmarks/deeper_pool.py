@@ -58,7 +58,7 @@ class Row:
 
 
 def rankers(evidence: Mapping[str, EvidenceSet]) -> Iterator[tuple[str, LabelledBatch, PipelineConfig]]:
-    """Every preset on its own evidence, and each list as it is."""
+    """Every preset on its own evidence, and each list unmodified."""
     for name, of in evidence.items():
         yield f"`{name}`", LabelledBatch.of(of), quiet(name)
     lists = LabelledBatch.of(evidence[LISTS_OF])

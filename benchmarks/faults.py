@@ -88,7 +88,7 @@ def search(store: Path, out: Path) -> object:
 
 
 def full_text(store: Path, out: Path) -> object:
-    """The same by PostgreSQL's ts_rank, whose index is one of its own."""
+    """The same by PostgreSQL's ts_rank, which has a separate index."""
     code = command(
         "search",
         QUERY,

@@ -1,4 +1,4 @@
-"""Scripts that make a forgery of an evidence file, each of one kind: code in place of data, other tables, rows that do not fit."""
+"""Scripts that make a forgery of an evidence file, each of one kind: code instead of data, other tables, rows that do not fit."""
 
 from __future__ import annotations
 

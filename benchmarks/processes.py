@@ -2,7 +2,7 @@
 
     python -m benchmarks.processes [--seconds 300] [--kills 30] [--seed 0] [--memories 0] [--each 1]
 
-The apps are the real one under Streamlit's AppTest, each in a process of its own: one labels as ada, the other as bo, out of one queue
+The apps are the real one under Streamlit's AppTest, each in a separate process: one labels as ada, the other as bo, out of one queue
 in which each pair is for one reviewer, and both search on Inspect, browse Memories and begin again. The shell runs one command after the
 other: import of a new memory, search, why, judgments, gather, evaluate, tune, doctor. After `--seconds` of that one of the three is
 killed (SIGKILL) at a random moment and begun again, `--kills` times, while the others go on.
@@ -108,7 +108,7 @@ def confirm_labels(folder: Path) -> None:
 
 
 def app(folder: Path, name: str) -> None:
-    """Use the app as a reviewer does, for ever."""
+    """Use the app as a reviewer does, in an endless loop."""
     from streamlit.testing.v1 import AppTest
 
     os.environ["CEMS_WORKBENCH_STORE"] = str(folder / "store")
@@ -213,7 +213,7 @@ class Shell:
     problems: list[str] = field(default_factory=list)
 
     def commands(self) -> Sequence[Sequence[str]]:
-        """The commands of a round; each imports memories of its own."""
+        """The commands of a round; each imports different memories."""
         (self.folder / f"shell-{self.turn}.jsonl").write_text(texts(f"shell-{self.turn}", self.each))
         evidence, query = str(self.folder / f"{self.turn}.evidence"), ASKED[self.turn % len(ASKED)]
         return (

@@ -58,7 +58,7 @@ PLAIN = {
     "lists.lexical.normalization": "none",
     "judge.backend": "none",
 }
-"""One list as it is: its scores, its order, nothing adjusted."""
+"""One list unmodified: its scores, its order, nothing adjusted."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,12 @@ Plain lists of the baseline's evidence, nothing fused or adjusted, {queries} que
 
 SCIFACT = """
 Published nDCG@10 are 0.645 for all-MiniLM-L6-v2 and 0.665 to 0.69 for BM25. What differs here: the vector search is exact,
-over `title. text` where the published model cuts at 256 wordpieces and ours reads the rest in chunks of their own, a memory being found by
+over `title. text` where the published model cuts at 256 wordpieces and ours reads the rest in further chunks, a memory being found by
 its best; BM25 is Lucene's with k1 = 1.5 and b = 0.75 over the same chunks, title and text as one field, with a Snowball stemmer, stopwords
 left out, and identifiers kept whole beside their parts, where the published figures are Anserini's with k1 = 0.9 and b = 0.4 over whole
 abstracts, title and text as one field or as two.
 
-What a reranker reads decides much here. With the chunk that was found in place of the whole memory, and other weights (commit 0eb8458),
+The text that a reranker reads decides much here. With the matching chunk instead of the whole memory, and other weights (commit 0eb8458),
 `workbench` had nDCG@10 0.671 on these 120 queries and 0.522 on the sample set, `ace` 0.532 and 0.431.
 """
 
@@ -262,7 +262,7 @@ def main() -> int:
 
 
 def measured_apart(page: Path) -> str:
-    """What stands on the page from the heading `APART` on: it is of another benchmark, and stays."""
+    """The text of the page from the heading `APART` on: another benchmark writes it, so it is kept."""
     text = page.read_text(encoding="utf-8") if page.is_file() else ""
     place = text.find(f"\n{APART}\n")
     return "" if place < 0 else text[place:]
@@ -375,12 +375,12 @@ def reranker(evidence: EvidenceSet, config: PipelineConfig) -> tuple[str | None,
 
 
 def plain_lists(batch: LabelledBatch, seed: int) -> tuple[Evaluation, ...]:
-    """The vector list and the BM25 list of the baseline's evidence, each as it is."""
+    """The vector list and the BM25 list of the baseline's evidence, each unmodified."""
     return tuple(evaluate(batch, one, MEASURES, seed=seed) for one in plain_configs())
 
 
 def plain_configs() -> tuple[PipelineConfig, ...]:
-    """The vector list and the BM25 list alone, each as it is."""
+    """The vector list and the BM25 list alone, each unmodified."""
     lists = (("vector list", "lists.lexical.enabled"), ("BM25 list", "lists.vector.enabled"))
     return tuple(with_values(PipelineConfig(), {**PLAIN, "name": name, other: False}) for name, other in lists)
 

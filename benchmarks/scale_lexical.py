@@ -122,7 +122,7 @@ class Bm25s:
         import bm25s
 
         self.seconds = seconds
-        """Of the processor: what bm25s took to cut these texts by itself, to index and to save them."""
+        """Processor time that bm25s alone took to tokenize, index and save these texts."""
         self._index: Any = bm25s.BM25.load(home, mmap=True)
         self.disk = size_of(home)
 

@@ -1,8 +1,8 @@
 """Both lists of a store of made-up memories, and what changes take, for bench_scale.py: words out of a memory, vectors near one.
 
 Queries are the first 150, with filters that very unlike shares of the memories pass; without one the engines alone are asked the same, in
-turn. Of vectors the share of the exact nearest is told; lexical search is exact. A change is timed from the database until a query by its
-words and one by its vector both have it, embedded here; then 1,000 new ones wait to be moved into the graph, which is timed by itself.
+turn. For vectors the share of the exact nearest is reported; lexical search is exact. A change is timed from the database until a query by
+its words and one by its vector both have it, embedded here; then 1,000 new ones wait to be moved into the graph, which is timed separately.
 What is changed is changed back before the next, which is not timed, so that the store can be measured again.
 """
 

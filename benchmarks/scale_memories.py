@@ -19,7 +19,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.records import Memory
 
 BLOCK = 10_000
-"""Memories that are drawn at a time, each block from a seed of its own."""
+"""Memories that are drawn at a time, each block from a different seed."""
 THEMES = 2_000
 THEME_WORDS = 60
 THEME_SHARE = 0.4

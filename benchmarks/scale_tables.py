@@ -2,7 +2,7 @@
 
     python -m benchmarks.scale_tables FILE [benchmarks/RESULTS/scale.md]
 
-Each stands in the document behind a line `<!-- bench_scale: NAME -->` and ends before the next empty line.
+Each is in the document after a line `<!-- bench_scale: NAME -->` and ends before the next empty line.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def tables(rows: Sequence[Figures]) -> dict[str, str]:
             f"{FUSED_MS} ms",
         ),
         (
-            "slider until the ranking is painted anew, 95 %",
+            "slider until the ranking is repainted, 95 %",
             lambda one: f"{one['slider_ms']:.0f} ms",
             f"{slider:.0f} ms",
         ),

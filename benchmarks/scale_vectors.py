@@ -87,7 +87,7 @@ class ReadsWhole:
 
 
 class ByNumber(ReadsWhole):
-    """An embedder whose vectors were made beforehand: of memory number n, and of what is said of it anew, another one near it."""
+    """An embedder with precomputed vectors: one of memory number n, and one near it of the edited memory."""
 
     model_id, line, dimension = "benchmark/by-number", "", DIMENSION
 

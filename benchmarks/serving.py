@@ -1,4 +1,4 @@
-"""A Streamlit app in a process of its own, for the benchmarks that need a browser."""
+"""A Streamlit app in a separate process, for the benchmarks that need a browser."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def insist(folder: Path, call: Callable[[], T]) -> T:
 
 
 def begin(folder: Path, team: str, number: int, names: Sequence[str], seed: int) -> subprocess.Popen[bytes]:
-    """An app in a process of its own; what it says is in the folder."""
+    """An app in a separate process; its output is in the folder."""
     with (folder / f"said-{number}").open("ab") as said:
         return subprocess.Popen(
             [sys.executable, "-m", "benchmarks.team", "--as", str(folder), str(number), *names, "--seed", str(seed)],

@@ -31,7 +31,7 @@ SPEAKER_NAMED = 0.75
 SMALL_TALK = (0.6, 0.25)
 """How likely a first and a second turn of small talk are among the texts."""
 OWN_MEMORY = 0.2
-"""How often "the reviewer" becomes "I": a question to one's own memory."""
+"""How often "the reviewer" becomes "I": a question to the asker's memory."""
 RENAMED = 0.8
 """How often the people of a dialogue get other names, so that no name is learned."""
 ABSTRACTS = (400, 700, 1000)
@@ -188,7 +188,7 @@ class Groups:
         return Group(speakers.renamed(made.query, names), texts, made.answered)
 
     def _paper(self, question: Question, number: int, chance: random.Random) -> Group:
-        """A claim, the abstract it is about, and abstracts that retrieval finds for it; titles stand in all or in none."""
+        """A claim, the abstract it is about, and abstracts that retrieval finds for it; all have titles or none."""
         passages = self._corpus.passages
         aim, titled = chance.choice(ABSTRACTS), 0 in question.answering
         found = [p for p in self._others(question, number) if passages[p].source in PAPERS][:20]
@@ -299,6 +299,6 @@ def said_by_either(text: str, name: str, other: str, chance: random.Random) -> s
 
 
 def holds(text: str, answers: Sequence[str]) -> bool:
-    """Whether one of the answers stands in the text; answers of under three characters are not looked for."""
+    """Whether the text contains one of the answers; answers of under three characters are not looked for."""
     lowered = text.lower()
     return any(answer in lowered for answer in answers if len(answer) > 2)

@@ -6,7 +6,7 @@
 
 x_l are the word vectors, the hidden states of the middle layer and those of the last; h is the last. `met` is late interaction
 inside the cross-encoder, with learned token weights: the encoder was trained to make such cosines mean something, so the head
-starts from a ranking instead of from noise, and a rare word that stands in both is not lost on the way up. idf is that of the
+starts from a ranking instead of from noise, and a rare word that both contain is not lost on the way up. idf is that of the
 wordpieces in the training passages.
 
 Source: Nogueira & Cho 2019 (cross-encoder), Khattab & Zaharia 2020 (MaxSim), Gao et al. 2021, COIL (exact matches kept).

@@ -163,8 +163,8 @@ def main(arguments: list[str] | None = None) -> int:
 def logits_of(pairs: list[tuple[str, str]], network: PairNetwork, tokenizer: Any) -> torch.Tensor:
     """One logit per pair, read in parts of about equal length: half of a step would be padding otherwise.
 
-    Every part has `PART` rows (the last is filled up) of a multiple of 16 tokens: oneDNN compiles its kernels for each
-    shape anew, and with every shape its own that took two thirds of the time.
+    Every part has `PART` rows (the last is filled up) of a multiple of 16 tokens: oneDNN compiles its kernels for every
+    new shape; when every part had a different shape, that took two thirds of the time.
     """
     by_length = sorted(range(len(pairs)), key=lambda i: len(pairs[i][0]) + len(pairs[i][1]))
     parts = []

@@ -2,7 +2,7 @@
 
 `{_id, title, text}` of the corpus is a memory, `{_id, text}` a query of type "beir", a line `query-id corpus-id score`
 a judgment. Ids are unchanged. Of a folder's qrels one split is read: test, or else dev, or else train. What BEIR has no field for
-stands in `metadata: {"cems_workbench": {…}}`, where it was written here; other metadata is not used.
+is in `metadata: {"cems_workbench": {…}}`, if the workbench wrote it; other metadata is not used.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 
 def sniff(sample: Sample) -> bool:
-    """Objects with a qid, a memory_id and a grade, or with a qid and what is said of the whole store."""
+    """Objects with a qid, a memory_id and a grade, or with a qid and a judgment of the whole store."""
     rows = sample.objects
     return any(
         {"qid", "memory_id", "grade"} <= row.keys() or {"qid", OF_STORE} == row.keys() - {*KNOWN[3:]} for row in rows

@@ -1,8 +1,8 @@
-"""LongMemEval: a list of questions, each with a haystack of chat sessions of its own (Wu et al., ICLR 2025).
+"""LongMemEval: a list of questions, each with its own haystack of chat sessions (Wu et al., ICLR 2025).
 
 A row is `{question_id, question_type, question, question_date, haystack_session_ids, haystack_dates, haystack_sessions}`; a session
 is a list of turns `{role, content, has_answer?}`. Each turn is a memory of the project `longmemeval/QUESTION_ID`, which the query
-names too, because a question is asked of its own haystack only; a turn with has_answer is judged 1. Times have no zone: UTC.
+names too, because a question searches only its own haystack; a turn with has_answer is judged 1. Times have no zone: UTC.
 
 Written, it is a list of questions, each with its haystack of sessions; has_answer marks the turns judged above 0.
 """

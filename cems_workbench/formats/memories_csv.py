@@ -121,7 +121,7 @@ def as_cells(memory: Memory) -> list[str]:
 
 
 def parse_cells(row: list[str]) -> Memory:
-    """The memory of such cells, as they are read again; raises FieldError."""
+    """The memory that such cells are read back as; raises FieldError."""
     return _parse({column: cells.guarded(cell) for column, cell in zip(KNOWN, row, strict=True) if cell.strip()})
 
 

@@ -51,7 +51,7 @@ def parse_memory(row: dict[str, Any]) -> Memory:
 
 
 def as_row(memory: Memory) -> dict[str, Any]:
-    """The fields of a memory as JSON values; what is absent or as it is without being said is left out."""
+    """The fields of a memory as JSON values; absent values and defaults are left out."""
     row: dict[str, Any] = {}
     for field in dataclass_fields(Memory):
         value = getattr(memory, field.name)

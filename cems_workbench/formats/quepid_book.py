@@ -25,7 +25,7 @@ Cell = tuple[dict[str, str], str, str]
 
 
 def write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
-    """The judgments as a book; `words` are those of each qid, judges stand in the order of their names."""
+    """The judgments as a book; `words` are those of each qid, judges are in the order of their names."""
     table: dict[tuple[str, str], dict[str, int]] = {}
     for judgment in judgments:
         table.setdefault((words[judgment.qid], judgment.memory_id), {})[judgment.judge] = judgment.grade
@@ -79,7 +79,7 @@ def _with_nameable_judges(judgments: Sequence[Judgment], left_out: list[str]) ->
 
 
 def sniff(sample: Sample) -> bool:
-    """A header that begins with query and docid and goes on with anything but the one column `rating`."""
+    """A header that begins with query and docid followed by anything but the one column `rating`."""
     if not sample.lines:
         return False
     columns = [name.lower() for name in columns_of(sample.lines[0], ",")]

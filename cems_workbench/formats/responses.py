@@ -89,7 +89,7 @@ def parse_rows(values: Iterable[Any], source: str, errors: list[RowError]) -> tu
 def rows_of_answer(
     values: Iterable[Any], n: int, source: str, errors: list[RowError], field: str = "results"
 ) -> tuple[Returned, ...]:
-    """As `parse_rows`, of the answer number `n` of several: what is wrong with a row is said under that number, as `results[0].score`."""
+    """As `parse_rows`, of the answer number `n` of several: errors of a row are reported under that number, as `results[0].score`."""
     found: list[RowError] = []
     returned = parse_rows(values, source, found)
     for error in found:

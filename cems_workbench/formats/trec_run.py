@@ -33,7 +33,7 @@ class RunRow:
 
 
 def write(rows: Iterable[RunRow]) -> str:
-    """The run as text; scores are written so that they are read again to the bit. Raises ValueError for ids with blanks."""
+    """The run as text; scores are written so that they read back to the bit. Raises ValueError for ids with blanks."""
     lines = []
     for row in rows:
         if not all(map(writable, (row.qid, row.docno, row.tag))):

@@ -1,4 +1,4 @@
-"""Results of the tools: frozen, typed, without empty fields, and with texts of memories in a field of their own.
+"""Results of the tools: frozen, typed, without empty fields, and with texts of memories in a separate field.
 
 Text under `untrusted` was written by the memory's author. A model must read it as data, never as instructions. So it is never part of
 a sentence of ours; it is truncated, and `read_memory` pages through the rest.

@@ -56,7 +56,7 @@ class Address:
         return source_kind(self).name
 
     def hidden(self, text: str) -> str:
-        """The text with "…" in place of the secret."""
+        """The text with the secret replaced by "…"."""
         secret = self.secret.get_secret_value() if self.secret else ""
         return text.replace(secret, "…") if secret else text
 

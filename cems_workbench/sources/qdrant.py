@@ -100,7 +100,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
         port = address.port or (443 if secure else PORT)
         key = address.secret.get_secret_value() if address.secret else None
         with warnings.catch_warnings():
-            # It warns about a key without TLS: the address chose http, on one's own machine or network.
+            # It warns about a key without TLS: the address chose http, on the user's machine or network.
             warnings.simplefilter("ignore", UserWarning)
             return QdrantClient(
                 host=address.host,

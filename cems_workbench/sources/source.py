@@ -213,7 +213,7 @@ class Source(Protocol):
 
 
 def bounded(rows: Sequence[int], most_rows: int = BATCH_ROWS, most_bytes: int = BATCH_BYTES) -> Iterator[slice]:
-    """Slices of rows of these sizes (bytes), each within both limits; a row larger than the limit is a slice of its own."""
+    """Slices of rows of these sizes (bytes), each within both limits; a row larger than the limit is a separate slice."""
     start = size = 0
     for position, each in enumerate(rows):
         if position > start and (position - start >= most_rows or size + each > most_bytes):

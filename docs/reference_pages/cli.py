@@ -15,7 +15,7 @@ from cems_workbench.cli.main import commands
 from docs.reference_pages.markdown import code, notice, table, table_cell
 
 PLACEHOLDERS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
-"""What stands for a value of each type, for an option that declares no `metavar`."""
+"""The placeholder of a value of each type, for an option that declares no `metavar`."""
 HEAD = f"""\
 # Command line
 
@@ -84,7 +84,7 @@ def _option(option: Any, hint: Any) -> str:
 
 
 def _placeholder(hint: Any) -> str:
-    """What stands for a value of an annotated type: choices as they are, otherwise N, X, PATH or TEXT."""
+    """The placeholder of a value of an annotated type: its choices, otherwise N, X, PATH or TEXT."""
     origin = typing.get_origin(hint)
     if origin is Literal:
         return "|".join(map(str, typing.get_args(hint)))

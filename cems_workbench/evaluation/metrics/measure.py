@@ -147,7 +147,7 @@ def parse_measure(text: str, grade: int = 1) -> Measure:
 
 
 def relevance_words(grade: int, counted: int, judged: int, unanswerable: int = 0) -> str:
-    """What stands wherever a measure does: the relevance grade, and how many queries the means are of.
+    """The note next to every measure: the relevance grade, and how many queries the means are of.
 
     `unanswerable` are those of the `judged` that are known to have no answer.
     """

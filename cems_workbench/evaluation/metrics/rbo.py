@@ -2,8 +2,8 @@
 
     RBO_ext = (1-p)/p * [ sum_{d=1..l} X_d/d * p^d + sum_{d=s+1..l} X_s (d-s)/(s d) * p^d ] + [ (X_l - X_s)/l + X_s/s ] * p^l
 
-X_d is how many memories the first d of both have in common, s and l the lengths of the shorter and the longer ranking; what lies
-beyond them is extrapolated. 1 for equal rankings, 0 for rankings with nothing in common, or when one alone is empty.
+X_d is how many memories the first d of both have in common, s and l the lengths of the shorter and the longer ranking; the depths
+beyond them are extrapolated. 1 for equal rankings, 0 for rankings with nothing in common, or when one alone is empty.
 
 Source: Webber, Moffat & Zobel, A similarity measure for indefinite rankings, 2010, equation 32.
 """

@@ -1,7 +1,7 @@
 """What the formats of conversations share: whose turn a memory is, which labels are evidence, and the check before writing.
 
-A conversation is written only as it is read back: what its reader makes another memory or query of is taken out, and the rest is
-built again, until all of it comes back under its own id with its own words. Fields that come back otherwise are counted.
+A conversation is written only if it reads back the same: what its reader turns into another memory or query is removed, and the rest
+is rebuilt, until all of it comes back under its own id with its own words. Fields that come back otherwise are counted.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ConversationForm:
     build: Callable[[Part], tuple[dict[str, Any], int]]
     parse: Callable[[Any, Path], ParsedInput]
     by_question: bool = False
-    """Whether a question has a conversation of its own, which may be without turns, and no turn stands without a question."""
+    """Whether each question has its own conversation, which may have no turns, and every turn belongs to a question."""
 
 
 def conversation_writer(form: ConversationForm, place: int) -> DatasetWriter:

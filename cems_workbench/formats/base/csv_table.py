@@ -55,7 +55,7 @@ def records(lines: list[str], start: int, delimiter: str) -> Iterator[tuple[int,
     """(1-based line, cells) of each record from `lines[start]` on, or (line, what is wrong with it).
 
     A quote that is never closed, or closed in the middle of a cell, would take the rows after it into its cell; so
-    the line it stands in is dropped and reading continues with the next.
+    its line is dropped and reading continues with the next.
     """
     csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))
     patience = MAX_REREAD_FACTOR * len(lines)

@@ -1,6 +1,6 @@
 """Writing memories, queries and judgments together: what is written, what became of it, and forms with a row a line.
 
-What is written is read again as it was. Rows are written as they come, so that a store of any size goes through; each is read as it
+Written records read back unchanged. Rows are written as they come, so that a store of any size goes through; each is read as it
 will be read from the file before it is written, and what a form cannot hold is found by comparing the two.
 """
 

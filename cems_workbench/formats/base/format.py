@@ -30,9 +30,9 @@ def _all_fit(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgmen
 class JudgmentWriter:
     """How judgments are written in a format, and what it can hold of them.
 
-    `write` gives the text of judgments; it is told the words of each query by qid. `by_words` says that a query is named by its words,
+    `write` gives the text of judgments; it gets the words of each query by qid. `by_words` says that a query is named by its words,
     which must be unique; `whole_store` that there is a place for judgments of the whole store; without `judges` there is one grade per
-    pair, so judges must agree. `fitting` gives the judgments that can stand in the format, and adds a line to its second argument for
+    pair, so judges must agree. `fitting` gives the judgments that the format can hold, and adds a line to its second argument for
     each that cannot. `place` is where it stands among the writers.
     """
 
@@ -62,7 +62,7 @@ class Format:
 
     `order` says when its rows can be imported: after the formats of lower order they refer to (0 memories, 1 relations, 2 queries,
     3 judgments). `breadth` says how easily `sniff` says yes: the narrower formats are asked first, those as narrow in the order of their
-    `place`, which is also where a format stands in a list to choose from. `folder` gives the names in a directory that the format reads as
+    `place`, which is also its position in a list to choose from. `folder` gives the names in a directory that the format reads as
     one, none when the directory is not such a folder; `read` is then called with the directory. `judgments` and `dataset` write it.
 
     `read` raises InputError when a whole file is unusable; a row that cannot be used is a RowError in its result.
@@ -94,7 +94,7 @@ def judgment_writers() -> dict[str, JudgmentWriter]:
 
 
 def dataset_writers() -> dict[str, DatasetWriter]:
-    """The formats that memories, queries and judgments can be written in together, by name; judgments alone have writers of their own."""
+    """The formats that memories, queries and judgments can be written in together, by name; judgments alone have other writers."""
     writers = {name: form.dataset for name, form in FORMATS.items() if form.dataset is not None}
     return dict(sorted(writers.items(), key=lambda pair: pair[1].place))
 

@@ -1,7 +1,7 @@
 """What the formats of logs share: each row is one asking of a query with what was answered, and becomes a query with its recorded answer.
 
-A query that was asked several times is kept as several queries, one an asking, each with its own moment and answer. One without a qid of
-its own gets one of its words, project, moment and how often that stood before, so that the log reads the same when it has grown.
+A query that was asked several times is kept as several queries, one an asking, each with its own moment and answer. One without a
+qid gets one of its words, project, moment and how often that stood before, so that the log reads the same when it has grown.
 """
 
 from __future__ import annotations

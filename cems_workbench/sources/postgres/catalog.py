@@ -55,7 +55,7 @@ class Table:
 
     @property
     def has_blocks(self) -> bool:
-        """Whether it has a file of its own, so that rows can be read by ctid."""
+        """Whether it has a separate file, so that rows can be read by ctid."""
         return self.kind in "rm"
 
     @property
