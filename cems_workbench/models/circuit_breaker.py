@@ -50,6 +50,7 @@ class CircuitBreaker:
             while (circuit := self._open.get(server)) is not None:
                 now = self._clock()
                 if now < circuit.trial_until:
+                    # Another call tries the server: its outcome is this call's too.
                     self._changed.wait(circuit.trial_until - now)
                 elif now < circuit.due:
                     return f"not asked, since {circuit.reason}"

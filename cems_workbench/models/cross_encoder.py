@@ -77,6 +77,7 @@ class CrossEncoderReranker:
         """The logit of each pair; equal texts are scored once, and batches are of like length so that little is padded."""
         import torch
 
+        # Batches of like length are padded little; ties by text keep the batches the same.
         unique = sorted(dict.fromkeys(texts), key=lambda text: (-len(text), text))
         if not unique:
             return []
@@ -85,6 +86,7 @@ class CrossEncoderReranker:
                 [(query, text) for text in unique],
                 batch_size=self.batch,
                 show_progress_bar=False,
+                # Some models are saved with a sigmoid; raw scores are logits for all.
                 activation_fn=torch.nn.Identity(),
                 convert_to_numpy=True,
             )

@@ -161,6 +161,7 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         Batches are of similar length, so little is padded; `progress` is called after each.
         """
         unique = list(dict.fromkeys(texts))
+        # Batches of like length are padded little.
         order = sorted(range(len(unique)), key=lambda i: -len(unique[i]))
         vectors = np.zeros((len(unique), self.dimension), dtype=np.float32)
         for start in range(0, len(order), BATCH_SIZE):

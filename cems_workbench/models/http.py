@@ -139,6 +139,7 @@ class ModelServer:
         user, _, password = parts.netloc.rpartition("@")[0].partition(":")
         short = {user, *(value for _, value in parse_qsl(parts.query))}
         secrets = {self.secret or "", password} | {word for word in short if len(word) >= MIN_SECRET_CHARS}
+        # Longest first: a secret that contains another one is replaced whole.
         for secret in sorted((secrets | {unquote(word) for word in secrets}) - {""}, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
@@ -164,6 +165,7 @@ class ModelServer:
 
         async def check(response: httpx.Response) -> None:
             if response.status_code >= 400:
+                # httpx gives the text only after the body was read.
                 await response.aread()
                 said = self.redacted(server_message(response.text))
                 raise status_error(response.status_code, said, response.headers.get("retry-after"))
@@ -172,6 +174,7 @@ class ModelServer:
             "timeout": httpx.Timeout(self.limits.timeout_s, connect=self.limits.connect_s),
             "event_hooks": {"response": [async_hook(MAX_REPLY_BYTES), *([check] if raise_for_status else [])]},
             "headers": HEADERS,
+            # A redirect would send key and query to a host that the user did not name.
             "follow_redirects": False,
             "verify": ssl_context(),
         }
@@ -190,12 +193,14 @@ class ModelServer:
             raise CallError("refused", refusal, stop=True)
         started = time.monotonic()
         try:
+            # A half-open circuit allows one trial.
             reply = self._with_retries(request, 1 if self.breaker.is_open(name) else self.limits.tries)
         except CallError as failure:
             if failure.unreachable:
                 reason = failure.what if failure.cause == "refused" else str(failure)
                 self.breaker.failed(name, reason, time.monotonic() - started)
             else:
+                # An error status is an answer too: the server can be reached.
                 self.breaker.answered(name)
             raise
         self.breaker.answered(name)
@@ -203,6 +208,7 @@ class ModelServer:
 
     def _with_retries(self, request: Callable[[], Coroutine[Any, Any, T]], tries: int) -> T:
         limits, failures = self.limits, list[CallError]()
+        # One deadline for all tries: a slow body does not extend it.
         ends = math.inf if limits.per_try else time.monotonic() + limits.timeout_s
 
         def attempt() -> T:
@@ -246,6 +252,7 @@ async def post_json(server: ModelServer, path: str, body: Any) -> Any:
     async with httpx.AsyncClient(**server.client_options()) as client:
         response = await client.post(server.api(path), json=body, headers=authorization(server.secret or ""))
     reply = server.decoded(response)
+    # Some servers send an error with HTTP 200.
     if isinstance(reply, dict) and reply.get("error"):
         code, said = (
             reply["error"].get("code") if isinstance(reply["error"], dict) else None,
@@ -258,6 +265,7 @@ async def post_json(server: ModelServer, path: str, body: Any) -> Any:
 
 
 async def _within(request: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+    # httpx's timeouts are per read: a body that drips would never reach them.
     async with asyncio.timeout(max(seconds, 0.0)):
         return await request()
 
@@ -268,6 +276,7 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
+    # `asyncio.run` refuses a thread whose event loop is running.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 

@@ -211,6 +211,7 @@ def _refusal(response: httpx.Response, reply: Any) -> CallError:
     after = response.headers.get("retry-after", "")
     if not after.isdecimal():  # a date is possible too, and no server of this kind sends one
         return CallError("rate limited", happened, again=True)
+    # The length first: converting thousands of digits is an error.
     if len(after) > 9 or int(after) > MAX_RETRY_WAIT_S:
         return CallError("rate limited", f"the server asks to wait {after[:9]} s ({happened})")
     return CallError("rate limited", happened, again=True, wait_s=float(after))
@@ -296,6 +297,7 @@ def _from_logprobs(logprobs: dict[str, Any]) -> tuple[float, str]:
     generated = _trimmed(tokens[0])
     seen: dict[str, float] = {}
     for entry in _typed(tokens[0], "top_logprobs", list, optional=True) or []:
+        # Several tokens are trimmed to one answer; the likeliest comes first.
         seen.setdefault(_trimmed(entry), _logprob(entry))
     if "yes" in seen and "no" in seen:
         return _sigmoid(seen["yes"] - seen["no"]), "yes and no"
@@ -312,6 +314,7 @@ def _from_logprobs(logprobs: dict[str, Any]) -> tuple[float, str]:
 
 def _sigmoid(difference: float) -> float:
     """exp(yes) / (exp(yes) + exp(no)) of yes − no, without overflow."""
+    # The exponent is never positive, so it cannot overflow.
     small = math.exp(-abs(difference))
     return (1.0 if difference >= 0 else small) / (1.0 + small)
 

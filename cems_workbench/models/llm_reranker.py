@@ -100,6 +100,7 @@ class LlmReranker:
 def question(query: str, text: str, instruction: str = "") -> str:
     """The prompt for one pair; a closing tag within the text cannot end the document."""
     told = f"Task: {instruction}\n" if instruction else ""
+    # A memory must not end the document and address the model.
     inside = re.sub(r"</(?=\s*document)", "< /", text, flags=re.IGNORECASE)
     return f"{told}Query: {query}\n<document>\n{inside}\n</document>"
 
@@ -126,6 +127,7 @@ def _objects(text: str) -> list[dict[str, Any]]:
 
 def _value(inside: Any) -> list[float]:
     """The number of a JSON field: a number, or a numeric text, perhaps out of ten. A boolean is not a number."""
+    # In Python a boolean is an int.
     if isinstance(inside, bool):
         return []
     if isinstance(inside, (int, float)):

@@ -126,6 +126,7 @@ class MiniLMEmbedder(TokenEmbedder):
     @property
     def network(self) -> Network:
         """Raises ModelError in one line when the weights cannot be loaded."""
+        # Two threads that need it at once must not load it twice.
         with self._loading:
             return self._network
 
@@ -142,6 +143,7 @@ class MiniLMEmbedder(TokenEmbedder):
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
         """Unit vectors, shape (len(texts), WIDTH), float32; equal texts are embedded once. `progress` is called after each batch."""
         unique = list(dict.fromkeys(texts))
+        # The weights load here, before the pool's threads would wait for them.
         vectors, network, size = np.zeros((len(unique), WIDTH), np.float32), self.network, BATCH_SIZE * self._threads
         with ThreadPoolExecutor(self._threads) as pool:
             for start in range(0, len(unique), size):
@@ -191,6 +193,7 @@ class MiniLMEmbedder(TokenEmbedder):
         return [sum(map(counts.__getitem__, words)) > self.room for words in sent]
 
     def _cut(self, texts: Sequence[str]) -> list[list[int]]:
+        # Cut before it is tokenized: only a few hundred wordpieces are read.
         return [ids[: self.room] for ids in self.wordpieces([text[:MAX_CHARS] for text in texts])]
 
     def _tokenized(self, texts: Sequence[str]) -> list[Any]:
@@ -206,6 +209,7 @@ def loaded(folder: Path, asked: str, *, eight_bits: bool = False) -> Network:
 
     try:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        # The packaged tokenizer.json pads and truncates, and texts are cut here.
         tokenizer.no_padding()
         tokenizer.no_truncation()
         added = tokenizer.get_added_tokens_decoder()

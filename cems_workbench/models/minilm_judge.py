@@ -81,6 +81,7 @@ class MiniLMJudge:
             return []
         weights, unique = self._weights(), list(dict.fromkeys(texts))
         asked = weights.ids(query)
+        # Pairs in parallel, never in a batch: 8-bit rounding depends on the whole tensor.
         with ThreadPoolExecutor(min(self._threads, len(unique))) as pool:
             scores = dict(zip(unique, pool.map(lambda text: weights.pair(asked, text), unique), strict=True))
         return [scores[text] for text in texts]

@@ -118,6 +118,7 @@ class OllamaReranker:
             reply: str | None = said.response
             if reply is None:
                 raise CallError("bad reply", "the reply has no field 'response'")
+            # A number may be all that fitted of a longer reply.
             if said.done_reason == "length":
                 raise CallError("not a number", f"the model was still talking after {MAX_REPLY_TOKENS} tokens")
             return reply

@@ -104,6 +104,7 @@ class OpenAiEmbedder(ServerEmbedder):
         try:
             context = self._get(self._server.beside_api("props"))["default_generation_settings"]["n_ctx"]
             if _positive(context):
+                # llama.cpp refuses a text beyond its batch size, even if the context is longer.
                 return min(int(context), LLAMA_CPP_BATCH)
         except (LookupError, TypeError):
             pass  # no llama.cpp server
@@ -160,6 +161,7 @@ def vectors_of(reply: Any) -> list[Float64]:
     if any(place is not None for place in places):
         if sorted(map(str, places)) != sorted(map(str, range(len(rows)))):
             raise CallError("bad reply", f"the indexes of {len(rows)} vectors are not 0 to {len(rows) - 1}")
+        # The order of the reply is not promised.
         rows = sorted(rows, key=lambda row: int(row["index"]))
     return [_vector(row["embedding"]) for row in rows]
 

@@ -63,6 +63,7 @@ def ask_all(
     embedder: OpenAiEmbedder | None = None,
 ) -> Callable[[], Answers]:
     """Start the requests to every server; the returned function waits for the answers within the time limit. Raises nothing."""
+    # One deadline for all: the requests run side by side.
     until = time.monotonic() + TOTAL_TIMEOUT_S
     llama = run_in_thread(lambda: llama_server(llama_server_url))
     ollama = run_in_thread(lambda: ollama_models(ollama_url))

@@ -1,7 +1,7 @@
 """Cache of token vectors of texts, in half precision and bounded in size.
 
 Encoding a text of 60 wordpieces takes 5 to 10 ms, scoring it against a query 0.1 ms, and the same memories are candidates of many queries.
-Half precision changes a cosine by less than 1e-4; fresh vectors are rounded too, so that a score does not depend on the cache.
+Half precision changes a cosine by less than 1e-4.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ class TokenMemory:
             kept = {text: self._kept[text] for text in texts if text in self._kept}
         missing = [text for text in dict.fromkeys(texts) if text not in kept]
         if missing:
+            # Outside the lock, since encoding takes long.
             found = zip(self.embedder.token_vectors(missing), self.embedder.truncated(missing), strict=True)
             for text, ((ids, vectors), cut) in zip(missing, found, strict=True):
+                # Fresh vectors are rounded too, so that a score does not depend on the cache.
                 kept[text] = ReadText(np.array(ids, np.int32), vectors.astype(np.float16), cut)
         with self._lock:
             for text in texts:

@@ -28,6 +28,7 @@ _PATTERN = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s
 
 def encode(text: str) -> list[int]:
     """The cl100k tokens of a text."""
+    # `encode` raises for text that looks like a special token.
     return _encoding().encode_ordinary(text)
 
 
@@ -52,6 +53,7 @@ def spans(text: str) -> list[tuple[int, int]]:
 
     Tokens that share a character both include it.
     """
+    # A lone surrogate has no UTF-8; the question mark keeps the number of characters.
     sound = text.encode("utf-8", "replace")
     ends = np.cumsum([0, *lengths(encode(sound.decode()))])
     # The bytes that begin a character: those up to a byte, less one, are the number of the character it belongs to.

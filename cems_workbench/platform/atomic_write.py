@@ -19,21 +19,26 @@ def write_atomically(path: Path, directory: bool = False) -> Iterator[Path]:
 
     A symbolic link is followed. A pipe or a device is written to directly.
     """
+    # A rename would replace the pipe or device by a file.
     if path.exists() and not path.is_file() and not path.is_dir():
         yield path
         return
+    # A rename would replace the link instead of its target.
     path = path.resolve() if path.is_symlink() else path
     if path.is_dir() and not directory:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    # A sibling: a rename is atomic only within one file system.
     part = path.with_name(f".{os.getpid()}-{os.urandom(3).hex()}.part")
     try:
         part.mkdir() if directory else part.touch()
         if path.is_file():
+            # A rename needs only the directory's permission, and would replace a write-protected file.
             if not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
             shutil.copymode(path, part)
         yield part
         if directory and path.exists():
+            # Only an empty directory is replaced: for any other one this raises.
             path.rmdir()
         if not directory:
             _flush_to_disk(part)

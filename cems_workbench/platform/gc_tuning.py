@@ -57,6 +57,7 @@ class _FreezeLongLived:
         self._started_at = self._unfrozen_at = time.monotonic()
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
+        # Young collections are short.
         if info["generation"] < FULL_GENERATION:
             return
         now = time.monotonic()
@@ -64,6 +65,7 @@ class _FreezeLongLived:
             self._started_at = now
         elif now >= self._unfrozen_at + REFREEZE_EVERY_S:
             self._unfrozen_at = now
+            # Garbage among the frozen objects is collected at the next full collection.
             gc.unfreeze()
         elif now >= self._started_at + FREEZE_AFTER_S:
             gc.freeze()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_RESPONSE_BYTES = 256_000_000
 """A batch of 4,000 vectors is about 100 MB of JSON."""
+# Compression is not requested, so that a compressed body can be refused.
 HEADERS = {"Accept-Encoding": "identity"}
 
 Hook = Callable[[httpx.Response], None]
@@ -40,12 +41,15 @@ def ssl_context() -> ssl.SSLContext:
 
 def limit_response(response: httpx.Response, max_bytes: int) -> None:
     """Limit an unread response body to `max_bytes`. Raises ResponseError for a redirect or a compressed body."""
+    # The request, with its key, would go to a host that the user did not name.
     if response.has_redirect_location:
         here, there = response.request.url, response.request.url.join(response.headers["Location"])
         where = "elsewhere on this host" if there.netloc == here.netloc else f"to another host, {there.netloc.decode()}"
         raise ResponseError(f"HTTP {response.status_code} of {here.netloc.decode()} sends {where}: not followed")
+    # A few kilobytes can expand to gigabytes.
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         raise ResponseError("the reply is compressed, which was not asked for: not read")
+    # Wrapped before the body is read: Content-Length may be missing or wrong.
     response.stream = _LimitedStream(response.stream, max_bytes)
 
 

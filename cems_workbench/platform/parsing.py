@@ -1,7 +1,7 @@
 """Safe parsing of untrusted YAML, JSON, TOML, Python literals and `.env`.
 
 Characters, nesting depth and digits are limited before parsing; a duplicate key is an error that names it; every error is one short line.
-YAML anchors and aliases (400 bytes can expand to gigabytes), octals (`010`) and base 60 (`1:30`) are refused; `yes`, `no`, `on` and `off`
+YAML anchors and aliases, octals (`010`) and base 60 (`1:30`) are refused; `yes`, `no`, `on` and `off`
 are booleans. See docs/internals/decisions/0014-safe-parsing.md.
 """
 
@@ -39,6 +39,7 @@ def read_text(path: Path, what: str, max_bytes: int = 4 * MAX_CHARS) -> str:
     """The text of a file without its byte order mark. Raises InputError; `what` names the kind of file in it."""
     try:
         with path.open("rb") as file:
+            # Not by `stat`: the file may grow, or be a pipe or device without a size.
             raw = file.read(max_bytes + 1)
     except FileNotFoundError:
         raise InputError(f"{path}: no such {what}") from None
@@ -66,10 +67,12 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        # 400 bytes of aliases can expand to gigabytes.
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
             found = one_line(f"{sign}{event.anchor}", 40)
             raise _yaml_error(f"anchors and aliases ({found}) are not read; write the value out", event.start_mark)
+        # Before the recursion, which would exhaust the stack.
         if self.depth >= MAX_DEPTH:
             raise _yaml_error(_TOO_DEEP, event.start_mark)
         self.depth += 1
@@ -89,6 +92,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dic
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
             raise _yaml_error(f"key {short(key)} is not text; put it in quotes", key_node.start_mark)
+        # YAML would keep the last value silently.
         if key in seen:
             raise _yaml_error(f"duplicate key {short(key)}", key_node.start_mark)
         seen.add(key)
@@ -103,6 +107,7 @@ def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
         raise _yaml_error(
             f"{one_line(text, 40)} is base 60 in YAML 1.1; write the number itself, or text in quotes", node.start_mark
         )
+    # Before the conversion, whose time grows with the square of the digits.
     if whole and len(digits) > MAX_DIGITS:
         raise _yaml_error(f"a number of {len(digits):,} digits", node.start_mark)
     if whole and re.fullmatch(r"0\d+", digits):
@@ -198,6 +203,7 @@ def python_literal(text: str, source: str, call: str) -> Any:
             raise InputError(f"{source}: expected one {call}({{...}}), found {len(calls)}")
         for node in ast.walk(calls[0].args[0]):
             if isinstance(node, ast.Dict):
+                # `literal_eval` would keep the last value silently.
                 _unique_keys((key.value, None) for key in node.keys if isinstance(key, ast.Constant))
         return _check_bounds(ast.literal_eval(calls[0].args[0]), source)
     except SyntaxError as error:
@@ -241,6 +247,7 @@ def _unique_keys(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
 
 def _check_bounds(values: Any, source: str) -> Any:
     """`values`, if they are not nested too deeply and contain no number that is too long. Raises InputError."""
+    # Level by level: recursion could exhaust the stack before the limit is seen.
     level, depth = [[values]], 0
     while level:
         if depth > MAX_DEPTH:

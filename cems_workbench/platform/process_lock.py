@@ -1,7 +1,7 @@
 """Lock between processes on one file, released on request.
 
 A process acquires the lock when it first needs the file and keeps it until another process requests it. It then releases the lock after
-the current operation, MIN_HOLD_S after acquiring it at the earliest, so that a page with forty reads does not open the file forty times.
+the current operation, MIN_HOLD_S after acquiring it at the earliest.
 
 The holder has an flock on `NAME.lock`, which contains its pid and command. The first waiter has an flock on `NAME.next`, which the holder
 polls; other waiters queue for that one. The kernel drops both when a process ends.
@@ -54,6 +54,7 @@ def own_command() -> str:
     name, *rest = (Path(sys.argv[0]).name if sys.argv else "", *sys.argv[1:])
     if name in ("streamlit", "__main__.py", "cems-workbench", "cems_workbench"):
         name, rest = "cems-workbench", ["app"] if name == "streamlit" else rest
+    # Further arguments may be secrets.
     shown = rest[:1] if name == "cems-workbench" else []
     return one_line(" ".join([name or "python", *shown, *(["…"] if rest[len(shown) :] else [])]), 60)
 
@@ -141,12 +142,14 @@ class SharedLock:
     def _enter(self, thread: int, timeout_s: float) -> None:
         with self._state:
             if self._draining and thread not in self._holds:
+                # Nested calls pass: the holder waits for them. After the timeout new threads pass too.
                 self._state.wait_for(lambda: not self._draining, DRAIN_TIMEOUT_S)
             while not self._held:
                 if self._acquiring:
                     self._state.wait()
                     continue
                 self._acquiring = True
+                # Waiting for another process must not block the threads that release or close.
                 self._state.release()
                 try:
                     self._lock_file(timeout_s)
@@ -160,6 +163,7 @@ class SharedLock:
                     self._acquiring = False
                     self._state.notify_all()
                 self._held, self._acquired_at = True, time.monotonic()
+                # The thread starts only now: a process that never acquires the lock needs none.
                 if self._watcher is None or self._closed:
                     self._closed = False
                     self._watcher = threading.Thread(target=self._watch, name="lock-watcher", daemon=True)
@@ -181,6 +185,7 @@ class SharedLock:
         started, notified, queue_fd = time.monotonic(), False, None
         try:
             while True:
+                # The queue first: its lock tells the holder that someone waits.
                 queue_fd = _try_lock(self._queue_path) if queue_fd is None else queue_fd
                 fd = None if queue_fd is None else _try_lock(self._path)
                 waited_s = time.monotonic() - started
@@ -201,12 +206,14 @@ class SharedLock:
         self._fd = fd
         self.longest_wait_s = max(self.longest_wait_s, waited_s)
         with suppress(OSError):  # the holder's name is optional on a full disk
+            # A shorter entry must not leave the end of the previous one.
             os.ftruncate(fd, 0)
             os.pwrite(fd, json.dumps([os.getpid(), own_command()]).encode(), 0)
 
     def _unlock(self) -> None:
         fd, self._fd, self._held = self._fd, None, False
         if fd is not None:
+            # Closing the descriptor drops the flock.
             os.close(fd)
 
     @property
@@ -216,6 +223,7 @@ class SharedLock:
     def holder(self) -> Holder:
         """The process that holds the lock, or held it last."""
         try:
+            # Another version may have written the file: read little, and fall back on any error.
             pid, command = json.loads(self._path.read_bytes()[:1000])
             return Holder(int(pid), one_line(str(command), 60))
         except (OSError, ValueError, TypeError):
@@ -232,6 +240,7 @@ class SharedLock:
             pause = POLL_INTERVAL_S
             if self._held and self._has_waiters():
                 with self._state:
+                    # A file that cannot be closed is not tried fifty times a second.
                     pause = POLL_INTERVAL_S if self._yield_lock() else DRAIN_TIMEOUT_S
 
     def _has_waiters(self) -> bool:
@@ -250,11 +259,13 @@ class SharedLock:
         try:
             while self._held:
                 now = time.monotonic()
+                # A page with forty reads must not open the file forty times.
                 draining = now >= self._acquired_at + MIN_HOLD_S
                 if not self._holds and (draining or now >= self._idle_at + IDLE_RELEASE_S):
                     self._on_release()
                     self._unlock()
                     break
+                # Without this, threads that overlap would keep the lock forever.
                 self._draining = draining
                 self._state.wait(RETRY_INTERVAL_S)
             return True
@@ -312,6 +323,7 @@ _locks: WeakSet[SharedLock] = WeakSet()
 def longest_waits() -> dict[str, float]:
     """The longest wait of this process in seconds, by lock name."""
     waits: dict[str, float] = {}
+    # A copy: another thread may create a lock meanwhile.
     for lock in list(_locks):
         waits[lock.name] = max(lock.longest_wait_s, waits.get(lock.name, 0.0))
     return waits
@@ -334,10 +346,12 @@ atexit.register(_stop_watchers)
 def _try_lock(path: Path) -> int | None:
     """A descriptor of the locked file; None if another process holds it. Raises StoreError if the file cannot be created."""
     try:
+        # O_CLOEXEC: a subprocess would keep the lock after this process ended.
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise StoreError(f"store {path.parent} cannot be opened: {error.strerror}") from error
     try:
+        # flock, not lockf: the kernel ties it to the descriptor, and drops it when the process ends.
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with suppress(OSError):
             if os.fstat(fd).st_ino == path.stat().st_ino:  # the file was not replaced in the meantime

@@ -26,6 +26,7 @@ def run_in_thread(function: Callable[[], T]) -> Future[T]:
         except BaseException as error:
             future.set_exception(error)
 
+    # Threads of a pool are joined at exit; a daemon thread that hangs is not.
     threading.Thread(target=run, name="run_in_thread", daemon=True).start()
     return future
 
@@ -44,5 +45,6 @@ def close_socket_after(descriptor: int, seconds: float) -> Iterator[None]:
 
 def _shut_down(descriptor: int) -> None:
     """Shut down a socket from another thread."""
+    # A duplicate: closing this object must not close the caller's descriptor.
     with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
         same.shutdown(socket.SHUT_RDWR)

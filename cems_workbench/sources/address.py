@@ -83,6 +83,7 @@ def parse(text: str, environment: Mapping[str, str] = os.environ) -> Address:
     if text.startswith("env:"):
         name = text.removeprefix("env:")
         value = environment.get(name, "").strip()
+        # A variable that names a variable could end in a cycle.
         if not value or value.startswith("env:"):
             raise InputError(
                 f"address env:{name}: the variable {name} holds no address; it should be one of {address_forms()}"
@@ -158,6 +159,7 @@ def redact_address(text: str, plain: str) -> str:
     directory, _, name = address.path.rpartition("/")
     values = (address.host, address.user, directory, name, *address.options.values())
     text = text.replace(plain, "…")
+    # Longest first: a value that contains another one is replaced whole.
     for value in sorted({each for each in values if each}, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "…", text)
     if address.port:

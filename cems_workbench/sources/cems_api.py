@@ -199,6 +199,7 @@ class CemsApi:
         now = time.monotonic()
         if now < self._next:
             self._pause(self._next - now)
+        # `max`: after a long answer the next requests must not come in a burst.
         self._next = max(now, self._next) + 1 / self.options.per_second
         response = ask(self._address, self._timeout, lambda: self._client.post(self._url, json=body), _reason)
         status = response.status_code
@@ -208,6 +209,7 @@ class CemsApi:
                 raise _Refused(f"{self._address.plain}: the key in {self._address.secret_from} is refused: {message}")
             if status == 429:
                 after = response.headers.get("retry-after", "")
+                # A date, or anything else, counts as no wish.
                 wait = float(after) if after.isascii() and after.isdigit() else 0.0
                 line = f"{self._address.plain}: too many requests (HTTP 429: {message}); lower per_second"
                 raise (
@@ -219,6 +221,7 @@ class CemsApi:
                 raise _Refused(f"{self._address.plain}: HTTP {status} at {PATH}: is a CEMS server there?")
             raise SourceError(f"{self._address.plain}: HTTP {status}: {message}")
         try:
+            # Redacted first: answers are stored.
             return json.loads(self._address.hidden(response.text))
         except (ValueError, RecursionError):
             raise SourceError(

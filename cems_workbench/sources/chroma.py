@@ -59,6 +59,7 @@ def _headers(address: Address) -> dict[str, str]:
     secret = address.secret.get_secret_value()
     if address.user:
         return {"Authorization": "Basic " + base64.b64encode(f"{address.user}:{secret}".encode()).decode()}
+    # Servers take the key in either header; which one is their setting.
     return {"x-chroma-token": secret, "Authorization": f"Bearer {secret}"}
 
 
@@ -152,6 +153,7 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
 
     def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
         size = FIELD_PAGE_ROWS if names else ID_PAGE_ROWS
+        # Rows added or deleted meanwhile shift the pages, so a row may come twice.
         seen: set[str] = set()
         # Not by count: rows may be added meanwhile. A page that is not full is the last.
         for offset in range(0, 2**62, size):
@@ -226,6 +228,7 @@ _UNITS = {"ef_search": "nodes of the graph looked at", "search_nprobe": "cluster
 _SCORES: Mapping[Distance, Callable[[float], float]] = {
     "cosine": lambda distance: 1.0 - float(distance),
     "ip": lambda distance: 1.0 - float(distance),
+    # Rounding can make the squared distance slightly negative.
     "l2": lambda distance: -math.sqrt(max(float(distance), 0.0)),
 }
 """Cosine, inner product, or negated Euclidean distance: Chroma returns 1 - cosine, 1 - product, and the squared distance."""

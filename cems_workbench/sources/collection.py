@@ -338,6 +338,7 @@ class CollectionSnapshot:
         for row in taken:
             digest, size = _digest(row)
             rows[row.id], markers[row.id], sizes = row, digest, sizes + size
+        # At most doubled: the rows of one page may be unusually short.
         self._page = max(
             1, min(BATCH_ROWS, 2 * self._page, PAGE_BYTES * len(rows) // max(sizes, 1) if rows else BATCH_ROWS)
         )
@@ -363,6 +364,7 @@ class CollectionSnapshot:
         parts = []
         for number, row_id in entry.rows:
             row = rows.get(row_id)
+            # Deleted since the rows were listed.
             if row is None:
                 continue
             text = text_of(row.text, row.payload, self._source._names)
@@ -404,6 +406,7 @@ class CollectionSnapshot:
         start = 0
         for number, row, text in parts:
             yield TakenChunk(number or 0, text, self._vector(row, problems), start)
+            # The newline between two chunks.
             start += len(text) + 1
 
     def _vector(self, row: Row, problems: list[RowProblem]) -> Vector | None:
@@ -425,6 +428,7 @@ def _digest(row: Row) -> tuple[bytes, int]:
     """A digest of all values of a row, and their size in bytes."""
     said = json.dumps(row.text, ensure_ascii=False).encode("utf-8", "surrogatepass")
     said += canonical(row.payload).encode("utf-8", "surrogatepass")
+    # Little-endian on every machine: the marker is stored.
     vector = b"" if row.vector is None else np.ascontiguousarray(row.vector, "<f4").tobytes()
     return hashlib.blake2b(said + b"\0" + vector, digest_size=16).digest(), len(said) + len(vector)
 

@@ -76,6 +76,7 @@ def text_of(document: str | None, payload: Payload, names: Names) -> str | None:
 def chunk_key(payload: Payload, names: Names) -> tuple[str, int] | None:
     """(document, number) of a chunk; None for a row without both."""
     document, number = names.value(payload, "document"), names.value(payload, "number")
+    # In Python a boolean is an int.
     if isinstance(document, bool) or not isinstance(document, str | int) or document == "":
         return None
     if isinstance(number, str) and number.isascii() and number.isdigit():
@@ -136,6 +137,7 @@ def _paths(name: str) -> Iterator[str]:
 
 def _at(payload: Payload, path: str) -> Any:
     """The value at a name or dotted path; None if there is none."""
+    # First as it is: a name may itself contain dots.
     if path in payload:
         return payload[path]
     head, dot, rest = path.partition(".")

@@ -107,6 +107,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
                 port=port,
                 https=secure,
                 api_key=key,
+                # The client takes whole seconds.
                 timeout=max(1, math.ceil(timeout)),
                 check_compatibility=False,
                 headers=HEADERS,
@@ -210,6 +211,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
 
     def take(self, ids: Sequence[str]) -> Sequence[Row]:
         name = self._collection.vector
+        # Qdrant's ids are numbers or UUIDs, and "7" is not 7.
         wanted = [int(each) if each.isdigit() else each for each in ids]
         points = self._client.retrieve(
             self._collection.name, wanted, with_payload=True, with_vectors=[name] if name else True
@@ -240,6 +242,7 @@ class _Qdrant(ServerOrDirectoryClient["QdrantClient", "_Collection"]):
                 search_params=self._parameters(query.trial),
                 with_payload=list(query.names) or False,
             )
+        # Qdrant's Euclidean score is a distance: smaller is better.
         sign = -1.0 if self._collection.parameters.distance.value == "Euclid" else 1.0
         return [ClientHit(str(point.id), point.payload or {}, sign * point.score) for point in found.points]
 

@@ -49,11 +49,13 @@ class ServerOrDirectoryClient(CollectionClient, Generic[Client, Collection]):
                 directory, name = find_directory(address, self.marker_file)
                 copy = opened.enter_context(temporary_copy(address, directory))
                 client = ask(address, timeout, lambda: self.directory(str(copy)), self.reason)
+            # Registered after the copy, so it closes before the copy is deleted.
             opened.callback(client.close)
             self._client = client
             self._collection = ask(
                 address, timeout, lambda: self.collection(choose_collection(address, name, self.names())), self.reason
             )
+            # Only now: an error above closes everything.
             self._opened = opened.pop_all()
 
     def close(self) -> None:
@@ -123,6 +125,7 @@ def temporary_copy(address: Address, directory: Path) -> Iterator[Path]:
                     )
                 copy = Path(shutil.copytree(directory, Path(place) / "copy"))
                 after = _state(directory)
+                # Otherwise the copy may mix two states of the directory.
                 if after == before:
                     break
                 before = after
@@ -130,6 +133,7 @@ def temporary_copy(address: Address, directory: Path) -> Iterator[Path]:
             else:
                 raise SourceError(f"{address.plain}: it is written to all the time; connect to its server instead")
             for each in (copy, *copy.rglob("*")):
+                # The copy has the original's permissions, which may forbid writing.
                 each.chmod(0o700 if each.is_dir() else 0o600)
         except (OSError, shutil.Error) as error:
             raise SourceError(

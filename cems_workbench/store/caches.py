@@ -1,7 +1,7 @@
 """Caches of model output: the tables `score_cache` and `reply_cache`.
 
-A score's key is model (with revision and prompt version), query and exact text. Failed and non-finite scores are not cached, so that
-they are computed again. A reply's key is model, prompt version and digest of the prompt text.
+A score's key is model (with revision and prompt version), query and exact text. Failed and non-finite scores are not cached.
+A reply's key is model, prompt version and digest of the prompt text.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class ScoreCache:
         """Cache (text, score) pairs; earlier scores of the same texts are replaced, failures skipped."""
         import pyarrow as pa
 
+        # A failed score is left out, so that it is computed again.
         usable = {text_sha(text): score for text, score in scored if _is_usable(score)}
         if not usable:
             return

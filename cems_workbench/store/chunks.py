@@ -75,6 +75,7 @@ class Chunks:
             if rule(cursor) == chosen:
                 return False
             write_meta(cursor, _RULE, chosen)
+            # An empty store has no index that could become stale.
             if memories.count(cursor):
                 bump_content_version(cursor)
         return True
@@ -214,6 +215,7 @@ def refresh_chunks(database: Database, embedder: Embedder, progress: Progress) -
         with database.transaction() as cursor:
             write_meta(cursor, _LABEL, by.label)
             if before is not None and waiting:
+                # A concurrent change since `version` must stay newer than the refresh.
                 alone = read_content_version(cursor) == version
                 bumped = bump_content_version(cursor)
                 version = bumped if alone else version
@@ -258,8 +260,10 @@ def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
     """Chunk these memories; those that change concurrently are left for the next refresh."""
     with database.reading() as cursor:
         found = memories.texts(cursor, ids)
+    # Outside the transaction: an embedder's tokenizer may take long, and writers would wait.
     cut = by.cut([(text.title, text.content) for text in found.values()])
     with database.transaction() as cursor:
+        # Again, inside the transaction: a concurrent refresh may have chunked some of them.
         waiting = set(_waiting(cursor, by, BEFORE_FIRST_VERSION, ids))
         now = memories.texts(cursor, ids)
         pairs = [

@@ -73,10 +73,12 @@ class FileClaims:
         """All claims: this process's from memory, the others' from the file."""
         found = dict[str, _Held]()
         if self._path is not None:
+            # A damaged file counts as no claims: at worst two people see the same card.
             with suppress(OSError, ValueError, TypeError, AttributeError):
                 written = json.loads(self._path.read_text("utf-8"))
                 found = {who: _Held((str(q), str(m)), float(at), int(pid)) for who, (q, m, at, pid) in written.items()}
         mine, now = os.getpid(), self._clock()
+        # This process's claims are from memory: on a full disk they are not in the file.
         found = {who: each for who, each in found.items() if each.pid != mine and _alive(each.pid)} | self._held
         return {who: each for who, each in found.items() if now - each.since < CLAIM_TIMEOUT_S}
 
@@ -99,6 +101,7 @@ class _Held:
 
 def _alive(pid: int) -> bool:
     try:
+        # Signal 0 only asks whether the process exists.
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
@@ -118,6 +121,7 @@ class TableClaims:
         return self._team.persist(lambda: self._claimed(reviewer, choose))
 
     def _claimed(self, reviewer: str, choose: Choose) -> Pair | None:
+        # A lock of their own: claims wait for each other, not for the labels of other people.
         with self._team.transaction(of="claims") as session:
             rows = session.rows(
                 "SELECT reviewer, qid, memory_id FROM label_claims "

@@ -112,6 +112,7 @@ class _DatabaseFile:
         again = self._identity is not None
         if again:
             self.check_identity()
+        # The catalog is checked once per process: whatever changed it since held the lock.
         self._connection = connect(self.directory, known=again)
         try:
             self._identity = self._identity or file_id(self.directory / FILE_NAME)
@@ -144,6 +145,7 @@ class _DatabaseFile:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+                # Closing writes the log into the file, so its state is known only now.
                 _checked_files.add_closed(self.directory / FILE_NAME, self._identity)
 
     def close(self) -> None:
@@ -161,6 +163,7 @@ class _DatabaseFile:
                         raise StoreError("the store cannot be closed: another thread still reads from it") from error
                     time.sleep(0.01)
 
+        # A transaction of another thread ends before the file is closed under it.
         with self.writing:
             self.lock.close(end)
 
@@ -179,6 +182,7 @@ class Database:
 
         self.directory = directory
         place = directory.resolve()
+        # Two stores opened at once on one directory must share one connection and one lock.
         with _opening:
             self._file = _files.setdefault(place, _DatabaseFile(directory))
             self._file.users += 1
@@ -206,6 +210,7 @@ class Database:
             if self._file.users == 1:
                 self._file.close()
                 _files.pop(self.directory.resolve(), None)
+            # Only after the file is closed: if that fails, the store stays open and can be closed again.
             self._file.users -= 1
             self._file.listeners = [tell for tell in self._file.listeners if tell not in self._listeners]
             self._open = False
@@ -213,6 +218,7 @@ class Database:
     def on_change(self, tell: ChangeListener) -> None:
         """Register a callback: it runs after other processes have written, before anything else is read."""
         self._listeners.append(tell)
+        # A new list: another thread may be calling the previous one.
         self._file.listeners = [*self._file.listeners, tell]
 
     @contextmanager
@@ -247,6 +253,7 @@ class Database:
         with self.lock():
             cursor = self._file.cursor()
             try:
+                # All queries of the block then read the same state.
                 cursor.execute("BEGIN")
                 yield cursor
             except duckdb.Error as error:
@@ -266,6 +273,7 @@ class Database:
         for (table,) in rows:
             try:
                 with self.reading() as cursor:
+                    # A hash needs every value, so that no block is skipped, and keeps none in memory.
                     cursor.execute(f'SELECT bit_xor(hash(each)) FROM "{table}" AS each').fetchall()
             except (StoreError, duckdb.Error) as error:
                 found[str(table)] = _first_line(str(error.__cause__ or error))
@@ -282,8 +290,10 @@ class Database:
         with self.writing():
             with self._committed() as cursor:
                 yield cursor
+                # In the same transaction, so that a lost transaction takes its number along.
                 number = count_commit(cursor)
             self._file.commits = number
+            # Only after the commit: a number ahead of the database proves a loss.
             _write_commits(self.directory, f"{self._store_id} {number}")
 
     @contextmanager
@@ -305,6 +315,7 @@ class Database:
                 f"or {FILE_NAME} is an older copy; earlier data is unchanged"
             )
             log.warning(self.notice)
+            # The loss is reported once; the next opening finds equal numbers.
             _write_commits(self.directory, f"{self._store_id} {there}")
 
     @contextmanager
@@ -399,6 +410,7 @@ def _write_commits(directory: Path, text: str) -> None:
     with suppress(OSError):
         file = os.open(directory / COMMITS_NAME, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
+            # Padded to one length: the file is overwritten in place and never truncated.
             os.write(file, f"{text:<40}\n".encode())
         finally:
             os.close(file)
@@ -407,6 +419,7 @@ def _write_commits(directory: Path, text: str) -> None:
 def read_commits(directory: Path) -> tuple[str, int]:
     """The store id and the number of committed transactions in the file; 0 if it cannot be read."""
     try:
+        # The file may be damaged or foreign: read little of it, and accept only its exact form.
         known = re.fullmatch(rb"(\w+) (\d{1,18}) *\n", (directory / COMMITS_NAME).read_bytes()[:100])
     except OSError:
         return "", 0

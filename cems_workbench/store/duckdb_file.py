@@ -39,6 +39,7 @@ def open_file(
     """Open or create a DuckDB file. Only the settings in `changing` can be changed later. Raises duckdb.Error."""
     import duckdb
 
+    # The configuration is locked, so later changes must be allowed by name at the start.
     settings = {**SETTINGS, "memory_limit": memory_limit, "allowed_configs": list(changing)}
     return duckdb.connect(str(path), read_only=read_only, config=settings)
 
@@ -71,6 +72,7 @@ class CheckedFiles:
     def add_closed(self, path: Path, opened: FileId | None) -> None:
         """Record the state of a file after it was closed, unless another file has replaced the `opened` one."""
         seen = file_state(path)
+        # Another file under this name was never checked.
         if seen is not None and seen[0][:2] == opened:
             self._states[path] = seen
 
@@ -87,6 +89,7 @@ def file_id(path: Path) -> FileId | None:
 def file_state(path: Path) -> FileState | None:
     """The state of a file with its log; None if it is missing."""
     found = []
+    # A change may be in the log alone.
     for each in (path, path.with_name(f"{path.name}.wal")):
         try:
             known = each.stat()
@@ -188,6 +191,7 @@ def columns_of(script: str) -> Mapping[str, Columns]:
     """The columns of the tables that a script creates."""
     import duckdb
 
+    # DuckDB names types its own way, so the script's types are read back from its catalog.
     with duckdb.connect(config={**SETTINGS}) as empty:
         empty.execute(script)
         return columns(empty)
@@ -202,6 +206,7 @@ def _column_text(column: tuple[str, str, bool]) -> str:
 def interrupt_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
     """Interrupt the connection if the block takes longer; DuckDB then raises InterruptException."""
     timer = threading.Timer(seconds, connection.interrupt)
+    # A forgotten timer must not delay the exit of the process.
     timer.daemon = True
     timer.start()
     try:

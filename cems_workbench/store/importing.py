@@ -88,6 +88,7 @@ def import_input(
     added = updated = done = 0
     for batch in early:
         progress("importing memories", done, len(rows))
+        # Outside the transaction: other processes wait only for the write.
         staged = memories.staging(batch)
         with database.transaction() as cursor:
             language.detect_once(cursor, map(indexed_text, parsed.memories))
@@ -99,6 +100,7 @@ def import_input(
     put = _Put(when, query_set or set_name(parsed.source), scale)
     with database.transaction() as cursor:
         own = _import_own(cursor, parsed, rows, (staged, before), problems, progress, put.name)
+        # In one database all rows of an input are committed together.
         session = team.beside(cursor)
         if session is not None:
             return _import_shared(session, own, put)
@@ -157,6 +159,7 @@ def _import_own(
     if changed_now or chunk_counts.added or chunk_counts.updated:
         version = bump_content_version(cursor)
     relation_counts = _import_relations(cursor, parsed, problems)
+    # After the memories: answers refer to them by id.
     parsed, answer_notes = recorded_answers.resolve(cursor, parsed, problems)
     answer_counts = RowCounts()
     if parsed.answers:
@@ -258,6 +261,7 @@ def _batches(rows: Sequence[Memory]) -> list[Sequence[Memory]]:
     batches: list[Sequence[Memory]] = []
     start = chars = 0
     for position, memory in enumerate(rows):
+        # `chars`: otherwise a text above the limit would leave an empty batch before it.
         if position - start >= BATCH_ROWS or (chars and chars + len(memory.content) > BATCH_CHARS):
             batches.append(rows[start:position])
             start, chars = position, 0
@@ -327,6 +331,7 @@ def _distinct(
     for number, row in zip(numbers, rows, strict=True):
         name = key(row)
         earlier, same = first.setdefault(name, (number, row))
+        # Identity first: most keys occur once, and comparing long rows takes time.
         if same is not row and same != row:
             reason = f"{name!r} is already in row {earlier} with other values; the first is kept"
             problems.append(RowError(parsed.source, number, reason))

@@ -65,6 +65,7 @@ class Judgments:
                 "ORDER BY qid, memory_id, judge, kind",
                 [qid, kind],
             )
+        # A team's table has judgments of memories that this store never had.
         live = memories.live(self._database, {row[1] for row in rows})
         return [record(row) for row in rows if row[1] in live or row[1] == WHOLE_STORE]
 
@@ -182,6 +183,7 @@ def upsert(session: Session, judgments: Sequence[Judgment], source: str, when: d
             "ORDER BY j.qid, j.memory_id, j.judge, j.kind"
         )
         for row in replaced:
+            # Before the update, which overwrites the old grade.
             _record_replacement(session, row, source, when)
         session.change(
             "UPDATE judgments AS j SET grade = s.grade, judged_at = coalesce(s.judged_at, j.judged_at), "

@@ -126,6 +126,7 @@ class Memories:
     def _reload_hidden(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Reload the deleted ids after a write of another process."""
         now = deleted_ids(cursor)
+        # Changed in place, and never empty in between: open indexes filter by the same set.
         self.hidden.update(now)
         self.hidden.intersection_update(now)
 
@@ -206,6 +207,7 @@ class Memories:
 
     def matching(self, selection: Selection) -> int:
         """The size of a selection."""
+        # The size is the same for every order, so all orders share one entry.
         unordered = replace(selection, sort="id", descending=False)
         return self._cache.get(("matching", unordered), lambda cursor: matching(cursor, selection))
 
@@ -454,6 +456,7 @@ def before(
         " WHERE deleted_at IS NULL AND session IN (SELECT unnest($sessions)) AND created_at IS NOT NULL"
     )
     if edited is not None:
+        # -1 is no row number: it stands for the edited memory.
         said += " AND id <> $id UNION ALL SELECT -1, $project, $session, $created_at::TIMESTAMP, $scope"
         given |= {name: getattr(edited, name) for name in ("id", "project", "session", "scope")}
         given["created_at"] = to_naive(edited.created_at)
@@ -524,6 +527,7 @@ def find_soon(
         f"FROM (SELECT folded FROM memories WHERE {condition} LIMIT {SAMPLE_ROWS})",
         [text, *parameters],
     ).fetchall()[0]
+    # A quarter more rows than the sample suggests, since the first rows may have fewer matches.
     first = 5 * wanted * sampled // (4 * having) if having > COMMON_SHARE * sampled else MAX_SCANNED_ROWS + 1
     if first > MAX_SCANNED_ROWS:
         return None

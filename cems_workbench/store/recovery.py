@@ -82,6 +82,7 @@ def _rescued(source: Path, target: Path, place: Path, progress: Progress) -> lis
         committed = read_commits(source)[1]
         results.append(RecoveredTable(LOG, 0, max(0, committed - rescued) if committed else None, log_problem))
     for name in FILES:
+        # The rows matter more: a file that cannot be copied must not end the recovery.
         with suppress(OSError):
             found = source / name
             if found.is_dir():
@@ -95,6 +96,7 @@ def _readable_copy(source: Path, place: Path) -> tuple[Path, dict[str, int], str
     """A copy that opens, the approximate number of rows per table, and why its log was dropped (empty if it was not)."""
     problem = ""
     log = source / f"{FILE_NAME}.wal"
+    # DuckDB replays the log when it opens the file; without a damaged log the file itself may open.
     for with_log in (True, False) if log.is_file() else (False,):
         copy = place / ("with-log" if with_log else "without-log")
         copy.mkdir()
@@ -117,6 +119,7 @@ def _read_table(copy: Path, table: str, rows: int, folder: Path) -> tuple[list[P
         ended = run_in_subprocess(
             __name__, "rows", str(copy), table, str(folder), json.dumps(pending), seconds=SUBPROCESS_TIMEOUT_S
         )
+        # Ranges that the subprocess printed before a crash still count.
         results: dict[tuple[int, int], int | None] = {}
         for line in ended.stdout.splitlines():
             with suppress(ValueError, TypeError):
@@ -136,6 +139,7 @@ def _read_table(copy: Path, table: str, rows: int, folder: Path) -> tuple[list[P
             elif end - start <= MIN_RANGE_ROWS:
                 lost += end - start
             else:
+                # Halving isolates a damaged block.
                 pending += [(start, (start + end) // 2), ((start + end) // 2, end)]
     return files, RecoveredTable(table, read, lost, problem if lost else "")
 
@@ -156,6 +160,7 @@ def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> int:
         else {}
     )
     scripts = migrations()
+    # The rows fit the schema of their own version, not necessarily the present one.
     version = int(known.get(SCHEMA, max(scripts)))
     if not 1 <= version <= max(scripts):
         raise StoreError(f"the store has schema {version}, this version reads {max(scripts)}: update cems-workbench")
@@ -171,6 +176,7 @@ def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> int:
             _advance(database)
     except duckdb.Error as error:
         raise StoreError(f"the recovered store cannot be written: {str(error).splitlines()[0]}") from error
+    # Opening migrates the schema.
     Database(target).close()
     return int(known.get(COMMITS, 0))
 
@@ -179,7 +185,9 @@ def _insert(database: duckdb.DuckDBPyConnection, table: str, part: object) -> No
     wanted = [row[1] for row in database.execute(f"PRAGMA table_info('{table}')").fetchall()]
     database.register("rescued", part)
     there = [row[0] for row in database.execute("DESCRIBE rescued").fetchall()]
+    # By name: the recovered table may have other columns, or another order.
     columns = ", ".join(f'"{name}"' for name in wanted if name in there)
+    # The new store has no vectors; their records would report them as lost.
     kept = " WHERE NOT starts_with(key, 'vectors:')" if table == "workbench_meta" else ""
     # A flipped bit can produce a duplicate key.
     either = "INSERT OR REPLACE" if table == "workbench_meta" else "INSERT OR IGNORE"
@@ -198,6 +206,7 @@ def _advance(database: duckdb.DuckDBPyConnection) -> None:
         "FROM duckdb_columns() WHERE column_name = 'id' AND sequence <> ''"
     ).fetchall():
         highest = database.execute(f'SELECT coalesce(max(id), 0) FROM "{table}"').fetchall()[0][0]
+        # A sequence can only be advanced by calling it; the limit stops an id from a flipped bit.
         database.execute(f"SELECT max(nextval('{sequence}')) FROM range({min(int(highest), 10_000_000)})").fetchall()
 
 
@@ -213,6 +222,7 @@ def print_tables(file: str) -> None:
             "SELECT table_name, estimated_size FROM duckdb_tables() WHERE NOT temporary"
         ).fetchall()
         for table, estimate in sorted(listed):
+            # The exact number below may be unreadable.
             sizes[table] = int(estimate)
             with suppress(duckdb.Error):
                 highest = database.execute(f'SELECT max(rowid) FROM "{table}"').fetchall()[0][0]
@@ -237,6 +247,7 @@ def print_rows(file: str, table: str, folder: str, spans: Sequence[Sequence[int]
                     pa.ipc.new_file(sink, found.schema) as out,
                 ):
                     out.write_table(found)
+            # Flushed: a crash in the next range must not lose this result.
             print(json.dumps([start, end, found.num_rows, ""]), flush=True)
         except (duckdb.Error, pa.ArrowException, RuntimeError, ValueError) as error:
             print(json.dumps([start, end, None, str(error).splitlines()[0]]), flush=True)

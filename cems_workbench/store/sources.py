@@ -103,6 +103,7 @@ class ImportRows:
         )
         return cls(
             ids=ids,
+            # ASCII text has as many bytes as characters, and need not be encoded.
             sizes=np.array([len(text) if text.isascii() else len(text.encode()) for text in texts], np.int64),
             memories=memories.staging([each.memory for each in taken], sha),
             chunks=chunks,
@@ -132,6 +133,7 @@ class _MemoryNeed:
     def grow(self, memories: int, sizes: NDArray[np.int64]) -> None:
         """Add the need of further memories with texts of these sizes, and allow it."""
         self.memories += memories
+        # At worst DuckDB puts the longest texts into one of its vectors.
         self.longest = np.sort(np.concatenate([self.longest, sizes]))[-DUCKDB_VECTOR_ROWS:]
         self.allow(self.bytes)
 
@@ -304,6 +306,7 @@ class Sources:
             _write_vectors(cursor, rows.vectors, existing)
             _write_markers(cursor, source_id, rows.markers, existing)
             bump_content_version(cursor)
+        # Only after the commit: the open indexes share this set.
         self._hidden.difference_update(restored)
         return counts
 
@@ -326,6 +329,7 @@ class Sources:
     def _delete(self, cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> int:
         if not ids:
             return 0
+        # No marker tells a memory that the source lost, which may return, from one that a user deleted.
         cursor.execute("UPDATE source_rows SET marker = NULL WHERE memory_id IN (SELECT unnest(?))", [ids])
         cursor.execute("DELETE FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [ids])
         deleted = _ids(
@@ -362,6 +366,7 @@ class Sources:
         """Delete the relations from memories of the source that were not seen."""
         import pyarrow as pa
 
+        # The empty table gives the columns if nothing was seen.
         table = pa.concat_tables([*seen, _keys(())])
         with staged(cursor, "staged_edges", table):
             gone = cursor.execute(
@@ -397,6 +402,7 @@ class Sources:
 
 def as_vector(blob: bytes) -> NDArray[np.float32]:
     """A stored vector, shape (dimension,)."""
+    # The stored bytes are little-endian on every machine.
     return np.frombuffer(blob, "<f4").astype(np.float32, copy=False)
 
 
@@ -526,6 +532,7 @@ def _write_vectors(cursor: duckdb.DuckDBPyConnection, table: pa.Table, existing:
                 "AND v.rowid IN (SELECT unnest(?))",
                 [_ids(places.fetchall())],
             )
+            # Only after the comparison with the new vectors above.
             cursor.execute("DELETE FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [list(existing)])
         cursor.execute("INSERT INTO source_vectors SELECT * FROM staged_vectors")
 

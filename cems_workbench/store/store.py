@@ -87,6 +87,7 @@ class Store:
         version, and InputError for an invalid address.
         """
         path = Path(path)
+        # Before the directory is created: an invalid address must not leave an empty store behind.
         shared = PostgresTables(team) if team else None
         _check_directory(path, create)
         database = Database(path)
@@ -101,6 +102,7 @@ class Store:
         """Release the files; all completed changes are already on disk."""
         _open.discard(self)
         with ExitStack() as closing:  # an error of one does not keep the others open
+            # Callbacks run in reverse: the indexes close first, since their flush thread uses the database.
             closing.callback(self._database.close)
             closing.callback(self.team.close)
             closing.callback(self.indexes.close)
@@ -184,6 +186,7 @@ _open: WeakSet[Store] = WeakSet()
 
 def _close_all() -> None:
     """Close open stores at process exit, as the app leaves them open; otherwise the next process verifies every vector on opening."""
+    # A copy: closing removes the store from the set.
     for store in list(_open):
         try:
             store.close()
@@ -192,4 +195,5 @@ def _close_all() -> None:
 
 
 atexit.register(_close_all)
+# A forked child must not close the parent's stores when it exits.
 os.register_at_fork(after_in_child=_open.clear)

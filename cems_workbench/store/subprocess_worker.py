@@ -39,6 +39,7 @@ def run_in_subprocess(module: str, *arguments: str, seconds: float) -> Subproces
     printed = ended.stdout.decode("utf-8", "replace")
     if ended.returncode == 0:
         return SubprocessResult(printed)
+    # The process was ended by a signal.
     if ended.returncode < 0:
         return SubprocessResult(
             printed, f"the library that reads it crashes ({signal.Signals(-ended.returncode).name})"

@@ -38,7 +38,9 @@ class VersionedCache:
         with self._lock:
             kept = self._entries.get(name)
         if kept is None or kept[0] != version:
+            # Outside the lock: a slow read must not block the readers of other values.
             with self._database.reading() as cursor:
+                # The version of the same transaction: another process may have written since `version` was read.
                 kept = read_content_version(cursor), read(cursor)
         with self._lock:
             self._entries[name] = kept

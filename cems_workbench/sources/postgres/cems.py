@@ -506,6 +506,7 @@ def _full_text_list(reader: Reader, shape: _Schema, query: EngineQuery, asked: i
 def _ranked_list(name: Any, reader: Reader, statement: sql.Composed, values: Mapping[str, Any]) -> EngineList:
     """Hits in the order of the statement's window function."""
     started = time.perf_counter()
+    # The rank of the window function decides ties; the rows may come in another order.
     rows = sorted(reader.rows(statement, values), key=lambda row: row[3])
     hits = tuple(EngineHit(id, float(score), seq) for id, seq, score, _ in rows)
     return EngineList(name, values["asked"], hits, time.perf_counter() - started)

@@ -69,6 +69,7 @@ class Reader:
 
     def rows(self, query: Query, parameters: Mapping[str, Any] | None = None) -> list[Row]:
         """All rows of a SELECT; values of types unknown to psycopg, such as pgvector's, are bytes in the type's binary form."""
+        # Binary, because `snapshot.vectors` reads pgvector's binary form.
         with self._watched(), self._connection.cursor(binary=True) as cursor:
             return cursor.execute(query, parameters).fetchall()
 
@@ -130,6 +131,7 @@ class Database:
                 try:
                     yield Reader(connection, self.timeout)
                 finally:
+                    # The connection may be lost; that error was raised already.
                     with suppress(psycopg.Error):
                         connection.execute("ROLLBACK")
             except psycopg.Error as error:

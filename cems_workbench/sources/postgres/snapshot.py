@@ -51,6 +51,7 @@ def batches(pages: Iterator[Page], changed: Changed, read: Rows) -> Iterator[Bat
             yield Batch(page.ids[seen : chosen[-1] + 1], taken, problems)
             seen = chosen[-1] + 1
         if seen < len(page.ids):
+            # Unchanged rows after the last changed one were seen too.
             yield Batch(page.ids[seen:])
 
 
@@ -81,6 +82,7 @@ def vectors(sent: Sequence[bytes | None], kind: str) -> list[Vector | None]:
 
 def vector_literal(vector: Vector) -> str:
     """The vector as a literal of pgvector, without loss."""
+    # Nine digits identify every single-precision number.
     return "[" + ",".join(f"{value:.9g}" for value in vector.tolist()) + "]"
 
 

@@ -74,6 +74,7 @@ def key_of(entry_id: EntryId) -> str:
     memory_id, seq = entry_id
     if seq is not None:
         return f"{memory_id}{KEY_SEPARATOR}{seq}"
+    # Otherwise the end of such an id would be read as a chunk number.
     return memory_id + KEY_SEPARATOR if KEY_SEPARATOR in memory_id else memory_id
 
 
@@ -147,9 +148,11 @@ def documents_of(
     """
     for start in range(0, len(ids), BATCH_SIZE):
         with database.reading() as cursor:
+            # The lock is released between batches, so another process may have written.
             if version is not None and read_content_version(cursor) != version:
                 raise ContentChangedError
             batch = ids[start : start + BATCH_SIZE]
+            # Row numbers first: reading by them skips the text blocks of other rows.
             rowids = cursor.execute("SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [batch]).fetchall()
             rows = cursor.execute(
                 "SELECT m.id, m.content, m.title, m.project, m.scope, c.seqs, c.texts, c.titled FROM memories AS m LEFT JOIN ("

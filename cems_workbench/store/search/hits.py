@@ -42,6 +42,7 @@ def top_memories(
     cut = np.partition(best, len(best) - k)[len(best) - k] if len(best) > k else above
     candidates = np.flatnonzero(scores >= cut if cut > above else scores > above)
     order = candidates[np.argsort(-scores[candidates], kind="stable")]
+    # The position of each memory's first row in `order`; the k-th smallest ends the list.
     _, first = np.unique(np.searchsorted(starts, order, side="right"), return_index=True)
     return order if len(first) < k else order[: np.sort(first)[k - 1] + 1]
 
@@ -75,5 +76,6 @@ def search_visible(search: Callable[[int], ChunkHits], k: int, hidden: Set[str])
     hits = search(k)
     if hidden.isdisjoint(memory_id for memory_id, _, _ in hits):
         return hits
+    # At worst all hidden memories rank first.
     hits = search(k + len(hidden))
     return truncate_to_memories([hit for hit in hits if hit[0] not in hidden], k)

@@ -170,6 +170,7 @@ class DerivedIndexes:
         """Release Chroma's files. Buffered changes stay buffered."""
         self._closing.set()
         if self._flusher is not None:
+            # Before Chroma closes: the thread writes into its graph.
             self._flusher.join()
         self._chroma.close()
         self._build_lock.close()
@@ -210,18 +211,21 @@ class DerivedIndexes:
         """
         opened, states, mark = self._opened, self.states(embedder.model_id), self._mark(embedder)
         known = opened.get(embedder.model_id)
+        # A refresh may replace the indexes while they are opened.
         while known is None or known[0] != mark:
             try:
                 # Stored in the dict read above: a refresh that ended in the meantime replaced `self._opened`.
                 known = opened[embedder.model_id] = mark, self._open(embedder)
             except StoreError:
                 before, mark = mark, self._mark(embedder)
+                # Nothing was replaced, so the files are damaged and another attempt cannot help.
                 if before == mark:
                     raise
         return replace(known[1], states=tuple(states))
 
     def _mark(self, embedder: Embedder) -> IndexMark:
         """A value that changes when the indexes are rebuilt, also by another process."""
+        # Only the name is needed: `states` has verified the files.
         manifest = read_manifest(self._lexical_directory.path)
         with self._database.reading() as cursor:
             return manifest.directory if manifest else None, read_meta(cursor, _META_PREFIX + embedder.model_id)
@@ -366,9 +370,11 @@ class DerivedIndexes:
             messages = chunks.refresh_chunks(self._database, embedder, progress)
             with self._database.reading() as cursor:
                 version = chunks.cut_until(cursor)  # later changes are cut and indexed by the next refresh
+            # Before the vectors: a cancelled embedding then leaves a current lexical index.
             rebuilt = self._refresh_lexical(version, progress)
             counts, notes = self._refresh_vectors(embedder, version, progress, precomputed)
         finally:
+            # Even after an error: the batches written before it changed the indexes.
             self._opened = {}
         for note in (*(rebuilt or ()), *notes):
             self._notice(note)
@@ -400,6 +406,7 @@ class DerivedIndexes:
         Each is verified once, and again when its files change; `deep` verifies every file and every vector again.
         """
         with self._check_lock:
+            # A client of removed files would still answer from memory.
             if self._chroma.replaced():
                 self._chroma.close()
                 self._opened, self._checks = {}, {}
@@ -546,6 +553,7 @@ class DerivedIndexes:
         for _ in range(MAX_BUILD_ATTEMPTS):
             with suppress(entries.ContentChangedError):
                 return build(self._content())
+        # Otherwise constant writes could prevent the build forever.
         with self._database.writing():
             return build(self._content())
 
@@ -590,7 +598,9 @@ class DerivedIndexes:
             self._database, collection, embedder, progress, known["version"], dimension, precomputed
         )
         dimension = dimension or chroma.dimension(collection)
+        # After the vectors, which it reads back from Chroma.
         notes += self._refresh_quantized(embedder.model_id, collection, version, bool(check.problem), progress)
+        # Last: a crash before this repeats the refresh, and never skips a change.
         self._record(embedder, {**known, "version": version} | ({"dimension": dimension} if dimension else {}))
         self._checks[embedder.model_id] = VectorCheck()
         return counts, notes
@@ -609,6 +619,7 @@ class DerivedIndexes:
         before = None if reembedded else state.manifest
         if before is not None and before.content_version == version and before.rows == rows:
             return []
+        # If an update leaves another number of rows, all segments are rebuilt.
         for manifest in [None] if before is None else [before, None]:
             with self._database.reading() as cursor:
                 changed = None if manifest is None else memories.changed_since(cursor, manifest.content_version)
@@ -622,6 +633,7 @@ class DerivedIndexes:
     def _remove_damaged(self, collection: Collection, check: VectorCheck) -> None:
         """Delete damaged vectors and their records, so that they are embedded again."""
         with chroma.store_errors(chroma.WRITE_FAILED):
+            # Chroma first: a crash in between leaves records without vectors, which the next refresh finds.
             collection.delete(ids=[*map(key_of, check.lost), *check.unknown])
         with self._database.transaction() as cursor:
             embedded.remove(cursor, str(collection.id), check.lost)
@@ -660,6 +672,7 @@ class DerivedIndexes:
         Raises what `progress` raises, and StoreError.
         """
         done, total = 0, self.buffered_changes()
+        # In slices, so that other processes can use Chroma's files in between.
         while total >= threshold and (count := self._flush_slice()):
             done += count
             progress(FLUSH_LABEL, min(done, total), total)
@@ -678,6 +691,7 @@ class DerivedIndexes:
         while count and not self._closing.wait(pause):
             began = time.monotonic()
             try:
+                # A refresh in this process has priority over the background flush.
                 count = self._flush_slice(1.0, wait=False)
                 pause = time.monotonic() - began  # leave half of the time to other threads
             except StoreLockedError:

@@ -132,9 +132,11 @@ class PostgresTables:
 
     def persist(self, call: Callable[[], T]) -> T:
         """See TeamTables. Gives up after ACQUIRE_TIMEOUT_S, or AWAY_TIMEOUT_S if the previous call gave up."""
+        # A nested call: the outermost one retries, so that no transaction is repeated in part.
         if getattr(self._retrying, "until", None) is not None:
             return call()
         started, notified = time.monotonic(), False
+        # While the database is away, each page must not wait the full time.
         self._retrying.until = started + (AWAY_TIMEOUT_S if self._away else ACQUIRE_TIMEOUT_S)
         try:
             for attempt in range(1_000_000):
@@ -168,12 +170,15 @@ class PostgresTables:
     def transaction(self, of: str = "") -> Iterator[PostgresSession]:
         """See TeamTables. Raises AwayError, and StoreError for what asking again does not better."""
         whole = f"pg_advisory_xact_lock{'_shared' if of else ''}({_lock_number(SCHEMA)})"
+        # One person's writer shares the global lock: it waits for global writers, not for other people.
         lock = f"SELECT {whole}" + (f"; SELECT pg_advisory_xact_lock({_lock_number(f'{SCHEMA}/{of}')})" if of else "")
         token = uuid4().hex
+        # If the connection breaks during COMMIT, this row tells whether it committed.
         lock += f"; INSERT INTO team_commits VALUES ('{token}', localtimestamp)"
         if next(self._transactions) % PRUNE_INTERVAL == 0:
             lock += (
                 "; DELETE FROM team_commits WHERE token IN (SELECT token FROM team_commits "
+                # SKIP LOCKED: two cleanups at once must not wait for each other.
                 f"WHERE at < localtimestamp - INTERVAL '{TOKEN_MAX_AGE}' FOR UPDATE SKIP LOCKED)"
             )
         connection, number = self._begin("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", lock)
@@ -236,6 +241,7 @@ class PostgresTables:
             lock,
             f"SELECT (SELECT value FROM team_meta WHERE key = 'schema'), {'pg_current_xact_id()::text' if lock else 'NULL'}",
         ]
+        # One round trip to the server instead of seven.
         text = "; ".join(statement for statement in statements if statement)
         while True:
             kept = self._idle_connection()
@@ -243,6 +249,7 @@ class PostgresTables:
             try:
                 with close_socket_after(connection.fileno(), STATEMENT_TIMEOUT_S + SILENCE_TIMEOUT_S):
                     cursor = connection.execute(text.encode())
+                # Only the result of the last statement counts.
                 while cursor.nextset():
                     pass
                 ((schema, number),) = cursor.fetchall()
@@ -250,11 +257,13 @@ class PostgresTables:
             except psycopg.OperationalError as error:
                 lost = connection.closed
                 connection.close()
+                # An idle connection may have been dropped long ago; a new one decides.
                 if kept is not None and lost:
                     continue
                 raise self._convert_error(error) from None
             except BaseException as error:
                 connection.close()
+                # The schema may have changed: the next connection checks it again.
                 self._prepared = False
                 if isinstance(error, psycopg.Error):
                     raise self._convert_error(error) from None
@@ -269,6 +278,7 @@ class PostgresTables:
         try:
             yield
         except psycopg.Error as error:
+            # Closing it ends the transaction.
             _close_quietly(connection)
             raise self._convert_error(error) from None
         except UnicodeEncodeError:
@@ -331,6 +341,7 @@ class PostgresTables:
         import psycopg
 
         try:
+            # No prepared statements: a pooler may give each transaction another server connection.
             connection = psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
         except psycopg.OperationalError as error:
             raise self._convert_error(error) from None
@@ -364,6 +375,7 @@ class PostgresTables:
             if not exists:
                 connection.execute(f"CREATE SCHEMA {SCHEMA}".encode())
             connection.execute(f"SET LOCAL search_path = {SCHEMA}".encode())
+            # Again, under the lock: another store may have created the tables meanwhile.
             ((there,),) = connection.execute(
                 f"SELECT to_regclass('{SCHEMA}.team_meta') IS NOT NULL".encode()
             ).fetchall()
@@ -392,6 +404,7 @@ class PostgresTables:
         # After attempts at several addresses the last line has the reason, the lines before it the addresses.
         line = one_line(text.splitlines()[0].rpartition("failed: ")[2].removeprefix("FATAL: ").strip())
         secret = str(self._arguments.get("password") or "")
+        # No message may repeat the password.
         line = line.replace(secret, "…") if secret else line
         said = f"the team's database {self.place}: {line}"
         if isinstance(error, errors.QueryCanceled):
@@ -462,12 +475,14 @@ def _check_schema(version: str, where: str) -> None:
 @lru_cache(512)
 def _driver_sql(sql: str) -> bytes:
     """A statement with the driver's placeholders."""
+    # The driver reads % as the start of a placeholder.
     return sql.replace("%", "%%").replace("?", "%s").encode()
 
 
 @lru_cache(1024)
 def _lock_number(name: str) -> int:
     """The key of an advisory lock."""
+    # Signed: an advisory lock's key is a bigint.
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
 
 

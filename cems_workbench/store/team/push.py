@@ -215,6 +215,7 @@ def _push_events(source: Session, target: Session, strange: set[str], report: Pu
     if new:
         _insert(target, "label_events", _EVENT, [row[:-2] for row in new], order="recorded_at")
         said = {row[-2]: row[:_EVENT_KEY_COLUMNS] for row in own}
+        # Again: the new events got their ids from the team's database.
         there = ids()
         undone = [
             (there[row[:_EVENT_KEY_COLUMNS]], there[said[row[-1]]])
@@ -295,6 +296,7 @@ def _push_looks(source: Session, target: Session, store_id: str, report: PushRep
             )
         )
         for name, of, looks, last_at in own:
+            # Only the looks since this store's last push, so that a repeated push adds nothing.
             more = looks - known.get((name, of), 0)
             if more <= 0:
                 there += 1

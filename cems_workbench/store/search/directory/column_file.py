@@ -24,7 +24,7 @@ MAX_HEADER_BYTES = 1_000_000
 def create(path: Path, columns: Mapping[str, tuple[DTypeLike, Sequence[int]]]) -> dict[str, Column]:
     """Create a file for these columns (type and shape); returns writable arrays mapped onto it.
 
-    Raises OSError if the disk is full: the space is allocated at once, because a full disk met later would kill the process (SIGBUS).
+    Raises OSError if the disk is full.
     """
     specs = {name: (np.dtype(kind), tuple(shape)) for name, (kind, shape) in columns.items()}
     offsets: dict[str, int] = {}
@@ -41,6 +41,7 @@ def create(path: Path, columns: Mapping[str, tuple[DTypeLike, Sequence[int]]]) -
             break
     with path.open("w+b") as file:
         if hasattr(os, "posix_fallocate"):
+            # A disk that is full only at a later write through the map would kill the process (SIGBUS).
             os.posix_fallocate(file.fileno(), 0, offset)
         else:
             file.truncate(offset)

@@ -172,6 +172,7 @@ def read_manifest(directory: Path) -> Manifest | None:
         values = json.loads((directory / MANIFEST).read_text("utf-8"))
         check = values.pop(CHECKSUM_KEY, None)
         manifest = Manifest(**values)
+        # Manifests of earlier versions have no checksum.
         if manifest.files is not None and check != _manifest_checksum(values):
             return None
         return manifest if isinstance(manifest.directory, str) else None
@@ -184,6 +185,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     values = asdict(manifest)
     draft = directory / f"{MANIFEST}.new"
     draft.write_text(json.dumps({**values, CHECKSUM_KEY: _manifest_checksum(values)}), "utf-8")
+    # Atomic: a crash leaves the old manifest or the new one.
     os.replace(draft, directory / MANIFEST)
 
 
@@ -212,6 +214,7 @@ def publish(
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
+    # Only now: until the manifest is replaced the previous index is the current one.
     for old in directory.iterdir():
         if old.is_dir() and old != target:
             shutil.rmtree(old, ignore_errors=True)

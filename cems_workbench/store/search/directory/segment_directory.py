@@ -91,6 +91,7 @@ class SegmentDirectory(IndexDirectory):
         for name, expected in manifest.files.items():
             path = self.path / name
             try:
+                # The state before the content: a change during the read is noticed next time.
                 files[name] = _stat(path), self._checksum(name, path)
             except OSError as error:
                 missing = not path.exists()
@@ -104,6 +105,7 @@ class SegmentDirectory(IndexDirectory):
 
     def _checksum(self, name: str, path: Path) -> str:
         known = self._verified_files.get(name)
+        # Segments are immutable: after a change only the new files are read.
         return known[1] if known is not None and known[0] == _stat(path) else checksum(path)
 
 
@@ -166,6 +168,7 @@ def publish(
             segments, rows = write()
             known_files = before.files or {} if before is not None and before.segments is not None else {}
             names = [name for each in segments for name in (each.name, each.deleted) if name]
+            # Names are never reused, so the checksums of earlier files stay valid.
             files = {name: known_files.get(name) or checksum(directory / name) for name in names}
             listed = [[each.name, each.deleted] for each in segments]
             label = f"v{content_version}-{os.urandom(3).hex()}"
@@ -184,7 +187,9 @@ def _remove_unlisted(directory: Path, manifest: Manifest | None) -> None:
     """Remove files that a manifest does not list: old and partial segments, and an index of an earlier version."""
     keep = {MANIFEST, *(manifest.files or ())} if manifest is not None and manifest.segments is not None else {MANIFEST}
     if manifest is not None and manifest.segments is None:
+        # The index of an earlier version stays until a new one replaces it.
         keep.add(manifest.directory)
+    # A file that cannot be removed now is removed by the next change.
     with suppress(OSError):
         for path in directory.iterdir():
             if path.name in keep:

@@ -269,6 +269,7 @@ class _LiveTexts:
         if about is None:
             return 0, 0
         about[self.segment.all_texts(self.segment.ids.find_all(hidden))] = 0.0
+        # Only texts near the own score need the exact score.
         sure = about > own.score * (1 + SCORE_SLACK)
         close = np.flatnonzero(~sure & (about >= own.score * (1 - SCORE_SLACK)))
         scores = self.scores(terms, close, mean)
@@ -289,6 +290,7 @@ class _LiveTexts:
         scores = np.zeros(len(texts), np.float32)
         for term, (count, idf) in terms.items():
             gains = self.exact(term, idf, texts, mean)
+            # Added one by one, as bm25s does: `count * gains` would round differently.
             for _ in range(count):
                 scores += gains
         return scores
@@ -302,6 +304,7 @@ class _LiveTexts:
         places, there = _locate(self.segment.documents[posting], texts)
         tf = self.segment.counts[posting][places[there]].astype(np.float64)
         room = K1 * ((1 - B) + B * self.segment.lengths[texts[there]].astype(np.float64) / mean)
+        # Double precision, rounded on assignment, as bm25s does.
         gains[there] = idf * (tf / (room + tf))
         return gains
 
@@ -318,6 +321,7 @@ class _LiveTexts:
             tf = self.segment.counts[posting].astype(np.float32)
             gains = rooms.take(texts)
             gains += tf
+            # In place: this runs over every posting of a term.
             np.divide(tf, gains, out=gains)
             gains *= np.float32(count * idf)
             np.add.at(scores, texts, gains)
@@ -336,6 +340,7 @@ class _LiveTexts:
     def _candidates(self, about: NDArray[np.float32], k: int) -> NDArray[np.int64]:
         """The texts, ascending, that may be among the hits that cover the first k memories; no other text can be."""
         blocks = len(about) // BLOCK_TEXTS
+        # Several of the best texts may be of one memory.
         depth = k if self.segment.starts is None else 2 * k
         while blocks > 4 * depth:
             # `depth` blocks have a text that scores at least this much, so at least `depth` texts do.
@@ -359,6 +364,7 @@ class _LiveTexts:
         if len(texts) <= k:
             return texts
         scores = about[texts]
+        # Texts within the error may rank higher once they are scored exactly.
         least = np.partition(scores, len(scores) - k)[len(scores) - k] * (1 - SCORE_SLACK)
         kept: NDArray[np.int64] = texts[scores >= least]
         return kept
@@ -367,5 +373,6 @@ class _LiveTexts:
 def _locate(ascending: Column, wanted: Column) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """For each of `wanted` its insertion point in ascending numbers, and whether it is present."""
     places = np.searchsorted(ascending, wanted)
+    # A number past the end has an insertion point that is no index.
     there = ascending[np.minimum(places, len(ascending) - 1)] == wanted
     return places, there

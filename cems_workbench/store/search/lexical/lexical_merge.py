@@ -108,6 +108,7 @@ class _Part:
         """Number of live texts with each term."""
         postings: NDArray[np.int64] = self.segment["postings"].astype(np.int64)
         documents = self.segment.documents
+        # The usual case needs no pass over the postings.
         if self.all_live:
             return postings[1:] - postings[:-1]
         live = np.zeros(self.segment.size, bool)
@@ -262,6 +263,7 @@ def _merge_postings(whole: _MergedSegment, first: int, last: int, made: dict[str
         return
     key = np.concatenate(keys)
     order = np.argsort(key, kind="stable")  # each part is in order already
+    # Blocks are written straight to their place, so memory holds one block at a time.
     place = int(made["postings"][first])
     made["documents"][place : place + len(key)] = key[order] % whole.size
     made["counts"][place : place + len(key)] = np.concatenate(counts)[order]
@@ -269,6 +271,7 @@ def _merge_postings(whole: _MergedSegment, first: int, last: int, made: dict[str
 
 def _copy_words(part: _Part, numbers: NDArray[np.int64], ends: NDArray[np.int64], made: Column) -> None:
     """Write the words of a part's memories to their new positions."""
+    # By the longest memory, so that no block exceeds BLOCK_POSTINGS words.
     step = max(1, BLOCK_POSTINGS // max(1, int(part.word_sizes.max(initial=1))))
     for start in range(0, len(part.live), step):
         some = slice(start, start + step)

@@ -126,6 +126,7 @@ def _merge_segments(directory: Path, segments: Sequence[Segment], new: int) -> l
     """The segments after merging, limited by the `new` texts of this change."""
     sizes = {each: _live_texts(directory, each) for each in segments}
     kept = [each for each in segments if sizes[each]]
+    # An edit must not wait for a large merge; a later, larger change does it.
     allowed = max(MIN_MERGE_LIMIT, FANOUT * new)
     while True:
         choice = _choose_merge(directory, kept, sizes)
@@ -141,6 +142,7 @@ def _choose_merge(directory: Path, kept: Sequence[Segment], sizes: dict[Segment,
     """The segments to merge next: FANOUT of the smallest full size class, or one that is more than half deleted."""
     classes: dict[int, list[Segment]] = {}
     for each in kept:
+        # 1e-9: the logarithm of an exact power may be just below the whole number.
         classes.setdefault(int(np.log(sizes[each]) / np.log(FANOUT) + 1e-9), []).append(each)
     full = [classes[number] for number in sorted(classes) if len(classes[number]) >= FANOUT]
     if full:

@@ -114,6 +114,7 @@ class LexicalSegment:
     def words_of(self, memories: NDArray[np.int64]) -> Column:
         """The words of these memories, once per memory."""
         ends = self._columns["memory_word_ends"]
+        # For memory 0 the index is -1, and its value is not used.
         begins = np.where(memories > 0, ends[memories - 1], 0)
         found: Column = self._columns["memory_words"][spans(begins, ends[memories])]
         return found
@@ -294,6 +295,7 @@ def _count_pairs(
     high: NDArray[np.int64], low: NDArray[np.int64], width: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The distinct pairs of two columns as high * width + low, ascending, with their counts."""
+    # One number per pair: sorting it is much faster than sorting pairs.
     keys = np.sort(high * max(1, width) + low)
     first = np.flatnonzero(np.diff(keys, prepend=-1))
     return keys[first], np.diff(first, append=len(keys))

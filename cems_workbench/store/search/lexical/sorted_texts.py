@@ -44,6 +44,7 @@ class SortedTexts:
 
     def place(self, text: str) -> int:
         """The number of texts before this one."""
+        # A query may contain a lone surrogate; it then matches nothing.
         wanted = text.encode("utf-8", "surrogatepass")
         first, last = 0, len(self)
         while first < last:
@@ -56,6 +57,7 @@ class SortedTexts:
 
     def find_all(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """The positions of the present ones of `texts`, ascending."""
+        # From here on one pass over the table is cheaper than a binary search for each text.
         if len(texts) * len(self).bit_length() > len(self):
             import pyarrow as pa
             import pyarrow.compute as pc
@@ -92,5 +94,6 @@ def from_arrow(texts: pa.Array[Any]) -> tuple[NDArray[np.uint8], NDArray[np.int6
     _, places, blob = texts.buffers()
     if not len(texts):
         return np.zeros(0, np.uint8), np.zeros(0, np.int64)
+    # An Arrow slice shares the buffers of the whole array.
     ends = np.frombuffer(places, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     return np.frombuffer(blob, np.uint8)[ends[0] : ends[-1]], ends[1:] - ends[0]

@@ -115,6 +115,7 @@ class _Terms(dict[str, tuple[str, ...]]):
 
     def __missing__(self, chunk: str) -> tuple[str, ...]:
         terms = tuple(self._analyse(chunk))
+        # The cache is limited by entries, so long chunks stay out of it.
         if len(chunk) <= MAX_TERM_CHARS:
             if len(self) >= MAX_CACHED_CHUNKS:
                 self.clear()
@@ -161,6 +162,7 @@ class _Terms(dict[str, tuple[str, ...]]):
                 yield from run
 
     def _lower(self, text: str) -> str:
+        # Python lowers the dotted capital I to two characters.
         return (text.replace("\u0130", "i") if self._language == "turkish" else text).lower()
 
     def _stem(self, word: str) -> str:

@@ -59,6 +59,7 @@ class Vocabulary(Mapping[str, int]):
     def _by_length(self) -> dict[int, list[str]]:
         by_length: dict[int, list[str]] = {}
         for word in self._frequencies:
+            # A correction must be found again when it is searched, so it must be in normal form.
             if word.isalpha() and normalised(word).lower() == word:
                 by_length.setdefault(len(word), []).append(word)
         return by_length

@@ -41,6 +41,7 @@ def compressed_size(value: bytes, enough: int | None = None) -> int | None:
         items += literals
         place += literals
         size = written + (items + 7) // 8
+        # Here the server gives up and keeps the value uncompressed.
         if size >= most or (not found and size >= FIRST_REFERENCE_BYTES):
             return None
         if place == end:
@@ -49,6 +50,7 @@ def compressed_size(value: bytes, enough: int | None = None) -> int | None:
             return size
         length = _longest_match(value, place, earlier)
         items += 1
+        # A reference takes 2 bytes, so shorter matches stay literal.
         if length > 2:
             written += 3 if length > 17 else 2
             place += length

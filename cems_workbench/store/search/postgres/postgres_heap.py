@@ -202,6 +202,7 @@ def _shorten(columns: Sequence[_Column], most: int) -> None:
         if largest is None:
             break
         largest.compress(most)
+        # Even compressed it is over the target alone, so it leaves at once.
         if largest.size > most:
             largest.move_out()
     while _length(columns) > most:
@@ -232,6 +233,7 @@ class _Pages:
 
     def insert(self, index: int, length: int) -> None:
         """Put a row of so many bytes on the page PostgreSQL chooses."""
+        # PostgreSQL aligns each row to 8 bytes.
         length = _align(length, 8)
         page = self._current
         while page >= 0 and self._free[page] - LINE_POINTER < length:
@@ -253,6 +255,7 @@ class _Pages:
         while len(self._maps) <= number:
             self._maps.append(_FreeSpaceMap())
         free_space_map = self._maps[number]
+        # The map counts whole units: free space is rounded down, the demand below up.
         free_space_map.note(leaf, max(self._free[page] - LINE_POINTER, 0) // MAP_UNIT)
         found = free_space_map.find(-(-length // MAP_UNIT))
         return -1 if found < 0 else number * MAP_LEAVES + found
@@ -271,6 +274,7 @@ class _FreeSpaceMap:
         while node > 0:
             node = (node - 1) // 2
             largest = max(self._nodes[2 * node + 1 : 2 * node + 3])
+            # Nothing above changes either.
             if self._nodes[node] == largest:
                 break
             self._nodes[node] = largest

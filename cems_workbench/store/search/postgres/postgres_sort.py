@@ -26,6 +26,7 @@ def limited_order(scores: NDArray[np.float32], k: int) -> list[int]:
     """Places of the first k of `scores` (in heap order) after `ORDER BY score DESC LIMIT k`."""
     if k <= 0:
         return []
+    # The server sorts fully unless there are more than twice as many rows as the limit.
     if len(scores) <= 2 * k:
         return full_order(scores, k)
     return _bounded_heap(_keys(scores), k)
@@ -41,6 +42,7 @@ def _quicksort(rows: list[int], keys: Sequence[int], wanted: int) -> None:
     pending = [(0, len(rows))]
     while pending:
         start, count = pending.pop()
+        # Rows after `wanted` do not affect the order of those before.
         if start >= wanted or count < 2:
             continue
         if count < 7:

@@ -136,6 +136,7 @@ class TextQuery:
     @property
     def terms(self) -> tuple[Term, ...]:
         """The distinct terms in the order in which the server adds up their ranks: by bytes."""
+        # Reversed, so that the first of equal terms stays.
         unique = {term.lexeme: term for term in reversed(list(_terms(self.node)))}
         return tuple(sorted(unique.values(), key=lambda term: term.lexeme.encode()))
 
@@ -200,6 +201,7 @@ def or_query(query: str) -> TextQuery:
 
     Raises TsQueryError when a lexeme reads as syntax that the server refuses.
     """
+    # By bytes, as PostgreSQL sorts them.
     asked = sorted(lexemes(query), key=str.encode)
     if any(SYNTAX.search(lexeme) for lexeme in asked):
         return ts_query(" | ".join(asked))
@@ -308,6 +310,7 @@ ZETA_2 = 1.64493406685
 def _gains() -> list[float]:
     gains, total = [0.0], np.float32(0)
     for n in range(1, MAX_POSITIONS + 1):
+        # In single precision, as the server, so that what ties there ties here.
         total = total + WEIGHT / np.float32(n * n)
         gains.append(float(WEIGHT + total - WEIGHT) / ZETA_2)
     return gains
@@ -330,6 +333,7 @@ def ts_rank(document: Mapping[str, tuple[int, ...]], query: TextQuery) -> float:
     rank = np.float32(0)
     for term in terms:
         for positions in _occurrences(document, term):
+            # As the server: added in double, rounded to single precision after each term.
             rank = np.float32(float(rank) + GAINS[len(positions)])
     return float(rank / np.float32(len(terms)))
 
@@ -355,6 +359,7 @@ def _rank_of_pairs(document: Mapping[str, tuple[int, ...]], terms: tuple[Term, .
                     pair = np.float32(math.sqrt(float(WEIGHT * WEIGHT * _nearness(distance))))
                     rank = pair if rank < 0 else np.float32(1.0 - (1.0 - float(rank)) * (1.0 - float(pair)))
             seen.append(here)
+    # The server's value for terms without a pair.
     return float(rank) if rank > 0 else float(np.float32(1e-20))
 
 

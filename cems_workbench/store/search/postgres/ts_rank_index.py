@@ -124,6 +124,7 @@ class TsRankIndex:
     ) -> NDArray[np.intp]:
         """Places within `rows` of the first k."""
         if ties == "limit":
+            # The order of ties depends on the LIMIT of the server's query.
             return np.array(limited_order(scores, max(k, depth))[:k], np.intp)
         if ties == "window":
             return np.array(full_order(scores, k), np.intp)
@@ -156,6 +157,7 @@ class TsRankIndex:
 
     def _add_phrase(self, phrase: Phrase, found: NDArray[np.bool_]) -> None:
         """Mark the chunks that contain the phrase; often none, because its words must match too."""
+        # Chunks found by a single term need no look at positions.
         rows = np.flatnonzero(~found)
         for term in phrase.terms:
             rows = rows[np.isin(rows, self._postings(term.lexeme)[0])]

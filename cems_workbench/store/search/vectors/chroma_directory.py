@@ -65,6 +65,7 @@ class _SharedFiles:
         """After acquiring the lock: release clients that other processes' writes made stale."""
         changes, self.write_interrupted = self._read()
         if self._change_number not in (None, changes):
+            # A copy: a released directory removes itself.
             for directory in list(self.clients):
                 directory.release()
         self._change_number = changes
@@ -73,10 +74,12 @@ class _SharedFiles:
     def writing(self) -> Iterator[None]:
         """Mark a write as in progress during the block."""
         self._change_number = (self._change_number or 0) + 1
+        # Before the first change: a process that dies in between leaves this mark.
         self._write("writing")
         try:
             yield
         finally:
+            # The mark of an earlier crash stays until every vector is verified.
             self._write("broken off" if self.write_interrupted else "")
 
     def mark_intact(self) -> None:
@@ -182,6 +185,7 @@ class ChromaDirectory:
             client: Any = self._client  # `close` is missing from the declared interface.
             self._client = None
             replaced = self.replaced()
+            # The client is given up either way.
             with suppress(Exception), chroma.convert_panics():
                 client.close()
             if self._files is not None:
@@ -199,6 +203,7 @@ class ChromaDirectory:
         """Delete the database. Raises StoreError."""
         with self._lock(), self._files.writing() if self._files else nullcontext(), _open_lock:
             self.release()
+            # The first reason is the cause; later ones follow from it.
             self.discard_reason = self.discard_reason or reason
             _remove(self.path)
             _remove(self._checksums_path)
@@ -210,6 +215,7 @@ class ChromaDirectory:
         return self.path.with_name(CHECKSUMS_FILE)
 
     def _open_embedded(self, files: _SharedFiles) -> ClientAPI:
+        # Other processes that have it open have verified it.
         alone = not files.clients and files.presence.enter()
         self.verified = not alone and not files.write_interrupted
         if not self.verified:
@@ -217,11 +223,13 @@ class ChromaDirectory:
                 self.discard(problem)
             files.mark_intact()
         try:
+            # Missing checksums tell the next opening that this process never closed the database.
             _remove(self._checksums_path)
             client = chroma.connect(self.path, None)
         except StoreError as error:
             if not alone or not self.path.exists():
                 raise
+            # Everything in it is derived, so a database that cannot be opened is rebuilt.
             self.discard(str(error))
             client = chroma.connect(self.path, None)
         files.clients.append(self)
@@ -237,6 +245,7 @@ class ChromaDirectory:
                 return ""
             expected, signature = json.loads(self._checksums_path.read_text("utf-8")), directory_signature(self.path)
             self.verified = not mismatch(self.path, expected)
+            # Kept for the next checksums: a million vectors have 2.5 GB.
             self._verified_files = {one[0]: (one, expected[one[0]]) for one in signature} if self.verified else {}
         except (OSError, ValueError, AttributeError, TypeError, RecursionError):
             self.verified = False
@@ -250,7 +259,7 @@ class ChromaDirectory:
         ).problem
 
     def _write_checksums(self) -> None:
-        """Write the files' checksums; those of unchanged files are reused, because a million vectors have 2.5 GB."""
+        """Write the files' checksums; those of unchanged files are reused."""
         draft = self._checksums_path.with_suffix(".new")
         with suppress(OSError):  # without checksums the next opening reads every vector
             now = {one[0]: one for one in directory_signature(self.path)}
@@ -346,6 +355,7 @@ def read_all_vectors(path: Path) -> None:
         read = 0
         for _, vector in chroma.read_vectors(collection):
             read += 1
+            # Reading does not use the graph; a query does, and a damaged graph crashes here.
             if read == 1 or not read % 1_000:
                 collection.query(query_embeddings=vector[None, :], n_results=1)
         if read != collection.count():

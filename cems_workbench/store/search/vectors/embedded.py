@@ -91,6 +91,7 @@ def record_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Ma
 
 def vector_hash(vector: Float32) -> int:
     """A 64-bit hash of a vector as Chroma returns it, which is bit-identical on every read."""
+    # Signed, as DuckDB's BIGINT.
     return int.from_bytes(hashlib.blake2b(vector.tobytes(), digest_size=8).digest(), "little", signed=True)
 
 

@@ -102,6 +102,7 @@ def _write_segment(directory: Path, rows: pa.Table, collection: Collection, prog
         if not batch:
             continue
         if not arrays:
+            # Only the first batch tells the dimension.
             arrays = _create_file(directory / segment.name, columns, len(keys), len(batch[0][1]))
         target_rows = [row_of[name] for name, _ in batch]
         arrays["codes"][target_rows], arrays["steps"][target_rows] = quantize(np.stack([vector for _, vector in batch]))

@@ -63,6 +63,7 @@ def quantize(vectors: Float32) -> tuple[NDArray[np.int8], Float32]:
     """Codes (rows, dimension) and steps (rows) of the normalised vectors; zeros for a zero vector."""
     lengths = np.linalg.norm(vectors, axis=1)
     largest = np.abs(vectors).max(axis=1, initial=0)
+    # A zero vector has no direction, and gets zeros.
     scale = np.where(largest > 0, largest, 1)
     codes = np.rint(vectors * (MAX_CODE / scale)[:, None]).astype(np.int8)
     return codes, np.asarray(largest / MAX_CODE / np.where(lengths > 0, lengths, 1), np.float32)
@@ -228,6 +229,7 @@ class QuantizedVectors:
         ]
         limit = max(MIN_RESCORE_LIMIT, 10 * k)
         if sum(map(len, near)) > limit:
+            # Only a large set of equal vectors exceeds the limit.
             threshold = kth_largest(
                 np.concatenate([cosines[own] for (_, cosines), own in zip(scored, near, strict=True)]), limit
             )
@@ -246,6 +248,7 @@ class QuantizedVectors:
         where = ANY if where.trivial else where
         filtered = self._filtered_cache.get(where)
         if filtered is None:
+            # Outside the lock: two threads may compute the same, which is harmless.
             filtered = [_filter_rows(part, where) for part in self._segments]
             room = sum(len(part.segment.codes) for part in self._segments) - _copied_rows(filtered)
             with self._cache_lock:
@@ -262,6 +265,7 @@ def _filter_rows(live: LiveSegment, where: Filter) -> _FilteredRows:
     segment = live.segment
     mask = segment.masks.mask(where)
     if len(live.deleted):
+        # A copy: the mask is cached and shared with the segment's other users.
         mask = np.ones(len(segment.codes), bool) if mask is None else mask.copy()
         mask[segment.all_rows(live.deleted)] = False
     codes, steps = segment.codes, segment.steps

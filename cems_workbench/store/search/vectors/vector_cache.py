@@ -35,6 +35,7 @@ class VectorCache:
                 for entry_id, number in embedded.recorded_hashes(cursor, str(collection.id)).items()
             }
         with self._lock:
+            # Entries whose hash changed or whose record is gone are dropped.
             known = {name: row for name, row in self._vectors.items() if row[0] == recorded.get(name)}
             wanted = [name for name in (recorded if keys is None else keys) if name in recorded]
             missing = [name for name in wanted if name not in known]

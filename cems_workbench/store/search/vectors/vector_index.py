@@ -195,6 +195,7 @@ class VectorIndex:
     ) -> ChunkHits:
         """Exact cosines of the quantized search's candidates."""
         assert self._collection is not None
+        # The floor keeps a zero vector finite.
         unit = query / max(float(np.linalg.norm(query)), 1e-12)
         near = quantized.candidates(unit, k, where)
         found = list(read_vectors(self._collection, [key_of(entry_id) for entry_id in near]))
@@ -258,6 +259,7 @@ class VectorIndex:
                 return found
             if not where.trivial:
                 break
+            # The best chunks may all be of a few memories.
             depth *= 2
         while True:
             found = truncate_to_memories(self._query(query, rows, where), k)
@@ -276,6 +278,7 @@ class VectorIndex:
                 include=["distances"],
             )
         rows = zip(map(parse_key, response["ids"][0]), response["distances"][0], strict=True)
+        # Chroma returns 1 - cosine.
         hits: ChunkHits = [(memory_id, 1.0 - distance, seq) for (memory_id, seq), distance in rows]
         return sorted(hits, key=lambda hit: (-hit[1], *sort_key((hit[0], hit[2]))))
 
@@ -296,6 +299,7 @@ def mean_direction(vectors: Sequence[Float32]) -> Float32:
         return vectors[0]
     mean = np.mean(np.stack(vectors), axis=0, dtype=np.float64)
     length = float(np.linalg.norm(mean))
+    # Vectors that cancel out have no mean direction.
     return vectors[0] if length < 1e-6 else np.asarray(mean / length, np.float32)
 
 

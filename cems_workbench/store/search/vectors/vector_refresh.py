@@ -55,6 +55,7 @@ def refresh_vectors(
     EmbedderMismatchError if its dimension differs from the collection's.
     """
     name = str(collection.id)
+    # Nothing is known about the collection, for example after a crash.
     if since is None:
         _reconcile(database, collection)
     with database.reading() as cursor:
@@ -65,6 +66,7 @@ def refresh_vectors(
         _prepare_buffer(collection, changes, rows)
     for entry_ids in _slices(pending.remove, BATCH_TEXTS):
         with chroma.store_errors(chroma.WRITE_FAILED):
+            # Chroma first: a crash in between repeats the batch and never skips it.
             collection.delete(ids=[key_of(entry_id) for entry_id in entry_ids])
         with database.transaction() as cursor:
             embedded.remove(cursor, name, entry_ids)
@@ -108,6 +110,7 @@ def _embed(
                 database,
                 collection,
                 from_source,
+                # A source's vectors need not have length 1; those of an embedder have it.
                 _normalise(_validate(vectors, len(from_source), embedder)),
                 batch_size,
             )

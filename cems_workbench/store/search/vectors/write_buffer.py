@@ -74,6 +74,7 @@ class BufferedCollection:
     def get(self, **arguments: Any) -> Any:
         """As Chroma's, of ids and embeddings."""
         ids, include = arguments.get("ids"), arguments.get("include", [])
+        # With a limit any vector will do, such as for the dimension.
         if not self._rows or "limit" in arguments:
             return self._collection.get(**arguments)
         if ids is None:
@@ -102,6 +103,7 @@ class BufferedCollection:
         if not self._rows:
             return self._collection.query(**arguments)
         limit, where = arguments["n_results"], arguments.get("where")
+        # At worst all overridden rows rank first, and are dropped below.
         response: Any = self._collection.query(**{**arguments, "n_results": limit + len(self._overridden)})
         hits = [
             (distance, name)
@@ -115,6 +117,7 @@ class BufferedCollection:
             nearest = np.argsort(distances, kind="stable").tolist()  # ties by key: rows are sorted by it
             passing = (i for i in nearest if _passes(self._rows[names[i]][1], where))
             hits += [(float(distances[i]), names[i]) for i in islice(passing, limit)]
+        # By distance, then by key, so that ties are stable.
         hits = sorted(hits)[:limit]
         return {"ids": [[name for _, name in hits]], "distances": [[distance for distance, _ in hits]]}
 
@@ -171,6 +174,7 @@ class BufferedCollection:
     def _buffer(self, rows: Rows) -> None:
         """Buffer these rows durably, except deletions of keys that Chroma does not have."""
         gone = [name for name, (vector, _) in rows.items() if vector is None]
+        # A deletion of such a key would be flushed for nothing.
         unknown = set(gone) - _present_in_chroma(self._collection, gone)
         buffered = {name: row for name, row in rows.items() if name not in unknown}
         with self._database.transaction() as cursor:
@@ -212,6 +216,7 @@ def flush(
             labels: list[Any] = [rows[key][1] for key in batch]
             collection.upsert(ids=batch, embeddings=np.stack([present[key] for key in batch]), metadatas=labels)
             written += batch
+            # The rest stays buffered, which changes no search.
             if time.monotonic() > until:
                 break
         # Chroma may round vectors, so the recorded hash is that of the vector it returns.
@@ -219,6 +224,7 @@ def flush(
             parse_key(key): embedded.vector_hash(vector) for key, vector in chroma.read_vectors(collection, written)
         }
     with database.transaction() as cursor:
+        # One transaction: a crash before it leaves the rows buffered, and they are flushed again.
         embedded.record_hashes(cursor, name, hashes)
         _delete(cursor, name, [*gone, *written])
     return len(gone) + len(written)
