@@ -121,7 +121,7 @@ class TableClaims:
         return self._team.persist(lambda: self._claimed(reviewer, choose))
 
     def _claimed(self, reviewer: str, choose: Choose) -> Pair | None:
-        # A lock of their own: claims wait for each other, not for the labels of other people.
+        # A separate lock: claims wait for each other, not for the labels of other people.
         with self._team.transaction(of="claims") as session:
             rows = session.rows(
                 "SELECT reviewer, qid, memory_id FROM label_claims "

@@ -160,7 +160,7 @@ def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> int:
         else {}
     )
     scripts = migrations()
-    # The rows fit the schema of their own version, not necessarily the present one.
+    # The rows fit the schema of their version, not necessarily the present one.
     version = int(known.get(SCHEMA, max(scripts)))
     if not 1 <= version <= max(scripts):
         raise StoreError(f"the store has schema {version}, this version reads {max(scripts)}: update cems-workbench")
