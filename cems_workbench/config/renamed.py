@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from cems_workbench.config.sections.gathering import ADDED_LIST_DEFAULTS
 from cems_workbench.renamed import PARAMETER_VALUES, PARAMETERS, report
 
 ORIGINAL_VERSION = 1
@@ -77,10 +78,13 @@ def original_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def original_values(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The nested values of a config (`nested`) under their original names, in their order."""
+    """The nested values of a config (`nested`) under their original names, in their order, without unused added lists."""
     original: dict[str, Any] = {}
     for key, value in values.items():
         path = f"{prefix}{key}"
+        # Installing a retriever must not change the digest of configs that do not use it.
+        if prefix == "lists." and key in ADDED_LIST_DEFAULTS and value == ADDED_LIST_DEFAULTS[key]:
+            continue
         name = _original_path(path).rpartition(".")[2]
         inner = original_values(value, f"{path}.") if isinstance(value, Mapping) else _original_value(path, value)
         original[name] = ORIGINAL_VERSION if path == "version" else inner

@@ -72,7 +72,7 @@ def test_a_proposal_without_labels_says_so_and_is_held_against_them(
     [
         (("--without-labels", "--open-holdout"), "nothing is sealed"),
         (("--without-labels", "--space", "rerank.depth"), "agreeing with itself"),
-        (("--without-labels", "--preset", "cems"), "no reranker that can stand in"),
+        (("--without-labels", "--preset", "cems"), "no reranker whose order can replace judgments"),
     ],
 )
 def test_what_cannot_be_done_without_labels_is_refused_in_a_line(

@@ -407,6 +407,9 @@ if not TYPE_CHECKING and ADDED_LISTS:
         **{name: _added_list(name) for name in ADDED_LISTS},
     )
 
+ADDED_LIST_DEFAULTS = {name: _added_list(name)[1].model_dump() for name in ADDED_LISTS}
+"""Values of the section of each added list that is not configured."""
+
 
 class VariantWeights(Section):
     """Weight of each kind of query variant; multiplies the list weight."""

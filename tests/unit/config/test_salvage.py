@@ -29,7 +29,7 @@ def test_unknown_keys_are_left_out_and_named_and_missing_ones_have_the_default()
 
 def test_a_value_that_is_not_allowed_is_left_out_and_the_others_stay() -> None:
     values = nested(with_values(PipelineConfig(), {"gap.ratio": 0.25, "adjust.time_decay.tiers": {"b": 3.0, "a": 2.0}}))
-    values["fusion"]["method"] = "borda"
+    values["fusion"]["method"] = "no_such_method"
     values["rerank"] = "none"
     config, left_out = salvaged(values)
     assert config == with_values(PipelineConfig(), {"gap.ratio": 0.25, "adjust.time_decay.tiers": {"b": 3.0, "a": 2.0}})
