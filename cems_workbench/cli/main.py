@@ -136,6 +136,7 @@ def main() -> None:
     except typer.TyperException as error:  # a missing argument, an unknown option
         _refuse(f"{error.format_message()} See --help.")
     except BrokenPipeError:
+        # The interpreter flushes stdout at exit and would report the broken pipe again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except Exception as error:

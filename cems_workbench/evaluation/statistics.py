@@ -67,6 +67,7 @@ def bootstrap(values: Floats, seed: int = 0, resamples: int = RESAMPLES, level: 
         done += len(drawn)
     out = np.full((2, values.shape[1]), np.nan)
     for m in np.flatnonzero(defined.any(axis=0)):
+        # A resample that drew no defined query has no mean.
         out[:, m] = np.nanpercentile(sampled[:, m], [50 * (1 - level), 50 * (1 + level)])
     return out
 
@@ -84,6 +85,7 @@ def resample(measure: Measure, rankings: GradedRankings, seed: int = 0, resample
 def interval(sampled: Floats, level: float = LEVEL) -> tuple[float, float]:
     """The percentile interval of resampled values, NaN left out; NaN where fewer than half of them are defined."""
     defined = sampled[~np.isnan(sampled)]
+    # An interval of the few defined resamples would look narrower than it is.
     if 2 * len(defined) < len(sampled) or not len(defined):
         return float("nan"), float("nan")
     low, high = np.percentile(defined, [50 * (1 - level), 50 * (1 + level)])
@@ -96,7 +98,9 @@ def bootstrap_test(differences: Floats) -> float:
     d = differences[~np.isnan(differences)]
     if not len(d) or not (np.abs(d) > MEAN_TOLERANCE).any():
         return 1.0
+    # Zeros count on both sides, which only makes p larger.
     least = min(int((d <= MEAN_TOLERANCE).sum()), int((d >= -MEAN_TOLERANCE).sum()))
+    # The added one keeps p above 0: a finite number of resamples proves no zero.
     return min(1.0, 2 * (least + 1) / (len(d) + 1))
 
 
@@ -118,6 +122,7 @@ def _drawn_rows(queries: int, resamples: int, seed: int, rows: int) -> Iterator[
     for start in range(0, resamples, rows):
         count = min(rows, resamples - start)
         chosen = rng.integers(0, queries, size=(count, queries))
+        # Each row gets its own range of numbers, so one bincount counts all rows.
         chosen += np.arange(count)[:, None] * queries
         counted = np.bincount(chosen.ravel(), minlength=count * queries)
         yield counted.reshape(count, queries).astype(float)
@@ -162,6 +167,7 @@ def _widen(
     loose = unjudged[concerned]
     place, count = np.cumsum(loose, axis=1), loose.sum(axis=1, keepdims=True)
     for turned in range(1, int(count.max()) + 1):
+        # The extremes are the first and the last unjudged places.
         for chosen in (loose & (place <= turned), loose & (place > count - turned)):
             turned_relevant = _with(part, chosen, np.minimum(count, turned), grade)
             for m in columns:
@@ -193,6 +199,7 @@ def randomisation_test(differences: Floats, seed: int = 0, draws: int = DRAWS) -
     d = np.where(np.isnan(differences), 0.0, differences)
     observed = np.abs(d.sum(axis=0))
     p = np.ones(d.shape[1])
+    # Queries without a difference have no sign to flip; dropping them keeps more tests exact.
     moved = np.abs(d) > MEAN_TOLERANCE
     few = moved.sum(axis=0) <= EXACT_QUERIES
     for m in np.flatnonzero(few & moved.any(axis=0)):
@@ -207,12 +214,15 @@ def randomisation_test(differences: Floats, seed: int = 0, draws: int = DRAWS) -
 def _exact(d: Floats) -> float:
     patterns = (np.arange(2 ** len(d))[:, None] >> np.arange(len(d))) & 1
     sums = np.abs((2 * patterns - 1) @ d)
+    # The observed pattern is among them, and rounding must not exclude it.
     return float((sums >= abs(d.sum()) - MEAN_TOLERANCE).mean())
 
 
 def _drawn(d: Floats, observed: Floats, seed: int, draws: int) -> Floats:
     rng = np.random.default_rng(seed)
+    # Summation order differs between draws; without the tolerance equal sums would miss.
     total, least = d.sum(axis=0), observed - MEAN_TOLERANCE
+    # The observed assignment is one of the draws, so p is never 0.
     reached = np.ones(d.shape[1])
     rows = min(
         PERMUTATION_BLOCK, max(4, BATCH_SIZE // len(d) // 4 * 4)
@@ -232,6 +242,7 @@ def holm(p: Sequence[float]) -> list[float]:
     adjusted = np.empty(len(p))
     worst = 0.0
     for place, i in enumerate(order):
+        # Adjusted p must not fall as p rises.
         worst = max(worst, min(1.0, (len(p) - place) * p[int(i)]))
         adjusted[i] = worst
     return [float(value) for value in adjusted]

@@ -84,6 +84,7 @@ class Cluster:
         """Submit a task; its arguments may be tasks. It is repeated only if its worker dies."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # large arguments are intended
+            # Dask would return the known result of an equal key, so each task gets one of its own.
             return self._client.submit(
                 function, *arguments, key=key or f"{function.__name__}-{uuid.uuid4().hex}", pure=False
             )
@@ -98,6 +99,7 @@ class Cluster:
         while not self._stopped.is_set():
             try:
                 with self._client.as_current():
+                    # Short waits let `close` from another thread end this loop.
                     wait(task, timeout=POLL_INTERVAL_S)
             except TimeoutError:
                 alone_since = None if self._working() else alone_since or time.monotonic()

@@ -354,6 +354,7 @@ def _shelf(resources: Resources) -> Path:
 
 
 def _file_name(selection: QuerySelection, digest: str) -> str:
+    # The name comes from a user: no separator and no leading dot may reach the path.
     name = re.sub(r"[^\w.-]+", "-", selection.query_set).strip("-.")[:MAX_NAME_CHARS] or "queries"
     return f"{name}-{digest}{SUFFIX}"
 
@@ -373,6 +374,7 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
     words = dictionary_entries(config, resources)
     if words is not None:
         parts += (words,)
+    # The name of the set is left out, so that sets of the same queries share a file.
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
@@ -418,6 +420,7 @@ def read_exact_evidence(
     here = header_for(config, resources, query_set=selection.query_set, project_only=selection.project_only)
     digest = _digest(config, selection, resources)
     own = _file_name(selection, digest)
+    # False sorts first: the file under this set's own name is preferred.
     for path in sorted(_shelf(resources).glob(f"*-{digest}{SUFFIX}"), key=lambda path: path.name != own):
 
         def read(path: Path = path) -> EvidenceSet:
@@ -427,6 +430,7 @@ def read_exact_evidence(
             return evidence
 
         with suppress(_Incomplete, FileNotFoundError):
+            # A rewritten file has another time, so the cache never returns its old content.
             return cache(("evidence", path, path.stat().st_mtime_ns), read)
     return None
 

@@ -133,6 +133,7 @@ def score_evidence(
                 if count:
                     scored[qid], pairs = filled, pairs + count
             progress(LABEL, len(asked), len(asked))
+        # Finished queries must reach the file on Ctrl-C too, which is no Exception.
         except BaseException:
             if scored:
                 with suppress(InputError):  # the scores are in the store's cache

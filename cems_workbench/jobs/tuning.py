@@ -471,6 +471,7 @@ def store_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Store | None
     folder = evidence.path.resolve().parent
     places = [*([folder.parent] if folder.name == EVIDENCE_FOLDER else []), settings.store]
     locked: StoreLockedError | None = None
+    # Both places may be the same store, which opens only once.
     for place in dict.fromkeys(place.resolve() for place in places):
         try:
             store = Store.open(place, create=False, chroma_url=settings.chroma_url, team=settings.team)

@@ -56,6 +56,7 @@ class WorkbenchServer(MCPServer):
             )
             tool = self._tool_manager.get_tool(entry.name)
             assert tool is not None
+            # The schema tells clients what `_check` refuses: an unknown argument.
             tool.parameters["additionalProperties"] = False
             self._arguments[entry.name] = list(tool.parameters["properties"])
 

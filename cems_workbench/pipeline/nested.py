@@ -77,6 +77,7 @@ def places(table: CandidateTable, config: ListsConfig, aggregation: Bools) -> tu
     nested, gathered = table.lists.nested, table.lists.gathered
     if nested is None or not (config.hybrid.enabled or config.relations.enabled):
         return None, gathered
+    # A slider of the weight or the ties must not place the lists again.
     hybrid = config.hybrid.model_copy(update={"weight": 0.0, "ties": "ordinal"})  # what fusion alone reads
     relations = (config.relations.enabled, config.relations.seeds, config.relations.per_seed)
     key = (hybrid, relations, aggregation.tobytes())
@@ -98,15 +99,19 @@ def _placed(nested: NestedTable, gathered: Places, config: ListsConfig, aggregat
 def _place_hybrid(nested: NestedTable, placed: Places, config: HybridList, cuts: HybridCuts) -> None:
     _, count, width = placed.position.shape
     query = nested.slot // count if count else nested.slot
+    # A chunk that a list lacks has rank inf there, so the cut also excludes it.
     by_vector, by_text = nested.vector_rank <= cuts.by_meaning[query], nested.text_rank <= cuts.by_text[query]
     score = np.where(by_vector, config.vector_weight / (config.k + nested.vector_rank), 0.0)
+    # Float noise must not split chunks that PostgreSQL scores exactly equal.
     score = np.round(
         score + np.where(by_text, (1 - config.vector_weight) / (config.k + nested.text_rank), 0.0), SCORE_DECIMALS
     )
     chunks = np.flatnonzero(by_vector | by_text)
+    # lexsort is stable: equal scores keep the order of the entries, those by meaning first.
     chunks = chunks[np.lexsort((-score[chunks], nested.slot[chunks]))]
     chunk_place = _place_within(nested.slot[chunks]) + 1
     cell = nested.slot[chunks] * width + nested.candidate[chunks]
+    # np.unique sorts by cell; sorting the indices restores the order by score.
     best = np.sort(np.unique(cell, return_index=True)[1])  # the first row of a memory is its best chunk
     chunks, chunk_place = chunks[best], chunk_place[best]
     slot = nested.slot[chunks]
@@ -129,6 +134,7 @@ def _place_relations(nested: NestedTable, placed: Places, config: ListsConfig, c
     edges = np.flatnonzero((place >= 1) & (place <= config.relations.seeds))
     edges = edges[np.lexsort((nested.order[edges], place[edges], nested.query[edges]))]
     query, target = nested.query[edges], nested.target[edges]
+    # One cell holds one rank, so each further edge to the same memory goes into the next row.
     turn = _occurrence(query * placed.position.shape[2] + target)
     at = (query, nested.occurrence_rows[query, turn], target)
     placed.position[at] = placed.dense[at] = _place_within(query) + 1
@@ -196,6 +202,7 @@ def hybrid_place(
 def _place_within(group: Ints) -> Ints:
     """0-based place of each entry within its group; groups stand together."""
     count = np.arange(len(group))
+    # Without entries the leading True would claim a first group.
     starts = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1]))) if len(group) else count
     places: Ints = count - np.repeat(starts, np.diff(np.append(starts, len(group))))
     return places
@@ -215,6 +222,7 @@ def _occurrence(keys: Ints) -> Ints:
     """0-based count of the same key before each entry."""
     order = np.argsort(keys, kind="stable")
     seen = np.empty(len(keys), dtype=np.int64)
+    # The stable sort keeps equal keys in their order, so the place within a key is its count so far.
     seen[order] = _place_within(keys[order])
     return seen
 

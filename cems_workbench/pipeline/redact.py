@@ -240,6 +240,7 @@ class _Redaction:
         detail = {
             name: self.note(name, value)
             for name, value in (score.detail or {}).items()
+            # Strings of a model's output may repeat the text; only known names pass.
             if isinstance(value, int | float) or value is None or (name in NAMES and isinstance(value, str))
         }
         return ModelScore(
@@ -255,6 +256,7 @@ class _Redaction:
         if not source:
             return {}
         ids = sorted(source)
+        # R alone keeps every dot product, thus every cosine, without the axes that an embedder's vectors share.
         triangle: Floats = np.linalg.qr(np.array([source[key] for key in ids], dtype=np.float64).T, mode="r")  # type: ignore[assignment]
         return {self.ids[key]: triangle[:, i].tolist() for i, key in enumerate(ids)}
 
@@ -289,6 +291,7 @@ class _Redaction:
 
 def numbered(names: list[str], prefix: str) -> dict[str, str]:
     """Each name as the prefix and its place, in as many digits as keep the order."""
+    # Equal widths keep the order of the ids as strings, which settles ties in replay.
     digits = max(3, len(str(len(names))))
     return {name: f"{prefix}-{place:0{digits}d}" for place, name in enumerate(names, start=1)}
 

@@ -45,6 +45,7 @@ def replay(
     table = single_table(evidence)
     marks: list[float] = []
     done = run(table, config, switched_off, clock, marks, lists_off)
+    # Without a clock replay stays a pure function: None, not 0.
     elapsed = np.diff(marks) * 1000 if marks else [None] * len(STAGES)
     traces = [
         StageTrace(name, arrays, table, 0, None if ms is None else float(ms))

@@ -66,12 +66,14 @@ def score_missing(
     given = given_chunks(evidence, config)
     texts = {key: texts_given(key, evidence, config, given) for key in missing}
     warnings: list[str] = []
+    # Without a reachable model the configured name is all there is to report.
     label: str = config.rerank.backend
 
     def scored(scorer: PairScorer) -> dict[str, ModelScore]:
         nonlocal label
         label = scorer.label
         every = {text: text for read in texts.values() for text in read}
+        # Passages that several memories share are scored once.
         by_text = cached_or_scored(scorer, query, every, resources, progress, cached_only)
         return {
             key: _best([by_text[text] for text in read]) for key, read in texts.items() if by_text.keys() >= set(read)
@@ -82,6 +84,7 @@ def score_missing(
         _, instead, scores = score_with(config.rerank.backend, request, scored)
         warnings += [instead] if instead else []
     except ModelError as error:
+        # A cached-only pass leaves them missing, so that a later pass may still ask the model.
         scores = {} if cached_only else {key: ModelScore(None, read[0], str(error)) for key, read in texts.items()}
     key = model_key(config.rerank)
     merged = {**evidence.model_scores, key: {**evidence.model_scores.get(key, {}), **scores}}
@@ -143,6 +146,7 @@ def given_chunks(evidence: Evidence, config: PipelineConfig) -> dict[str, Chunk]
         for hit in ranked.hits:
             if hit.memory_id not in seen:
                 seen.add(hit.memory_id)
+                # Strictly less: of equal ranks the earlier list keeps its chunk.
                 if hit.memory_id not in best or len(seen) < best[hit.memory_id][0]:
                     best[hit.memory_id] = len(seen), hit.chunk
     known = {key: {chunk.seq: chunk for chunk in chunks} for key, chunks in evidence.chunks.items()}
@@ -154,6 +158,7 @@ def given_chunks(evidence: Evidence, config: PipelineConfig) -> dict[str, Chunk]
 def with_warnings(notes: Mapping[str, Any], stage: str, added: Sequence[str]) -> dict[str, Any]:
     """The notes with these lines among a stage's warnings, each once."""
     warnings = notes.get("warnings", {})
+    # A set would lose the order of the warnings.
     lines = list(dict.fromkeys([*warnings.get(stage, ()), *added]))
     return {**notes, "warnings": {**warnings, stage: lines}} if lines else dict(notes)
 
@@ -176,10 +181,12 @@ def cached_or_scored(
     fresh: dict[str, PairScore] = {}
     for start in range(0, len(todo), scorer.batch):
         batch = todo[start : start + scorer.batch]
+        # Only a local model needs the lock; workers of a cluster score at the same time.
         with resources.scoring if resources.elsewhere is None else nullcontext():
             known |= _cached(batch, name, query, resources)  # another job may have scored them in the meantime
             rest = [text for text in batch if text not in known]
             scores = dict(zip(rest, resources.score(scorer, query, rest), strict=True)) if rest else {}
+            # Written batch by batch, so that a cancelled job resumes here.
             resources.store.scores.write(name, query, list(scores.items()))
         fresh |= scores
         if scores and all((score.error or "").startswith("refused") for score in scores.values()):
@@ -205,6 +212,7 @@ def _score(chunk: str, pair: PairScore, *, cached: bool = False) -> ModelScore:
 
 def without_failures(evidence: Evidence, key: str) -> Evidence:
     """The evidence without the failed scores of `model_scores[key]`, so that `score_missing` asks for them again."""
+    # A failure counts as answered; only an absent score is asked for.
     good = {memory_id: score for memory_id, score in evidence.model_scores.get(key, {}).items() if score.good}
     return replace(evidence, model_scores={**evidence.model_scores, key: good})
 
@@ -230,6 +238,7 @@ def judge_missing(
 
     def judged(model: PairScorer) -> tuple[dict[str, ModelScore], dict[str, Any]]:
         known = evidence.judge_scores.get(_name(config, model), {})
+        # A judgment of another passage is no judgment of this one.
         missing = {key: text for key, text in texts.items() if key not in known or known[key].chunk != text}
         if not missing:
             return {}, {}
@@ -273,6 +282,7 @@ def judge_texts(trace: Trace) -> dict[str, str]:
         texts[memory_id] = text_for_judge(memory, chunk, evidence.searched, config, evidence.language)
         best = reranked[memory_id].chunk if memory_id in reranked else None
         read = texts_given(memory_id, evidence, config, given)
+        # The judge rates the passage whose score placed the memory.
         if config.judge.max_chars is None and best in read:
             texts[memory_id] = best
     return texts

@@ -32,6 +32,7 @@ def _skyband(by_meaning: Sequence[Hit], by_text: Sequence[Hit], seeds: int) -> l
     code = {memory_id: i for i, memory_id in enumerate(memories)}
     owner = np.array([code[memory_id] for memory_id, _ in ranks], dtype=np.int64)
     first, second = np.array(list(ranks.values()), dtype=np.float64).reshape(-1, 2).T
+    # A chunk of the same memory cannot displace that memory from the seeds.
     ahead = (first[:, None] <= first) & (second[:, None] <= second) & (owner[:, None] != owner)
     # A memory counts once, however many of its chunks are ahead.
     order = np.argsort(owner, kind="stable")

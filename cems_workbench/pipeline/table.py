@@ -287,10 +287,12 @@ def _ranks(order: Ints, alive: Bools) -> Ints:
 def _leading(key: Floats, count: int) -> Ints:
     """(Q, count) columns of the smallest finite keys of each row, ascending, ties by column; -1 for padding."""
     queries, width = key.shape
+    # A partition saves time only if few of the columns are wanted.
     if count == 0 or 4 * count > width:
         order = np.argsort(key, axis=1, kind="stable")[:, :count]
         return np.where(along(key, order) < np.inf, order, -1)
     last = np.partition(key, count - 1, axis=1)[:, count - 1, None]
+    # All ties of the last place stay, so that the stable sort below can settle them by column.
     first = key <= last
     if last.size and last.max() == np.inf:  # a row with fewer than `count`
         first &= key < np.inf
@@ -315,6 +317,7 @@ def _places_by(key: Floats, ties: Floats | Ints) -> Ints:
     """(Q, C) 1-based place of each candidate by ascending key, equal keys by `ties`."""
     order = np.argsort(ties, axis=1, kind="stable")
     rows = np.arange(len(key))[:, None]
+    # The second sort is stable, so equal keys keep the order of the ties.
     order = order[rows, np.argsort(key[rows, order], axis=1, kind="stable")]
     places = np.empty(key.shape, dtype=np.int64)
     places[rows, order] = np.arange(1, key.shape[1] + 1)

@@ -125,6 +125,7 @@ def _tabulate_hits(ranked: RankedList, index: Mapping[str, int], places: Places,
     if not hits:
         return
     scores = np.array([hit.score for hit in hits])
+    # Strictly falling scores have no ties to settle, so most lists need no sort.
     if ranked.source not in ORDERED and not (scores[1:] < scores[:-1]).all():
         hits = sorted(hits, key=lambda hit: (-hit.score, hit.memory_id, hit.chunk or 0))
         scores = np.array([hit.score for hit in hits])
@@ -137,6 +138,7 @@ def _tabulate_hits(ranked: RankedList, index: Mapping[str, int], places: Places,
         places.chunk_rank[at][columns[best]] = best + 1
     columns, scores = columns[best], scores[best]
     places.position[at][columns] = np.arange(1, len(best) + 1)
+    # The first entry starts rank 1; after it only a changed score starts a new one.
     places.dense[at][columns] = np.cumsum(np.concatenate(([True], scores[1:] != scores[:-1])))
     places.raw[at][columns] = scores
 
@@ -146,6 +148,7 @@ def _sessions(memories: Sequence[Sequence[Memory]], width: int) -> np.ndarray:
     for q, row in enumerate(memories):
         codes: dict[str, int] = {}
         for c, memory in enumerate(row):
+            # Memories without a session get a code each, so that no two count as one session.
             out[q, c] = -1 - c if memory.session is None else codes.setdefault(memory.session, len(codes))
     return out
 
@@ -154,6 +157,7 @@ def _tabulate_scores(
     scored: Sequence[Mapping[str, Mapping[str, ModelScore]]], index: Sequence[Mapping[str, int]], width: int
 ) -> dict[str, ModelTable]:
     tables = {}
+    # A set has no fixed order, and replay must give the same trace on any machine.
     for model in sorted({name for row in scored for name in row}):
         raw = np.full((len(scored), width), np.nan)
         state = np.zeros((len(scored), width), dtype=np.int8)

@@ -116,6 +116,7 @@ def _check_list(ranked: RankedList, evidence: Evidence, where: str, source: str)
             raise fault(source, f"{where}.hits[{i}].memory_id", f"{unknown} is not among the memories")
         if hit.chunk is not None and not 0 <= hit.chunk < len(evidence.chunks.get(hit.memory_id, ())):
             raise fault(source, f"lists.{ranked.name}", f"{short(hit.memory_id)} has no chunk {hit.chunk}")
+    # The common case runs without a Python frame per hit; only a fault looks for its place.
     if not all(map(math.isfinite, map(_SCORE, ranked.hits))):
         i, score = next((i, hit.score) for i, hit in enumerate(ranked.hits) if not math.isfinite(hit.score))
         raise fault(source, f"{where}.hits[{i}].score", f"expected a finite number, found {score}")
@@ -155,6 +156,7 @@ def _typed(value: Any, kind: type, where: str, words: str, source: str) -> Any:
 
 
 def _number(value: Any, where: str, source: str) -> None:
+    # bool is a subclass of int, and JSON's true is no number.
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise fault(source, where, f"expected a number, found {short(value)}")
     if not math.isfinite(value):

@@ -40,6 +40,7 @@ def split(groups: Sequence[str], folds: int = 5, holdout: float = 0.2, seed: int
 
     With fewer groups than folds there are as many folds as groups.
     """
+    # A set has no fixed order, and the seed must give the same folds again.
     names = sorted(set(groups))
     by_group = {name: np.array([row for row, group in enumerate(groups) if group == name]) for name in names}
     sealed = _drawn(by_group, holdout, seed)
@@ -51,6 +52,7 @@ def split(groups: Sequence[str], folds: int = 5, holdout: float = 0.2, seed: int
         )
     parts: list[list[Ints]] = [[] for _ in range(min(folds, len(rest)))]
     order = np.random.default_rng(seed).permutation(len(rest))  # equally large groups in random order
+    # Largest first, so that the small groups can even out the folds.
     for i in sorted(order.tolist(), key=lambda i: -len(by_group[rest[i]])):
         smallest = min(range(len(parts)), key=lambda part: sum(map(len, parts[part])))
         parts[smallest].append(by_group[rest[i]])
@@ -64,6 +66,7 @@ def _drawn(by_group: dict[str, Ints], share: float, seed: int) -> set[str]:
     total = sum(map(len, by_group.values()))
     taken: set[str] = set()
     held = 0
+    # A stream of its own: the hold-out must not share its order with the folds.
     for i in np.random.default_rng([seed, 1]).permutation(len(by_group)).tolist():
         name = sorted(by_group)[i]
         size = len(by_group[name])

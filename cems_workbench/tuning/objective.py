@@ -116,6 +116,7 @@ class Goal:
         there, least = means(np.stack([values[asked, column], baseline[asked, column]], axis=1))
         least = least - guard.tolerance if guard.bound is None else guard.bound * guard.measure.direction
         missed = float(least - there)
+        # Rounding of the mean must not break a guard that holds exactly.
         return missed if missed > GUARD_TOLERANCE else 0.0
 
 

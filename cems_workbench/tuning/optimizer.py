@@ -142,6 +142,7 @@ def by_neighbours(space: SearchSpace, start: Values, reached: Floats, trials: in
                 seen.add(tuple(there))
                 left -= 1
                 found = yield tuple(a.value(p) for a, p in zip(space.axes, there, strict=True))
+                # Strictly better: a tie stays with the point found first.
                 if float(found[0]) > best and np.isfinite(found[0]):
                     best, at, moved = float(found[0]), there, True
         if not moved:

@@ -33,6 +33,7 @@ MAX_SEARCHES = 8
 
 def search_marks(evidence_hash: str, batch: LabelledBatch, measures: Sequence[object], seed: int) -> list[str]:
     """The identity of a search: evidence, grades, measures, seed and queries."""
+    # Sorted, because the order of the judgments must not change the identity.
     grades = [sorted(given.items()) for given in batch.grades]
     mark = hashlib.sha256(json.dumps(grades).encode()).hexdigest()
     return [evidence_hash, mark, *map(str, measures), str(seed), *batch.qids]
@@ -40,6 +41,7 @@ def search_marks(evidence_hash: str, batch: LabelledBatch, measures: Sequence[ob
 
 def config_digest(config: PipelineConfig) -> str:
     """SHA-256, in hex, of every parameter without the name."""
+    # A renamed config scores the same. Original parameter names keep files of earlier versions valid.
     values = {key: value for key, value in original_values(nested(config)).items() if key != "name"}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
@@ -60,11 +62,14 @@ class ScoreCache:
     def read(self) -> KnownScores:
         """The scores in the file; none if it is absent, unreadable, or of another search."""
         try:
+            # A pickle in a file from elsewhere would run code.
             with np.load(self.path, allow_pickle=False) as file:
+                # The file's name has only a part of the digest.
                 if tuple(file["belongs_to"].tolist()) != self.marks:
                     return {}
                 keys = [name.rpartition(":") for name in file["names"].tolist()]
                 return {(key, int(part)): file[f"scores{i}"] for i, (key, _, part) in enumerate(keys)}
+        # It is a cache: a damaged file costs a recomputation, never the search.
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return {}
 

@@ -76,6 +76,7 @@ class BatchScorer:
         """Number of parts scored, without those that were known."""
         rows = np.random.default_rng(seed).permutation(len(batch.queries))
         count = max(1, round(len(rows) / part))
+        # Random parts: the first one decides about pruning and must represent all.
         self.parts = [np.sort(piece) for piece in np.array_split(rows, count)]
         self._batches = [_of_rows(batch, piece) for piece in self.parts]
         self._place = np.empty(len(rows), dtype=np.int64)

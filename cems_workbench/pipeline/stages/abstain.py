@@ -219,6 +219,7 @@ def _agreement(given: StageInput) -> Floats:
 def _margin(given: StageInput) -> Floats:
     first = given.ranking.leading(2)
     scores = np.where(first >= 0, along(given.ranking.score, np.maximum(first, 0)), 0.0)
+    # A single candidate is measured against a score of 0.
     scores = np.pad(scores, ((0, 0), (0, 2 - scores.shape[1])))
     return np.where(given.ranking.alive.any(axis=1), scores[:, 0] - scores[:, 1], np.nan)
 
@@ -237,6 +238,7 @@ def _returned(given: StageInput) -> Bools:
 
 def _best_score(given: StageInput, raw: Floats) -> Floats:
     scored = _returned(given) & ~np.isnan(raw)
+    # nanmax would warn about rows without a score; the next line makes them NaN.
     best = np.where(scored, raw, -np.inf).max(axis=1, initial=-np.inf)
     return np.where(scored.any(axis=1), best, np.nan)
 

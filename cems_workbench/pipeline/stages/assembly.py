@@ -232,6 +232,7 @@ def _mmr(given: Given, q: int) -> Selection:
     selection = _empty(given, q)
     order = given.before.order(q)
     _, first = np.unique(given.table.session[q, order], return_index=True)
+    # _select settles its last tie by ascending index.
     best_of_session = np.sort(order[first])
     rest = np.setdiff1d(order, best_of_session)
     closest = np.zeros(given.table.shape[1])
@@ -246,10 +247,12 @@ def _select(given: Given, q: int, phase: Ints, selection: Selection, closest: np
     score = given.before.score[q]
     while len(remaining) and not selection.full:
         value = config.mmr_lambda * score[remaining] - (1 - config.mmr_lambda) * closest[remaining]
+        # lexsort takes the last key first: the MMR value, then the score, then the id.
         at = int(np.lexsort((remaining, -score[remaining], -value))[0])
         c = int(remaining[at])
         selection.mmr[c] = float(value[at])
         remaining = np.delete(remaining, at)
+        # A memory that did not fit is no result, so the others need not differ from it.
         if selection.take(c, int(given.tokens[q, c])):
             np.maximum(closest, given.table.overlaps(q, c), out=closest)
 

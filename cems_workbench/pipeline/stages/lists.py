@@ -134,6 +134,7 @@ def _prepared(
     aggregation: Bools,
 ) -> StageArrays[ListsRow, ListsFields]:
     lists = table.lists
+    # The extra entry serves source -1, the padding of queries with fewer lists.
     enabled = np.array([getattr(config, source).enabled for source in SOURCES] + [False])
     active = enabled[lists.source] & ~left_out
     depth = np.array(
@@ -144,6 +145,7 @@ def _prepared(
     by_ts_rank = lists.source == TS_RANK
     if by_ts_rank.any():
         chunk_rank = places.position if places.chunk_rank is None else places.chunk_rank
+        # This depth counts chunks, before each memory takes its best.
         present &= ~(by_ts_rank[:, :, None] & (chunk_rank > config.ts_rank.chunk_depth))
     cuts = nested.hybrid_cuts(config.hybrid, aggregation)
     if config.hybrid.enabled:
@@ -155,6 +157,7 @@ def _prepared(
         scaled = (lists.source == SOURCES.index(source))[:, :, None] & present
         if method != "none" and scaled.any():
             score = np.where(scaled, _normalised(places.raw, scaled, method), score)
+    # Scores may be negative, so absence cannot be 0.
     best = np.where(present, score, -np.inf).max(axis=1, initial=-np.inf)
     alive: Bools = np.any(present, axis=1)
     anywhere: Bools = np.any(gathered, axis=1)
@@ -178,10 +181,13 @@ def _normalised(raw: Floats, mask: Bools, method: str) -> Floats:
         return normalised
     high = np.where(mask, raw, -np.inf).max(axis=2, keepdims=True, initial=-np.inf)
     if method == "max":
+        # Without a positive maximum, division would flip the order or fail: the raw scores stay.
         normalised = np.divide(raw, high, out=raw.copy(), where=np.isfinite(high) & (high > 0))
         return normalised
     low = np.where(mask, raw, np.inf).min(axis=2, keepdims=True, initial=np.inf)
+    # An empty list has low inf and high -inf; their difference must not become a spread.
     spread = np.where(high > low, high - low, 0.0)
+    # Equal scores have no spread: each of them is 1.
     normalised = np.divide(raw - np.where(mask, low, 0.0), spread, out=np.ones_like(raw), where=spread > 0)
     return normalised
 

@@ -262,6 +262,7 @@ def _in_span(before: Ranking, config: RerankConfig) -> Bools:
     if config.score_window >= 1:
         return np.ones_like(before.alive)
     first = np.where(before.alive, before.score, 0.0).max(axis=1, keepdims=True, initial=0.0)
+    # A share of a score that is not positive is no lower bound.
     near: Bools = (first <= 0) | (before.score >= (1 - config.score_window) * first)
     return near
 
@@ -272,6 +273,7 @@ def to_unit(raw: Floats, good: Bools, scale: str) -> Floats:
     if scale == "divide_by_10":
         unit = safe / 10
     elif scale == "sigmoid":
+        # The argument is never positive, so exp cannot overflow.
         tail = np.exp(-np.abs(safe))  # never overflows
         unit = np.where(safe >= 0, 1 / (1 + tail), tail / (1 + tail))
     elif scale == "minmax":
@@ -288,12 +290,14 @@ def band_weight(rank: Ints, config: RerankConfig) -> Floats:
     """Share of the retrieval score at each rank: the first band that covers it, else the last band."""
     last = config.bands[-1].retrieval if config.bands else 0.0
     weight = np.full(rank.shape, last)
+    # The last write wins, so going backwards lets the first band that covers a rank decide.
     for band in reversed(config.bands):
         weight = np.where(rank <= (np.inf if band.max_rank is None else band.max_rank), band.retrieval, weight)
     return weight
 
 
 def _retrieval_score(before: Ranking, config: RerankConfig, k: int) -> Floats:
+    # Dropped candidates have rank 0, which inverse_rank would divide by.
     rank = np.maximum(before.rank, 1)
     if config.retrieval_score == "rrf":
         return 1 / (k + rank)
@@ -316,11 +320,13 @@ def _order(blend: Blend, before: Ranking, *, strictly: bool) -> Ranking:
     first_rank = np.where(blend.following, before.rank, np.iinfo(np.int64).max).min(
         axis=1, keepdims=True, initial=np.iinfo(np.int64).max
     )
+    # Without `strictly` the first follower may tie with the lowest of the reranked.
     against = np.maximum(first_rank - 1, 1) if strictly else first_rank
     first = np.where(before.rank == against, before.score, 0.0).sum(axis=1, keepdims=True)
     share = np.divide(before.score, first, out=np.zeros_like(before.score), where=first > 0)
     floor = np.where(count > 0, lowest, 0.0)
     below = np.where(count > 0, np.minimum(floor, floor * share), before.score)  # a negative lowest stays the higher
+    # argsort of argsort is the place of each follower among the followers.
     places = (
         np.where(blend.following, before.rank, np.iinfo(np.int64).max)
         .argsort(axis=1, kind="stable")

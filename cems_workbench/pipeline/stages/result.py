@@ -141,7 +141,9 @@ class StageArrays(Generic[RowT, FieldsT]):
         entered = np.flatnonzero(self.entered[q])
         kept = self.after.alive[q, entered]
         rank = np.where(kept, self.after.rank[q, entered], self.before.rank[q, entered])
+        # Dropped rows may have no score; NaN has no place in an order.
         score = np.nan_to_num(self.after.score[q, entered], nan=-np.inf)
+        # lexsort takes the last key first: kept, rank, score, then the order of the ids.
         ordered: list[int] = entered[np.lexsort((entered, -score, rank, ~kept))].tolist()
         return ordered
 

@@ -94,6 +94,7 @@ def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
     return SavedPage(
         request,
         Setting(name, config),
+        # bool is a subclass of int; `type` excludes JSON's true.
         variants_off=tuple(item for item in read("off", list, []) if type(item) is int and item >= 0),
         places=tuple((place, str(places[place])) for place in PLACES if places.get(place)),
         follow=read("follow", str, None),
@@ -148,6 +149,7 @@ def search_command(
     for path, _, _ in difference(preset(name).config, config):
         words += ["--set", f"{path}={assigned(config, path)}"]
     if request.project is not None:
+        # One word with `=`: a project that begins with a dash stays a value.
         words.append(f"--project={request.project}")
     words += ["--restrict-to-project"] if request.project_only else []
     words += [f"--as-of={moment.isoformat()}"] if moment else []
@@ -155,6 +157,7 @@ def search_command(
     words += [f"--without-variant={number}" for number in sorted(off)]
     if store is not None and store.resolve() != Path(Settings.model_fields["store"].default).resolve():
         words.append(f"--store={store.resolve()}")
+    # A query that begins with a dash would be read as an option.
     words += ["--", request.query] if request.query.startswith("-") else [request.query]
     return shlex.join(words)
 
@@ -167,6 +170,7 @@ def assigned(config: PipelineConfig, path: str) -> str:
     if (
         isinstance(value, str)
         and value.isidentifier()
+        # YAML would read these words as null or a boolean.
         and value.lower() not in ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
     ):
         return value  # a choice is readable without quotes

@@ -294,6 +294,7 @@ def present_request() -> Request | None:
     written = written_request()
     if not written.query:
         return None
+    # Unused further queries stay in the box but must not make it another request.
     return written if present_config().expansion.backend == "manual" else replace(written, manual=())
 
 
@@ -320,6 +321,7 @@ def _moment(day: date | None) -> datetime | None:
     """The time meant by the date box."""
     if day is None:
         return None
+    # The box holds only a day; an opened query keeps its time until the day changes.
     exact = present().moment
     return exact if exact is not None and exact.date() == day else datetime(day.year, day.month, day.day, tzinfo=UTC)
 
@@ -338,6 +340,7 @@ def follow(memory_id: str | None) -> None:
 def variants_off(request: Request) -> frozenset[int]:
     """The disabled query variants of this request."""
     off = present().variants_off
+    # Indices of variants mean nothing for another request.
     return off[1] if off is not None and off[0] == request else frozenset()
 
 
@@ -442,12 +445,14 @@ def evidence_for(request: Request, store: Store) -> Evidence | None:
 
 def keep_evidence(request: Request, store: Store, evidence: Evidence) -> None:
     """Store the evidence of a request."""
+    # Evidence of outdated indexes expires; other evidence stays valid.
     until = time.monotonic() + TRY_AGAIN if store.indexes.stale_reason else math.inf
     _page.update(gathered=Gathered(request, str(store.path), store.content_version, evidence, until))
 
 
 def attempted(request: Request) -> bool:
     """Whether this config's needs for the request have been requested before: unmet needs are requested once."""
+    # A need that cannot be met would otherwise be asked for at every rerun.
     return present().attempted == (request, present_config())
 
 

@@ -181,6 +181,7 @@ def undo(resources: Resources, queue: LabelQueue, reviewer: str) -> None:
     if event is None:
         update(message="There is nothing to undo.")
         return
+    # The label of a whole query has no memory and no card.
     again = queue.card((event.qid, event.memory_id)) if event.memory_id else None
     update(dealt=None, message="Undone.")
     if again is not None:
@@ -200,6 +201,7 @@ def toggle_help() -> None:
 def _card_of(reviewer: str, card_no: int) -> Card | None:
     """The card that a press was made for; None if it is no longer the current one."""
     state = present()
+    # A press on an earlier card must not label the next one.
     if state.dealt is None or state.dealt.reviewer != reviewer or state.card_no != card_no:
         update(message="Ignored: that card is no longer shown.")
         return None
