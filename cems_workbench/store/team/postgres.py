@@ -160,7 +160,7 @@ class PostgresTables:
 
     @contextmanager
     def reading(self) -> Iterator[PostgresSession]:
-        """See TeamTables. Raises AwayError, and StoreError for what asking again does not better."""
+        """See TeamTables. Raises TeamAwayError if a retry can succeed, else StoreError."""
         connection, _ = self._begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "")
         with self._release_after(connection):
             yield PostgresSession(connection)
@@ -168,7 +168,7 @@ class PostgresTables:
 
     @contextmanager
     def transaction(self, of: str = "") -> Iterator[PostgresSession]:
-        """See TeamTables. Raises AwayError, and StoreError for what asking again does not better."""
+        """See TeamTables. Raises TeamAwayError if a retry can succeed, else StoreError."""
         whole = f"pg_advisory_xact_lock{'_shared' if of else ''}({_lock_number(SCHEMA)})"
         # One person's writer shares the global lock: it waits for global writers, not for other people.
         lock = f"SELECT {whole}" + (f"; SELECT pg_advisory_xact_lock({_lock_number(f'{SCHEMA}/{of}')})" if of else "")
