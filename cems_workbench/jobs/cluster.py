@@ -84,7 +84,7 @@ class Cluster:
         """Submit a task; its arguments may be tasks. It is repeated only if its worker dies."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # large arguments are intended
-            # Dask would return the known result of an equal key, so each task gets one of its own.
+            # Dask would return the known result of an equal key, so each task gets a separate one.
             return self._client.submit(
                 function, *arguments, key=key or f"{function.__name__}-{uuid.uuid4().hex}", pure=False
             )

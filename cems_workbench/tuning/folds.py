@@ -66,7 +66,7 @@ def _drawn(by_group: dict[str, Ints], share: float, seed: int) -> set[str]:
     total = sum(map(len, by_group.values()))
     taken: set[str] = set()
     held = 0
-    # A stream of its own: the hold-out must not share its order with the folds.
+    # A separate stream: the hold-out must not share its order with the folds.
     for i in np.random.default_rng([seed, 1]).permutation(len(by_group)).tolist():
         name = sorted(by_group)[i]
         size = len(by_group[name])
