@@ -134,7 +134,21 @@ LANGUAGES: tuple[str, ...] = (
     NO_LANGUAGE,
 )
 """In which lexical search can work: those with a Snowball stemmer whose words are runs of letters; Chinese, Japanese and Korean, by
-characters; none, which takes words as they stand."""
+characters; none, which takes words unchanged."""
+STOPWORD_LANGUAGES = (
+    "danish",
+    "dutch",
+    "french",
+    "german",
+    "italian",
+    "norwegian",
+    "portuguese",
+    "russian",
+    "spanish",
+    "swedish",
+    "turkish",
+)
+"""Languages other than English with a stop word list, which is that of bm25s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.records import CJK, ENGLISH, LANGUAGES
+from cems_workbench.records import CJK, ENGLISH, LANGUAGES, STOPWORD_LANGUAGES
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
 from cems_workbench.store.meta import bump_content_version, read_meta, write_meta
@@ -23,20 +23,7 @@ if TYPE_CHECKING:
 AUTO = "auto"
 _LANGUAGE, _REASON = "language", "language_reason"
 
-DETECTED = (
-    ENGLISH,
-    "danish",
-    "dutch",
-    "french",
-    "german",
-    "italian",
-    "norwegian",
-    "portuguese",
-    "russian",
-    "spanish",
-    "swedish",
-    "turkish",
-)
+DETECTED = (ENGLISH, *STOPWORD_LANGUAGES)
 """The languages with a stop word list, which detection compares; Chinese, Japanese and Korean are detected by their characters."""
 MIN_WORDS, MIN_STOPWORD_SHARE, MIN_LEAD = 100, 0.15, 1.5
 """Detection needs this many words, this share of stop words, and a share this many times that of every other language. Shares of the

@@ -30,7 +30,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 
-from cems_workbench.records import CJK, ENGLISH, NO_LANGUAGE
+from cems_workbench.records import CJK, ENGLISH, NO_LANGUAGE, STOPWORD_LANGUAGES
 
 _WORDS = """
     a an the this that these those
@@ -54,20 +54,6 @@ STOPWORDS = frozenset(_WORDS.split())
 VERSION = "1"
 """Raise with every change of the terms: lexical indexes of another version are stale."""
 
-_STOPWORD_LANGUAGES = (
-    "danish",
-    "dutch",
-    "french",
-    "german",
-    "italian",
-    "norwegian",
-    "portuguese",
-    "russian",
-    "spanish",
-    "swedish",
-    "turkish",
-)
-
 
 def version(language: str) -> str:
     """The version of a language's terms: an index of another version is stale."""
@@ -79,7 +65,7 @@ def stop_words(language: str) -> frozenset[str]:
     """The lower-cased stopwords of a language; empty without a list."""
     if language in (ENGLISH, CJK):
         return STOPWORDS
-    if language not in _STOPWORD_LANGUAGES:
+    if language not in STOPWORD_LANGUAGES:
         return frozenset()
     from bm25s import stopwords
 
