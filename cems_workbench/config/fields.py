@@ -59,12 +59,15 @@ def param(
     alias: str | None = None,
     null: str = "no limit",
     exports: tuple[ExportName, ...] = (),
+    added: bool = False,
 ) -> Any:
     """Declare one parameter.
 
     `ge`/`gt`/`le` are the allowed range; `soft` is the part of it a slider covers; `step` is the slider's step; `unit`
     is shown after the value; `null` says what null means where it is allowed. `cost` says whether a change is instant or
     needs new evidence. `alias` is the YAML key where the Python name cannot be used. `exports` are its names in other systems.
+    `added` marks a parameter that is younger than config version 1: its default is what the pipeline did before, so a config at the
+    default has the digest that it had, and evidence from before counts as gathered with the default.
     """
     extra: dict[str, Any] = {
         "label": label,
@@ -75,6 +78,7 @@ def param(
         "unit": unit,
         "null": null,
         "exports": exports,
+        "added": added,
     }
     return Field(default, ge=ge, le=le, gt=gt, alias=alias, description=help, json_schema_extra=extra)
 
@@ -101,6 +105,8 @@ class FieldSpec:
     """What null means, where the parameter is optional: "no limit", "the judge's own"."""
     exports: tuple[ExportName, ...]
     """Its names in other systems."""
+    added: bool = False
+    """Younger than config version 1; see `param`."""
 
     @property
     def section(self) -> str:
@@ -170,6 +176,7 @@ def _spec(path: str, info: FieldInfo) -> FieldSpec:
         default=info.default,
         null=extra["null"],
         exports=extra["exports"],
+        added=extra["added"],
     )
 
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from cems_workbench.config.sections.gathering import ADDED_LIST_DEFAULTS
+from pydantic import BaseModel
+
 from cems_workbench.renamed import PARAMETER_VALUES, PARAMETERS, report
 
 ORIGINAL_VERSION = 1
@@ -73,21 +74,49 @@ def present_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def original_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by present dotted path, under their original names."""
-    return {_original_path(path): _original_value(path, value) for path, value in parameters.items()}
+    """Values by present dotted path, under their original names, without added parameters at their defaults."""
+    added = _added_defaults()
+    return {
+        _original_path(path): _original_value(path, value)
+        for path, value in parameters.items()
+        if path not in added or _plain(value) != added[path]
+    }
+
+
+@cache
+def _added_defaults() -> Mapping[str, Any]:
+    """By path the default, as a plain value, of each parameter that version 1 did not have."""
+    from cems_workbench.config.model import PipelineConfig, field_specs  # the model reads this module
+
+    default = PipelineConfig()
+    return {spec.path: _plain(default.get(spec.path)) for spec in field_specs() if spec.added}
+
+
+def _plain(value: Any) -> Any:
+    """A value as a config file has it: lists for tuples, mappings for sections."""
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value.model_dump() if isinstance(value, BaseModel) else value
 
 
 def original_values(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The nested values of a config (`nested`) under their original names, in their order, without unused added lists."""
+    """The nested values of a config (`nested`) under their original names, in their order, without added parameters at their defaults.
+
+    So neither a new parameter nor an installed retriever changes the digest of a config that does not use it.
+    """
     original: dict[str, Any] = {}
+    added = _added_defaults()
     for key, value in values.items():
         path = f"{prefix}{key}"
-        # Installing a retriever must not change the digest of configs that do not use it.
-        if prefix == "lists." and key in ADDED_LIST_DEFAULTS and value == ADDED_LIST_DEFAULTS[key]:
+        if path in added and _plain(value) == added[path]:
             continue
         name = _original_path(path).rpartition(".")[2]
-        inner = original_values(value, f"{path}.") if isinstance(value, Mapping) else _original_value(path, value)
-        original[name] = ORIGINAL_VERSION if path == "version" else inner
+        if isinstance(value, Mapping):
+            inner = original_values(value, f"{path}.")
+            if inner or not value:
+                original[name] = inner
+        else:
+            original[name] = ORIGINAL_VERSION if path == "version" else _original_value(path, value)
     return original
 
 

@@ -87,13 +87,14 @@ def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
     assumed = {path: value for path, value in BEFORE.items() if path != "rerank.text_source" or evidence.chunks}
     scored_with = evidence.notes.get(SCORED_WITH, {}).get(model_key(config.rerank), {})
     gathered = {**assumed, **gathered, **present_parameters(scored_with)}
-    costs = {spec.path: spec.cost for spec in field_specs()}
+    specs = {spec.path: spec for spec in field_specs()}
     needs = []
     for path, wanted in gather_parameters(config).items():
-        had = gathered.get(path)
-        if path not in gathered or had == wanted or _irrelevant(path, config):
+        had = gathered.get(path, specs[path].default if specs[path].added else None)
+        known = path in gathered or specs[path].added
+        if not known or had == wanted or _irrelevant(path, config):
             continue
-        if costs[path] == "deepen" and (
+        if specs[path].cost == "deepen" and (
             had is None or (wanted is not None and isinstance(had, int | float) and wanted <= had)
         ):
             continue

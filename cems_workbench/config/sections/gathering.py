@@ -375,16 +375,33 @@ def _added_list(name: str) -> Any:
         f"{title.title().replace(' ', '')}List",
         __base__=Section,
         __module__=__name__,
-        enabled=(bool, param(False, f"{title} list", f"Use the list of the added source {name}.")),
+        enabled=(bool, param(False, f"{title} list", f"Use the list of the added source {name}.", added=True)),
         depth=(
             int | None,
             param(
-                50, f"{title} depth", "Hits kept of the list.", cost="deepen", ge=1, le=10_000, step=5, soft=(5, 300)
+                50,
+                f"{title} depth",
+                "Hits kept of the list.",
+                cost="deepen",
+                ge=1,
+                le=10_000,
+                step=5,
+                soft=(5, 300),
+                added=True,
             ),
         ),
         weight=(
             float,
-            param(1.0, f"{title} weight", "Weight of the list in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)),
+            param(
+                1.0,
+                f"{title} weight",
+                "Weight of the list in the fusion.",
+                ge=0,
+                le=100,
+                step=0.05,
+                soft=(0, 3),
+                added=True,
+            ),
         ),
         ties=(
             Ties,
@@ -392,6 +409,7 @@ def _added_list(name: str) -> Any:
                 "ordinal",
                 f"{title} ties",
                 "ordinal: equal scores get consecutive ranks by id; dense: they share one rank.",
+                added=True,
             ),
         ),
     )
@@ -406,9 +424,6 @@ if not TYPE_CHECKING and ADDED_LISTS:
         __doc__=ListsConfig.__doc__,
         **{name: _added_list(name) for name in ADDED_LISTS},
     )
-
-ADDED_LIST_DEFAULTS = {name: _added_list(name)[1].model_dump() for name in ADDED_LISTS}
-"""Values of the section of each added list that is not configured."""
 
 
 class VariantWeights(Section):
