@@ -25,7 +25,7 @@ PARAMETERS: Mapping[str, str] = {
 }
 """Present path of a config parameter, or of a section, by its old path; only the last part of a path changes.
 
-Digests and evidence use the old names (`config.renamed.original_values`), so that what was kept under them is still found.
+Digests and evidence use the old names (`config.original_names.original_values`), so that what was kept under them is still found.
 """
 
 PARAMETER_VALUES: Mapping[str, Mapping[str, str]] = {

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from cems_workbench import formats
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.renamed import original_parameters
+from cems_workbench.config.original_names import original_parameters
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import (
     FORMAT,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.renamed import original_parameters
+from cems_workbench.config.original_names import original_parameters
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import UNSCORED
 from cems_workbench.evaluation.evaluate import SCORED_LATER

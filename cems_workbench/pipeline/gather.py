@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from cems_workbench.config import PipelineConfig, list_depths
-from cems_workbench.config.renamed import original_parameters
+from cems_workbench.config.original_names import original_parameters
 from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.evidence import LANGUAGE, Evidence, Hit, RankedList, Variant

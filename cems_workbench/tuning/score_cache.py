@@ -19,7 +19,7 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.forms.yaml_form import nested
-from cems_workbench.config.renamed import original_values
+from cems_workbench.config.original_names import original_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.platform.atomic_write import write_atomically

@@ -21,8 +21,9 @@ from cems_workbench.config.forms.toml_form import parse_toml
 from cems_workbench.config.forms.writing import Form
 from cems_workbench.config.forms.yaml_form import difference, parse_config, with_values
 from cems_workbench.config.model import PipelineConfig, field_specs
+from cems_workbench.config.original_names import ORIGINAL_VERSION
 from cems_workbench.config.presets import preset
-from cems_workbench.config.renamed import ORIGINAL_VERSION, old_names, present_values
+from cems_workbench.config.renamed import old_names, present_values
 from cems_workbench.errors import InputError
 from cems_workbench.platform.parsing import python_literal, read_text, toml_values, within_length, yaml_values
 from cems_workbench.renamed import OLD_KEYS, report_line

@@ -18,8 +18,9 @@ from pydantic_core import ErrorDetails
 
 from cems_workbench.config.fields import Section, bounds_text, specs
 from cems_workbench.config.model import VERSION, PipelineConfig, attribute_name, field_spec, field_specs
+from cems_workbench.config.original_names import ORIGINAL_VERSION, original_values
 from cems_workbench.config.preset_files import EXTENDS, extended
-from cems_workbench.config.renamed import ORIGINAL_VERSION, original_values, present_assignment, present_values
+from cems_workbench.config.renamed import present_assignment, present_values
 from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest, one_line, short
 from cems_workbench.platform.parsing import yaml_values

@@ -29,13 +29,8 @@ from cems_workbench.config import (
     with_values,
 )
 from cems_workbench.config.forms.reading import salvaged
-from cems_workbench.config.renamed import (
-    old_names,
-    original_values,
-    present_assignment,
-    present_path,
-    present_values,
-)
+from cems_workbench.config.original_names import original_values
+from cems_workbench.config.renamed import old_names, present_assignment, present_path, present_values
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.evaluation.evidence_file import config_text, read_evidence_file
 from cems_workbench.jobs.query_set_evidence import QuerySelection, evidence_path
