@@ -1,0 +1,1 @@
+"""Lexical engines: list sources that answer as another engine does, one module each."""
