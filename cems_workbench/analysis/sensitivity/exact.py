@@ -15,6 +15,7 @@ Parameters that are compared with numbers they do not change have their events a
     filter.min_score         the fused scores                     gap.ratio    score / top score after adjust
     filter.percentile        100 i / (n - 1), n scores left       threshold.fixed       the normalised list scores
     threshold.adaptive.target_ratio   j / limit                   abstain.*       the value of that signal
+    assembly.min_vector_score         the vector scores
 
 and two parameters have ranges that a walk stays in:
 
@@ -38,7 +39,9 @@ from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.replay import PipelineRun
 from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, LISTS, RERANK
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, FeatureKind
+from cems_workbench.pipeline.stages.assembly import vector_scores
 from cems_workbench.pipeline.stages.fusion import FusionArrays
+from cems_workbench.pipeline.stages.stage import StageInput
 from cems_workbench.pipeline.table import Bools, Floats
 
 FACTORS = frozenset(
@@ -339,12 +342,22 @@ def _signal(kind: FeatureKind) -> Callable[[ParameterSweep, float], Floats]:
     return value
 
 
+def _vector_scores(turned: ParameterSweep, value: float) -> Floats:
+    run = turned.stages(value)
+    lists = run.of(LISTS).lists
+    if lists is None:
+        return np.array([])
+    given = StageInput(turned.table, turned.config, frozenset(), run.of(ASSEMBLY).before, lists)
+    return np.unique(np.nan_to_num(vector_scores(given)[0], nan=0.0))
+
+
 LEVELS: dict[str, Callable[[ParameterSweep, float], Floats]] = {
     "filter.min_score": _fused,
     "filter.percentile": _percentiles,
     "gap.ratio": _gaps,
     "threshold.fixed": _list_scores,
     "threshold.adaptive.target_ratio": _shares,
+    "assembly.min_vector_score": _vector_scores,
     **{kind.path: _signal(kind) for kind in CONFIDENCE_FEATURES.values()},
 }
 
@@ -363,8 +376,13 @@ def budget_samples(turned: ParameterSweep, low: int, high: int) -> list[int]:
     samples: set[int] = set()
     budget = high
     while budget >= low:
-        first = turned.stages(budget).of(ASSEMBLY).after.order(0)[: turned.k]
+        stage = turned.stages(budget).of(ASSEMBLY)
+        first = stage.after.order(0)[: turned.k]
         used = int(turned.table.tokens[0, first].sum())
+        if turned.config.assembly.min_vector_score is not None:
+            below = stage.fields(0).below_vector_floor  # what was dropped afterwards took its tokens before
+            every = [*stage.after.order(0).tolist(), *(turned.table.ids[0].index(key) for key in below)]
+            used = int(turned.table.tokens[0, every].sum())
         samples |= {max(low, used), budget}
         budget = used - 1
     return sorted(samples)

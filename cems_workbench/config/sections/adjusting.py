@@ -257,11 +257,25 @@ class AssemblyConfig(Section):
     mmr_similarity: Literal["jaccard"] = param(
         "jaccard", "MMR similarity", "How the overlap of two memories is measured: Jaccard of their words."
     )
-    mmr_procedure: Literal["guide", "cems"] = param(
+    mmr_procedure: Literal["guide", "cems", "plain"] = param(
         "guide",
         "MMR procedure",
         "guide: one memory of each session, then the rest, as selected. cems: as CEMS runs: by source reference, on min-max scores, "
-        "what does not fit is passed over, results by score.",
+        "what does not fit is passed over, results by score. plain: one selection over all candidates, without regard to sessions "
+        "(engram's memory_search).",
+    )
+    min_vector_score: float | None = param(
+        None,
+        "Vector floor",
+        "Results whose score in the vector list is below this are dropped after the limit, and nobody moves up: a query may get fewer "
+        "results than the limit, or none (engram: 0.25). The score is the list's own, a cosine by default; a memory without one counts as "
+        "0. Null is off.",
+        ge=-1000,
+        le=1000,
+        step=0.01,
+        soft=(0, 1),
+        null="off",
+        added=True,
     )
     token_counter: Literal["chars4", "cl100k"] = param(
         "chars4",

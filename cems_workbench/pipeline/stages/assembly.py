@@ -11,6 +11,13 @@ The procedure `cems` is what CEMS runs: memories are grouped by source reference
 take turns by their best score (then its tokens), each adding its memory of highest MMR that fits; then the rest by MMR; results
 are sorted by score. Words are runs of [a-z0-9] between word boundaries, ties fall to the better ranked.
 
+The procedure `plain` has one phase over all candidates, in which words are runs of [A-Za-z0-9_] in lower case and ties fall to the better
+ranked (engram's memory_search).
+
+With `min_vector_score`, results with a lower score in the vector list are dropped after all this, and nobody moves up (engram's
+recollection: a cosine of 0.25 among the first three). The score is the best in the vector lists that take part, within their depth and
+before any threshold; without one it is 0.
+
 Tokens are `chars4`, ceil(characters / 4), or `cl100k`, counted when the evidence was gathered; of the whole content, or with
 `text: version` of the text by which a memory scored best in a list.
 
@@ -20,17 +27,27 @@ Source: CEMS retrieval guide, token-budgeted and diverse assembly; docs/internal
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from cems_workbench.config import list_depths
 from cems_workbench.config.sections.adjusting import AssemblyConfig
+from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages.fusion import best_version, by_relations
 from cems_workbench.pipeline.stages.query import aggregations
-from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
+from cems_workbench.pipeline.stages.result import (
+    RowContract,
+    StageArrays,
+    StageFields,
+    StageRow,
+    StageTrace,
+    field_names,
+    plain_fields,
+)
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import (
     Bools,
@@ -47,6 +64,8 @@ from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import source_reference
 
 WORD = re.compile(r"\b[a-z0-9]+\b")
+PLAIN_WORD = re.compile(r"\w+", re.ASCII)
+VECTOR = SOURCES.index("vector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +81,20 @@ class AssemblyRow(StageRow):
 class AssemblyFields(StageFields):
     """How the results were chosen, the tokens they take, the ids of those that did not fit, sorted, and the budget of this query.
 
-    `budget` is None without one; for an aggregation query it may be more than `max_tokens`.
+    `budget` is None without one; for an aggregation query it may be more than `max_tokens`. `below_vector_floor` are the ids that were
+    chosen and then dropped for their vector score, in the order in which they were chosen.
     """
 
     strategy: Literal["greedy", "mmr"] = "greedy"
     tokens_used: int = 0
     skipped_for_budget: tuple[str, ...] = ()
     budget: int | None = None
+    below_vector_floor: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields by name; those below the floor only if there are any."""
+        names = field_names(AssemblyFields)
+        return plain_fields(self, names if self.below_vector_floor else names[:-1])
 
 
 @dataclass
@@ -111,25 +137,35 @@ class Given:
 
 
 def apply_assembly(
-    table: CandidateTable, before: Ranking, config: AssemblyConfig, aggregation: Bools, version: Ints | None = None
+    table: CandidateTable,
+    before: Ranking,
+    config: AssemblyConfig,
+    aggregation: Bools,
+    version: Ints | None = None,
+    vector: Floats | None = None,
 ) -> StageArrays[AssemblyRow, AssemblyFields]:
     """Select the results.
 
     `aggregation` (Q) says whether a query asks for an aggregation, for which `auto` takes mmr; `version` (Q, C) is the chunk by which
-    a candidate scored best, -1 for the whole memory; None if whole memories count.
+    a candidate scored best, -1 for the whole memory; None if whole memories count. `vector` (Q, C) is the score in the vector list, NaN
+    without one; None if no result has to have one.
     """
     by_mmr = aggregation if config.strategy == "auto" else np.full(len(aggregation), config.strategy == "mmr")
     most = np.inf if config.max_tokens is None else float(config.max_tokens)
     budget = np.where(aggregation, max(most, config.aggregation_tokens), most)
     tokens, uncounted = _tokens(table, config, version)
     given = Given(table, before, config, tokens, version, budget)
-    diverse = _mmr_of_cems if config.mmr_procedure == "cems" else _mmr
+    diverse = _DIVERSE[config.mmr_procedure]
 
     @cache
     def selection(q: int) -> Selection:
         return (diverse if by_mmr[q] else _greedy)(given, q)
 
     chosen = _first_that_fit(given, ~by_mmr, selection)
+    low = np.zeros(table.shape, dtype=bool)
+    if config.min_vector_score is not None and vector is not None:
+        low = np.nan_to_num(vector, nan=0.0) < config.min_vector_score
+        chosen = _without(chosen, low)
     queries, places = np.nonzero(chosen >= 0)
     alive = np.zeros(table.shape, dtype=bool)
     alive[queries, chosen[queries, places]] = True
@@ -137,6 +173,13 @@ def apply_assembly(
     def reason(q: int, c: int) -> str:
         if c in selection(q).skipped:
             return f"{tokens[q, c]} tokens do not fit the budget of {budget[q]:g}"
+        if c in selection(q).chosen and vector is not None:
+            had = (
+                "it is in no vector list, which counts as 0"
+                if np.isnan(vector[q, c])
+                else f"vector score {vector[q, c]:.4f}"
+            )
+            return f"{had}: below the floor of {config.min_vector_score:g}, and nobody moves up"
         return f"past the result limit of {config.limit}"
 
     def row(q: int) -> Callable[[int, RowContract], AssemblyRow]:
@@ -146,7 +189,10 @@ def apply_assembly(
     def fields(q: int) -> AssemblyFields:
         skipped = tuple(sorted(table.ids[q][c] for c in selection(q).skipped))
         most = None if np.isinf(budget[q]) else int(budget[q])
-        return AssemblyFields("mmr" if by_mmr[q] else "greedy", selection(q).tokens, skipped, most)
+        below = [c for c in selection(q).chosen if low[q, c]]
+        used = selection(q).tokens - sum(int(tokens[q, c]) for c in below)
+        strategy: Literal["greedy", "mmr"] = "mmr" if by_mmr[q] else "greedy"
+        return AssemblyFields(strategy, used, skipped, most, tuple(table.ids[q][c] for c in below))
 
     def warnings(q: int) -> list[str]:
         found = []
@@ -154,6 +200,14 @@ def apply_assembly(
             found.append(f"{uncounted(q)} candidates have no cl100k count in this evidence; theirs is chars4")
         if before.alive[q].any() and not selection(q).chosen:
             found.append(f"nothing fits the budget of {budget[q]:g} tokens")
+        below = [c for c in selection(q).chosen if low[q, c]]
+        if below:
+            found.append(
+                f"{len(below)} of the {len(selection(q).chosen)} chosen {'is' if len(below) == 1 else 'are'} below the vector floor of "
+                f"{config.min_vector_score:g} and dropped; nobody moves up"
+            )
+        if below and vector is not None and np.isnan(vector[q, before.alive[q]]).all():
+            found.append("no candidate has a vector score: all count as 0")
         return found
 
     return StageArrays(
@@ -212,6 +266,12 @@ def _first_that_fit(given: Given, greedy: Bools, selection: Callable[[int], Sele
         chosen[q] = -1
         chosen[q, : len(picked)] = picked
     return chosen
+
+
+def _without(chosen: Ints, dropped: Bools) -> Ints:
+    """(Q, n) the chosen without the dropped (Q, C), in their order, -1 for padding."""
+    left = np.where((chosen >= 0) & ~np.take_along_axis(dropped, np.maximum(chosen, 0), axis=1), chosen, -1)
+    return along(left, np.argsort(left < 0, axis=1, kind="stable"))
 
 
 def _empty(given: Given, q: int) -> Selection:
@@ -294,6 +354,26 @@ def _mmr_of_cems(given: Given, q: int) -> Selection:
     return selection
 
 
+def _mmr_plain(given: Given, q: int) -> Selection:
+    selection = _empty(given, q)
+    share, score, tokens = given.config.mmr_lambda, given.before.score[q], given.tokens[q].tolist()
+    left = given.before.order(q).tolist()
+    words = {c: frozenset(PLAIN_WORD.findall(_text(given, q, c).lower())) for c in left}
+    closest = dict.fromkeys(left, 0.0)
+    while left and not selection.full:
+        for c in left:
+            selection.mmr[c] = share * float(score[c]) - (1 - share) * closest[c]
+        best = max(left, key=lambda c: selection.mmr[c])  # the first of equals
+        left.remove(best)
+        if selection.take(best, tokens[best]):
+            for c in left:
+                closest[c] = max(closest[c], _jaccard(words[c], words[best]))
+    return selection
+
+
+_DIVERSE: Mapping[str, Callable[[Given, int], Selection]] = {"guide": _mmr, "cems": _mmr_of_cems, "plain": _mmr_plain}
+
+
 def _text(given: Given, q: int, c: int) -> str:
     memory = given.table.memories[q][c]
     chunk = -1 if given.version is None else int(given.version[q, c])
@@ -316,10 +396,22 @@ def _version(given: StageInput) -> Ints:
     return version
 
 
+def vector_scores(given: StageInput) -> Floats:
+    """(Q, C) the best raw score in the vector lists that take part, within their depth; NaN without one."""
+    places, depth = given.lists.places, list_depths(given.config)["vector"]
+    # A threshold may have cut the hit from the list; its score is known nevertheless.
+    listed = (given.table.lists.source == VECTOR) & given.lists.active
+    inside = listed[:, :, None] & (places.position > 0) & (places.position <= (np.inf if depth is None else depth))
+    best = np.where(inside, places.raw, -np.inf).max(axis=1, initial=-np.inf)
+    return np.where(np.isfinite(best), best, np.nan)
+
+
 def _apply(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields]:
+    config = given.config.assembly
     aggregation = aggregations(given.table, given.config.query.detectors)
-    version = _version(given) if given.config.assembly.text == "version" else None
-    return apply_assembly(given.table, given.ranking, given.config.assembly, aggregation, version)
+    version = _version(given) if config.text == "version" else None
+    vector = None if config.min_vector_score is None else vector_scores(given)
+    return apply_assembly(given.table, given.ranking, config, aggregation, version, vector)
 
 
 def _words(row: AssemblyRow, stage: StageTrace[AssemblyRow, AssemblyFields]) -> str:
@@ -341,6 +433,11 @@ ASSEMBLY = Stage(
             {"assembly.strategy": "greedy"},
             title="diversity (mmr)",
             idle=lambda fields: fields.strategy != "mmr",
+        ),
+        Switch(
+            "vector floor",
+            {"assembly.min_vector_score": None},
+            idle=lambda fields: not fields.below_vector_floor,
         ),
     ),
     words=_words,

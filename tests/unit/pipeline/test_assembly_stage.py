@@ -118,3 +118,49 @@ def test_auto_without_detectors_is_greedy() -> None:
     subject = evidence({"vector": {"a": 0.9}}, query="how many concerts")
     changes = {"assembly.strategy": "auto", "query.detectors.enabled": False}
     assert stage("assembly", subject, changes).fields.strategy == "greedy"
+
+
+def test_plain_mmr_ignores_sessions_and_reads_underscores_as_letters() -> None:
+    """λ 0.6. First a = 0.54. Then b: 0.48 − 0.4·1 = 0.08; c: 0.30 − 0.4·0: `blue_sky` is one word, so J(c,d) = 0. d last."""
+    contents = {"a": "red pie", "b": "Red, PIE!", "c": "blue_sky", "d": "blue red"}
+    subject = evidence(
+        {"vector": {"a": 0.9, "b": 0.8, "c": 0.5, "d": 0.4}},
+        memories={key: {"content": value, "session": "s"} for key, value in contents.items()},
+    )
+    assembly = stage("assembly", subject, {**MMR, "assembly.mmr_procedure": "plain"})
+    assert kept(assembly) == ["a", "c", "d", "b"]
+    # d: 0.6·0.4 − 0.4·1/3 with a in the selection.
+    assert column(assembly, "mmr") == pytest.approx({"a": 0.54, "c": 0.30, "d": 0.24 - 0.4 / 3, "b": 0.08})
+
+
+def test_results_below_the_vector_floor_leave_and_nobody_moves_up() -> None:
+    """The limit takes a, b, c, x; b and x (in no vector list: 0) are below 0.5, and d does not follow."""
+    subject = evidence(
+        {"vector": {"a": 0.9, "b": 0.4, "c": 0.8, "d": 0.7}, "lexical": {"b": 9.0, "x": 8.0, "a": 7.0, "c": 6.0}}
+    )
+    weights = {"lists.lexical.weight": 3.0, "assembly.limit": 4}
+    whole = trace(subject, weights)
+    assert [row.memory_id for row in whole.results] == ["b", "a", "c", "x"]
+    result = trace(subject, {**weights, "assembly.min_vector_score": 0.5})
+    assert [(row.memory_id, row.rank) for row in result.results] == [("a", 1), ("c", 2)]
+    reasons = dropped(result.stage("assembly"))
+    assert reasons["b"] == "vector score 0.4000: below the floor of 0.5, and nobody moves up"
+    assert reasons["x"] == "it is in no vector list, which counts as 0: below the floor of 0.5, and nobody moves up"
+    assert reasons["d"] == "past the result limit of 4"
+    assert result.tokens_used == sum(row.tokens for row in result.results)
+    assert warned(result.stage("assembly"), "2 of the 4 chosen are below the vector floor of 0.5 and dropped")
+
+
+def test_the_vector_floor_reads_the_list_within_its_depth_before_any_threshold() -> None:
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.7}, "lexical": {"c": 3.0, "b": 2.0}})
+    floor = {"assembly.min_vector_score": 0.75, "threshold.mode": "fixed", "threshold.fixed": 0.85}
+    assert {row.memory_id for row in trace(subject, {**floor, "threshold.applies_to": ("vector",)}).results} == {
+        "a",
+        "b",
+    }
+    assert {
+        row.memory_id for row in trace(subject, {"assembly.min_vector_score": 0.5, "lists.vector.depth": 2}).results
+    } == {
+        "a",
+        "b",
+    }
