@@ -94,8 +94,11 @@ SHORT_END = re.compile("[^aeiouy][aeiouy][^aeiouywxY]$|^[aeiouy][^aeiouy]$")
 
 
 @lru_cache(maxsize=200_000)
-def stem(word: str) -> str:
-    """The stem of a word in lower case."""
+def stem(word: str, whole_doubles: bool = True) -> str:
+    """The stem of a word in lower case.
+
+    `whole_doubles`: "added" becomes "add". Snowball before 2019, which Rust's crates still carry, makes "ad" of it.
+    """
     if len(word) <= 2 or len(word.encode()) > MAX_WORD_BYTES:
         return word
     if word in IRREGULAR:
@@ -104,7 +107,7 @@ def stem(word: str) -> str:
     first, second = _regions(word)
     word = _without_plural(word)
     if word not in KEPT_SINGULARS:
-        word = _without_ed_and_ing(word, first)
+        word = _without_ed_and_ing(word, first, whole_doubles)
         if len(word) > 2 and word[-1] in "yY" and word[-2] not in "aeiouy":
             word = word[:-1] + "i"
         word = _shorter_suffix(word, first)
@@ -144,7 +147,7 @@ def _without_plural(word: str) -> str:
     return word
 
 
-def _without_ed_and_ing(word: str, first: int) -> str:
+def _without_ed_and_ing(word: str, first: int, whole_doubles: bool) -> str:
     for suffix in ("eedly", "eed"):
         if word.endswith(suffix):
             return word[: -len(suffix)] + "ee" if len(word) - len(suffix) >= first else word
@@ -156,7 +159,8 @@ def _without_ed_and_ing(word: str, first: int) -> str:
             if root.endswith(("at", "bl", "iz")):
                 return root + "e"
             if root.endswith(DOUBLES):
-                return root if len(root) == 3 and root[0] in "aeo" else root[:-1]  # add, egg and off stay whole.
+                # add, egg and off stay whole.
+                return root if whole_doubles and len(root) == 3 and root[0] in "aeo" else root[:-1]
             # R1 is empty and the last syllable short: hop(ing) was "hope".
             return root + "e" if first >= len(root) and SHORT_END.search(root) else root
     return word
