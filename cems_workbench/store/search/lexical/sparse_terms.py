@@ -56,5 +56,5 @@ def split_words(text: str, tokens: SparseTokens) -> list[str]:
     """The words of a text in lower case, in order."""
     if tokens == "identifiers":
         return _ASCII.findall(_BORDER.sub(" ", text).lower())
-    # `_` is a sign that may stand in a word and is no word alone.
+    # `_` can be part of a word and is no word alone.
     return [word for word in _WORD.findall(text.lower()) if word != "_"]
