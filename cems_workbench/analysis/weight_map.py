@@ -58,7 +58,7 @@ def grid(spec: FieldSpec, config: PipelineConfig, count: int) -> list[Any]:
     """About `count` values over the slider's range, evenly spaced; the current value replaces its nearest."""
     low, high = slider(spec, config)
     spaced = [low + (high - low) * i / max(1, count - 1) for i in range(count)]
-    values = sorted({round(value) for value in spaced}) if spec.type is int else [round(value, 10) for value in spaced]
+    values = sorted({round(value) for value in spaced}) if spec.by_ones else [round(value, 10) for value in spaced]
     now = config.get(spec.path)
     if now is not None and now not in values:
         values[min(range(len(values)), key=lambda i: abs(values[i] - now))] = now

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import annotated_types
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.fields import FieldInfo
 
 from cems_workbench.config.export_names import ExportName
@@ -60,6 +60,7 @@ def param(
     null: str = "no limit",
     exports: tuple[ExportName, ...] = (),
     added: bool = False,
+    by_ones: bool = False,
 ) -> Any:
     """Declare one parameter.
 
@@ -68,6 +69,7 @@ def param(
     needs new evidence. `alias` is the YAML key where the Python name cannot be used. `exports` are its names in other systems.
     `added` marks a parameter that is younger than config version 1: its default is what the pipeline did before, so a config at the
     default has the digest that it had, and evidence from before counts as gathered with the default.
+    `by_ones` marks a number that may be a fraction but is tried at whole values: what searches its range goes in steps of 1.
     """
     extra: dict[str, Any] = {
         "label": label,
@@ -79,6 +81,7 @@ def param(
         "null": null,
         "exports": exports,
         "added": added,
+        "by_ones": by_ones,
     }
     return Field(default, ge=ge, le=le, gt=gt, alias=alias, description=help, json_schema_extra=extra)
 
@@ -107,6 +110,8 @@ class FieldSpec:
     """Its names in other systems."""
     added: bool = False
     """Younger than config version 1; see `param`."""
+    by_ones: bool = False
+    """Tried at whole values only: every whole number, and a fraction that `param` marks so."""
 
     @property
     def section(self) -> str:
@@ -177,6 +182,7 @@ def _spec(path: str, info: FieldInfo) -> FieldSpec:
         null=extra["null"],
         exports=extra["exports"],
         added=extra["added"],
+        by_ones=base is int or extra["by_ones"],
     )
 
 
@@ -198,6 +204,14 @@ def as_pairs(value: Any) -> Any:
     return tuple((k, float(v) if type(v) is int and abs(v) < 1e15 else v) for k, v in value.items())
 
 
+def _whole_as_int(value: float) -> float:
+    return int(value) if value == int(value) else value
+
+
+WholeOrFraction = Annotated[
+    float, AfterValidator(_whole_as_int), PlainSerializer(_whole_as_int, return_type=float | int)
+]
+"""A number that is kept and written as a whole one where it is whole, so that a file with `k: 60` keeps its digest."""
 AsList = PlainSerializer(lambda value: list(value), return_type=list)
 Tiers = Annotated[
     tuple[tuple[str, Annotated[float, Field(gt=0, le=36500)]], ...],

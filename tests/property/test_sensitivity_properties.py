@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -63,14 +64,18 @@ def checked(evidence: Evidence, config: PipelineConfig, found: Sweep, seed: int)
         assert point.before != point.after
         assert results(evidence, config, path, point.below, k) == point.before, (path, point)
         assert results(evidence, config, path, point.above, k) == point.after, (path, point)
-        if found.method == "every value":
+        if found.method == "every value" and found.spec.type is int:
             assert point.above == point.below + 1
-        assert point.above - point.below <= max(found.tolerance, 1 if found.spec.type is int else 1e-3)
+        assert point.above - point.below <= max(found.tolerance, 1 if found.spec.by_ones else 1e-3)
     if found.method != "bracketed":
         for one in found.segments:
             for _ in range(SAMPLES):
-                whole = found.spec.type is int
-                value = chance.randint(one.first, one.last) if whole else chance.uniform(one.first, one.last)
+                whole = found.spec.by_ones
+                value = (
+                    chance.randint(math.ceil(one.first), math.ceil(one.last))
+                    if whole
+                    else chance.uniform(one.first, one.last)
+                )
                 assert quickly(evidence, config, path, value, k) == one.results or too_close(
                     evidence, config, path, value
                 ), (path, value, one)

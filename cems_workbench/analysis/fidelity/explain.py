@@ -263,7 +263,7 @@ def _values(config: PipelineConfig, spec: FieldSpec) -> Iterator[Any]:
 
 
 def _on_a_step(spec: FieldSpec, value: float) -> Any:
-    if spec.type is int:
+    if spec.by_ones:
         return round(value)
     step = spec.step or 0.01
     return round(round(value / step) * step, 10)

@@ -2,7 +2,7 @@
 
     solved        numbers with known breakpoints: scores are linear in them, or they are compared with
                   numbers that they do not change (`exact`). Between neighbouring breakpoints the results are the same.
-    every value   switches, choices, and whole numbers of a short range: each value is replayed
+    every value   switches, choices, and whole numbers of a short range: each value is replayed (of the RRF k the whole ones)
     bracketed     the rest: a grid is replayed, and each change found is bisected. A change that is undone between two
                   neighbours of the grid is missed.
 
@@ -12,6 +12,7 @@ the first k, stepped through by interval, and shown with the measures of a label
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -134,8 +135,8 @@ def sweep(evidence: Evidence, config: PipelineConfig, path: str, k: int, switche
         every = tuple(ConstantInterval(value, value, turned.results(value)) for value in values)
         return Sweep(spec, k, now, every, off, "every value", 0.0, turned.count, turned.unscored)
     low, high = slider(spec, config)
-    low, high = (int(low), int(high)) if spec.type is int else (float(low), float(high))
-    own = [] if now is None or not low <= now <= high else [spec.type(now)]
+    low, high = (math.floor(low), math.ceil(high)) if spec.by_ones else (float(low), float(high))
+    own = [] if now is None or not low <= now <= high else [now if spec.by_ones else spec.type(now)]
     segments, method, tolerance = _swept(turned, spec, low, high, own)
     return Sweep(spec, k, now, tuple(segments), off, method, tolerance, turned.count, turned.unscored)
 
@@ -144,10 +145,10 @@ def _swept(
     turned: ParameterSweep, spec: FieldSpec, low: Any, high: Any, own: Sequence[Any]
 ) -> tuple[list[ConstantInterval], Method, float]:
     length = span(spec)
-    if spec.type is int:
+    if spec.by_ones:
         closing = BoundarySearch(turned.results, 1, True, 0)
         if high - low <= MAX_EXHAUSTIVE:
-            return closing.segments(range(low, high + 1))[0], "every value", 0.0
+            return closing.segments(sorted({*range(low, high + 1), *own}))[0], "every value", 0.0
         if spec.path == "assembly.max_tokens":
             return closing.segments(sorted({*budget_samples(turned, low, high), *own}))[0], "solved", 0.0
         return closing.segments(sorted({*_grid(low, high, True), *own}))[0], "bracketed", 1.0
@@ -223,7 +224,7 @@ def inside(sweep: Sweep, segment: ConstantInterval) -> Any:
     """The value to apply: the middle of the segment, as round as possible inside it; a choice is itself."""
     if not sweep.numeric or segment.first == segment.last:
         return segment.first
-    if sweep.spec.type is int:
+    if sweep.spec.by_ones:
         return (segment.first + segment.last) // 2
     middle = (segment.first + segment.last) / 2
     for finer in STEP_PARTS:

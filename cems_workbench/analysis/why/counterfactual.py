@@ -94,14 +94,14 @@ def walks(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] =
     for end in slider(spec, config, gathered):
         if end == start:
             continue
-        if spec.type is int and abs(end - start) <= MAX_CHOICES:
+        if spec.by_ones and abs(end - start) <= MAX_CHOICES:
             step = 1 if end > start else -1
             yield list(range(int(start) + step, int(end) + step, step))
             continue
         values = [start + share * (end - start) for share in SHARES]
         if spec.exclusive_low and spec.low is not None:
             values = [value for value in values if value > spec.low]
-        yield list(dict.fromkeys(round(value) for value in values)) if spec.type is int else values
+        yield list(dict.fromkeys(round(value) for value in values)) if spec.by_ones else values
 
 
 def others(spec: FieldSpec, config: PipelineConfig) -> list[Any]:
@@ -219,7 +219,7 @@ def _walked(trials: Trials, config: PipelineConfig, spec: FieldSpec, walk: list[
 
 def bisected(succeeds: Callable[[Any], bool], spec: FieldSpec, fails: Any, success: Any) -> Breakpoint:
     """Bisect between a failing and a succeeding value, down to the precision."""
-    whole = spec.type is int
+    whole = spec.by_ones
     least = 1 if whole else PRECISION * span(spec)
     while abs(success - fails) > least:
         middle = (fails + success) // 2 if whole else (fails + success) / 2
@@ -595,7 +595,7 @@ def _at(config: PipelineConfig, attempt: Attempt, share: float) -> Any:
     if attempt.spec.type not in (int, float) or now is None or value is None:
         return value
     between = now + share * (value - now)
-    return round(between) if attempt.spec.type is int else float(between)
+    return round(between) if attempt.spec.by_ones else float(between)
 
 
 def _config(config: PipelineConfig, pair: Sequence[Attempt], values: Sequence[Any]) -> PipelineConfig:

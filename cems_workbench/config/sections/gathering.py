@@ -14,7 +14,9 @@ from cems_workbench import extensions
 from cems_workbench.config.export_names import cems
 from cems_workbench.config.fields import Section, param
 
-Ties = Literal["ordinal", "dense"]
+Ties = Literal["ordinal", "dense", "competition"]
+SHARED_RANK = "dense: they share one rank, and the next hit has the next (1 1 2); competition: the next hit's rank counts them all (1 1 3)"
+"""What `ties` may do with equal scores other than number them."""
 Normalization = Literal["none", "max", "minmax", "saturating"]
 
 
@@ -36,7 +38,9 @@ class VectorList(Section):
         1.0, "Vector weight", "Weight of vector lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
     )
     ties: Ties = param(
-        "ordinal", "Vector ties", "ordinal: equal scores get consecutive ranks by id; dense: they share one rank."
+        "ordinal",
+        "Vector ties",
+        f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}.",
     )
     first_stage_factor: int = param(
         1,
@@ -66,7 +70,9 @@ class LexicalList(Section):
         1.0, "Lexical weight", "Weight of lexical lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
     )
     ties: Ties = param(
-        "ordinal", "Lexical ties", "ordinal: equal scores get consecutive ranks by id; dense: they share one rank."
+        "ordinal",
+        "Lexical ties",
+        f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}.",
     )
     first_stage_factor: int = param(
         1,
@@ -124,7 +130,7 @@ class HybridList(Section):
     ties: Ties = param(
         "ordinal",
         "Hybrid ties",
-        "Rank of equal scores in the fusion. ordinal: consecutive ranks, in the order of the list (CEMS); dense: they share one rank.",
+        f"Rank of equal scores in the fusion. ordinal: consecutive ranks, in the order of the list (CEMS); {SHARED_RANK}.",
     )
     vector_weight: float = param(
         0.4,
@@ -237,7 +243,7 @@ class TsRankList(Section):
         "ordinal",
         "ts_rank ties",
         "Rank of equal ts_ranks, of which there are many. ordinal: consecutive ranks, in the order in which PostgreSQL leaves them (CEMS); "
-        "dense: they share one rank.",
+        f"{SHARED_RANK}.",
     )
     normalization: Normalization = param(
         "max",
@@ -254,7 +260,7 @@ class RecencyList(Section):
     weight: float = param(
         0.6, "Recency weight", "Weight of the recency list in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
     )
-    ties: Ties = param("dense", "Recency ties", "ordinal or dense ranks for equal dates.")
+    ties: Ties = param("dense", "Recency ties", f"Ranks of equal dates. ordinal: consecutive, by id; {SHARED_RANK}.")
 
 
 class AccessList(Section):
@@ -266,7 +272,7 @@ class AccessList(Section):
     weight: float = param(
         0.4, "Access weight", "Weight of the access list in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
     )
-    ties: Ties = param("dense", "Access ties", "ordinal or dense ranks for equal counts.")
+    ties: Ties = param("dense", "Access ties", f"Ranks of equal counts. ordinal: consecutive, by id; {SHARED_RANK}.")
 
 
 class RelationsList(Section):
@@ -408,7 +414,7 @@ def _added_list(name: str) -> Any:
             param(
                 "ordinal",
                 f"{title} ties",
-                "ordinal: equal scores get consecutive ranks by id; dense: they share one rank.",
+                f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}.",
                 added=True,
             ),
         ),

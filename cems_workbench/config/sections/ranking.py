@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 
 from cems_workbench import extensions
 from cems_workbench.config.export_names import agent, cems, planned
-from cems_workbench.config.fields import AsList, Section, as_tuple, param
+from cems_workbench.config.fields import AsList, Section, WholeOrFraction, as_tuple, param
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 
 if TYPE_CHECKING:
@@ -22,10 +22,25 @@ Sources = Annotated[tuple[ListName, ...], BeforeValidator(as_tuple), AsList]
 class Adaptive(Section):
     """The thresholds tried, from max down to min (memory agent)."""
 
-    max: float = param(0.75, "Adaptive max", "First threshold tried.", ge=0, le=1, step=0.01)
-    min: float = param(0.35, "Adaptive min", "Last threshold tried; always tried.", ge=0, le=1, step=0.01)
+    max: float = param(0.75, "Adaptive max", "First threshold tried.", ge=-100, le=100, step=0.01, soft=(0, 1))
+    min: float = param(
+        0.35,
+        "Adaptive min",
+        "Last threshold tried; with exact steps always tried.",
+        ge=-100,
+        le=100,
+        step=0.01,
+        soft=(0, 1),
+    )
     step: float = param(
-        0.05, "Adaptive step", "Distance between thresholds.", ge=0.001, le=1, step=0.01, soft=(0.01, 0.5)
+        0.05, "Adaptive step", "Distance between thresholds.", ge=0.001, le=100, step=0.01, soft=(0.01, 0.5)
+    )
+    steps: Literal["exact", "float"] = param(
+        "exact",
+        "Adaptive steps",
+        "exact: max − i × step, rounded to ten digits, and min itself at last. float (memory agent): the step is subtracted in floating "
+        "point, at most int((max − min) / step) + 1 times, so that 0.95 by 0.05 ends at 0.39999999999999963 and 0.35 is never tried.",
+        added=True,
     )
     target_ratio: float = param(
         0.8,
@@ -45,7 +60,14 @@ class ThresholdConfig(Section):
         "none", "Threshold", "none, one fixed cut, or the first of falling cuts that finds enough."
     )
     fixed: float = param(
-        0.6, "Fixed threshold", "Hits with a list score below this are cut; 0.0 means 0.0.", ge=0, le=1, step=0.01
+        0.6,
+        "Fixed threshold",
+        "Hits with a list score below this are cut; 0.0 means 0.0. It speaks the scale of each list that it applies to, after that list's "
+        "normalisation.",
+        ge=-100,
+        le=100,
+        step=0.01,
+        soft=(0, 1),
     )
     adaptive: Adaptive = Adaptive()
     applies_to: Sources = param(("vector", "lexical"), "Applies to", "Lists that are cut; the others pass whole.")
@@ -102,8 +124,21 @@ class FusionConfig(Section):
     """How the lists become one score."""
 
     method: FusionMethodName = param("rrf", "Fusion method", _method_help())
-    k: int = param(
-        60, "RRF k", "Larger k flattens the difference between ranks.", ge=0, le=10_000, step=1, soft=(1, 200)
+    k: WholeOrFraction = param(
+        60,
+        "RRF k",
+        "Larger k flattens the difference between ranks. Any number from 0 (Graphiti: 0, Qdrant: 1 or 2, most others: 60).",
+        ge=0,
+        le=10_000,
+        step=1,
+        soft=(1, 200),
+        by_ones=True,
+    )
+    rank_base: Literal[1, 0] = param(
+        1,
+        "Ranks from",
+        "Rank of a list's first hit in k + rank: 1 (the paper), or 0, as where positions of an array are summed (LlamaIndex, Qdrant).",
+        added=True,
     )
     top_rank_bonus: TopRankBonus = TopRankBonus()
     multi_list_boost: float = param(

@@ -58,6 +58,15 @@ class Contribution:
     bonus: float
 
 
+LEAST_DENOMINATOR = 1e-3
+"""Least k + rank: 1/0 is no score, so a first place counts at most a thousand times its weight."""
+
+
+def share_of_first(config: FusionConfig, later: float = 0) -> float:
+    """1 / (k + rank) of a list's first hit, or of the one `later` ranks after it."""
+    return 1 / max(config.k + config.rank_base + later, LEAST_DENOMINATOR)
+
+
 def weight_times_score(term: Contribution, config: FusionConfig) -> str:
     """ "0.5 × list score 0.8000 = 0.4000" """
     score = term.base / term.weight if term.weight else 0

@@ -9,9 +9,9 @@
     raw     = boost * (sum or max of base + bonuses),   boost = 1 + multi_list_boost * (lists containing it - 1)
     score   = (1 - score_blend) * normalised + score_blend * best vector/lexical list score (0 if in neither)
 
-Ranks are 1-based; `dense` ties share a rank. A list contributes nothing to a memory that it does not contain. Methods that
-read scores leave recency and access out: their scores are dates and counts, not relevance. With `single_list: bypass` and one
-non-empty list, score and order are that list's own (ACE).
+Ranks are 1-based in every list. Equal scores share a rank under `dense` ties (1 1 2) and `competition` (1 1 3). A list contributes nothing
+to a memory that it does not contain. Methods that read scores leave recency and access out: their scores are dates and counts, not
+relevance. With `single_list: bypass` and one non-empty list, score and order are that list's own (ACE).
 
 Hits are flat arrays, because most cells of (query, list, candidate) are empty. They do not depend on weights, so configs with the same
 lists and ties share them.
@@ -32,7 +32,14 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections.gathering import ListsConfig, VariantWeights
 from cems_workbench.config.sections.ranking import FusionConfig
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
-from cems_workbench.pipeline.fusion_methods import Contribution, FusionMethod, Hits, fusion_method, hit_bases
+from cems_workbench.pipeline.fusion_methods import (
+    Contribution,
+    FusionMethod,
+    Hits,
+    fusion_method,
+    hit_bases,
+    share_of_first,
+)
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
@@ -42,6 +49,7 @@ from cems_workbench.pipeline.table import (
     Floats,
     Ints,
     ListArrays,
+    Places,
     Ranking,
     along,
     memoized,
@@ -123,14 +131,19 @@ class FusionArrays(StageArrays[FusionRow, FusionFields]):
     best_list_score: Floats
 
 
-def find_hits(table: CandidateTable, lists: ListArrays, by_rank: bool, dense: Bools) -> Hits:
-    """The hits of the lists; those of recency and access only `by_rank`. `dense` (sources + 1): whether ties share a rank."""
+def find_hits(table: CandidateTable, lists: ListArrays, by_rank: bool, ties: Sequence[str]) -> Hits:
+    """The hits of the lists; those of recency and access only `by_rank`. `ties` of each source, in their order."""
     source = table.lists.source
     member = lists.present if by_rank else lists.present & ~NOT_RELEVANCE[source][:, :, None]
     queries, width = table.shape
     q, c, i = np.nonzero(member.transpose(0, 2, 1))
     places = lists.places
+    # The extra entry serves source -1, the padding of queries with fewer lists.
+    dense = np.array([*(how == "dense" for how in ties), False])
     rank: Ints = np.where(dense[source[q, i]], places.dense[q, i, c], places.position[q, i, c])
+    if "competition" in ties:
+        shared = np.array([*(how == "competition" for how in ties), False])[source[q, i]]
+        rank[shared] = _competition(q[shared] * source.shape[1] + i[shared], places, (q[shared], i[shared], c[shared]))
     cell = q * width + c
     cells, first = np.unique(cell, return_index=True)
     alive: Bools = np.any(member, axis=1)
@@ -152,6 +165,18 @@ def find_hits(table: CandidateTable, lists: ListArrays, by_rank: bool, dense: Bo
         lists=member.sum(axis=1),
         best_rank=best.reshape(table.shape),
     )
+
+
+def _competition(slot: Ints, places: Places, at: tuple[Ints, Ints, Ints]) -> Ints:
+    """(N) ranks of hits `at` (query, list, candidate) in which equal scores have the place of the first of them; `slot` (N) is the list."""
+    position, dense = places.position[at], places.dense[at]
+    order = np.lexsort((position, dense, slot))
+    starts = np.ones(len(order), dtype=bool)
+    starts[1:] = (slot[order][1:] != slot[order][:-1]) | (dense[order][1:] != dense[order][:-1])
+    first = position[order][np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))]
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = first
+    return rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,10 +336,8 @@ def contributions(table: CandidateTable, terms: Terms, q: int) -> dict[int, list
 def _hits(table: CandidateTable, lists: ListArrays, method: FusionMethod, list_config: ListsConfig) -> Hits:
     """The hits of the lists that the method fuses, ranked as `ties` of each list says."""
     by_rank = method.reads == "ranks"
-    dense = tuple(getattr(getattr(list_config, name), "ties", "ordinal") == "dense" for name in SOURCES)
-    return memoized(
-        lists.memo, "hits", (by_rank, dense), lambda: find_hits(table, lists, by_rank, np.array([*dense, False]))
-    )
+    ties = tuple([getattr(getattr(list_config, name), "ties", "ordinal") for name in SOURCES])
+    return memoized(lists.memo, "hits", (by_rank, ties), lambda: find_hits(table, lists, by_rank, ties))
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,7 +359,7 @@ def _extra(table: CandidateTable, hits: Hits, method: FusionMethod, config: Fusi
         else:
             best_rank = _top_rank_bonus(hits.best_rank, config)
     if method.uses(IMPORTANCE_BONUS) and ranks and table.important.any():
-        step = 1 / (config.k + 1) - 1 / (config.k + 1 + ranks)
+        step = share_of_first(config) - share_of_first(config, ranks)
         importance = np.where(table.important & hits.alive, step, 0.0)
     if config.multi_list_boost:
         boost = 1 + config.multi_list_boost * np.maximum(hits.lists - 1, 0)

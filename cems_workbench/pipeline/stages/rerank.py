@@ -202,7 +202,7 @@ class Blend:
 
 
 def apply_rerank(
-    table: CandidateTable, before: Ranking, config: RerankConfig, k: int, limit: int | None
+    table: CandidateTable, before: Ranking, config: RerankConfig, k: float, limit: int | None
 ) -> RerankArrays:
     """Rerank the head. `k` is fusion.k, `limit` the result limit that `skip_if_few` compares with."""
     few = config.skip_if_few & (before.alive.sum(axis=1) <= (np.inf if limit is None else limit))
@@ -237,7 +237,7 @@ def _unscored(shape: tuple[int, int]) -> ModelTable:
     return ModelTable(np.full(shape, np.nan), np.zeros(shape, dtype=np.int8), [{} for _ in range(shape[0])])
 
 
-def _blend(model: ModelTable, before: Ranking, config: RerankConfig, k: int) -> Blend:
+def _blend(model: ModelTable, before: Ranking, config: RerankConfig, k: float) -> Blend:
     within = (before.rank <= (np.inf if config.depth is None else config.depth)) & _in_span(before, config)
     head = before.alive & within
     good, failed = head & (model.state == GOOD), head & (model.state == FAILED)
@@ -296,7 +296,7 @@ def band_weight(rank: Ints, config: RerankConfig) -> Floats:
     return weight
 
 
-def _retrieval_score(before: Ranking, config: RerankConfig, k: int) -> Floats:
+def _retrieval_score(before: Ranking, config: RerankConfig, k: float) -> Floats:
     # Dropped candidates have rank 0, which inverse_rank would divide by.
     rank = np.maximum(before.rank, 1)
     if config.retrieval_score == "rrf":

@@ -1,9 +1,10 @@
 """threshold: cut list hits whose normalised score is too low, before fusion.
 
 `fixed` cuts below one value; 0.0 means 0.0 (the memory agent's `threshold or 0.6` made 0.6 of it). `adaptive` tries
-max - i * step (rounded to 1e-10) while above min, then min itself (the seed's float loop never reached 0.35), and stops at
-the first threshold with at least int(limit * target_ratio) distinct memories over the lists it applies to; when none
-has that many, the first that had the most. Lists it does not apply to pass whole.
+max - i * step (rounded to 1e-10) while above min, then min itself (the seed's float loop never reached 0.35; `steps: float`
+subtracts as it does, at most int((max - min) / step) + 1 values while they are at least min), and stops at the first threshold with at
+least int(limit * target_ratio) distinct memories over the lists it applies to; when none has that many, the first that had the most.
+Lists it does not apply to pass whole.
 
 Source: memory agent, adaptive similarity thresholds; docs/internals/specification.md, "threshold".
 """
@@ -122,9 +123,15 @@ def _cut(
 
 
 def adaptive_thresholds(config: ThresholdConfig) -> list[float]:
-    """The thresholds `adaptive` may try, falling, the minimum last."""
+    """The thresholds `adaptive` may try, falling; with exact steps the minimum last, with float steps as far as they come."""
     bounds = config.adaptive
-    values = []
+    values: list[float] = []
+    if bounds.steps == "float":
+        value = bounds.max
+        while value >= bounds.min and len(values) < int((bounds.max - bounds.min) / bounds.step) + 1:
+            values.append(value)
+            value -= bounds.step
+        return values or [bounds.max]
     i = 0
     while (value := round(bounds.max - i * bounds.step, 10)) > bounds.min:
         values.append(value)

@@ -200,7 +200,7 @@ def _slider(control: Control, label: str, value: float, **arguments: Any) -> Non
 
 def _format(step: float) -> str:
     digits = max(1, len(f"{step:g}".partition(".")[2]))
-    return f"%.{digits}f"
+    return "%g" if step == int(step) else f"%.{digits}f"
 
 
 def _bands(control: Control) -> None:

@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 import pytest
-from cases import column, dropped, evidence, falling, kept, stage, warned
+from cases import column, configured, dropped, evidence, falling, kept, stage, warned
 
+from cems_workbench.config import nested
 from cems_workbench.pipeline import Evidence, Variant
+from cems_workbench.pipeline.fusion_methods.rrf import FUSION_METHOD as RRF
 
 BONUS: dict[str, Any] = {"fusion.top_rank_bonus.rank1": 0.05, "fusion.top_rank_bonus.rank2_3": 0.02}
 TWO_VARIANTS = (Variant("query"), Variant("other words", "expansion"))
@@ -76,6 +78,33 @@ def test_ordinal_ties_get_consecutive_ranks_by_id_and_dense_ties_share_one() -> 
     dense = stage("fusion", subject, {"lists.vector.ties": "dense"}).by_id
     assert [ordinal[key].contributions[0].rank for key in "abc"] == [1, 2, 3]
     assert [dense[key].contributions[0].rank for key in "abc"] == [1, 1, 2]
+
+
+def test_competition_ties_share_the_rank_of_the_first_of_them() -> None:
+    """1 1 3, as in engram: text and comment there say dense, the program counts so (ENGRAM.md, step 5)."""
+    subject = evidence({"vector": {"c": 0.5, "b": 0.9, "a": 0.9, "d": 0.5, "e": 0.1}, "lexical": {"e": 3.0, "a": 3.0}})
+    rows = stage("fusion", subject, {"lists.vector.ties": "competition"}).by_id
+    assert [rows[key].contributions[0].rank for key in "abcde"] == [1, 1, 3, 3, 5]
+    assert [rows[key].contributions[1].rank for key in "ae"] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("k", "base", "expected"),
+    [(0.5, 1, [1 / 1.5, 1 / 2.5]), (60, 0, [1 / 60, 1 / 61]), (1, 0, [1.0, 0.5]), (0, 0, [1000.0, 1.0])],
+    ids=["a fraction", "LlamaIndex", "from 0 with k 1", "no division by 0"],
+)
+def test_k_is_any_number_and_ranks_may_count_from_0(k: float, base: int, expected: list[float]) -> None:
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8}})
+    changes = {"fusion.k": k, "fusion.rank_base": base, "fusion.importance_bonus_ranks": 10}
+    assert list(raw(subject, changes).values()) == pytest.approx(expected, rel=1e-15)
+    (first,) = stage("fusion", subject, changes).by_id["a"].contributions
+    assert RRF.explain(first, configured(changes).fusion) == f"1 / ({k:g} + {base}) = {expected[0]:.4f}"
+
+
+def test_a_whole_k_is_kept_as_a_whole_number() -> None:
+    """So that a config and its digest are what they were when k had to be whole."""
+    assert repr(configured({"fusion.k": 60.0}).fusion.k) == "60"
+    assert [nested(configured({"fusion.k": k}))["fusion"]["k"] for k in (60, 0.5)] == [60, 0.5]
 
 
 def test_combsum_adds_weight_times_score() -> None:

@@ -9,6 +9,8 @@ from cases import configured, dropped, evidence, kept, stage, warned
 
 from cems_workbench.pipeline.stages.threshold import adaptive_thresholds
 
+TOP = "threshold.adaptive.max"
+FLOAT = {"threshold.adaptive.steps": "float"}
 DEFAULT_STEPS = [0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35]
 
 
@@ -59,6 +61,20 @@ def test_the_thresholds_fall_to_the_minimum_itself() -> None:
 def test_an_uneven_step_still_ends_with_the_minimum() -> None:
     config = configured({"threshold.adaptive.max": 0.7, "threshold.adaptive.step": 0.15}).threshold
     assert adaptive_thresholds(config) == [0.7, 0.55, 0.4, 0.35]
+
+
+def test_float_steps_end_where_the_memory_agent_ends() -> None:
+    """MEMORY_AGENT.md, step 3, measured: 12 passes from 0.95 and 8 from 0.75, and the minimum 0.35 is never tried."""
+    visited = [adaptive_thresholds(configured(values).threshold) for values in ({**FLOAT, TOP: 0.95}, FLOAT)]
+    assert [(len(each), each[-1]) for each in visited] == [(12, 0.39999999999999963), (8, 0.39999999999999986)]
+    assert visited[0][:2] == [0.95, 0.8999999999999999]
+
+
+def test_a_threshold_may_be_of_any_scale() -> None:
+    subject = evidence({"lexical": {"a": 14.0, "b": 9.0}, "vector": {"c": -0.5, "d": -0.7}})
+    raw = {"lists.lexical.normalization": "none"}
+    assert kept(stage("threshold", subject, fixed(10.0, **raw))) == ["a"]
+    assert kept(stage("threshold", subject, fixed(-0.6, **raw))) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("maximum", [0.35, 0.2])

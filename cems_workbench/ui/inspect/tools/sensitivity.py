@@ -114,7 +114,7 @@ def sweep_figure(
 
 def _edges(swept: Sweep, segment: ConstantInterval) -> tuple[float, float]:
     """Start and end of an interval's bar; an integer covers half a step on either side."""
-    half = 0.5 if swept.spec.type is int else 0.0
+    half = 0.5 if swept.spec.by_ones else 0.0
     return segment.first - half, segment.last + half
 
 
