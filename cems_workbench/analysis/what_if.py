@@ -27,6 +27,7 @@ from cems_workbench.analysis import text_evidence as bm25
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why.path import memory_path
 from cems_workbench.config import PipelineConfig, list_depths
+from cems_workbench.config.model import candidate_set_size
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.errors import InputError
 from cems_workbench.models.protocol import Float32
@@ -221,7 +222,7 @@ class _Scratch:
     def _vector(self, text: str, lexical: ChunkHits) -> ChunkHits:
         depth = max(self._depth("vector"), self._inner)
         vector = self.resources.embedder.encode_query(text)
-        if self.config.lists.candidate_set.mode == "recent_access":
+        if self.config.lists.candidate_set.mode != "all":
             return self._pooled(vector, lexical, depth)
         hits = self.resources.indexes.vectors.search_chunks(vector, depth + 1, self.where)
         if not passes(self.edited, self.where):
@@ -230,19 +231,22 @@ class _Scratch:
         return self._placed(hits, own or self._cosines(vector), depth)
 
     def _pooled(self, vector: Float32, lexical: ChunkHits, depth: int) -> ChunkHits:
-        """The most recently accessed memories and the lexical hits, by cosine."""
-        pool = dict.fromkeys([*self._newest(), *(memory_id for memory_id, _, _ in lexical)])
+        """The newest memories and the lexical hits, by cosine."""
+        alone = self.config.lists.candidate_set.mode == "lexical_or_newest" and bool(lexical)
+        pool = dict.fromkeys([*([] if alone else self._newest()), *(memory_id for memory_id, _, _ in lexical)])
         hits = self.resources.cosines(vector, [memory_id for memory_id in pool if memory_id != self.edited.id])
         return self._placed(hits, self._cosines(vector) if self.edited.id in pool else {}, depth)
 
     def _newest(self) -> list[str]:
-        """The most recently accessed, with the memory at the rank of its edited dates."""
-        size, store = self.config.lists.candidate_set.size, self.resources.store
-        newest = [key for key in store.memories.newest_by_access(size + 1, self.where) if key != self.edited.id]
+        """The most recently accessed or created, with the memory at the rank of its edited dates."""
+        size, memories = candidate_set_size(self.config), self.resources.store.memories
+        by_access = self.config.lists.candidate_set.mode == "recent_access"
+        read, moment = (memories.newest_by_access, _accessed) if by_access else (memories.newest_by_creation, _created)
+        newest = [key for key in read(size + 1, self.where) if key != self.edited.id]
         if not passes(self.edited, self.where):
             return newest[:size]
-        moments = {key: _accessed(memory) for key, memory in store.memories.read(newest).items()}
-        moments[self.edited.id] = _accessed(self.edited)
+        moments = {key: moment(memory) for key, memory in memories.read(newest).items()}
+        moments[self.edited.id] = moment(self.edited)
         return sorted(sorted(moments), key=lambda key: moments[key], reverse=True)[:size]
 
     def _placed(self, hits: ChunkHits, own: Mapping[int | None, float], depth: int) -> ChunkHits:
@@ -253,6 +257,10 @@ class _Scratch:
 
 def _accessed(memory: Memory) -> datetime:
     return memory.last_accessed or memory.created_at or UNDATED
+
+
+def _created(memory: Memory) -> datetime:
+    return memory.created_at or UNDATED
 
 
 def _without(

@@ -5,10 +5,10 @@ parameters (sliders, CLI help, docs table, exports) derives from this model thro
 
 `list_depths`: the depth of each list, which ACE's first stage and the memory agent's oversampling may raise.
 
-    depth = max(depth, first_stage_factor * its own first_stage_factor * limit)     if the first is above 1
-    depth = max(depth, ceil(oversample_factor * limit))                             if it is above 1
+    depth = max(depth, first_stage_factor * its own first_stage_factor * limit)     if the product of the factors is above 1
+    depth = max(depth, ceil(oversample_factor * limit))                             if it is above 1; not ts_rank and added lists
 
-Gather fetches this much and replay cuts to it, so that both mean the same list.
+Gather fetches this much and replay cuts to it, so that both mean the same list. `candidate_set_size` grows in the same way.
 
 Source: ACE stage 1; memory agent RERANKER_OVERSAMPLE; docs/reference/parameters.md.
 """
@@ -19,7 +19,7 @@ import math
 from functools import cache
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from cems_workbench.config.fields import FieldSpec, Section, specs
 from cems_workbench.config.renamed import present_assignment
@@ -90,18 +90,38 @@ def field_spec(path: str) -> FieldSpec:
     return {spec.path: spec for spec in field_specs()}[path]
 
 
+DEEP_LISTS = tuple(
+    name
+    for name, info in ListsConfig.model_fields.items()
+    if isinstance(info.annotation, type)
+    and issubclass(info.annotation, BaseModel)
+    and {"depth", "first_stage_factor"} <= info.annotation.model_fields.keys()
+)
+"""The lists that the first stage may deepen: all that have a depth but the hybrid, which replay cuts where it is made."""
+_NOT_OVERSAMPLED = frozenset({"ts_rank", *ADDED_LISTS})
+
+
 def list_depths(config: PipelineConfig) -> dict[str, int | None]:
-    """Depth, in memories, of the lists that have one but the hybrid, which replay cuts where it is made; None is no limit."""
-    limit = config.assembly.limit or 0
+    """Depth, in memories, of each of `DEEP_LISTS`; None is no limit."""
+    lists, limit, oversample = config.lists, config.assembly.limit or 0, config.rerank.oversample_factor
     depths: dict[str, int | None] = {}
-    for source, section in (("vector", config.lists.vector), ("lexical", config.lists.lexical)):
+    for source in DEEP_LISTS:
+        section = getattr(lists, source)
         depth = section.depth
-        if depth is not None and config.lists.first_stage_factor > 1:
-            depth = max(depth, config.lists.first_stage_factor * section.first_stage_factor * limit)
-        if depth is not None and config.rerank.oversample_factor > 1:
-            depth = max(depth, math.ceil(config.rerank.oversample_factor * limit))
+        if depth is not None:
+            factor = lists.first_stage_factor * section.first_stage_factor
+            if factor > 1:
+                depth = max(depth, factor * limit)
+            if oversample > 1 and source not in _NOT_OVERSAMPLED:
+                depth = max(depth, math.ceil(oversample * limit))
         depths[source] = depth
-    return depths | {source: config.get(f"lists.{source}.depth") for source in ("ts_rank", *ADDED_LISTS)}
+    return depths
+
+
+def candidate_set_size(config: PipelineConfig) -> int:
+    """Newest memories in the candidate set: max(size, size_factor * limit)."""
+    chosen = config.lists.candidate_set
+    return max(chosen.size, chosen.size_factor * (config.assembly.limit or 0))
 
 
 def depth_notes(config: PipelineConfig) -> list[str]:
@@ -109,11 +129,11 @@ def depth_notes(config: PipelineConfig) -> list[str]:
     limit, oversample = config.assembly.limit or 0, config.rerank.oversample_factor
     first_stage = config.lists.first_stage_factor
     notes = []
-    for source, section in (("vector", config.lists.vector), ("lexical", config.lists.lexical)):
-        depth = list_depths(config)[source]
+    for source, depth in list_depths(config).items():
+        section = getattr(config.lists, source)
         if not section.enabled or depth is None or depth == section.depth:
             continue
-        grown = oversample > 1 and depth == math.ceil(oversample * limit)
+        grown = oversample > 1 and source not in _NOT_OVERSAMPLED and depth == math.ceil(oversample * limit)
         why = (
             f"oversample {oversample:g} × limit {limit}"
             if grown

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from cems_workbench.config import PipelineConfig, list_depths
+from cems_workbench.config.model import candidate_set_size
 from cems_workbench.config.original_names import original_parameters
 from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
@@ -302,8 +303,8 @@ def _search(
         vector = resources.embedder.encode_query(variant.text)
         if (i, "vector") in live:
             hits = truncate_to_memories(live[i, "vector"], depths["vector"])
-        elif config.lists.candidate_set.mode == "recent_access":
-            pool = resources.cosines(vector, _pool(lexical, config, resources, where))
+        elif config.lists.candidate_set.mode != "all":
+            pool = resources.cosines(vector, candidate_set(lexical, config, resources, where))
             hits = truncate_to_memories(pool, depths["vector"])
         else:
             hits = resources.indexes.vectors.search_chunks(vector, depths["vector"], where)
@@ -416,15 +417,28 @@ def _depths(config: PipelineConfig) -> dict[str, int]:
 
 
 def _pool_warning(config: PipelineConfig, resources: Resources) -> list[str]:
-    size = config.lists.candidate_set.size
-    if config.lists.candidate_set.mode == "all" or resources.store.memories.count() <= size:
+    mode, size = config.lists.candidate_set.mode, candidate_set_size(config)
+    if mode == "all" or (mode != "lexical_or_newest" and resources.store.memories.count() <= size):
         return []
-    return [f"the vector list ranks the {size} most recently accessed memories and the lexical hits only"]
+    return [f"the vector list ranks {CANDIDATE_SETS[mode].format(size=size)} only"]
 
 
-def _pool(lexical: ChunkHits, config: PipelineConfig, resources: Resources, where: Filter) -> list[str]:
-    newest = resources.store.memories.newest_by_access(config.lists.candidate_set.size, where)
-    return list(dict.fromkeys([*newest, *(memory_id for memory_id, _, _ in lexical)]))
+CANDIDATE_SETS: Mapping[str, str] = {
+    "recent_access": "the {size} most recently accessed memories and the lexical hits",
+    "newest_created": "the {size} most recently created memories and the lexical hits",
+    "lexical_or_newest": "the lexical hits, or without any the {size} most recently created memories",
+}
+"""What the vector list ranks, by `lists.candidate_set.mode`."""
+
+
+def candidate_set(lexical: ChunkHits, config: PipelineConfig, resources: Resources, where: Filter) -> list[str]:
+    """Ids of the memories that the vector list may rank, under every mode but `all`."""
+    mode, size, memories = config.lists.candidate_set.mode, candidate_set_size(config), resources.store.memories
+    found = [memory_id for memory_id, _, _ in lexical]
+    if mode == "lexical_or_newest" and found:
+        return list(dict.fromkeys(found))
+    newest = memories.newest_by_access if mode == "recent_access" else memories.newest_by_creation
+    return list(dict.fromkeys([*newest(size, where), *found]))
 
 
 def _hits(found: ChunkHits) -> tuple[Hit, ...]:

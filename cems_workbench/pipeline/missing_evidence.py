@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from cems_workbench.config import PipelineConfig, field_specs, list_depths
+from cems_workbench.config.model import DEEP_LISTS, candidate_set_size
 from cems_workbench.config.renamed import present_parameters
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
@@ -24,12 +25,12 @@ NO_NEW_EVIDENCE = frozenset({"rerank.max_concurrent", "rerank.timeout_s", "query
 DEEPENING = frozenset(
     {
         "lists.first_stage_factor",
-        "lists.vector.first_stage_factor",
-        "lists.lexical.first_stage_factor",
+        *(f"lists.{name}.first_stage_factor" for name in DEEP_LISTS),
+        "lists.candidate_set.size_factor",
         "rerank.oversample_factor",
     }
 )
-"""Parameters that only make lists deeper, as does the result limit: what counts is the depth they come to."""
+"""Parameters that only make lists deeper or the candidate set larger, as does the result limit: what counts is what they come to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,14 @@ Need = ParameterNeed | ScoreNeed
 
 @lru_cache(maxsize=512)
 def gather_parameters(config: PipelineConfig) -> Mapping[str, Any]:
-    """The values of every parameter that decides what is gathered, by path; depths as `list_depths` grows them."""
+    """The values of every parameter that decides what is gathered, by path; depths and the candidate set as large as they come to."""
     values = {
         spec.path: config.get(spec.path)
         for spec in field_specs()
         if spec.cost != "replay" and spec.path not in NO_NEW_EVIDENCE
     }
-    return values | {f"lists.{source}.depth": depth for source, depth in list_depths(config).items()}
+    grown: dict[str, Any] = {f"lists.{source}.depth": depth for source, depth in list_depths(config).items()}
+    return values | grown | {"lists.candidate_set.size": candidate_set_size(config)}
 
 
 def gathered_parameters(evidence: Evidence) -> Mapping[str, Any]:

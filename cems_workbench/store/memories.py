@@ -220,11 +220,18 @@ class Memories:
 
     def newest_by_access(self, size: int, where: Filter = ANY) -> list[str]:
         """Ids of the `size` most recently accessed memories (created, when never accessed; undated last), ties by id."""
+        return self._newest("coalesce(last_accessed, created_at)", size, where)
+
+    def newest_by_creation(self, size: int, where: Filter = ANY) -> list[str]:
+        """Ids of the `size` most recently created memories (undated last), ties by id."""
+        return self._newest("created_at", size, where)
+
+    def _newest(self, moment: str, size: int, where: Filter) -> list[str]:
         condition, parameters = where.sql()
         with self._database.reading() as cursor:
             rows = cursor.execute(
                 f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} "
-                "ORDER BY coalesce(last_accessed, created_at) DESC NULLS LAST, id LIMIT ?",
+                f"ORDER BY {moment} DESC NULLS LAST, id LIMIT ?",
                 [*parameters, size],
             ).fetchall()
         return [row[0] for row in rows]

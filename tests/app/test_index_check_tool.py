@@ -64,7 +64,7 @@ def test_a_large_store_is_compared_on_request(open_page: OpenPage, monkeypatch: 
 
 def test_the_pool_of_a_preset_is_named_as_what_lost_a_memory(open_page: OpenPage) -> None:
     page = tool(search(configured(open_page(), {}, "recollection"), DEPLOY), "Index check")
-    assert "of the 200 last accessed and the lexical hits" in html(page, "wb-recall")
+    assert "of the 200 most recently accessed memories and the lexical hits" in html(page, "wb-recall")
     assert "The candidate set left out" in markdown(page)
     assert any("Chroma alone would not have missed any." in caption.value for caption in page.caption)
 

@@ -138,6 +138,25 @@ def test_the_recent_access_pool_is_the_newest_and_every_lexical_hit(opened: Reso
     assert any("5 most recently accessed" in text for _, text in replay(found, preset("recollection").config).warnings)
 
 
+def test_the_newest_created_are_three_times_the_limit_and_every_lexical_hit(opened: Resources) -> None:
+    chosen = {"lists__candidate_set__mode": "newest_created", "lists__candidate_set__size": 1, "assembly__limit": 2}
+    found = evidence(opened, **chosen, lists__candidate_set__size_factor=3, lists__vector__depth=None)
+    newest = opened.store.memories.newest_by_creation(6)
+    assert set(ids(found, "vector:0")) == set(newest) | set(ids(found, "lexical:0"))
+    assert "the 6 most recently created memories and the lexical hits only" in str(found.notes["warnings"])
+
+
+@pytest.mark.parametrize(("query", "lexical"), [(None, True), ("zzzqqq", False)])
+def test_without_a_lexical_hit_the_newest_are_ranked_instead(
+    opened: Resources, query: str | None, lexical: bool
+) -> None:
+    chosen = {"lists__candidate_set__mode": "lexical_or_newest", "lists__candidate_set__size": 4}
+    found = evidence(opened, *([query] if query else []), **chosen, lists__vector__depth=None)
+    hits = set(ids(found, "lexical:0"))
+    assert bool(hits) == lexical
+    assert set(ids(found, "vector:0")) == (hits or set(opened.store.memories.newest_by_creation(4)))
+
+
 def test_relations_are_the_neighbours_of_the_first_seeds_of_a_fixed_fusion(opened: Resources) -> None:
     found = evidence(opened, lists__relations__seeds=3, lists__relations__per_seed=2)
     scores: dict[str, float] = {}

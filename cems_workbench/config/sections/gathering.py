@@ -45,7 +45,8 @@ class VectorList(Section):
     first_stage_factor: int = param(
         1,
         "Vector first-stage factor",
-        "Multiplies the first-stage factor of the lists for this one (ACE: 2).",
+        "Multiplies the first-stage factor of the lists for this one (ACE: 2). With a factor of 1 there, the depth is at least this × the "
+        "result limit.",
         cost="gather",
         ge=1,
         le=100,
@@ -77,7 +78,8 @@ class LexicalList(Section):
     first_stage_factor: int = param(
         1,
         "Lexical first-stage factor",
-        "Multiplies the first-stage factor of the lists for this one (ACE: 5).",
+        "Multiplies the first-stage factor of the lists for this one (ACE: 5). With a factor of 1 there, the depth is at least this × the "
+        "result limit.",
         cost="gather",
         ge=1,
         le=100,
@@ -219,6 +221,17 @@ class TsRankList(Section):
         step=5,
         soft=(5, 300),
     )
+    first_stage_factor: int = param(
+        0,
+        "ts_rank first-stage factor",
+        "Depth is at least this × the first-stage factor of the lists × the result limit, in memories; 0 leaves the depth unchanged.",
+        cost="gather",
+        ge=0,
+        le=100,
+        step=1,
+        soft=(0, 10),
+        added=True,
+    )
     chunk_depth: int = param(
         100,
         "ts_rank chunks",
@@ -315,21 +328,35 @@ class RelationsList(Section):
 class CandidateSet(Section):
     """Which memories the vector list may rank."""
 
-    mode: Literal["all", "recent_access"] = param(
+    mode: Literal["all", "recent_access", "newest_created", "lexical_or_newest"] = param(
         "all",
         "Candidate set",
-        "all: the vector list ranks every memory. recent_access: only the newest by last access, and every lexical hit (two-stage RRF).",
+        "all: the vector list ranks every memory. recent_access: only the newest by last access, and every lexical hit (two-stage RRF). "
+        "newest_created: only the newest by creation, and every lexical hit (engram's memory_recall). lexical_or_newest: the lexical hits "
+        "alone, or where there are none the newest by creation (engram's memory_search). Lexical hits are those of the lexical engine "
+        "lists that are on; where none is on, of the BM25 list.",
         cost="gather",
     )
     size: int = param(
         200,
         "Candidate set size",
-        "Memories in the recent-access candidate set.",
+        "Newest memories in the candidate set, which all modes but “all” have.",
         cost="gather",
         ge=1,
         le=1_000_000,
         step=10,
         soft=(10, 1000),
+    )
+    size_factor: int = param(
+        0,
+        "Candidate set × limit",
+        "The candidate set has at least this many times the result limit (engram's tools: 3); 0 leaves its size unchanged.",
+        cost="gather",
+        ge=0,
+        le=1000,
+        step=1,
+        soft=(0, 20),
+        added=True,
     )
 
 
@@ -354,7 +381,8 @@ class ListsConfig(Section):
     first_stage_factor: int = param(
         1,
         "First-stage factor",
-        "Above 1, depth = max(depth, this factor × the list's own factor × result limit) (ACE: 10).",
+        "Where this factor × the list's own factor is above 1, depth = max(depth, both factors × result limit) (ACE: 10). It does not "
+        "change lists whose own factor is 0.",
         cost="gather",
         ge=1,
         le=100,
@@ -393,6 +421,20 @@ def _added_list(name: str) -> Any:
                 le=10_000,
                 step=5,
                 soft=(5, 300),
+                added=True,
+            ),
+        ),
+        first_stage_factor=(
+            int,
+            param(
+                0,
+                f"{title} first-stage factor",
+                "Depth is at least this × the first-stage factor of the lists × the result limit; 0 leaves the depth unchanged.",
+                cost="gather",
+                ge=0,
+                le=100,
+                step=1,
+                soft=(0, 10),
                 added=True,
             ),
         ),

@@ -128,9 +128,16 @@ def test_what_deepens_a_list_is_needed_by_the_depth_it_comes_to() -> None:
         == {}
     )
     assert missing(gathered(configured()), {"rerank.oversample_factor": 3.0, "assembly.limit": 10}) == {}
-    assert (
-        missing(gathered(configured()), {"lists.vector.first_stage_factor": 7}) == {}
-    )  # without coarse fetch it does nothing
+    assert missing(gathered(configured()), {"lists.vector.first_stage_factor": 7, "assembly.limit": 10}) == {}
+    own = {"lists.vector.first_stage_factor": 16, "assembly.limit": 10}  # effective with a factor of 1 for all lists
+    assert missing(gathered(configured()), own) == {"lists.vector.depth": (150, 160)}
+
+
+def test_a_candidate_set_is_needed_by_the_size_it_comes_to() -> None:
+    subject = gathered(configured({"lists.candidate_set.mode": "newest_created", "lists.candidate_set.size": 9}))
+    mode = {"lists.candidate_set.mode": "newest_created", "lists.candidate_set.size": 9, "assembly.limit": 5}
+    assert missing(subject, {**mode, "lists.candidate_set.size_factor": 1}) == {}
+    assert missing(subject, {**mode, "lists.candidate_set.size_factor": 3}) == {"lists.candidate_set.size": (9, 15)}
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from markupsafe import Markup
 from cems_workbench.analysis.engine_check import EngineCheck, EngineComparison, cause, check_engine
 from cems_workbench.analysis.index_check import ExactRanking, IndexComparison, compare, embeddings_of, exact_ranking
 from cems_workbench.config import list_depths
+from cems_workbench.config.model import candidate_set_size
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.evidence import RankedList
-from cems_workbench.pipeline.gather import MAX_DEPTH, inner_depth, search_filter
+from cems_workbench.pipeline.gather import CANDIDATE_SETS, MAX_DEPTH, inner_depth, search_filter
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.live_engine import LiveEngine
 from cems_workbench.store.search.hits import best_per_memory
@@ -156,11 +157,10 @@ def _compared(
         return None
     finally:
         place.empty()
-    pooled = config.lists.candidate_set.mode == "recent_access"
+    chosen = CANDIDATE_SETS.get(config.lists.candidate_set.mode, "")
+    pooled = bool(chosen)
     walked = not pooled and len(ids) > EXACT_ROWS
-    within = (
-        f"exact, of the {config.lists.candidate_set.size:,} last accessed and the lexical hits (Lists → Candidate set)"
-    )
+    within = f"exact, of {chosen.format(size=candidate_set_size(config))} (Lists → Candidate set)"
     live = provenance_of(context.trace.evidence, ranked.name)
     how = live or (within if pooled else GRAPH if walked else "exact: all embeddings compared")
     answer = best_per_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
