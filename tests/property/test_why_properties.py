@@ -53,7 +53,7 @@ def test_every_breakpoint_and_every_rescue_holds_when_replayed(
         if len(rescue.changes) == 1:
             (path, point), spec = next(iter(points.items())), field_spec(next(iter(points)))
             apart = abs(point.fails - point.succeeds)
-            assert apart <= (1 if spec.type is int else 1.01 * PRECISION * span(spec)), path
+            assert apart <= (1 if spec.by_ones else 1.01 * PRECISION * span(spec)), path
 
 
 @given(evidences(), configs(), st.integers(1, 3), st.data())

@@ -18,7 +18,7 @@ REFUSED = {
     "rerank.bands": "search rerank.bands.0",
     "fusion.k=5:1": "allowed: 0 to 10000, low first",
     "fusion.k=1:9:0": "a step above 0",
-    "fusion.k=1:9:0.5": "is a whole number",
+    "lists.vector.depth=1:9:0.5": "is a whole number",
     "fusion.k=a:b": "'a' is not a number",
     "fusion.k=1:2:3:4": "expected LOW:HIGH",
     "fusion.k=20|20": "duplicate value",
