@@ -53,10 +53,18 @@ class VectorList(Section):
         step=1,
         soft=(1, 10),
     )
+    scale: Literal["cosine", "half_cosine", "inverse_l2", "negative_distance"] = param(
+        "cosine",
+        "Vector scale",
+        "What thresholds, sums and normalisation read as the score of a vector hit. cosine; half_cosine (1 + cosine) / 2 (Neo4j, FalkorDB, "
+        "Lucene's k-nearest neighbours: 0.5 is a cosine of 0); inverse_l2 1 / (1 + squared distance) (mem0 on Chroma and FAISS: 0.333 is a "
+        "cosine of 0); negative_distance cosine − 1. The order of the list does not change.",
+        added=True,
+    )
     normalization: Normalization = param(
         "none",
         "Vector normalisation",
-        "none keeps the cosine; minmax spreads the hits over 0 to 1, so that the last of them counts as much as a memory that was not found.",
+        "none keeps the score on the vector scale; minmax spreads the hits over 0 to 1, so that the last of them counts as much as a memory that was not found.",
     )
 
 

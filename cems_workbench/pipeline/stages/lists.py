@@ -3,7 +3,8 @@
 A list takes part if its source is enabled and its query variant is not switched off. It is cut to its depth first and
 normalised after, lexical scores by default, cosines if a config says so: `max` divides by the list's largest score (the CEMS
 documents call it min-max; it is not, and the first hit is always 1.0), `minmax` is (s - min) / (max - min) with all equal -> 1.0,
-`saturating` is s / (1 + s). Otherwise cosines are not changed, not even negative ones.
+`saturating` is s / (1 + s). Otherwise cosines are not changed, not even negative ones, unless `lists.vector.scale` puts the vector lists on
+another scale (`vector_scales`), which comes before the normalisation.
 
 Source: CEMS plan, phase 2; docs/internals/specification.md, "lists".
 """
@@ -24,9 +25,10 @@ from cems_workbench.pipeline.stages.query import aggregations, is_aggregation
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, Places, memoized, unranked
+from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
 from cems_workbench.pipeline.wording import list_index, list_label, ordinal
 
-TS_RANK, HYBRID = SOURCES.index("ts_rank"), SOURCES.index("hybrid")
+VECTOR, TS_RANK, HYBRID = SOURCES.index("vector"), SOURCES.index("ts_rank"), SOURCES.index("hybrid")
 INSIDE: tuple[Source, ...] = ("vector", "ts_rank")
 """The lists inside a hybrid list."""
 SCALED = ("vector", "lexical", "ts_rank")
@@ -107,7 +109,11 @@ def apply_lists(
     several = np.zeros(len(table.queries), dtype=bool) if aggregation is None else aggregation
     made_with, places = nested.places(table, config, several)
     enabled = tuple(getattr(config, source).enabled for source in SOURCES)
-    scales = (*(getattr(config, source).normalization for source in SCALED), config.ts_rank.chunk_depth)
+    scales = (
+        *[getattr(config, source).normalization for source in SCALED],
+        config.vector.scale,
+        config.ts_rank.chunk_depth,
+    )
     key = (made_with, enabled, scales, tuple(sorted(depths.items())), frozenset(switched_off), frozenset(lists_off))
 
     def prepared() -> StageArrays[ListsRow, ListsFields]:
@@ -151,12 +157,16 @@ def _prepared(
     if config.hybrid.enabled:
         at = np.nonzero(present & (lists.source == HYBRID)[:, :, None])
         present[at] = ~nested.past_cuts(places, cuts, *at)
-    score = np.where(present, places.raw, 0.0)
+    raw = places.raw
+    if config.vector.scale != "cosine":
+        by_vector = (lists.source == VECTOR)[:, :, None]
+        raw = np.where(by_vector, VECTOR_SCALES[config.vector.scale].of_cosine(raw), raw)
+    score = np.where(present, raw, 0.0)
     for source in SCALED:
         method = getattr(config, source).normalization
         scaled = (lists.source == SOURCES.index(source))[:, :, None] & present
         if method != "none" and scaled.any():
-            score = np.where(scaled, _normalised(places.raw, scaled, method), score)
+            score = np.where(scaled, _normalised(raw, scaled, method), score)
     # Scores may be negative, so absence cannot be 0.
     best = np.where(present, score, -np.inf).max(axis=1, initial=-np.inf)
     alive: Bools = np.any(present, axis=1)
@@ -280,7 +290,7 @@ def _warnings(
             elif size == 1 and source in SCALED and getattr(config, source).normalization in ("max", "minmax"):
                 method = getattr(config, source).normalization
                 found.append(f"{list_label(name)} has one hit, which {method} scales to 1.0 however weak it is")
-            shown_raw = source == "vector" and config.vector.normalization == "none"
+            shown_raw = source == "vector" and config.vector.normalization == "none" and config.vector.scale == "cosine"
             negative = int((present[q, i] & (places.raw[q, i] < 0)).sum()) if shown_raw else 0
             if negative:
                 found.append(

@@ -39,6 +39,7 @@ from cems_workbench.pipeline.table import (
     memoized,
     unranked,
 )
+from cems_workbench.pipeline.vector_scales import as_cosine
 from cems_workbench.pipeline.wording import list_label
 
 
@@ -93,14 +94,28 @@ class _Search:
 
 
 def apply_threshold(
-    table: CandidateTable, lists: ListArrays, before: Ranking, config: ThresholdConfig, limit: int | None
+    table: CandidateTable,
+    lists: ListArrays,
+    before: Ranking,
+    config: ThresholdConfig,
+    limit: int | None,
+    remark: Callable[[float], str | None] = lambda threshold: None,
 ) -> StageArrays[ThresholdRow, ThresholdFields]:
-    """Cut the lists named in `applies_to`. `limit` is the result limit the adaptive target is a share of."""
-    return memoized(lists.memo, "threshold", (config, limit), lambda: _cut(table, lists, before, config, limit))
+    """Cut the lists named in `applies_to`. `limit` is the result limit the adaptive target is a share of.
+
+    `remark` says what a threshold is on another scale, for the reasons.
+    """
+    # The lists depend on the scale, so their memo needs no key of it.
+    return memoized(lists.memo, "threshold", (config, limit), lambda: _cut(table, lists, before, config, limit, remark))
 
 
 def _cut(
-    table: CandidateTable, lists: ListArrays, before: Ranking, config: ThresholdConfig, limit: int | None
+    table: CandidateTable,
+    lists: ListArrays,
+    before: Ranking,
+    config: ThresholdConfig,
+    limit: int | None,
+    remark: Callable[[float], str | None],
 ) -> StageArrays[ThresholdRow, ThresholdFields]:
     applies = np.array([source in config.applies_to for source in SOURCES] + [False])[table.lists.source]
     subject = lists.present & applies[:, :, None]
@@ -116,10 +131,15 @@ def _cut(
         after=unranked(alive, np.where(alive, score, np.nan)),
         row=_row(table, lists, present),
         fields=lambda q: _fields(search, config, limit, q),
-        reason=lambda q, c: f"best list score {best[q, c]:.4f} is below the threshold {search.final[q]:.4g}",
+        reason=lambda q, c: _reason(best[q, c], float(search.final[q]), remark),
         warnings=_warnings(search, lists.present, subject, config, limit),
         lists=ListArrays(lists.places, present, lists.score, lists.active),
     )
+
+
+def _reason(best: float, threshold: float, remark: Callable[[float], str | None]) -> str:
+    said = remark(threshold)
+    return f"best list score {best:.4f} is below the threshold {threshold:.4g}" + (f" ({said})" if said else "")
 
 
 def adaptive_thresholds(config: ThresholdConfig) -> list[float]:
@@ -205,7 +225,11 @@ def _fields(search: _Search, config: ThresholdConfig, limit: int | None, q: int)
 
 def _apply(given: StageInput) -> StageArrays[ThresholdRow, ThresholdFields]:
     config = given.config
-    return apply_threshold(given.table, given.lists, given.ranking, config.threshold, config.assembly.limit)
+
+    def remark(threshold: float) -> str | None:
+        return as_cosine(config, threshold) if "vector" in config.threshold.applies_to else None
+
+    return apply_threshold(given.table, given.lists, given.ranking, config.threshold, config.assembly.limit, remark)
 
 
 THRESHOLD = Stage(

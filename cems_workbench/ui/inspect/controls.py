@@ -65,11 +65,12 @@ def draw_controls(
     generation: int,
     change: Change,
     inert: Mapping[str, str] = MappingProxyType({}),
+    remarks: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Draw one expander per stage with its controls. Closed expanders draw nothing, which keeps reruns fast.
 
     `base` is the preset: a control whose value differs from it is marked. `change` receives {path: value}. `inert` maps paths to
-    the reason why the parameter has no effect, drawn below its control.
+    the reason why the parameter has no effect, drawn below its control; `remarks` maps paths to another line there.
     """
     for section, title in GROUPS.items():
         specs = [spec for spec in field_specs() if spec.section == section]
@@ -85,6 +86,8 @@ def draw_controls(
                     )
                     if spec.path in inert:
                         st.caption(f":material/link_off: {inert[spec.path]}")
+                    if spec.path in remarks:
+                        st.caption(f":material/straighten: {remarks[spec.path]}")
 
 
 def draw_control(spec: FieldSpec, value: Any, preset_value: Any, key: str, change: Change) -> None:

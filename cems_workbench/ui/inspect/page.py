@@ -22,6 +22,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import BY_NAME
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.vector_scales import cosine_remarks
 from cems_workbench.ui.inspect import baseline, fetch_evidence, rows, state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
@@ -103,7 +104,8 @@ def _draw_sidebar(resources: Resources) -> None:
                 st.error(plain(present.config_error))
         inert = idle_parameters(present.config)
         inert |= {} if resources.engine() is not None else {"lists.answered_by": NO_SOURCE}
-        draw_controls(present.config, state.preset_config(), present.generation, state.change, inert)
+        remarks = cosine_remarks(present.config)
+        draw_controls(present.config, state.preset_config(), present.generation, state.change, inert, remarks)
 
 
 def _draw_toolbar(request: Request | None, resources: Resources) -> None:

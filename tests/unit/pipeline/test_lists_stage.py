@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from cases import column, dropped, evidence, falling, kept, stage, trace, warned
+from cases import column, configured, dropped, evidence, falling, kept, stage, trace, warned
 
 from cems_workbench.pipeline import Variant
+from cems_workbench.pipeline.vector_scales import VECTOR_SCALES, cosine_remarks
 
 
 def normalized(method: str, **scores: float) -> dict[str, float]:
@@ -60,6 +62,65 @@ def test_cosines_are_spread_where_a_config_says_so_and_none_is_shown_raw() -> No
     lists = stage("lists", subject, {"lists.vector.normalization": "minmax"})
     assert [lists.by_id[key].lists[0].normalized for key in "abc"] == [1.0, 0.5, 0.0]
     assert not warned(lists, "negative cosine")
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        ("cosine", [0.9, 0.0, -1.0]),
+        ("half_cosine", [0.95, 0.5, 0.0]),
+        ("inverse_l2", [1 / 1.2, 1 / 3, 0.2]),
+        ("negative_distance", [-0.1, -1.0, -2.0]),
+    ],
+)
+def test_vector_scores_are_on_the_scale_and_evidence_keeps_cosines(scale: str, expected: list[float]) -> None:
+    """inverse_l2 by the squared distance of unit vectors: 1 / (1 + 2 - 2 · 0.9); mem0 on Chroma gives an opposite vector 0.2."""
+    lists = stage("lists", evidence({"vector": {"a": 0.9, "b": 0.0, "c": -1.0}}), {"lists.vector.scale": scale})
+    assert [lists.by_id[key].lists[0].normalized for key in "abc"] == pytest.approx(expected, abs=1e-15)
+    assert [lists.by_id[key].lists[0].raw for key in "abc"] == [0.9, 0.0, -1.0]
+    assert warned(lists, "negative cosine") == (scale == "cosine")
+
+
+def test_a_vector_list_is_normalised_after_it_is_scaled() -> None:
+    """`max` of a negative scale would turn the order round, so it leaves the scores; of a positive one it divides by 0.95."""
+    subject = evidence({"vector": {"a": 0.9, "b": 0.0}})
+    changes = {"lists.vector.normalization": "max", "lists.vector.scale": "half_cosine"}
+    assert stage("lists", subject, changes).by_id["b"].lists[0].normalized == pytest.approx(0.5 / 0.95, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("score", "cosine"),
+    [(0.95, "0.9"), (0.75, "0.5"), (0.60, "0.2"), (0.50, "0"), (0.40, "-0.2"), (0.35, "-0.3")],
+)
+def test_a_threshold_says_what_it_is_as_a_cosine(score: float, cosine: str) -> None:
+    """The table of Neo4j's scores in MEMORY_AGENT.md."""
+    changes = {"lists.vector.scale": "half_cosine", "threshold.mode": "fixed", "threshold.fixed": score}
+    assert cosine_remarks(configured(changes)) == {"threshold.fixed": f"as a cosine: {cosine}"}
+    assert cosine_remarks(configured({**changes, "lists.vector.scale": "cosine"})) == {}
+    subject = evidence({"vector": {"a": 2 * score - 1.1, "b": 1.0}})
+    (reason,) = dropped(stage("threshold", subject, changes)).values()
+    assert reason.endswith(f"is below the threshold {score:.4g} (as a cosine: {cosine})")
+
+
+@pytest.mark.parametrize(
+    ("scale", "score", "words"),
+    [
+        ("inverse_l2", 0.1, "below -1, so that every vector passes"),
+        ("half_cosine", 1.5, "2, which no vector reaches"),
+        ("negative_distance", -0.4, "0.6"),
+    ],
+)
+def test_a_threshold_outside_the_scale_says_so(scale: str, score: float, words: str) -> None:
+    config = configured({"lists.vector.scale": scale, "threshold.mode": "adaptive", "threshold.adaptive.max": score})
+    assert cosine_remarks(config)["threshold.adaptive.max"] == f"as a cosine: {words}"
+
+
+@pytest.mark.parametrize("scale", VECTOR_SCALES)
+def test_the_cosine_of_a_score_is_the_one_it_was_made_of(scale: str) -> None:
+    cosines = np.linspace(-0.99, 1, 41)
+    scores = VECTOR_SCALES[scale].of_cosine(cosines)
+    assert [VECTOR_SCALES[scale].cosine(float(score)) for score in scores] == pytest.approx(cosines.tolist(), abs=1e-12)
+    assert (np.diff(scores) > 0).all()
 
 
 def test_a_disabled_list_takes_no_part_and_says_so() -> None:

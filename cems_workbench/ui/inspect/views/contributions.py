@@ -13,6 +13,7 @@ from cems_workbench.pipeline.fusion_methods import Contribution, fusion_method
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, PartKind, score_parts
 from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
 from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.catalogue import View
@@ -192,6 +193,9 @@ def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str
     place = f"{literal(list_label(entry.list))}, rank {rank}: {how}"
     whose = provenance_of(trace.evidence, entry.list)
     chunk_line += [literal(whose)] if whose else []
+    scale = trace.config.lists.vector.scale
+    if hit is not None and entry.list.partition(":")[0] == "vector" and scale != "cosine":
+        chunk_line.append(f"list score: {VECTOR_SCALES[scale].formula} of the cosine {hit.raw:.4f}")
     return lines(place, *chunk_line, f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}")
 
 

@@ -14,6 +14,7 @@ from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, inner_ranks
+from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
 from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -108,11 +109,20 @@ def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
             if source == TIMESTAMP_LIST
             else number("raw", format="%.0f" if source in INTEGER_SCORES else "%.4f", width=84, help=RAW.get(source)),
             "normalised": number(
-                "normalised", format="%.4f", width=84, help="Score used by threshold and fusion; empty: cut or off"
+                "normalised",
+                format="%.4f",
+                width=84,
+                help=f"Score used by threshold and fusion{_scale_text(trace, source)}; empty: cut or off",
             ),
             "content": st.column_config.TextColumn("content", width="medium"),
         },
     )
+
+
+def _scale_text(trace: Trace, source: str) -> str:
+    """The scale of a vector list's scores, before they are normalised; empty for cosines and other lists."""
+    scale = trace.config.lists.vector.scale
+    return f", made of {VECTOR_SCALES[scale].formula}" if source == "vector" and scale != "cosine" else ""
 
 
 def list_table(trace: Trace, name: str) -> pd.DataFrame:

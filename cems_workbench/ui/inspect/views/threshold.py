@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_lists
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
+from cems_workbench.pipeline.vector_scales import VECTOR_SCALES, as_cosine
 from cems_workbench.pipeline.wording import list_label
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -17,7 +20,7 @@ from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import HOVERTEXT
+from cems_workbench.ui.kit.figures import HOVERTEXT, lines
 from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ def draw(context: InspectContext) -> None:
             "ratio) distinct memories over its lists; if none has that many, it takes the first with the most.",
         )
         draw_chart(
-            tried_figure(search),
+            tried_figure(search, lambda value: scale_line(trace.config, value)),
             key="inspect:threshold_tried",
             alt=_ALT,
             table=lambda: [
@@ -61,6 +64,9 @@ def draw(context: InspectContext) -> None:
             f"Fixed threshold {search.final:g}: {search.unique} distinct memories reach it.",
             help="Hits with a lower normalised list score are cut before fusion. 0.0 cuts only negative scores.",
         )
+    scale = scale_line(trace.config, search.final)
+    if scale:
+        st.caption(scale)
     _draw_cuts(cuts_table(trace))
     answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
     if answered:
@@ -70,6 +76,15 @@ def draw(context: InspectContext) -> None:
 _ALT = "Bar chart: distinct memories at each threshold tried, with the target and the chosen threshold."
 
 
+def scale_line(config: PipelineConfig, threshold: float) -> str:
+    """The scale of the vector scores and what the threshold is on that of the cosine; empty where they are cosines."""
+    said = as_cosine(config, threshold) if "vector" in config.threshold.applies_to else None
+    if said is None:
+        return ""
+    formula = VECTOR_SCALES[config.lists.vector.scale].formula
+    return f"Vector scores are {formula}. {threshold:.4g} is, {said}."
+
+
 def adaptive_line(search: ThresholdSearch) -> str:
     """The chosen threshold and the number of tries, in one line of Markdown."""
     target, tries = search.target, len(search.visited)
@@ -77,8 +92,11 @@ def adaptive_line(search: ThresholdSearch) -> str:
     return f"Chosen: **{search.final:g}** with {search.unique} distinct memories ({wanted}), after {tries} tried."
 
 
-def tried_figure(search: ThresholdSearch) -> Figure:
-    """One bar per threshold in the order tried; the chosen one solid and labelled, the target a dashed line."""
+def tried_figure(search: ThresholdSearch, scale: Callable[[float], str] = lambda value: "") -> Figure:
+    """One bar per threshold in the order tried; the chosen one solid and labelled, the target a dashed line.
+
+    `scale` says what a threshold is on the scale of the cosine, for the hover.
+    """
     import plotly.graph_objects as go
 
     visited, counts, target = search.visited, search.counts, search.target
@@ -95,7 +113,8 @@ def tried_figure(search: ThresholdSearch) -> Figure:
         text=[f"{count} ◆ chosen" if is_it else str(count) for count, is_it in zip(counts, chosen, strict=True)],
         marker={"color": [CHOSEN_COLOUR if is_it else TRIED_COLOUR for is_it in chosen]},
         hovertext=[
-            f"threshold {value:g}: {count} distinct memories" for value, count in zip(visited, counts, strict=True)
+            lines(f"threshold {value:g}: {count} distinct memories", *filter(None, [scale(value)]))
+            for value, count in zip(visited, counts, strict=True)
         ],
         hovertemplate=HOVERTEXT,
     )

@@ -1,0 +1,78 @@
+"""Scales of the vector score: what a system's engine makes of the cosine before thresholds and sums read it.
+
+    cosine             c
+    half_cosine        max((1 + c) / 2, 0)          Neo4j, FalkorDB, k-nearest-neighbour fields of Lucene engines
+    inverse_l2         1 / (1 + squared L2) = 1 / (3 - 2c)   mem0 on Chroma and FAISS, of vectors of length 1
+    negative_distance  c - 1                        stores that return minus the cosine distance
+
+Every one of them rises with the cosine, so the order of a list stays; a threshold and a sum read other numbers. Evidence keeps cosines.
+
+Source: MEMORY_AGENT.md and PEERS.md of the recorded systems; docs/internals/specification.md, "lists".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline.table import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class VectorScale:
+    """One scale: its formula in words, the score of cosines, and the cosine of a score (-inf below the scale)."""
+
+    formula: str
+    of_cosine: Callable[[Floats], Floats]
+    cosine: Callable[[float], float]
+
+
+def _half(cosine: Floats) -> Floats:
+    half: Floats = np.maximum((1 + cosine) / 2, 0.0)
+    return half
+
+
+VECTOR_SCALES: Mapping[str, VectorScale] = {
+    "cosine": VectorScale("cosine", lambda cosine: cosine, lambda score: score),
+    # A score of 0 or less is below every vector's, so that a threshold there keeps all.
+    "half_cosine": VectorScale("(1 + cosine) / 2", _half, lambda score: 2 * score - 1 if score > 0 else -np.inf),
+    "inverse_l2": VectorScale(
+        "1 / (3 − 2 · cosine)",
+        lambda cosine: 1 / (3 - 2 * np.minimum(cosine, 1.0)),
+        lambda score: (3 - 1 / score) / 2 if score > 0 else -np.inf,
+    ),
+    "negative_distance": VectorScale("cosine − 1", lambda cosine: cosine - 1, lambda score: score + 1),
+}
+"""Every scale by the name that `lists.vector.scale` gives it."""
+
+
+def as_cosine(config: PipelineConfig, score: float) -> str | None:
+    """What a score of the vector list is as a cosine, in words; None where that is the score itself, or the list is normalised."""
+    vector = config.lists.vector
+    if vector.scale == "cosine" or vector.normalization != "none" or not vector.enabled:
+        return None
+    cosine = VECTOR_SCALES[vector.scale].cosine(score)
+    # Half a unit in the last shown digit, so that rounding makes no limit of a limit.
+    if cosine > 1 + 5e-7:
+        return f"as a cosine: {cosine:.4g}, which no vector reaches"
+    if cosine <= -1:
+        return "as a cosine: below -1, so that every vector passes"
+    return f"as a cosine: {cosine:.4g}"
+
+
+def cosine_remarks(config: PipelineConfig) -> dict[str, str]:
+    """By path of a threshold on the vector list's scores, what it is as a cosine; empty where the scores are cosines."""
+    threshold = config.threshold
+    if threshold.mode == "none" or "vector" not in threshold.applies_to:
+        return {}
+    read = {
+        "fixed": {"threshold.fixed": threshold.fixed},
+        "adaptive": {
+            "threshold.adaptive.max": threshold.adaptive.max,
+            "threshold.adaptive.min": threshold.adaptive.min,
+        },
+    }[threshold.mode]
+    return {path: said for path, score in read.items() if (said := as_cosine(config, score)) is not None}
