@@ -70,6 +70,7 @@ STAGE_IMPORTS = (
     "pipeline.list_sources",
     "pipeline.nested",
     "pipeline.stages",
+    "pipeline.vector_scales",
     "pipeline.wording",
 )
 
@@ -87,6 +88,7 @@ PURE = sorted(
                 "list_sources",
                 "nested",
                 "validation",
+                "vector_scales",
                 "wording",
             )
         ),
