@@ -166,7 +166,9 @@ class Query:
     """A query of a query set. `as_of` is the moment ages are counted from; `type` groups queries in reports.
 
     `answerable` is False if it was judged that nothing in the store answers it, True if something does, None if nobody judged that. It does
-    not depend on judgments of memories.
+    not depend on judgments of memories. `searched` and `engine_queries` are taken as given, as a recording of another system has them:
+    the text that is searched instead of the query, and what the engine of a list got, by list source. `wordings` are further forms of the
+    query, searched as variants. These three are not in the repr, which names evidence files made before they existed.
     """
 
     qid: str
@@ -175,6 +177,19 @@ class Query:
     as_of: datetime | None = None
     type: str | None = None
     answerable: bool | None = None
+    searched: str | None = field(default=None, repr=False)
+    engine_queries: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    wordings: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is searched as given, as JSON values; empty for a query that is searched by the config alone."""
+        values = {
+            "searched": self.searched,
+            "engine_queries": dict(self.engine_queries),
+            "wordings": list(self.wordings),
+        }
+        return {name: value for name, value in values.items() if value}
 
 
 HUMAN = "human"

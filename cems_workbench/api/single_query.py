@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -136,6 +136,8 @@ def search(
     only_project: bool = False,
     as_of: datetime | str | None = None,
     expand: Sequence[str] = (),
+    searched: str | None = None,
+    engine_queries: Mapping[str, str] | None = None,
     progress: Progress = silent,
 ) -> Answer:
     """Search the memories of a store, as the command `search` does.
@@ -148,6 +150,8 @@ def search(
         only_project: search only memories of that project.
         as_of: the moment of the query, a datetime or ISO 8601 text; None is now.
         expand: additional query variants to search.
+        searched: a text to search instead of the query, as given, such as a recording of another system has; rerankers read the query.
+        engine_queries: what a list searches instead, as given, by its name, such as {"lexical": "deploy rollback"}.
         progress: called with a label, a count and a total.
 
     Returns:
@@ -177,7 +181,7 @@ def search(
     moment = parse_datetime(as_of, "as_of") if isinstance(as_of, str) else as_of
     if moment is not None and moment.tzinfo is None:
         raise InputError(f"as_of {moment.isoformat()}: a datetime needs a time zone, such as tzinfo=UTC")
-    request = Request(query, project, moment, only_project, tuple(expand))
+    request = Request(query, project, moment, only_project, tuple(expand), searched, dict(engine_queries or {}))
     evidence = gather(request, chosen, store.resources, progress)
     return Answer(replayed(evidence, chosen, clock=perf_counter), request)
 

@@ -295,6 +295,22 @@ VariantOption = Annotated[
     list[str] | None,
     typer.Option("--variant", metavar="TEXT", help="An additional query variant to search; repeatable."),
 ]
+SearchedOption = Annotated[
+    str | None,
+    typer.Option(
+        "--searched",
+        metavar="TEXT",
+        help="Search this text instead of the query, as given: no typo correction or expansion; rerankers read the query.",
+    ),
+]
+EngineQueryOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--engine-query",
+        metavar="LIST=TEXT",
+        help="What this list searches instead, as given, such as lexical=WORDS or fts5=EXPRESSION; repeatable.",
+    ),
+]
 WithoutVariantOption = Annotated[
     list[int] | None,
     typer.Option(
@@ -319,6 +335,8 @@ def request_and_config(
     as_of: str | None,
     expand: Sequence[str] | None,
     config: PipelineConfig,
+    searched: str | None = None,
+    engine_queries: Sequence[str] | None = None,
 ) -> tuple[Request, PipelineConfig]:
     """The request, and the config with manual expansion enabled if variants are given. Raises InputError."""
     moment = parse_moment(as_of)
@@ -329,7 +347,16 @@ def request_and_config(
 
     if expand and config.expansion.backend == "none":
         config = with_values(config, {"expansion.backend": "manual"})
-    return Request(query, project, moment, only_project, tuple(expand or ())), config
+    by_list = dict(_engine_query(text) for text in engine_queries or ())
+    return Request(query, project, moment, only_project, tuple(expand or ()), searched, by_list), config
+
+
+def _engine_query(text: str) -> tuple[str, str]:
+    """(list, text) of LIST=TEXT. Raises InputError."""
+    name, equals, query = text.partition("=")
+    if not equals:
+        raise InputError(f"--engine-query {text[:60]}: write LIST=TEXT, such as lexical=WORDS")
+    return name.strip(), query
 
 
 def require_variants(off: Sequence[int] | None, evidence: Evidence) -> tuple[int, ...]:

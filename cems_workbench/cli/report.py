@@ -22,9 +22,11 @@ from cems_workbench.cli.options import (
     ConfigOption,
     ConfigsOption,
     CutoffOption,
+    EngineQueryOption,
     PresetOption,
     ProjectOption,
     RestrictToProjectOption,
+    SearchedOption,
     SetOption,
     StoreOption,
     VariantOption,
@@ -151,6 +153,8 @@ def why_command(
     restrict: RestrictToProjectOption = False,
     as_of: AsOfOption = None,
     variants: VariantOption = None,
+    searched_text: SearchedOption = None,
+    engine_queries: EngineQueryOption = None,
     without: WithoutVariantOption = None,
     labelled: Annotated[
         bool, typer.Option("--labelled", help="Sort the changes by their gain on the store's judged queries.")
@@ -160,7 +164,9 @@ def why_command(
 ) -> None:
     """Report why a memory is missing, and what would return it. Nothing is changed."""
     chosen = chosen_config(preset, config, changes)
-    request, chosen = request_and_config(query, project, restrict, as_of, variants, chosen)
+    request, chosen = request_and_config(
+        query, project, restrict, as_of, variants, chosen, searched_text, engine_queries
+    )
     from cems_workbench.analysis.why import explain, require_stored
     from cems_workbench.jobs.evidence_memory import judged_set
     from cems_workbench.pipeline.gather import gather_lists, gather_scores

@@ -11,10 +11,12 @@ import typer
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
+    EngineQueryOption,
     JsonOption,
     PresetOption,
     ProjectOption,
     RestrictToProjectOption,
+    SearchedOption,
     SetOption,
     StoreOption,
     VariantOption,
@@ -38,6 +40,8 @@ def search_command(
     restrict: RestrictToProjectOption = False,
     as_of: AsOfOption = None,
     variants: VariantOption = None,
+    searched: SearchedOption = None,
+    engine_queries: EngineQueryOption = None,
     bundle: Annotated[
         Path | None, typer.Option("--bundle", metavar="FILE", help="Also write the evidence bundle to this file.")
     ] = None,
@@ -50,7 +54,7 @@ def search_command(
 ) -> None:
     """Run the pipeline for one query and show every stage."""
     chosen = chosen_config(preset, config, changes)
-    request, chosen = request_and_config(query, project, restrict, as_of, variants, chosen)
+    request, chosen = request_and_config(query, project, restrict, as_of, variants, chosen, searched, engine_queries)
     from cems_workbench.cli.tracing import print_trace
     from cems_workbench.pipeline import replay, write_bundle
     from cems_workbench.pipeline.gather import gather

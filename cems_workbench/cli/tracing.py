@@ -9,7 +9,13 @@ from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.config import PipelineConfig, depth_notes
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.list_provenance import answered_lists
-from cems_workbench.pipeline.request_effects import later_words, moment_effect, project_effect, results_written_later
+from cems_workbench.pipeline.request_effects import (
+    later_words,
+    moment_effect,
+    project_effect,
+    results_written_later,
+    searched_lines,
+)
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.result import ScoreNeed
 
@@ -52,6 +58,8 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     skipped = f", {len(trace.skipped_for_budget)} memories did not fit" if trace.skipped_for_budget else ""
     say(f"\n{used}{skipped}; config {trace.config.name}")
     print_effects(trace.evidence, trace.config)
+    for line in searched_lines(trace.evidence):
+        say(line)
     if later := later_words(trace):
         say(later)
     if answered := answered_lists(trace.evidence, [ranked.name for ranked in trace.evidence.lists]):

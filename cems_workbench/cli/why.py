@@ -12,10 +12,12 @@ from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
     CutoffOption,
+    EngineQueryOption,
     JsonOption,
     PresetOption,
     ProjectOption,
     RestrictToProjectOption,
+    SearchedOption,
     SetOption,
     StoreOption,
     VariantOption,
@@ -51,6 +53,8 @@ def why_command(
     restrict: RestrictToProjectOption = False,
     as_of: AsOfOption = None,
     variants: VariantOption = None,
+    searched_text: SearchedOption = None,
+    engine_queries: EngineQueryOption = None,
     without: WithoutVariantOption = None,
     evidence: Annotated[
         Path | None,
@@ -71,7 +75,9 @@ def why_command(
     Names the stage that dropped the memory and the smallest config changes that return it. Nothing is changed.
     """
     chosen = chosen_config(preset, config, changes)
-    request, chosen = request_and_config(query, project, restrict, as_of, variants, chosen)
+    request, chosen = request_and_config(
+        query, project, restrict, as_of, variants, chosen, searched_text, engine_queries
+    )
     from cems_workbench.analysis.why import explain, require_known, require_stored
     from cems_workbench.cli.tracing import print_effects
     from cems_workbench.pipeline import read_bundle

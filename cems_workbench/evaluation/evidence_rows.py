@@ -22,6 +22,8 @@ from cems_workbench.records import Chunk, Judgment, Memory, Query, Relation
 from cems_workbench.store import memories as memories_table
 from cems_workbench.store.duckdb_file import Columns
 from cems_workbench.store.duckdb_file import columns as columns_there
+from cems_workbench.store.queries import from_row as query_from_row
+from cems_workbench.store.queries import given_text
 from cems_workbench.store.rows import to_aware, to_naive
 from cems_workbench.store.search.entries import WHOLE_MEMORY
 
@@ -32,7 +34,7 @@ TABLES = """
 CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
 CREATE TABLE queries (
     position INTEGER NOT NULL, qid VARCHAR NOT NULL, query VARCHAR NOT NULL, project VARCHAR, as_of TIMESTAMP, type VARCHAR,
-    answerable BOOLEAN
+    answerable BOOLEAN, given VARCHAR
 );
 CREATE TABLE judgments (
     qid VARCHAR NOT NULL, memory_id VARCHAR NOT NULL, grade BIGINT NOT NULL, judge VARCHAR NOT NULL, kind VARCHAR NOT NULL
@@ -67,7 +69,7 @@ CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR NOT NULL);
 whole, and -1 stands for such a one among chunks; `tokens` are null where they were not counted. `chunks`, `edges` and these columns are
 not in files of the first format."""
 
-ADDED_IN_FORMAT_2 = ("memories.updated_at", "queries.answerable")
+ADDED_IN_FORMAT_2 = ("memories.updated_at", "queries.answerable", "queries.given")
 """Columns that the first files of the second format have not."""
 ADDED_LATER = ("chunks", "edges", "lists.chunks", "memories.tokens", *ADDED_IN_FORMAT_2)
 """Tables and columns that files of the first format have not."""
@@ -414,7 +416,8 @@ def write_query_set(
     columns |= {name: pa.array([getattr(query, name) for query in queries], text) for name in names}
     columns["as_of"] = pa.array([to_naive(query.as_of) for query in queries], pa.timestamp("us"))
     columns["answerable"] = pa.array([query.answerable for query in queries], pa.bool_())
-    order = ("position", "qid", "query", "project", "as_of", "type", "answerable")
+    columns["given"] = pa.array([given_text(query) for query in queries], text)
+    order = ("position", "qid", "query", "project", "as_of", "type", "answerable", "given")
     insert(cursor, "queries", pa.table({name: columns[name] for name in order}))
     write_judgments(cursor, judgments, source)
 
@@ -436,15 +439,18 @@ def read_query_set(
     cursor: duckdb.DuckDBPyConnection, source: str, portion: Portion = ALL
 ) -> tuple[list[Query], list[Judgment]]:
     """The queries in their order, and the judgments. Raises InputError naming `source` where they are not as they should be."""
-    said = "answerable" if "answerable" in column_names(cursor, "queries") else "NULL::BOOLEAN"
+    there = column_names(cursor, "queries")
+    said = "answerable" if "answerable" in there else "NULL::BOOLEAN"
+    given = "given" if "given" in there else "NULL::VARCHAR"
     queries = cursor.execute(
-        f"SELECT qid, query, project, as_of, type, {said} FROM queries WHERE {portion.where('queries')} ORDER BY position"
+        f"SELECT qid, query, project, as_of, type, {said}, {given} FROM queries "
+        f"WHERE {portion.where('queries')} ORDER BY position"
     ).fetchall()
     judgments = cursor.execute(
         f"SELECT qid, memory_id, grade, judge, kind FROM judgments WHERE {portion.where('judgments')} ORDER BY qid, memory_id, judge"
     ).fetchall()
     found = (
-        [Query(qid, query, project, to_aware(as_of), kind, said) for qid, query, project, as_of, kind, said in queries],
+        [query_from_row(row) for row in queries],
         [Judgment(*row) for row in judgments],
     )
     check_query_set(*found, source)

@@ -1,8 +1,12 @@
-"""queries.jsonl: one query of a query set a line, `{qid, query, project?, as_of?, type?, answerable?}`."""
+"""queries.jsonl: one query of a query set a line, `{qid, query, project?, as_of?, type?, answerable?}`.
+
+What a recording of another system says may be given too: `searched`, the text that is searched instead of the query; `engine_queries`,
+what the engine of a list got, by list; and `queries`, several wordings, of which the first is the query if there is no `query`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +19,28 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RowError
 
 NAME = "queries-jsonl"
-KNOWN = ("qid", "query", "project", "as_of", "type", "answerable", "note")
+GIVEN = ("searched", "engine_queries", "queries")
+KNOWN = ("qid", "query", "project", "as_of", "type", "answerable", *GIVEN, "note")
 
 
 def parse_query(row: dict[str, Any]) -> Query:
     """One query; raises FieldError."""
+    wordings = fields.texts(row, "queries")
+    if row.get("query") is None and wordings:
+        query, *others = wordings
+    else:
+        query = fields.required_text(row, "query")
+        others = [text for text in wordings if text.strip() != query.strip()]
     return Query(
         qid=fields.identifier(row, "qid"),
-        query=fields.required_text(row, "query"),
+        query=query,
         project=fields.text(row, "project"),
         as_of=fields.moment(row, "as_of"),
         type=fields.text(row, "type"),
         answerable=fields.said(row, "answerable"),
+        searched=fields.text(row, "searched"),
+        engine_queries=fields.texts_by_name(row, "engine_queries"),
+        wordings=tuple(dict.fromkeys(others)),
     )
 
 
@@ -40,6 +54,9 @@ def as_row(query: Query) -> dict[str, Any]:
         "as_of": as_of,
         "type": query.type,
         "answerable": query.answerable,
+        "searched": query.searched,
+        "engine_queries": dict(query.engine_queries) or None,
+        "queries": [query.query, *query.wordings] if query.wordings else None,
     }
     return {name: value for name, value in row.items() if value is not None}
 
@@ -68,13 +85,18 @@ def _line(query: Query) -> tuple[str, Query]:
 
 
 def sniff(sample: Sample) -> bool:
-    """Objects with a qid and a query."""
-    return any("qid" in row and "query" in row for row in sample.objects)
+    """Objects with a qid and a query, or several wordings of it."""
+    return any("qid" in row and ("query" in row or _wordings_alone(row)) for row in sample.objects)
+
+
+def _wordings_alone(row: Mapping[str, Any]) -> bool:
+    # A recorded answer may have `queries` too, and is not a query.
+    return isinstance(row.get("queries"), list) and not {"results", "ranked", "lists"} & row.keys()
 
 
 FORMAT = Format(
     NAME,
-    "one query a line: {qid, query, project?, as_of?, type?, answerable?}",
+    "one query a line: {qid, query, project?, as_of?, type?, answerable?, searched?, engine_queries?, queries?}",
     order=2,
     sniff=sniff,
     read=read,

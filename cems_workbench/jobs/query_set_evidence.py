@@ -60,6 +60,7 @@ from cems_workbench.pipeline.variants import read_dictionary
 from cems_workbench.progress import Cancelled, Progress, silent
 from cems_workbench.records import Judgment, Query, RowError
 from cems_workbench.sources.source import SourceError
+from cems_workbench.store.queries import given_text
 
 PROGRESS_LABEL = "gathering queries"
 QUERIES_PER_THREAD = 2
@@ -163,7 +164,15 @@ def sample_queries(queries: Sequence[Query], limit: int | None, seed: int) -> li
 
 def request_for(query: Query, moment: datetime, project_only: bool = False) -> Request:
     """The request of a query of a set: within its project if `project_only` and it has one; at `moment` if it has no as_of."""
-    return Request(query.query, query.project, query.as_of or moment, project_only and query.project is not None)
+    return Request(
+        query.query,
+        query.project,
+        query.as_of or moment,
+        project_only and query.project is not None,
+        query.wordings,
+        query.searched,
+        query.engine_queries,
+    )
 
 
 def header_for(
@@ -321,8 +330,8 @@ def require_answered(evidence: Evidence, config: PipelineConfig) -> None:
 
 
 def embed_ahead(queries: Sequence[Query], resources: Resources) -> None:
-    """Embed queries as typed. Variants and corrected queries are embedded when they are searched."""
-    embed_queries([query.query for query in queries], resources)
+    """Embed queries as typed, or the text that is searched instead. Variants and corrected queries are embedded when they are searched."""
+    embed_queries([query.searched or query.query for query in queries], resources)
 
 
 def embed_queries(texts: Sequence[str], resources: Resources) -> None:
@@ -374,6 +383,9 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
     words = dictionary_entries(config, resources)
     if words is not None:
         parts += (words,)
+    given = [(query.qid, given_text(query)) for query in selection.queries if query.given]
+    if given:  # only then, so that evidence of other queries keeps its name
+        parts += (given,)
     # The name of the set is left out, so that sets of the same queries share a file.
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 

@@ -94,8 +94,15 @@ class Evidence:
 
     @property
     def searched(self) -> str:
-        """The query as searched: as typed, with typos corrected."""
+        """The query as searched: as typed, with typos corrected; or the text that was searched instead of it."""
         return self.variants[0].text if self.variants else self.query
+
+    @property
+    def corrected(self) -> str:
+        """The query as typed, with typos corrected: what rerankers and judges read, also where another text was searched instead."""
+        understood = self.notes.get("query")
+        noted = understood.get("corrected") if isinstance(understood, Mapping) else None
+        return noted if isinstance(noted, str) else self.searched
 
     @property
     def language(self) -> str:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.config.model import candidate_set_size
 from cems_workbench.config.original_names import original_parameters
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, short
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.evidence import LANGUAGE, Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.list_provenance import engine_note
@@ -54,13 +54,25 @@ MAX_DEPTH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A search request: the query, its project and moment, and further variants typed by hand."""
+    """A search request: the query, its project and moment, and further variants typed by hand.
+
+    `searched` is a text that every list searches instead of the query: as given, without typo correction or expansion. `engine_queries`
+    has, by list source ("lexical"; of variant 2 "lexical:2"), what that list searches instead of its variant's text, as given. Rerankers
+    and judges read the query. Both are what a recording of another system says was searched.
+    """
 
     query: str
     project: str | None = None
     as_of: datetime | None = None
     project_only: bool = False
     manual: tuple[str, ...] = ()
+    searched: str | None = None
+    engine_queries: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def engine_query(self, source: str, variant: int = 0) -> str | None:
+        """What the list of a source for a variant searches as given; None if it searches the text of the variant."""
+        named = self.engine_queries.get(f"{source}:{variant}")
+        return self.engine_queries.get(source) if named is None and variant == 0 else named
 
 
 def search_filter(request: Request, config: PipelineConfig) -> Filter:
@@ -202,7 +214,9 @@ def gather_lists(
     query = request.query.strip()
     if not query:
         raise InputError("query: it is empty; type what you are looking for")
-    for text in (query, *request.manual):
+    given = (request.searched or "").strip()
+    _check_engine_queries(request)
+    for text in (query, given, *request.manual, *request.engine_queries.values()):
         if not text.isprintable() and any("\ud800" <= character <= "\udfff" for character in text):
             raise InputError("query: it holds bytes that are not UTF-8 text; type it again")
     progress("searching", 0, 3)
@@ -210,25 +224,26 @@ def gather_lists(
     warnings: dict[str, list[str]] = {}
     llm = asker(resources)
     correction = corrected(query, config.query.typo_correction, resources, llm)
-    typed, query = query, correction.query
+    typed, query = query, given or correction.query
     spoken = resources.store.language.current
     intent, doubts = understand(query, config.query, llm, spoken)
     warnings.setdefault("query", []).extend(doubts)
     signal = strong_signal(query, config, resources, where)
     shape = features(query, technical_terms(resources.technical_terms_path), spoken)
     vague = config.query.conversational.enabled and is_conversational(shape, config.query.conversational)
-    made = make_variants(query, request.manual, config, resources, where, llm, _no_expansion(config, signal, vague))
+    skipped = "the searched text is given: no expansion was made" if given else _no_expansion(config, signal, vague)
+    made = make_variants(query, request.manual, config, resources, where, llm, skipped)
     variants = made.found
     warnings.setdefault("expansion", []).extend(made.said)
     lexical = intent.route == "hybrid" and not (vague and config.lists.lexical.skip_if_conversational)
     if intent.route == "hybrid" and not lexical:
         warnings.setdefault("lists", []).append("the query is conversational: no lexical list was searched")
-    live, answered, failures = _ask_engine(typed, variants, config, resources, where)
+    live, answered, failures = _ask_engine(typed, request, variants, config, resources, where)
     warnings.setdefault("lists", []).extend(failures)
     inner = inner_depth(config, typed, spoken)
-    lists = _search(variants, config, resources, where, lexical, inner, live)
+    lists = _search(request, variants, config, resources, where, lexical, inner, live)
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
-        found, refused = _by_ts_rank(variants, config, resources, where, inner, live)
+        found, refused = _by_ts_rank(request, variants, config, resources, where, inner, live)
         lists += found
         warnings.setdefault("lists", []).extend(refused)
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
@@ -263,13 +278,24 @@ def gather_lists(
         chunks=chunks,
         tokens=counted(memories, chunks),
         relations=tuple(relation for relation in relations if relation.target_id in memories),
-        notes=_notes(request, config, resources, intent, signal, shape, correction, warnings)
+        notes=_notes(request, config, resources, intent, signal, shape, correction, variants[0], warnings)
         | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None}
         | ({"engine": answered} if answered else {})
         | ({LANGUAGE: spoken} if spoken != ENGLISH else {}),
     )
     progress("searching", 3, 3)
     return evidence
+
+
+def _check_engine_queries(request: Request) -> None:
+    """Raise InputError for an engine query of a list that has no variants: nothing would search it."""
+    sources = [source.name for source in LIST_SOURCES if source.per_variant]
+    for name in request.engine_queries:
+        source, _, variant = name.partition(":")
+        if source not in sources or not (variant.isdecimal() or variant == ""):
+            raise InputError(
+                f"engine query: {short(name)} is no list; use one of {', '.join(sources)}, or such as lexical:1"
+            )
 
 
 def _no_expansion(config: PipelineConfig, signal: StrongSignal, vague: bool) -> str | None:
@@ -282,6 +308,7 @@ def _no_expansion(config: PipelineConfig, signal: StrongSignal, vague: bool) -> 
 
 
 def _search(
+    request: Request,
     variants: Sequence[Variant],
     config: PipelineConfig,
     resources: Resources,
@@ -299,8 +326,9 @@ def _search(
     depths["vector"] = max(depths["vector"], inner)
     lists = []
     for i, variant in enumerate(variants):
-        lexical = resources.indexes.lexical.search_chunks(variant.text, depths["lexical"], where) if hybrid else []
-        vector = resources.embedder.encode_query(variant.text)
+        words = _text_for("lexical", i, variant, request)
+        lexical = resources.indexes.lexical.search_chunks(words, depths["lexical"], where) if hybrid else []
+        vector = resources.embedder.encode_query(_text_for("vector", i, variant, request))
         if (i, "vector") in live:
             hits = truncate_to_memories(live[i, "vector"], depths["vector"])
         elif config.lists.candidate_set.mode != "all":
@@ -314,7 +342,13 @@ def _search(
     return lists
 
 
+def _text_for(source: str, i: int, variant: Variant, request: Request) -> str:
+    given = request.engine_query(source, i)
+    return variant.text if given is None else given
+
+
 def _by_ts_rank(
+    request: Request,
     variants: Sequence[Variant],
     config: PipelineConfig,
     resources: Resources,
@@ -335,7 +369,7 @@ def _by_ts_rank(
             continue
         index = resources.full_text()
         try:
-            hits = index.search(variant.text, depth, where, "window")
+            hits = index.search(_text_for("ts_rank", i, variant, request), depth, where, "window")
         except TsQueryError as error:
             hits = []
             refused.append(f"ts_rank:{i} is empty: {error}")
@@ -344,7 +378,12 @@ def _by_ts_rank(
 
 
 def _ask_engine(
-    typed: str, variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter
+    typed: str,
+    request: Request,
+    variants: Sequence[Variant],
+    config: PipelineConfig,
+    resources: Resources,
+    where: Filter,
 ) -> tuple[LiveLists, dict[str, Any] | None, list[str]]:
     """The lists of the running system for each variant, if the config requests them; its note, and warnings.
 
@@ -362,7 +401,7 @@ def _ask_engine(
     try:
         depths = engine_depths(config, engine.info(), typed, resources.store.language.current)
         for i, variant in enumerate(variants):
-            vector = resources.embedder.encode_query(variant.text)
+            vector = resources.embedder.encode_query(_text_for("vector", i, variant, request))
             for name, found in engine.search(variant.text, vector, depths, where.required_scope).items():
                 live[i, name] = _passing(found.hits, where, resources)
                 asked[f"{name}:{i}"] = found
@@ -481,6 +520,7 @@ def _notes(
     signal: StrongSignal,
     shape: QueryFeatures,
     correction: CorrectedQuery,
+    searched: Variant,
     warnings: dict[str, list[str]],
 ) -> dict[str, Any]:
     """The trace's notes about gathering, and the gather parameters."""
@@ -492,8 +532,9 @@ def _notes(
             "reasoning": intent.reasoning,
             "project_only": request.project_only,
             "conversational": _conversational(shape, config),
-            "searched": correction.query,
+            "searched": searched.text,
             "corrections": [asdict(found) for found in correction.corrections],
+            **_given(request, correction, searched),
         },
         "expansion": {"backend": config.expansion.backend, "manual": list(request.manual), "probe": asdict(signal)},
         "warnings": {stage: lines for stage, lines in warnings.items() if lines},
@@ -501,6 +542,18 @@ def _notes(
         "models": {"embedder": resources.embedder.model_id},
         "content_version": resources.store.content_version,
     }
+
+
+def _given(request: Request, correction: CorrectedQuery, searched: Variant) -> dict[str, Any]:
+    """What was searched instead of the query, and for which list; nothing of a query that was searched itself."""
+    said: dict[str, Any] = {}
+    if searched.text != correction.query:
+        said["corrected"] = correction.query
+    if request.searched:
+        said["given"] = searched.text
+    if request.engine_queries:
+        said["engine_queries"] = dict(request.engine_queries)
+    return said
 
 
 def _conversational(shape: QueryFeatures, config: PipelineConfig) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def score_missing(
     missing = [key for need in needed for key in need.memory_ids if key not in there]
     if not missing:
         return evidence
-    query = config.rerank.query or evidence.searched
+    query = config.rerank.query or evidence.corrected
     evidence = with_questions(evidence, config, resources)
     given = given_chunks(evidence, config)
     texts = {key: texts_given(key, evidence, config, given) for key in missing}
@@ -106,7 +106,7 @@ def texts_given(
     given = given_chunks(evidence, config) if given is None else given
     content = given[memory_id].text if memory_id in given else evidence.memories[memory_id].content
     question = evidence.questions.get(memory_id, "")
-    return texts_for_reranker(content, evidence.searched, config, evidence.language, question)
+    return texts_for_reranker(content, evidence.corrected, config, evidence.language, question)
 
 
 def with_questions(evidence: Evidence, config: PipelineConfig, resources: Resources) -> Evidence:
@@ -242,7 +242,7 @@ def judge_missing(
         missing = {key: text for key, text in texts.items() if key not in known or known[key].chunk != text}
         if not missing:
             return {}, {}
-        return {**known, **cached_or_scored(model, evidence.searched, missing, resources, progress)}, _about(model)
+        return {**known, **cached_or_scored(model, evidence.corrected, missing, resources, progress)}, _about(model)
 
     backend = "cross_encoder" if config.judge.backend == "auto" else config.judge.backend
     try:
@@ -279,7 +279,7 @@ def judge_texts(trace: Trace) -> dict[str, str]:
     for memory_id in _to_judge(trace):
         memory = evidence.memories[memory_id].content
         chunk = given[memory_id].text if memory_id in given else memory
-        texts[memory_id] = text_for_judge(memory, chunk, evidence.searched, config, evidence.language)
+        texts[memory_id] = text_for_judge(memory, chunk, evidence.corrected, config, evidence.language)
         best = reranked[memory_id].chunk if memory_id in reranked else None
         read = texts_given(memory_id, evidence, config, given)
         # The judge rates the passage whose score placed the memory.

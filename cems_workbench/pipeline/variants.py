@@ -176,10 +176,13 @@ def make_variants(
     """The variants of a query; `skipped` says why none is made but those typed by hand."""
     made = Variants([Variant(query)])
     section = config.expansion
-    if section.backend == "manual":
-        texts, said = expansions(query, section, typed, {}, [])
+    if section.backend == "manual" or (section.backend == "none" and typed):
+        by_hand = section.model_copy(update={"backend": "manual"})
+        texts, said = expansions(query, by_hand, typed, {}, [])
         made.said += said
         made.add([variant.text for variant in texts], "expansion")
+    if typed and section.backend not in ("none", "manual"):
+        made.said.append(f"what was typed is not searched: expansion.backend is {section.backend}")
     if section.backend in ("none", "manual") and not section.hyde and not section.decompose:
         return made
     if skipped is not None:

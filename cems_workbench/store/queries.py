@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
 from cems_workbench.store.rows import RowCounts, to_aware, to_naive
 from cems_workbench.store.team.session import Session, TeamTables, persistent
+
+COLUMNS = ("query", "project", "as_of", "type", "answerable", "given")
+"""Of a query besides its qid. `given` is `Query.given` as JSON with sorted keys, null when it is empty."""
 
 
 class Queries:
@@ -21,21 +25,31 @@ class Queries:
     def read(self) -> list[Query]:
         """All queries in their current version, by qid."""
         with self._team.reading() as session:
-            rows = session.rows("SELECT qid, query, project, as_of, type, answerable FROM queries ORDER BY qid")
-        return [_query(row) for row in rows]
+            rows = session.rows(f"SELECT qid, {', '.join(COLUMNS)} FROM queries ORDER BY qid")
+        return [from_row(row) for row in rows]
 
     @persistent
     def with_words(self, words: str) -> list[Query]:
         """The queries with exactly this text, by qid; several may differ in project or time."""
         with self._team.reading() as session:
-            rows = session.rows(
-                "SELECT qid, query, project, as_of, type, answerable FROM queries WHERE query = ? ORDER BY qid", [words]
-            )
-        return [_query(row) for row in rows]
+            rows = session.rows(f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE query = ? ORDER BY qid", [words])
+        return [from_row(row) for row in rows]
 
 
-def _query(row: Sequence[Any]) -> Query:
-    return Query(row[0], row[1], row[2], to_aware(row[3]), row[4], row[5])
+def from_row(row: Sequence[Any]) -> Query:
+    """The query of a row (qid, *COLUMNS)."""
+    return Query(row[0], row[1], row[2], to_aware(row[3]), row[4], row[5], **given_from(row[6]))
+
+
+def given_text(query: Query) -> str | None:
+    """`Query.given` as it is stored: JSON with sorted keys, None when it is empty."""
+    return json.dumps(query.given, ensure_ascii=False, sort_keys=True) if query.given else None
+
+
+def given_from(text: str | None) -> dict[str, Any]:
+    """The fields of a Query that `given_text` stored."""
+    values = json.loads(text) if text else {}
+    return values | ({"wordings": tuple(values["wordings"])} if "wordings" in values else {})
 
 
 def upsert(session: Session, queries: Sequence[Query]) -> RowCounts:
@@ -50,9 +64,10 @@ def upsert(session: Session, queries: Sequence[Query]) -> RowCounts:
             "as_of": pa.array([to_naive(query.as_of) for query in queries], pa.timestamp("us")),
             "type": pa.array([query.type for query in queries], pa.string()),
             "answerable": pa.array([query.answerable for query in queries], pa.bool_()),
+            "given": pa.array([given_text(query) for query in queries], pa.string()),
         }
     )
-    fields = ("query", "project", "as_of", "type", "answerable")
+    fields = COLUMNS
     with session.staged("staged_queries", table):
         updated = session.change(
             f"UPDATE queries AS q SET {', '.join(f'{name} = s.{name}' for name in fields)} FROM staged_queries AS s "

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from cems_workbench.errors import InputError, StoreError, nearest
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Query
 from cems_workbench.store import queries as queries_table
-from cems_workbench.store.rows import check_name, to_aware, to_naive
+from cems_workbench.store.rows import check_name, to_naive
 from cems_workbench.store.team.session import Row, Session, TeamTables, persistent
 
 Member = tuple[Query, str]
@@ -173,8 +173,10 @@ def digest(queries: Sequence[Query], scale: GradeScale) -> str:
     lines = [json.dumps(scale.to_dict(), sort_keys=True)]
     for query in sorted(queries, key=lambda query: query.qid):
         as_of = None if query.as_of is None else query.as_of.isoformat()
-        said = [] if query.answerable is None else [query.answerable]  # keeps the digest of older sets
-        lines.append(json.dumps([query.qid, query.query, query.project, as_of, query.type, *said]))
+        said: list[object] = [] if query.answerable is None else [query.answerable]  # keeps the digest of older sets
+        if query.given:
+            said = [query.answerable, query.given]
+        lines.append(json.dumps([query.qid, query.query, query.project, as_of, query.type, *said], sort_keys=True))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
@@ -211,8 +213,8 @@ def follow_queries(session: Session, when: datetime) -> list[QuerySet]:
         """
         SELECT DISTINCT m.set_name FROM query_set_members AS m JOIN queries AS q USING (qid)
         WHERE m.version = (SELECT max(version) FROM query_sets AS s WHERE s.name = m.set_name)
-          AND (q.query, q.project, q.as_of, q.type, q.answerable)
-              IS DISTINCT FROM (m.query, m.project, m.as_of, m.type, m.answerable)
+          AND (q.query, q.project, q.as_of, q.type, q.answerable, q.given)
+              IS DISTINCT FROM (m.query, m.project, m.as_of, m.type, m.answerable, m.given)
         ORDER BY 1
         """
     )
@@ -220,7 +222,7 @@ def follow_queries(session: Session, when: datetime) -> list[QuerySet]:
     for (name,) in stale:
         known = get(session, name)
         rows = session.rows(
-            "SELECT q.qid, q.query, q.project, q.as_of, q.type, m.source, q.answerable FROM query_set_members AS m "
+            "SELECT q.qid, q.query, q.project, q.as_of, q.type, q.answerable, q.given, m.source FROM query_set_members AS m "
             "JOIN queries AS q USING (qid) WHERE m.set_name = ? AND m.version = ? ORDER BY q.qid",
             [name, known.version if known else 0],
         )
@@ -247,7 +249,8 @@ def get(session: Session, name: str, version: int | None = None) -> QuerySet | N
 def members(session: Session, name: str, version: int | None = None) -> list[Member]:
     """The queries of a version of a set (by default the latest) with their inputs, by qid."""
     rows = session.rows(
-        "SELECT qid, query, project, as_of, type, source, answerable FROM query_set_members WHERE set_name = ? AND version = "
+        "SELECT qid, query, project, as_of, type, answerable, given, source FROM query_set_members "
+        "WHERE set_name = ? AND version = "
         "coalesce(?, (SELECT max(version) FROM query_sets WHERE name = ?)) ORDER BY qid",
         [name, version, name],
     )
@@ -302,12 +305,14 @@ def _write(session: Session, name: str, rows: Sequence[Member], scale: GradeScal
             "type": pa.array([query.type for query, _ in rows], text),
             "source": pa.array([source for _, source in rows], text),
             "answerable": pa.array([query.answerable for query, _ in rows], pa.bool_()),
+            "given": pa.array([queries_table.given_text(query) for query, _ in rows], text),
         }
     )
     with session.staged("staged_members", table):
         session.change(
-            "INSERT INTO query_set_members (set_name, version, qid, query, project, as_of, type, source, answerable) "
-            "SELECT ?, ?, qid, query, project, as_of, type, source, answerable FROM staged_members",
+            "INSERT INTO query_set_members "
+            "(set_name, version, qid, query, project, as_of, type, source, answerable, given) "
+            "SELECT ?, ?, qid, query, project, as_of, type, source, answerable, given FROM staged_members",
             [name, version],
         )
     written = get(session, name)
@@ -339,5 +344,5 @@ def _read(session: Session, where: str, values: list[object]) -> list[QuerySet]:
 
 
 def _member(row: Row) -> Member:
-    qid, query, project, as_of, kind, source, answerable = row
-    return Query(qid, query, project, to_aware(as_of), kind, answerable), source
+    *query, source = row
+    return queries_table.from_row(query), source

@@ -22,6 +22,7 @@ from cems_workbench.models.minilm_judge import FILES, MODEL_ID, MiniLMJudge, ava
 from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
 from cems_workbench.pipeline.chunks import best_chunk
 from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.request_effects import searched_lines
 from cems_workbench.pipeline.rerankers import cross_encoder
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing
@@ -183,6 +184,30 @@ def test_manual_expansions_are_searched_up_to_the_maximum(opened: Resources) -> 
         ("undo", "expansion"),
     ]
     assert {"vector:2", "lexical:2"} <= set(names(found))
+
+
+def test_a_searched_text_is_searched_as_given_and_rerankers_read_the_query(opened: Resources) -> None:
+    typed, given = "how do we rol back a failed deploy?", "postgres upgrade"
+    settings: dict[str, Any] = {"query__typo_correction__enabled": True, "expansion__backend": "dictionary"}
+    found = gather(Request(typed, as_of=AS_OF, searched=given), configured(**settings), opened)
+    itself = evidence(opened, given)
+    assert (found.query, found.searched) == (typed, given)
+    assert [variant.text for variant in found.variants] == [given]
+    assert [found.lists[i].hits for i in range(2)] == [itself.lists[i].hits for i in range(2)]
+    assert found.corrected == evidence(opened, typed, **settings).searched != given
+    assert searched_lines(found) == [f"searched instead of the query, as given: {given}"]
+    assert searched_lines(itself) == [] and itself.corrected == given
+
+
+def test_an_engine_query_is_what_that_list_alone_searches(opened: Resources) -> None:
+    request = Request(QUERY, as_of=AS_OF, engine_queries={"lexical": "postgres", "lexical:1": "undo"}, manual=("x y",))
+    found = gather(request, configured(query__mode="hybrid"), opened)
+    assert ids(found, "vector:0") == ids(evidence(opened), "vector:0")
+    assert ids(found, "lexical:0") == ids(evidence(opened, "postgres", query__mode="hybrid"), "lexical:0")
+    assert ids(found, "lexical:1") == ids(evidence(opened, "undo", query__mode="hybrid"), "lexical:0")
+    for name in ("recency", "lexcal", "lexical:x"):
+        with pytest.raises(InputError, match="engine query"):
+            gather(Request(QUERY, engine_queries={name: "a"}), configured(), opened)
 
 
 def test_a_project_only_request_searches_that_project_alone(opened: Resources) -> None:

@@ -71,6 +71,29 @@ def test_a_cancelled_gather_goes_on_without_repeating_what_was_finished(
         assert [row.score for row in kept] == pytest.approx([row.score for row in alone], abs=1e-5)
 
 
+def test_what_queries_search_as_given_is_kept_in_the_file_and_refetched_alike(
+    resources: Resources, tmp_path: Path
+) -> None:
+    first, second = resources.store.queries.read()[:2]
+    given = replace(first, searched="postgres", engine_queries={"lexical": "upgrade"}, wordings=("deploy",))
+    path = tmp_path / "given.evidence"
+    gather_query_set(path, [given, second], [], CONFIG, resources)
+    kept = read_evidence_file(path)
+    assert kept.queries == (given, second)
+    one, other = kept.evidences.values()
+    assert [variant.text for variant in one.variants] == ["postgres", "deploy"]
+    again = gather(request_for(kept.queries[0], kept.header.moment), CONFIG, resources)
+    assert [[hit.memory_id for hit in ranked.hits] for ranked in again.lists] == [
+        [hit.memory_id for hit in ranked.hits] for ranked in one.lists
+    ]
+    assert [variant.text for variant in other.variants] == [second.query]
+
+    def file_of(*queries: Query) -> Path:
+        return query_set_evidence.evidence_path(CONFIG, query_set_evidence.QuerySelection("sample", queries), resources)
+
+    assert len({file_of(first), file_of(given), file_of(replace(first, wordings=("deploy",)))}) == 3
+
+
 def test_a_dead_model_server_is_found_out_once_and_the_evidence_says_so(
     resources: Resources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,26 @@ def tags(row: Row, field: str) -> tuple[str, ...]:
     return tuple(_storable(field, item) for item in value)
 
 
+def texts(row: Row, field: str) -> list[str]:
+    """A list of texts, none of them empty; empty where it is absent."""
+    value = row.get(field)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
+        raise FieldError(field, f"must be a list of texts, found {_shown(value)}")
+    return [_storable(field, item) for item in value]
+
+
+def texts_by_name(row: Row, field: str) -> dict[str, str]:
+    """An object of texts; empty where it is absent."""
+    value = row.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise FieldError(field, f"must be an object of texts, found {_shown(value)}")
+    return {_storable(field, name): _storable(field, item) for name, item in value.items()}
+
+
 def moment(row: Row, field: str) -> datetime | None:
     """An ISO 8601 date or time as aware UTC; one without a zone is UTC already."""
     value = row.get(field)

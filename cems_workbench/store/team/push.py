@@ -41,7 +41,7 @@ _DECISION = ("qid", "memory_id", "decided_by", "decided_at", "grade", "note")
 _CONFIG = ("kind", "config_yaml", "author", "saved_at", "name", "base", "why", "card")
 _NUMBERED = {"history": "config", "experiment": "experiment"}
 """The kinds of configs that users refer to by number."""
-_QUERY = ("qid", "query", "project", "as_of", "type", "answerable")
+_QUERY = ("qid", "query", "project", "as_of", "type", "answerable", "given")
 _TIMES = ("as_of", "created_at", "judged_at", "recorded_at", "decided_at", "saved_at", "last_at")
 _NUMBERS = ("grade", "version", "position", "rank", "overlap", "id", "undoes", "looks")
 
@@ -150,7 +150,7 @@ def _push_sets(source: Session, target: Session, strange: set[str], when: dateti
 def _copy_set(source: Session, target: Session, name: str) -> None:
     """A set with all its versions."""
     versions = ("name", "version", "created_at", "digest", "scale")
-    members = ("set_name", "version", "qid", "query", "project", "as_of", "type", "source", "answerable")
+    members = ("set_name", "version", "qid", "query", "project", "as_of", "type", "source", "answerable", "given")
     for table, columns in (("query_sets", versions), ("query_set_members", members)):
         rows = source.rows(f"SELECT {', '.join(columns)} FROM {table} WHERE {columns[0]} = ?", [name])
         _insert(target, table, columns, rows)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cems_workbench.formats import read
+from cems_workbench.formats.queries_jsonl import as_row
 from cems_workbench.records import Judgment, Query, Relation
 
 
@@ -22,6 +23,24 @@ def test_queries(write):
         Query("2", "what?"),
     )
     assert problems(parsed) == [(3, "qid", "'q1' stands already in row 1"), (4, "query", "is missing")]
+
+
+def test_queries_with_what_is_searched_as_given_are_read_and_written_alike(write):
+    rows = (
+        {"qid": "q1", "query": "when?", "searched": "when time", "engine_queries": {"lexical": "time"}},
+        {"qid": "q2", "queries": ["what?", "which one?", "what of it?"]},
+        {"qid": "q3", "query": "who?", "queries": ["who?", "which person?"]},
+    )
+    parsed = read(write("q.jsonl", *rows))
+    assert parsed.queries == (
+        Query("q1", "when?", searched="when time", engine_queries={"lexical": "time"}),
+        Query("q2", "what?", wordings=("which one?", "what of it?")),
+        Query("q3", "who?", wordings=("which person?",)),
+    )
+    again = read(write("again.jsonl", *(as_row(query) for query in parsed.queries)))
+    assert again.queries == parsed.queries
+    wrong = read(write("w.jsonl", {"qid": "a", "query": "x", "engine_queries": ["y"]}, {"qid": "b", "queries": [""]}))
+    assert [row[:2] for row in problems(wrong)] == [(1, "engine_queries"), (2, "queries")]
 
 
 def test_relations(write):

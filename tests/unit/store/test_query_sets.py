@@ -83,6 +83,16 @@ def test_a_query_in_two_sets_is_one_query_and_both_follow_its_words(store):
     assert store.query_sets.queries("a", 1)[0].query == "one"
 
 
+def test_what_is_searched_as_given_is_part_of_its_set(store):
+    store.add(source("team.jsonl", Q1, Q2))
+    before = store.query_sets.get("team").digest
+    given = replace(Q1, searched="one more", engine_queries={"lexical": "one"}, wordings=("eins",))
+    store.add(source("team.jsonl", given, Q2))
+    assert store.query_sets.queries("team") == store.queries.read() == [given, Q2]
+    assert store.query_sets.queries("team", version=1) == [Q1, Q2]
+    assert store.query_sets.get("team").digest == digest([given, Q2], DEFAULT_SCALE) != before
+
+
 def test_that_nothing_answers_a_query_is_part_of_its_set(store):
     store.add(source("a.jsonl", Q1, Q2))
     before = store.query_sets.get("a")

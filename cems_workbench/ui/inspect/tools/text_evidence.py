@@ -430,7 +430,7 @@ def draw_token_similarity(context: InspectContext, memory_id: str) -> None:
         ):
             return
         st.session_state[HEAT_WANTED] = True
-    compared = _compared(config.query or trace.evidence.searched, text, context.resources)
+    compared = _compared(config.query or trace.evidence.corrected, text, context.resources)
     if compared is None:
         return
     cosines, pair = compared
