@@ -22,7 +22,7 @@ from cems_workbench.analysis.why.side_effects import kendall
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.stages import CANDIDATE_STAGES
+from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.trace import Trace
@@ -116,7 +116,7 @@ def parts(trace: Trace) -> list[Part]:
     ]
     switches = [
         Part(switch.words, stage.name, switch.off)
-        for stage in CANDIDATE_STAGES
+        for stage in candidate_stages(trace.config)
         if stage is not LISTS  # whose lists are left out one by one
         for switch in stage.switches
         if not switch.is_off(trace.config) and not switch.idle(trace.stage(stage).fields)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Loss, Ranks, dropped, lists_in_use, loss, ranks_in
+from cems_workbench.analysis.ranks import RESULTS, Loss, Ranks, dropped, lists_in_use, loss, ranked_stages, ranks_in
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.lists import LISTS
 
@@ -71,8 +71,9 @@ def rank_flow(trace: Trace, top: int, asked: Collection[str] = (), k: int | None
 
     Above `MAX_LINES` lines the requested ones come first, in their order, then the best ranked.
     """
-    folded = tuple(name for name in RANKED_STAGES if name not in ("fusion", RESULTS) and _changes_nothing(trace, name))
-    stages = [name for name in RANKED_STAGES if name not in folded]
+    every = ranked_stages(trace.config)
+    folded = tuple(name for name in every if name not in ("fusion", RESULTS) and _changes_nothing(trace, name))
+    stages = [name for name in every if name not in folded]
     ranks = {name: ranks_in(trace, name) for name in (*lists_in_use(trace), *stages)}
     entered = trace.stage(LISTS).by_id
     wanted = [memory_id for memory_id in dict.fromkeys(asked) if memory_id in entered]

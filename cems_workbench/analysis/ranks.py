@@ -11,12 +11,12 @@ from typing import Literal
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import ABSTAIN, CANDIDATE_STAGES, RANKING_STAGES
+from cems_workbench.pipeline.stages import ABSTAIN, RANKING_STAGES, candidate_stages, ranking_stages
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.stage import AnyStage
 
 RANKED_STAGES = tuple(stage.name for stage in RANKING_STAGES)
-"""The stages after which candidates have a rank, in order; the ranks after the last are those of the results."""
+"""The stages after which candidates have a rank; the ranks after the last are those of the results. See `ranked_stages` for their order."""
 RESULTS = RANKED_STAGES[-1]
 
 Ranks = dict[str, tuple[int, float | None]]
@@ -45,6 +45,11 @@ class RankDelta:
     def places(self) -> int:
         """Places gained, negative if lost; 0 unless both rank it."""
         return 0 if self.now is None or self.before is None else self.before - self.now
+
+
+def ranked_stages(config: PipelineConfig) -> tuple[str, ...]:
+    """`RANKED_STAGES` in the order of a config."""
+    return tuple(stage.name for stage in ranking_stages(config))
 
 
 NO_LIMIT_K = 10
@@ -97,7 +102,7 @@ def loss(trace: Trace, memory_id: str, k: int | None = None) -> Loss | None:
     """
     k = target_rank(trace.config) if k is None else k
     lost: AnyStage | None = None
-    for stage in reversed(CANDIDATE_STAGES):
+    for stage in reversed(candidate_stages(trace.config)):
         row = trace.stage(stage).by_id.get(memory_id)
         if row is not None and row.kept and (row.rank_out or 0) <= k:
             break
@@ -144,7 +149,7 @@ def nothing_returned(trace: Trace) -> tuple[str, str] | None:
     """
     if trace.results:
         return None
-    for stage in CANDIDATE_STAGES:
+    for stage in candidate_stages(trace.config):
         traced = trace.stage(stage)
         if traced.candidates_in and not traced.candidates_out:
             reason = str(traced.rows[0].reason)

@@ -40,7 +40,7 @@ from cems_workbench.pipeline.retrievers import passes, ranked_list
 from cems_workbench.pipeline.retrievers.relations import neighbours
 from cems_workbench.pipeline.scoring import judge_missing, questions_of, score_missing
 from cems_workbench.pipeline.seeds import possible_seeds
-from cems_workbench.pipeline.stages import CANDIDATE_STAGES
+from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory, Relation, indexed_text
@@ -338,7 +338,8 @@ class WhatIf:
         """The memory's way through the stages after the lists."""
         before, after = (_in_stages(trace, self.edited.id) for trace in (self.before, self.after))
         return [
-            BeforeAfter(stage.name, before.get(stage.name), after.get(stage.name)) for stage in CANDIDATE_STAGES[1:]
+            BeforeAfter(stage.name, before.get(stage.name), after.get(stage.name))
+            for stage in candidate_stages(self.after.config)[1:]
         ]
 
     def others(self) -> list[MovedMemory]:

@@ -24,7 +24,7 @@ from typing import Any
 from cems_workbench.config import PipelineConfig, nested, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
-from cems_workbench.pipeline.stages import CANDIDATE_STAGES, RERANK
+from cems_workbench.pipeline.stages import RERANK, candidate_stages
 
 ACE = ("ace_a", "ace_b", "ace_c", "ace_d")
 
@@ -75,7 +75,7 @@ def ablations(name: str, config: PipelineConfig) -> list[PipelineConfig]:
 def without_each_stage(config: PipelineConfig) -> list[PipelineConfig]:
     """The config without each of its parts that is on, one at a time; what would leave no list is not tried."""
     found = []
-    for switch in (switch for stage in CANDIDATE_STAGES for switch in stage.switches):
+    for switch in (switch for stage in candidate_stages(config) for switch in stage.switches):
         if switch.is_off(config):
             continue
         without = with_values(config, {**switch.off, "name": f"{config.name} without {switch.name}"})

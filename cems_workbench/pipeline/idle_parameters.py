@@ -11,6 +11,7 @@ from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
 
 _BLEND_PARAMETERS = (
+    "rerank.position",
     "rerank.score_window",
     "rerank.raw_scale",
     "rerank.combine",

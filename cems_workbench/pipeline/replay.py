@@ -13,7 +13,7 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.stages import STAGES
+from cems_workbench.pipeline.stages import STAGES, stages_in_order
 from cems_workbench.pipeline.stages.query import no_candidates
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import ArraysT, Stage, StageInput
@@ -88,7 +88,7 @@ def run(
     )
     done: dict[str, StageArrays[StageRow, StageFields]] = {}
     tick()
-    for stage in STAGES:
+    for stage in stages_in_order(config):
         arrays = done[stage.name] = stage(given)
         if not arrays.passed:
             given = given._replace(ranking=arrays.after, lists=arrays.lists or given.lists)

@@ -41,6 +41,28 @@ def test_sidebar_glossary_strip_trace_and_journey_name_the_same_stages() -> None
     assert [name for name in journey_table(trace, 5).columns if name in NAMES] == ranking == list(RANKED_STAGES)
 
 
+def test_strip_trace_and_journey_follow_the_order_of_the_config() -> None:
+    config = with_values(preset("cems").config, {"rerank.position": "returned"})
+    trace = replay(Evidence("q", {}), config)
+    names = [stage.name for stage in trace.stages]
+    assert names == [
+        *NAMES[: NAMES.index("rerank")],
+        "adjust",
+        "gap",
+        "dedup",
+        "rerank",
+        "abstain",
+        "assembly",
+        "judge",
+    ]
+    strip = strip_html(trace)
+    places = [strip.index(f'<div class="wb-name">{name}</div>') for name in names]
+    assert places == sorted(places)
+    assert [name for name in journey_table(trace, 5).columns if name in names] == [
+        name for name in names if name in RANKED_STAGES
+    ]
+
+
 def test_every_parameter_has_its_place_in_the_sidebar() -> None:
     assert {spec.section for spec in field_specs()} - {"version", "name"} <= set(GROUPS)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, lists_in_use, loss, ranks_in
+from cems_workbench.analysis.ranks import RESULTS, lists_in_use, loss, ranked_stages, ranks_in
 from cems_workbench.analysis.why.side_effects import kendall, rbo
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION, LISTS
@@ -195,7 +195,7 @@ def placements(production: Production, trace: Trace, k: int | None = None) -> li
 
 def stage_similarities(production: Sequence[str], trace: Trace) -> list[StageSimilarity]:
     """Every list that takes part and every stage that ranks, in the order of the pipeline."""
-    names = [(name, False) for name in lists_in_use(trace)] + [(name, True) for name in RANKED_STAGES]
+    names = [(name, False) for name in lists_in_use(trace)] + [(name, True) for name in ranked_stages(trace.config)]
     found = []
     for name, stage in names:
         order = sorted(ranks_in(trace, name).items(), key=lambda item: item[1][0])
@@ -248,7 +248,7 @@ def _scores(trace: Trace) -> dict[str, dict[str, float]]:
             if entry.list in found:
                 found[entry.list][row.memory_id] = entry.raw
     found["fusion, raw"] = {row.memory_id: row.raw for row in trace.stage(FUSION).rows if row.kept}
-    for name in RANKED_STAGES[:-1]:
+    for name in ranked_stages(trace.config)[:-1]:
         scored = ranks_in(trace, name).items()
         found[name] = {memory_id: score for memory_id, (_, score) in scored if score is not None}
     return found

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, dropped, ranks_in
+from cems_workbench.analysis.ranks import RESULTS, dropped, ranked_stages, ranks_in
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import LISTS, STAGES
+from cems_workbench.pipeline.stages import LISTS, stages_in_order
 
 How = Literal["lost", "order", "extra"]
-_PLACE = {stage.name: place for place, stage in enumerate(STAGES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +38,12 @@ def first_divergence(trace: Trace, recorded: Sequence[str], ours: Sequence[str] 
         return None
     found = [*_lost(trace, recorded, results), *_reordered(trace, recorded, results)]
     if found:
+        place = {stage.name: number for number, stage in enumerate(stages_in_order(trace.config))}
         return min(
-            found, key=lambda one: _PLACE[one.stage]
+            found, key=lambda one: place[one.stage]
         )  # of one stage: a loss before an order, the best ranked first
     extra = next(key for key in results if key not in set(recorded))
-    return Divergence(RANKED_STAGES[-1], extra, "extra", "we return it; the recording does not")
+    return Divergence(RESULTS, extra, "extra", "we return it; the recording does not")
 
 
 def _lost(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list[Divergence]:
@@ -58,7 +58,7 @@ def _lost(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list
         elif memory_id not in trace.stage(LISTS).by_id:
             partings.append(Divergence(LISTS.name, memory_id, "lost", "no list returned it"))
         else:  # it is a result past the cut
-            partings.append(Divergence(RANKED_STAGES[-1], memory_id, "lost", "it stands further down"))
+            partings.append(Divergence(RESULTS, memory_id, "lost", "it stands further down"))
     return partings
 
 
@@ -66,7 +66,7 @@ def _reordered(trace: Trace, recorded: Sequence[str], results: Sequence[str]) ->
     """The first stage from which the common memories stay in another order; None if the final order is the same."""
     common = [memory_id for memory_id in recorded if memory_id in results]
     wrong: Divergence | None = None
-    for stage in reversed(RANKED_STAGES):
+    for stage in reversed(ranked_stages(trace.config)):
         ranks = ranks_in(trace, stage)
         order = sorted((key for key in common if key in ranks), key=lambda key: ranks[key][0])
         first = next((theirs for theirs, own in zip(common, order, strict=False) if theirs != own), None)

@@ -79,6 +79,8 @@ def line_kind(turned: ParameterSweep) -> LineKind | None:
         return LineKind(scaled=fusion.normalize == "minmax", fused=True)
     if turned.path == BLEND:
         return LineKind(fused=True)
+    if turned.path == "rerank.neutral_unit" and turned.config.rerank.position == "returned":
+        return None  # it comes after the scores that are compared
     if turned.path in FACTORS:
         return LineKind()
     if turned.path == HALF_LIFE:
@@ -224,6 +226,9 @@ def _ordered_by_lines(turned: ParameterSweep, kind: LineKind, run: PipelineRun) 
     diverse = run.of(ASSEMBLY).fields(0).strategy == "mmr"
     if not ABSTAIN.is_off(turned.config):
         return False
+    if turned.config.rerank.position == "returned" and not RERANK.is_off(turned.config):
+        by_score = rerank.combine != "replace" and rerank.retrieval_score == "fused"
+        return not (diverse or by_score or rerank.skip_if_few or rerank.score_window < 1)
     if not reranks(turned):
         return not diverse
     followers = rerank.below_depth == "below" or bool(run.of(RERANK).needs(0))
@@ -236,7 +241,7 @@ def _ordered_by_lines(turned: ParameterSweep, kind: LineKind, run: PipelineRun) 
 
 def reranks(turned: ParameterSweep) -> bool:
     """Whether there is a reranker between fusion and adjust."""
-    return not RERANK.is_off(turned.config)
+    return not RERANK.is_off(turned.config) and turned.config.rerank.position == "before_adjust"
 
 
 def _meetings(turned: ParameterSweep, kind: LineKind, ends: Ends, depth: int) -> Iterator[float]:

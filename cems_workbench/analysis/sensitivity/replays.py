@@ -60,8 +60,11 @@ class ParameterSweep:
             order = stages.of(ASSEMBLY).after.order(0)
             limit = changed(self.config, self.path, value).assembly.limit
             wanted = self.k if limit is None else min(self.k, limit)
-            order = order[: self.k]
-            ranks = stages.of(ADJUST).after.rank[0, order]
+            order = considered = order[: self.k]
+            if self.config.rerank.position == "returned":
+                # A reranker of the results puts any of those it reads first, whatever their rank before.
+                considered = stages.of(RERANK).after.order(0)
+            ranks = stages.of(ADJUST).after.rank[0, considered]
             depth = int(ranks.max()) if len(order) >= wanted else int(stages.of(GAP).after.alive[0].sum())
             ids = self.table.ids[0]
             self.unscored = max(self.unscored, sum(len(need.memory_ids) for need in stages.of(RERANK).needs(0)))

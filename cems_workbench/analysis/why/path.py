@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from cems_workbench.analysis.ranks import loss, stage_words
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import CANDIDATE_STAGES
+from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.pipeline.stages.abstain import ABSTAIN
 from cems_workbench.pipeline.stages.adjust import ADJUST, largest_cut
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
@@ -96,7 +96,7 @@ def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListEntry
             row.kept,
             stage_words(trace, stage, memory_id),
         )
-        for stage in CANDIDATE_STAGES
+        for stage in candidate_stages(trace.config)
         if (row := trace.stage(stage).by_id.get(memory_id)) is not None
     )
     last = steps[-1] if steps else None
@@ -158,7 +158,9 @@ def _fusion(path: MemoryPath, trace: Trace) -> str:
     if step is None or step.rank is None:
         return f"{name} is {path.steps[-1].words}"
     told = f"{name} was {ordinal(step.rank)} after fusion ({list_text(trace, name, _absent(path.places))})"
-    later = _reranked(trace, name), _adjusted(trace, name)
+    later = [_reranked(trace, name), _adjusted(trace, name)]
+    if trace.config.rerank.position == "returned":
+        later.reverse()
     end = [clause for clause in later if clause]
     if path.rank is not None and not end:
         end = [f"it ended {ordinal(path.rank)}"]

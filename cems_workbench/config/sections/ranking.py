@@ -306,6 +306,14 @@ class RerankConfig(Section):
         le=1,
         step=0.05,
     )
+    position: Literal["before_adjust", "returned"] = param(
+        "before_adjust",
+        "Reranker’s place",
+        "before_adjust: the reranker reads the first candidates after the filter, and adjust, gap and dedup work on its order (CEMS, QMD). "
+        "returned: it reads only what would be returned, after dedup and cut to the result limit, so that it can reorder the results but "
+        "bring nothing in (ACE, mem0). The rest is dropped, and one candidate alone is not read.",
+        added=True,
+    )
     below_depth: Literal["drop", "below"] = param(
         "drop", "Below the rerank depth", "Candidates that are not reranked: drop, or keep them below the reranked."
     )

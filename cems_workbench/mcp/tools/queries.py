@@ -36,9 +36,8 @@ from cems_workbench.mcp.arguments import (
 from cems_workbench.mcp.responses import UNTRUSTED, Paged, Reply, Text, page, rounded, text_of
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import CANDIDATE_STAGES
+from cems_workbench.pipeline.stages import candidate_stages
 
-STAGES = [stage.name for stage in CANDIDATE_STAGES]
 NO_EFFECT = ("off", "kept")
 """Outcomes of a stage that did not affect a memory."""
 EXCERPT_CHARS = 100
@@ -358,10 +357,11 @@ def _in_order(trace: Trace) -> list[str]:
     """Every candidate: the results by rank, then the dropped ones, latest stage first, by their rank there."""
     results = [result.memory_id for result in trace.results]
     lost = []
+    place = {stage.name: number for number, stage in enumerate(candidate_stages(trace.config))}
     for memory_id in trace.evidence.memories:
         end = dropped(trace, memory_id)
         if end is not None:
-            lost.append((-STAGES.index(end.stage), end.rank or len(trace.evidence.memories), memory_id))
+            lost.append((-place[end.stage], end.rank or len(trace.evidence.memories), memory_id))
     return [*results, *(memory_id for _, _, memory_id in sorted(lost))]
 
 

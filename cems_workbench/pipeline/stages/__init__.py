@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.stages.abstain import ABSTAIN
 from cems_workbench.pipeline.stages.adjust import ADJUST
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
@@ -35,6 +36,9 @@ __all__ = [
     "RERANK",
     "STAGES",
     "THRESHOLD",
+    "candidate_stages",
+    "ranking_stages",
+    "stages_in_order",
 ]
 
 STAGES: tuple[AnyStage, ...] = (
@@ -52,7 +56,10 @@ STAGES: tuple[AnyStage, ...] = (
     ASSEMBLY,
     JUDGE,
 )
-"""The stages of every trace, and their only list: a stage added here is run, drawn, described and ablated."""
+"""The stages of every trace, and their only list: a stage added here is run, drawn, described and ablated.
+
+They are in the order of most configs; `stages_in_order` has that of a given one.
+"""
 
 BY_NAME: Mapping[str, AnyStage] = {stage.name: stage for stage in STAGES}
 
@@ -61,3 +68,27 @@ RANKING_STAGES = tuple(stage for stage in STAGES if stage.works_on == "ranking")
 
 CANDIDATE_STAGES = tuple(stage for stage in STAGES if stage.works_on in ("lists", "ranking"))
 """Stages that can drop a memory."""
+
+
+def _rerank_after_dedup() -> tuple[AnyStage, ...]:
+    others = [stage for stage in STAGES if stage is not RERANK]
+    place = others.index(DEDUP) + 1
+    return (*others[:place], RERANK, *others[place:])
+
+
+_ORDERS: Mapping[str, tuple[AnyStage, ...]] = {"before_adjust": STAGES, "returned": _rerank_after_dedup()}
+
+
+def stages_in_order(config: PipelineConfig) -> tuple[AnyStage, ...]:
+    """All stages in the order in which they run under a config: `rerank.position` moves one."""
+    return _ORDERS[config.rerank.position]
+
+
+def ranking_stages(config: PipelineConfig) -> tuple[AnyStage, ...]:
+    """`RANKING_STAGES` in the order of a config."""
+    return tuple(stage for stage in stages_in_order(config) if stage.works_on == "ranking")
+
+
+def candidate_stages(config: PipelineConfig) -> tuple[AnyStage, ...]:
+    """`CANDIDATE_STAGES` in the order of a config."""
+    return tuple(stage for stage in stages_in_order(config) if stage.works_on in ("lists", "ranking"))

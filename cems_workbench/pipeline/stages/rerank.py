@@ -9,6 +9,9 @@ Candidates without a score, then with `tail: below` those past the limit, follow
 score = lowest reranked * own score / first such score; with a span, / the score of the last before it. Not reranked is null, never 0
 or 0.5.
 
+With `position: returned` the stage runs after dedup on the first `limit` candidates, which are what would be returned; all others are
+dropped, and with fewer than two nothing is read.
+
 Also reported, without effect on the ranking:
 
 health            what share of the scores failed and why, and whether the rest can tell candidates apart (`Health`); `account` adds
@@ -50,7 +53,7 @@ from cems_workbench.pipeline.stages.result import (
     plain_fields,
 )
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ModelTable, Ranking, ranked
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ModelTable, Ranking, ranked, reranked_by
 from cems_workbench.pipeline.wording import ordinal
 
 COMPRESSED_SPREAD = 0.05
@@ -60,7 +63,7 @@ _RANGE = {"divide_by_10": (0.0, 10.0), "identity": (0.0, 1.0)}
 
 
 Outcome = Literal["scored", "failed", "not_scored", "tail", "skipped", "off"]
-"""Outcome of a candidate: `tail` is past the input limit, `skipped` means too few candidates to rerank."""
+"""Outcome of a candidate: `tail` is past the rerank depth or the result limit, `skipped` means too few candidates to rerank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +207,14 @@ class Blend:
 def apply_rerank(
     table: CandidateTable, before: Ranking, config: RerankConfig, k: float, limit: int | None
 ) -> RerankArrays:
-    """Rerank the head. `k` is fusion.k, `limit` the result limit that `skip_if_few` compares with."""
+    """Rerank the head. `k` is fusion.k, `limit` the result limit: what `skip_if_few` compares with, and what `position: returned` reads."""
     few = config.skip_if_few & (before.alive.sum(axis=1) <= (np.inf if limit is None else limit))
+    given, lone = before, np.zeros_like(few)
+    if config.position == "returned":
+        inside = before.alive if limit is None else before.alive & (before.rank <= limit)
+        before = reranked_by(inside, before)
+        lone = inside.sum(axis=1) < 2
+        few = few | lone
     model = table.models.get(model_key(config)) or _unscored(table.shape)
     blend = _blend(model, before, config, k)
     ranking = _order(blend, before, strictly=config.score_window < 1)
@@ -216,8 +225,8 @@ def apply_rerank(
         lambda: np.where(skip, before.rank, ranking.rank),
     )
     return RerankArrays(
-        entered=before.alive,
-        before=before,
+        entered=given.alive,
+        before=given,
         after=after,
         row=_row(model, blend, before, few),
         fields=lambda q: RerankFields(
@@ -226,8 +235,8 @@ def apply_rerank(
             bool(few[q]),
             None if few[q] else health_of(model, blend.head, blend.raw, config.raw_scale, q),
         ),
-        reason=_reason(model, blend, before, config),
-        warnings=lambda q: _warnings(model, blend, config, few, q),
+        reason=_reason(model, blend, before, config, limit),
+        warnings=lambda q: _warnings(model, blend, config, few, lone, q),
         needs=lambda q: [] if few[q] else _needs(table, blend, config, q),
         sent=lambda: np.where(few, 0, blend.head.sum(axis=1)),
     )
@@ -337,8 +346,12 @@ def _order(blend: Blend, before: Ranking, *, strictly: bool) -> Ranking:
     return Ranking(blend.reranked | blend.following, score, lambda: rank)
 
 
-def _reason(model: ModelTable, blend: Blend, before: Ranking, config: RerankConfig) -> Callable[[int, int], str]:
+def _reason(
+    model: ModelTable, blend: Blend, before: Ranking, config: RerankConfig, limit: int | None
+) -> Callable[[int, int], str]:
     def reason(q: int, c: int) -> str:
+        if not before.alive[q, c]:
+            return f"past the result limit of {limit}; the reranker reads only what would be returned"
         if blend.failed[q, c]:
             return f"the reranker failed ({model.errors[q].get(c, 'unknown')}) and on_error is drop"
         if config.depth is not None and before.rank[q, c] > config.depth:
@@ -375,7 +388,9 @@ def _row(
     return row
 
 
-def _warnings(model: ModelTable, blend: Blend, config: RerankConfig, few: Bools, q: int) -> list[str]:
+def _warnings(model: ModelTable, blend: Blend, config: RerankConfig, few: Bools, lone: Bools, q: int) -> list[str]:
+    if lone[q]:
+        return ["not reranked: fewer than two candidates"] if blend.head[q].any() else []
     if few[q]:
         return ["not reranked: no more candidates than the result limit"]
     found = health_warnings(model, blend.head, blend.raw, config.raw_scale, q)

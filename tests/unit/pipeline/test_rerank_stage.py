@@ -263,3 +263,43 @@ def test_the_model_or_its_backend_names_the_scores_that_are_read() -> None:
     subject = evidence({"vector": falling(2)}, model={"m01": 0.1, "m02": 0.9})
     assert trace(subject, {"rerank.backend": "ollama"}).needs[0].model == "ollama"
     assert trace(subject, REPLACE).needs == []
+
+
+RETURNED = {**REPLACE, "rerank.position": "returned", "assembly.limit": 3}
+
+
+def test_a_reranker_of_the_results_reads_the_limit_and_brings_nothing_in() -> None:
+    """By score a, b, c, d; d has the best score of the model and is not read, even if the tail is kept below."""
+    subject = evidence(
+        {"vector": {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}}, model={"a": 0.1, "b": 0.3, "c": 0.2, "d": 1}
+    )
+    result = trace(subject, {**RETURNED, "rerank.below_depth": "below"})
+    assert [(row.memory_id, row.score) for row in result.results] == [("b", 0.3), ("c", 0.2), ("a", 0.1)]
+    assert dropped(result.stage("rerank")) == {
+        "d": "past the result limit of 3; the reranker reads only what would be returned"
+    }
+    assert {row.memory_id for row in trace(subject, REPLACE).results} >= {"d"}
+
+
+def test_a_reranker_of_the_results_comes_after_adjust_and_dedup() -> None:
+    """b duplicates a and leaves, so that d is read; the pin lifts c above a before the model orders all three."""
+    subject = evidence(
+        {"vector": {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}},
+        memories={"c": {"pinned": True}},
+        embeddings={"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [0.0, 1.0], "d": [0.6, 0.8]},
+        model={"a": 0.1, "b": 0.9, "c": 0.2, "d": 0.3},
+    )
+    values = {**RETURNED, "dedup.enabled": True, "dedup.similarity": 0.95, "adjust.pinned_factor": 2.0}
+    result = trace(subject, values)
+    assert kept(result.stage("dedup")) == ["c", "a", "d"]
+    assert kept(result.stage("rerank")) == ["d", "c", "a"]
+    assert column(result.stage("rerank"), "rank_before") == {"c": 1, "a": 2, "d": 3}
+    assert [row.memory_id for row in result.results] == ["d", "c", "a"]
+
+
+def test_only_what_would_be_returned_needs_a_score_and_one_alone_needs_none() -> None:
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}}, model={"a": 0.5})
+    assert trace(subject, RETURNED).needs == [ScoreNeed("rerank", "oracle", ("b", "c"))]
+    alone = trace(evidence({"vector": {"a": 0.9}}), RETURNED)
+    assert alone.needs == [] and [row.score for row in alone.results] == [alone.stage("fusion").rows[0].score]
+    assert trace(subject, {**RETURNED, "assembly.limit": 1}).needs == []

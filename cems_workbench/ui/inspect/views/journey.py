@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, RankComparison, lists_in_use, loss
+from cems_workbench.analysis.ranks import RESULTS, RankComparison, lists_in_use, loss, ranked_stages
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.stages import FUSION, LISTS
@@ -66,7 +66,7 @@ def journey_table(
     """
     import pandas as pd
 
-    lists = lists_in_use(trace)
+    lists, stages = lists_in_use(trace), ranked_stages(trace.config)
     shown = [result.memory_id for result in trace.results] + (against.gone() if against is not None else [])
     fused = [row.memory_id for row in trace.stage(FUSION).rows if row.memory_id not in shown]
     shown += fused[: max(0, top - len(shown))]
@@ -80,13 +80,13 @@ def journey_table(
         hits = {hit.list: hit.rank for hit in found.lists if hit.kept} if found is not None else {}
         path = dict(trace.path(memory_id))
         lost = loss(trace, memory_id, k)
-        ranks = [path[stage].rank_out if stage in path else None for stage in RANKED_STAGES]
+        ranks = [path[stage].rank_out if stage in path else None for stage in stages]
         text = excerpt(memories[memory_id].content)
         found_lists = (hits.get(name) for name in lists)
         stage, why = (lost.stage, lost.reason) if lost is not None else ("", "")
         rows.append([memory_id, stage, *found_lists, *ranks, why, text])
-    frame = pd.DataFrame(rows, columns=["memory", "lost at", *lists, *RANKED_STAGES, "why", "content"])
-    return with_deltas(frame.astype({name: "Int64" for name in [*lists, *RANKED_STAGES]}), against, RESULTS, "memory")
+    frame = pd.DataFrame(rows, columns=["memory", "lost at", *lists, *stages, "why", "content"])
+    return with_deltas(frame.astype({name: "Int64" for name in [*lists, *stages]}), against, RESULTS, "memory")
 
 
 VIEW = View("Journey", 60, draw)

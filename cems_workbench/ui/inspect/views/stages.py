@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, RankComparison, lists_in_use
+from cems_workbench.analysis.ranks import RANKED_STAGES, RankComparison, lists_in_use, ranked_stages
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, LISTS, RERANK
@@ -61,7 +61,7 @@ class Column:
 
 def draw(context: InspectContext) -> None:
     """Draw the choice of lists and stages, and their columns."""
-    options = [*lists_in_use(context.trace), *RANKED_STAGES]
+    options = [*lists_in_use(context.trace), *ranked_stages(context.trace.config)]
     chosen = st.pills(
         "Lists and stages",
         options,
