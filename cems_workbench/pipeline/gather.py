@@ -233,7 +233,8 @@ def gather_lists(
     vague = config.query.conversational.enabled and is_conversational(shape, config.query.conversational)
     skipped = "the searched text is given: no expansion was made" if given else _no_expansion(config, signal, vague)
     made = make_variants(query, request.manual, config, resources, where, llm, skipped)
-    variants = made.found
+    instead = None if given or config.variants.search == "beside" else made.instead()
+    variants = made.found if instead is None else instead
     warnings.setdefault("expansion", []).extend(made.said)
     lexical = intent.route == "hybrid" and not (vague and config.lists.lexical.skip_if_conversational)
     if intent.route == "hybrid" and not lexical:
@@ -250,7 +251,7 @@ def gather_lists(
     if resources.behind:
         warnings["lists"].append(resources.behind)
     progress("searching", 1, 3)
-    search = SearchRequest(query, variants, tuple(lists), config, resources, where, request.as_of)
+    search = SearchRequest(variants[0].text, variants, tuple(lists), config, resources, where, request.as_of)
     added, failures = added_lists(search, _depths(config))
     warnings["lists"] += failures
     relations: list[Relation] = []
@@ -278,7 +279,9 @@ def gather_lists(
         chunks=chunks,
         tokens=counted(memories, chunks),
         relations=tuple(relation for relation in relations if relation.target_id in memories),
-        notes=_notes(request, config, resources, intent, signal, shape, correction, variants[0], warnings)
+        notes=_notes(
+            request, config, resources, intent, signal, shape, correction, variants[0], instead is not None, warnings
+        )
         | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None}
         | ({"engine": answered} if answered else {})
         | ({LANGUAGE: spoken} if spoken != ENGLISH else {}),
@@ -521,6 +524,7 @@ def _notes(
     shape: QueryFeatures,
     correction: CorrectedQuery,
     searched: Variant,
+    replaced: bool,
     warnings: dict[str, list[str]],
 ) -> dict[str, Any]:
     """The trace's notes about gathering, and the gather parameters."""
@@ -535,6 +539,7 @@ def _notes(
             "searched": searched.text,
             "corrections": [asdict(found) for found in correction.corrections],
             **_given(request, correction, searched),
+            **({"replaced": True} if replaced else {}),
         },
         "expansion": {"backend": config.expansion.backend, "manual": list(request.manual), "probe": asdict(signal)},
         "warnings": {stage: lines for stage, lines in warnings.items() if lines},

@@ -41,6 +41,10 @@ def _reasons(config: PipelineConfig) -> dict[str, str]:
                 f"lists.{name}.weight": "No effect: this list is off",
                 f"lists.{name}.ties": "No effect: this list is off",
             }
+    if config.expansion.backend == "none":
+        found["variants.search"] = "No effect: the query is not expanded"
+    elif config.variants.search == "replaced":
+        found["variants.expansion_weight"] = "No effect: an expansion replaces the query"
     method = fusion_method(config.fusion)
     for path in own_parameters():
         if not method.uses(path):

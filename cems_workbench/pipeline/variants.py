@@ -163,6 +163,15 @@ class Variants:
             self.said.append(f"{len(fresh)} {kind} variants were found; the first {most} are used")
         self.found += [Variant(text, kind) for text in fresh[:most]]
 
+    def instead(self) -> list[Variant] | None:
+        """The variants with the last expansion in the place of the query, without the other expansions; None if there is no expansion."""
+        expanded = [variant for variant in self.found if variant.kind == "expansion"]
+        if not expanded:
+            return None
+        others = [variant for variant in self.found[1:] if variant.kind != "expansion"]
+        # Of the kind of the query, whose weight it has: its lists are the only ones of what was asked.
+        return [Variant(expanded[-1].text), *others]
+
 
 def make_variants(
     query: str,

@@ -13,6 +13,7 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.request_effects import searched_lines
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.variants import SHIPPED, write_dictionary
 from cems_workbench.settings import Settings
@@ -64,6 +65,21 @@ def test_a_strong_signal_does_not_skip_what_was_typed(opened: Resources) -> None
 def test_a_switched_off_probe_skips_nothing(opened: Resources) -> None:
     texts, _ = gathered(opened, "dictionary", fires=True, expansion__skip_on_strong_signal__enabled=False)
     assert texts == ["wired deploy rollback", f"{SHIPPED['wired']} deploy rollback"]
+
+
+def test_an_expansion_may_replace_what_is_searched_while_rerankers_read_the_query(opened: Resources) -> None:
+    values = {"expansion.backend": "dictionary", "variants.search": "replaced", "query.mode": "hybrid"}
+    expanded = f"{SHIPPED['wired']} deploy rollback"
+    found = gather_lists(Request("wired deploy rollback"), with_values(PipelineConfig(), values), opened)
+    alone = gather_lists(Request(expanded), with_values(PipelineConfig(), {"query.mode": "hybrid"}), opened)
+    assert [(variant.text, variant.kind) for variant in found.variants] == [(expanded, "original")]
+    assert found.lists[:2] == alone.lists[:2]
+    assert (found.corrected, found.searched) == ("wired deploy rollback", expanded)
+    assert searched_lines(found) == [f"searched instead of the query, its expansion: {expanded}"]
+    plain = gather_lists(Request("deploy rollback"), with_values(PipelineConfig(), values), opened)
+    assert plain.searched == "deploy rollback" and searched_lines(plain) == []
+    given = gather_lists(Request("wired", searched="deploy"), with_values(PipelineConfig(), values), opened)
+    assert given.searched == "deploy"
 
 
 def test_the_users_dictionary_stands_for_the_shipped_one(opened: Resources) -> None:

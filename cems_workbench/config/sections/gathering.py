@@ -483,8 +483,16 @@ if not TYPE_CHECKING and ADDED_LISTS:
 
 
 class VariantWeights(Section):
-    """Weight of each kind of query variant; multiplies the list weight."""
+    """How query variants are searched, and the weight of each kind, which multiplies the list weight."""
 
+    search: Literal["beside", "replaced"] = param(
+        "beside",
+        "Search expansions",
+        "beside: the query and its expansions, a list each. replaced: the last expansion instead of the query, as ACE does; "
+        "rerankers and judges read the query as typed, with typos corrected.",
+        cost="gather",
+        added=True,
+    )
     original_weight: float = param(
         2.0,
         "Original query",
