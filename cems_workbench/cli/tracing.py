@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cems_workbench.analysis.expansion import VariantContribution, variant_contributions
+from cems_workbench.analysis.known_mistakes import known_mistakes
 from cems_workbench.analysis.ranks import nothing_returned
 from cems_workbench.cli.options import print_table
 from cems_workbench.cli.terminal import put_json, say
@@ -25,7 +26,8 @@ EXCERPT_CHARS = 160
 def print_trace(trace: Trace, as_json: bool) -> None:
     """Print a trace as JSON (the form of docs/internals/specification.md) or as tables."""
     if as_json:
-        put_json(trace.to_json() | {"written_later": results_written_later(trace)})
+        mistakes = [mistake.to_json() for mistake in known_mistakes(trace)]
+        put_json(trace.to_json() | {"written_later": results_written_later(trace), "known_mistakes": mistakes})
         return
     rows = [
         [stage.name, stage.candidates_in, stage.candidates_out, stage.elapsed_ms, len(stage.warnings)]
@@ -64,6 +66,8 @@ def print_trace(trace: Trace, as_json: bool) -> None:
         say(later)
     if answered := answered_lists(trace.evidence, [ranked.name for ranked in trace.evidence.lists]):
         say(answered)
+    for mistake in known_mistakes(trace):
+        say(f"known mistake: {mistake.words} [{mistake.parameter}]")
     for stage, text in trace.warnings:
         say(f"warning: {stage}: {text}", err=True)
     for need in trace.needs:

@@ -176,6 +176,8 @@ def print_why(found: Why) -> None:
         rows = [[list_label(place.list), place.rank, place.score, place.words] for place in path.places]
         print_table(["list", "rank", "score", "whole store"], rows)
         say()
+    for mistake in found.mistakes:
+        say(f"known mistake: {mistake.words} [{mistake.parameter}]")
     say(found.verdict)
     shown = list(found.counterfactuals[:MAX_CHANGES]) or ([found.nearest] if found.nearest else [])
     if shown:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rapidfuzz import process
 
+from cems_workbench.analysis.known_mistakes import KnownMistake, known_mistakes
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why.counterfactual import (
     Counterfactual,
@@ -40,7 +41,10 @@ from cems_workbench.store import Store
 
 @dataclass(frozen=True)
 class Why:
-    """`nearest` is the change with the memory's best rank if no change succeeds; `replays` were made for the search."""
+    """`nearest` is the change with the memory's best rank if no change succeeds; `replays` were made for the search.
+
+    `mistakes` are those of the config in this query, whether or not they concern the memory.
+    """
 
     query: str
     path: MemoryPath
@@ -49,6 +53,7 @@ class Why:
     nearest: Counterfactual | None
     verdict: str
     replays: int
+    mistakes: tuple[KnownMistake, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain values."""
@@ -66,6 +71,7 @@ class Why:
             "nearest": self.nearest.to_json() if self.nearest else None,
             "verdict": self.verdict,
             "replays": self.replays,
+            "known_mistakes": [mistake.to_json() for mistake in self.mistakes],
         }
 
 
@@ -131,7 +137,8 @@ def explain(
         if not counterfactuals:
             nearest = _nearest(near, trials.outcome(config).stood)
     verdict = _verdict(path, counterfactuals, nearest, open_store is not None)
-    return Why(evidence.query, path, cause(path, trace), tuple(counterfactuals), nearest, verdict, trials.count)
+    mistakes = tuple(known_mistakes(trace))
+    return Why(evidence.query, path, cause(path, trace), tuple(counterfactuals), nearest, verdict, trials.count, mistakes)
 
 
 def _scored(

@@ -63,6 +63,12 @@ def warnings_html(trace: Trace) -> Markup:
     return notes_html([(stage, f"⚠ {text}") for stage, text in notes]) if notes else Markup("")
 
 
+def mistakes_html(trace: Trace) -> Markup:
+    """The known mistakes of the config in this query, with their parameters; empty if there are none."""
+    found = known_mistakes(trace)
+    return notes_html([(mistake.stage, f"{mistake.words} · {mistake.parameter}") for mistake in found]) if found else Markup("")
+
+
 def notes_html(notes: list[tuple[str, str]] | list[str]) -> Markup:
     """One line per note; of a pair (heading, note), the heading is in bold."""
     return render("inspect/notes.html", notes=[("", note) if isinstance(note, str) else note for note in notes])

@@ -1,0 +1,179 @@
+"""Known mistakes: what a config does to a query that nobody would want, in words with a number.
+
+    row cut              an engine's list has the first rows that match, not the best
+    every word           an engine's list is empty because all words of the query must occur in one memory
+    threshold too high   no vector score reaches the threshold
+    rank threshold       a minimum score on a rank fusion: one list alone passes only down to some rank
+    vector floor         results are dropped after the limit, and nobody moves up
+
+Each is computed from the trace of the query and its evidence, whatever the config is called. A mistake that does not happen in this query is
+not listed.
+
+Source: seen in running systems: engram (row cut, vector floor), QMD (every word), the memory agent (threshold), ACE (rank threshold).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cems_workbench.pipeline.fusion_methods import fusion_method
+from cems_workbench.pipeline.stages.assembly import ASSEMBLY
+from cems_workbench.pipeline.stages.filter import FILTER
+from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow
+from cems_workbench.pipeline.stages.lists import LISTS, ListUse
+from cems_workbench.pipeline.stages.threshold import THRESHOLD
+from cems_workbench.pipeline.trace import Trace
+from cems_workbench.pipeline.vector_scales import as_cosine
+from cems_workbench.pipeline.wording import list_label
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMistake:
+    """A mistake in a query: the stage and the parameter that make it, how many memories it concerns, and a sentence."""
+
+    stage: str
+    parameter: str
+    count: int
+    words: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The mistake as plain values."""
+        return asdict(self)
+
+
+def known_mistakes(trace: Trace) -> list[KnownMistake]:
+    """The mistakes of this query, in the order of the stages."""
+    return [
+        *_of_engines(trace),
+        *_unreached_threshold(trace),
+        *_rank_threshold(trace),
+        *_below_floor(trace),
+    ]
+
+
+def _of_engines(trace: Trace) -> Iterator[KnownMistake]:
+    """Lists of lexical engines that were cut by row, or are empty because every word must occur."""
+    answers = trace.evidence.notes.get("engines") or {}
+    for use in trace.stage(LISTS).fields.lists:
+        answer = answers.get(use.name)
+        if not use.active or not isinstance(answer, Mapping):
+            continue
+        matches, words = int(answer.get("matches", 0)), int(answer.get("words", 0))
+        if answer.get("cut") == "row" and matches > use.gathered:
+            yield _row_cut(trace, use, matches, answer.get("best_match"))
+        match = _parameter(trace, f"lists.{use.source}.match")
+        if match is not None and trace.config.get(match) == "all" and not matches and words > 1:
+            yield KnownMistake(
+                LISTS.name, match, words, f"{list_label(use.name)} is empty: all {words} words must occur in one memory"
+            )
+
+
+def _row_cut(trace: Trace, use: ListUse, matches: int, missed: str | None) -> KnownMistake:
+    first = "oldest" if trace.config.get(f"lists.{use.source}.rows") == "created" else "first imported"
+    best = f"the best match, {missed}, is not among them" if missed else "the best match is among them"
+    return KnownMistake(
+        LISTS.name,
+        f"lists.{use.source}.cut",
+        matches - use.gathered,
+        f"{list_label(use.name)} holds the {use.gathered} {first} of {matches} matches; {best}",
+    )
+
+
+def _parameter(trace: Trace, path: str) -> str | None:
+    """The path, if the config has such a parameter."""
+    try:
+        trace.config.get(path)
+    except KeyError:
+        return None
+    return path
+
+
+def _unreached_threshold(trace: Trace) -> Iterator[KnownMistake]:
+    """A threshold above the best score of every vector list that it cuts."""
+    search = trace.stage(THRESHOLD).fields.search
+    if search is None or "vector" not in trace.config.threshold.applies_to:
+        return
+    vector = {use.name for use in trace.stage(LISTS).fields.lists if use.source == "vector" and use.active}
+    scores, others = [], 0
+    for row in trace.stage(THRESHOLD).rows:
+        scores += [entry.normalized for entry in row.lists if entry.list in vector]
+        others += any(entry.kept for entry in row.lists if entry.list not in vector)
+    if not scores or max(scores) >= search.final:
+        return
+    best, least = max(scores), search.final
+    instead = f"; the {others} that remain are from other lists" if others else ""
+    yield KnownMistake(
+        THRESHOLD.name,
+        "threshold.adaptive.max" if trace.config.threshold.mode == "adaptive" else "threshold.fixed",
+        len(scores),
+        f"no vector score can reach {_scaled(trace, least)}: the best of {len(scores)} is {_scaled(trace, best)}{instead}",
+    )
+
+
+def _scaled(trace: Trace, score: float) -> str:
+    """ "0.95 (as a cosine: 0.9)"."""
+    remark = as_cosine(trace.config, score)
+    return f"{score:.4g}" + (f" ({remark})" if remark else "")
+
+
+def _rank_threshold(trace: Trace) -> Iterator[KnownMistake]:
+    """A minimum score on a score that is a sum of rank shares."""
+    config, least = trace.config, trace.config.filter.min_score
+    fields = trace.stage(FUSION).fields
+    by_rank = fusion_method(config.fusion).reads == "ranks" and config.fusion.normalize == "none"
+    if least is None or not by_rank or fields.bypassed or fields.score_blend or FILTER.is_off(config):
+        return
+    rows = trace.stage(FUSION).kept
+    alone = [row for row in rows if len(row.contributions) == 1]
+    dropped = [row for row in alone if row.score is not None and row.score < least]
+    if not dropped:
+        return
+    lasts = _last_passing(rows, least, trace)
+    if not any(lasts.values()):
+        passes = "never passes"
+    elif len(set(lasts.values())) == 1:
+        (last,) = set(lasts.values())
+        passes = "passes only as its first" if last == 1 else f"passes only in its first {last}"
+    else:
+        passes = "passes only down to rank " + ", ".join(f"{last} of {name}" for name, last in lasts.items())
+    yield KnownMistake(
+        FILTER.name,
+        "filter.min_score",
+        len(dropped),
+        f"minimum {least:g} on a score of rank shares ({config.fusion.method}): a memory found by one list {passes}; "
+        f"{len(dropped)} of the {len(alone)} found by one list are dropped",
+    )
+
+
+def _last_passing(rows: list[FusionRow], least: float, trace: Trace) -> dict[str, int]:
+    """By label of a list the last rank whose share alone reaches `least`, 0 for none."""
+    bonus = trace.config.fusion.top_rank_bonus
+    once = bonus.mode == "best_rank"
+    lasts: dict[str, int] = {}
+    for row in rows:
+        for part in row.contributions:
+            share = part.base + part.bonus
+            if once and part.rank <= 3:
+                share += bonus.rank1 if part.rank == 1 else bonus.rank2_3
+            passing = part.rank if share >= least else 0
+            lasts[list_label(part.list)] = max(lasts.get(list_label(part.list), 0), passing)
+    return lasts
+
+
+def _below_floor(trace: Trace) -> Iterator[KnownMistake]:
+    """Results that were dropped after the limit."""
+    fields, floor = trace.stage(ASSEMBLY).fields, trace.config.assembly.min_vector_score
+    below = fields.below_vector_floor
+    if not below:
+        return
+    left = len(trace.results)
+    what = "result fell" if len(below) == 1 else "results fell"
+    yield KnownMistake(
+        ASSEMBLY.name,
+        "assembly.min_vector_score",
+        len(below),
+        f"{len(below)} {what} below the vector floor of {floor:g} after the limit, and nobody moved up: {left} "
+        f"{'is' if left == 1 else 'are'} left",
+    )
