@@ -6,8 +6,8 @@
     rank threshold       a minimum score on a rank fusion: one list alone passes only down to some rank
     vector floor         results are dropped after the limit, and nobody moves up
 
-Each is computed from the trace of the query and its evidence, whatever the config is called. A mistake that does not happen in this query is
-not listed.
+Each is computed from the trace of the query and its evidence, whatever the config is called. A mistake that does not happen in this query
+is not listed.
 
 Source: seen in running systems: engram (row cut, vector floor), QMD (every word), the memory agent (threshold), ACE (rank threshold).
 """

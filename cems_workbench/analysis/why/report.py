@@ -138,7 +138,9 @@ def explain(
             nearest = _nearest(near, trials.outcome(config).stood)
     verdict = _verdict(path, counterfactuals, nearest, open_store is not None)
     mistakes = tuple(known_mistakes(trace))
-    return Why(evidence.query, path, cause(path, trace), tuple(counterfactuals), nearest, verdict, trials.count, mistakes)
+    return Why(
+        evidence.query, path, cause(path, trace), tuple(counterfactuals), nearest, verdict, trials.count, mistakes
+    )
 
 
 def _scored(

@@ -33,7 +33,7 @@ from cems_workbench.ui.inspect.picker import draw_picker
 from cems_workbench.ui.inspect.results import judged_summary, results_html
 from cems_workbench.ui.inspect.sections import SECTIONS, draw_sections
 from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
-from cems_workbench.ui.inspect.strip import strip_html, warnings_html
+from cems_workbench.ui.inspect.strip import mistakes_html, strip_html, warnings_html
 from cems_workbench.ui.inspect.transfer import draw_transfer
 from cems_workbench.ui.inspect.typos import draw_typos
 from cems_workbench.ui.kit import shared_resources
@@ -280,6 +280,8 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
         text_alignment="right",
         help=_budget_help(trace),
     )
+    if mistakes := mistakes_html(trace):
+        st.html(mistakes)
     if against is not None:
         st.html(baseline.against_html(against))
     if trace.results:

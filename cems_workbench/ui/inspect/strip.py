@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from cems_workbench.analysis.known_mistakes import known_mistakes
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.missing_evidence import ParameterNeed
 from cems_workbench.pipeline.stages import EXPANSION, JUDGE, QUERY, stages_in_order
@@ -66,7 +67,7 @@ def warnings_html(trace: Trace) -> Markup:
 def mistakes_html(trace: Trace) -> Markup:
     """The known mistakes of the config in this query, with their parameters; empty if there are none."""
     found = known_mistakes(trace)
-    return notes_html([(mistake.stage, f"{mistake.words} · {mistake.parameter}") for mistake in found]) if found else Markup("")
+    return render("inspect/mistakes.html", mistakes=found) if found else Markup("")
 
 
 def notes_html(notes: list[tuple[str, str]] | list[str]) -> Markup:
