@@ -62,7 +62,7 @@ def _reasons(config: PipelineConfig) -> dict[str, str]:
     if config.adjust.time_decay.mode == "none":
         found |= {
             f"adjust.time_decay.{name}": "No effect: time decay is off"
-            for name in ("half_life_days", "whole_days", "tiers")
+            for name in ("half_life_days", "whole_days", "tiers", "floor", "alpha")
         }
     if not config.adjust.project.enabled:
         found |= {
@@ -73,6 +73,8 @@ def _reasons(config: PipelineConfig) -> dict[str, str]:
         found |= {
             f"adjust.feedback.{name}": "No effect: feedback is not used" for name in ("base", "span", "min_signals")
         }
+    if config.adjust.count.of == "none":
+        found["adjust.count.alpha"] = "No effect: nothing is counted"
     if not config.dedup.enabled:
         found["dedup.similarity"] = "No effect: duplicates are kept"
     return found

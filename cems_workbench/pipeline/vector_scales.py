@@ -49,10 +49,11 @@ VECTOR_SCALES: Mapping[str, VectorScale] = {
 """Every scale by the name that `lists.vector.scale` gives it."""
 
 
-def as_cosine(config: PipelineConfig, score: float) -> str | None:
+def as_cosine(config: PipelineConfig, score: float, *, before_normalization: bool = False) -> str | None:
     """What a score of the vector list is as a cosine, in words; None where that is the score itself, or the list is normalised."""
     vector = config.lists.vector
-    if vector.scale == "cosine" or vector.normalization != "none" or not vector.enabled:
+    normalized = vector.normalization != "none" and not before_normalization
+    if vector.scale == "cosine" or normalized or not vector.enabled:
         return None
     cosine = VECTOR_SCALES[vector.scale].cosine(score)
     # Half a unit in the last shown digit, so that rounding makes no limit of a limit.
@@ -65,14 +66,16 @@ def as_cosine(config: PipelineConfig, score: float) -> str | None:
 
 def cosine_remarks(config: PipelineConfig) -> dict[str, str]:
     """By path of a threshold on the vector list's scores, what it is as a cosine; empty where the scores are cosines."""
-    threshold = config.threshold
-    if threshold.mode == "none" or "vector" not in threshold.applies_to:
-        return {}
+    threshold, floor = config.threshold, config.assembly.min_vector_score
     read = {
+        "none": {},
         "fixed": {"threshold.fixed": threshold.fixed},
         "adaptive": {
             "threshold.adaptive.max": threshold.adaptive.max,
             "threshold.adaptive.min": threshold.adaptive.min,
         },
-    }[threshold.mode]
-    return {path: said for path, score in read.items() if (said := as_cosine(config, score)) is not None}
+    }[threshold.mode if "vector" in threshold.applies_to else "none"]
+    remarks = {path: as_cosine(config, score) for path, score in read.items()}
+    if floor is not None:
+        remarks["assembly.min_vector_score"] = as_cosine(config, floor, before_normalization=True)
+    return {path: said for path, said in remarks.items() if said is not None}

@@ -19,7 +19,7 @@ from cems_workbench.analysis.why import Why, cause, memory_path
 from cems_workbench.cli.why import print_why
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.pipeline import Evidence, Trace, replay
-from cems_workbench.pipeline.stages import ADJUST, CANDIDATE_STAGES, FUSION
+from cems_workbench.pipeline.stages import ADJUST, FUSION, candidate_stages
 from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.ui.inspect.follow import path_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure, parts_rows
@@ -35,12 +35,13 @@ CONFIGS = configs() | st.builds(
 def lost_by_definition(trace: Trace, memory_id: str, k: int) -> str | None:
     """Every stage is tried as the last one after which the memory was still within k, or could be."""
     within = []
-    for stage in CANDIDATE_STAGES:
+    stages = candidate_stages(trace.config)
+    for stage in stages:
         row = trace.stage(stage).by_id.get(memory_id)
         ranked = stage.works_on == "ranking"
         within.append(row is not None and row.kept and (not ranked or 1 <= (row.rank_out or 0) <= k))
     never_again = [i for i in range(len(within)) if not any(within[i:])]
-    return CANDIDATE_STAGES[never_again[0]].name if never_again else None
+    return stages[never_again[0]].name if never_again else None
 
 
 @settings(max_examples=4 * EXAMPLES)

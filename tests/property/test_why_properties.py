@@ -15,7 +15,7 @@ from cems_workbench.analysis.why.side_effects import kendall, rbo
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.stages import ADJUST, CANDIDATE_STAGES, FUSION
+from cems_workbench.pipeline.stages import ADJUST, FUSION, candidate_stages
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from tests.thoroughly import EXAMPLES
 
@@ -63,7 +63,7 @@ def test_the_path_agrees_with_the_trace(
     memory_id = candidate(data, evidence)
     trace = replay(evidence, config)
     path = memory_path(trace, memory_id, k)
-    assert [step.stage for step in path.steps] == [stage.name for stage in CANDIDATE_STAGES[: len(path.steps)]]
+    assert [step.stage for step in path.steps] == [stage.name for stage in candidate_stages(config)[: len(path.steps)]]
     ranks = [row.memory_id for row in trace.results]
     assert path.rank == (ranks.index(memory_id) + 1 if memory_id in ranks else None)
     assert (path.lost_at is None) == (path.status in ("in the top k", "in no list"))
@@ -86,6 +86,7 @@ def test_a_solved_cell_has_the_rank_of_its_replay(
             "gap.ratio": 0.0,
             "assembly.limit": None,
             "assembly.max_tokens": None,
+            "assembly.min_vector_score": None,
             "assembly.strategy": "greedy",
             "query.raw": False,
             **{kind.path: None for kind in CONFIDENCE_FEATURES.values()},

@@ -39,7 +39,7 @@ from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.replay import PipelineRun
 from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, LISTS, RERANK
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, FeatureKind
-from cems_workbench.pipeline.stages.assembly import vector_scores
+from cems_workbench.pipeline.stages.assembly import best_cosines, on_scale
 from cems_workbench.pipeline.stages.fusion import FusionArrays
 from cems_workbench.pipeline.stages.stage import StageInput
 from cems_workbench.pipeline.table import Bools, Floats
@@ -52,6 +52,8 @@ FACTORS = frozenset(
         "adjust.project.untagged",
         "adjust.feedback.base",
         "adjust.feedback.span",
+        "adjust.time_decay.alpha",
+        "adjust.count.alpha",
         "rerank.neutral_unit",
     }
 )
@@ -84,8 +86,10 @@ def line_kind(turned: ParameterSweep) -> LineKind | None:
     if turned.path in FACTORS:
         return LineKind()
     if turned.path == HALF_LIFE:
-        decay = turned.config.adjust.time_decay.mode
-        return LineKind(_logarithm if decay == "exponential" else _negative_inverse, _inverse, _inverse)
+        decay = turned.config.adjust.time_decay
+        if decay.mode == "linear" or decay.floor > 0 or decay.alpha is not None:
+            return None  # it has a corner, or is a sum
+        return LineKind(_logarithm if decay.mode == "exponential" else _negative_inverse, _inverse, _inverse)
     return None
 
 
@@ -353,7 +357,7 @@ def _vector_scores(turned: ParameterSweep, value: float) -> Floats:
     if lists is None:
         return np.array([])
     given = StageInput(turned.table, turned.config, frozenset(), run.of(ASSEMBLY).before, lists)
-    return np.unique(np.nan_to_num(vector_scores(given)[0], nan=0.0))
+    return np.unique(on_scale(best_cosines(given), turned.config.lists.vector.scale)[0])
 
 
 LEVELS: dict[str, Callable[[ParameterSweep, float], Floats]] = {

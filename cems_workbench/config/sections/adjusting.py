@@ -11,8 +11,10 @@ from cems_workbench.config.fields import JudgeBands, Section, Tiers, param
 class TimeDecay(Section):
     """Old memories lose score."""
 
-    mode: Literal["none", "hyperbolic", "exponential"] = param(
-        "hyperbolic", "Time decay", "hyperbolic 1/(1+age/h): half at h; exponential 0.5^(age/h)."
+    mode: Literal["none", "hyperbolic", "exponential", "linear"] = param(
+        "hyperbolic",
+        "Time decay",
+        "hyperbolic 1/(1+age/h): half at h; exponential 0.5^(age/h); linear 1−age/(2h): half at h, 0 from 2h on.",
     )
     half_life_days: float = param(
         60, "Half-life", "Age at which the factor is one half.", gt=0, le=36500, step=1, soft=(1, 365), unit="days"
@@ -25,6 +27,27 @@ class TimeDecay(Section):
     whole_days: bool = param(True, "Whole days", "Floor the age to whole days, as CEMS does.")
     tiers: Tiers = param(
         (), "Half-life per category", "Half-life in days for a category; the others use the half-life above."
+    )
+    floor: float = param(
+        0.0,
+        "Decay floor",
+        "Least value of the decay, 0 to 1, however old a memory is (Hindsight: 0.1).",
+        ge=0,
+        le=1,
+        step=0.05,
+        added=True,
+    )
+    alpha: float | None = param(
+        None,
+        "Decay strength α",
+        "Null: the factor is the decay itself. A number: the factor is 1 + α × (decay − 0.5), so that at 0.2 time moves a score by at most "
+        "±10 % (Hindsight: 0.2); a memory without a date has factor 1.",
+        ge=0,
+        le=2,
+        step=0.05,
+        soft=(0, 1),
+        null="the decay itself",
+        added=True,
     )
 
 
@@ -86,6 +109,28 @@ class Feedback(Section):
     )
 
 
+class CountFactor(Section):
+    """Factor from how often a memory was used or confirmed."""
+
+    of: Literal["none", "accesses", "relevant"] = param(
+        "none",
+        "Count factor",
+        "The factor 1 + α × (0.5 + ln(count) / 10 − 0.5), count at least 1: 1 for one use or none, 1 + 0.23 α for ten. accesses: how often "
+        "the memory was returned or read. relevant: how often it was judged relevant. Hindsight counts the proofs of a fact so.",
+        added=True,
+    )
+    alpha: float = param(
+        0.1,
+        "Count strength α",
+        "Strength of the count factor (Hindsight: 0.1).",
+        ge=0,
+        le=2,
+        step=0.05,
+        soft=(0, 1),
+        added=True,
+    )
+
+
 class AdjustConfig(Section):
     """Factors multiplied onto the score."""
 
@@ -96,6 +141,7 @@ class AdjustConfig(Section):
     )
     project: ProjectFactors = ProjectFactors()
     feedback: Feedback = Feedback()
+    count: CountFactor = CountFactor()
     clamp: bool = param(True, "Clamp to 0–1", "Clamp the adjusted score; scores above 1 become ties.")
     metadata_of: Literal["memory", "version"] = param(
         "memory",

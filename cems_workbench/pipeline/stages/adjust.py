@@ -1,7 +1,8 @@
 """adjust: factors from the memory's metadata, multiplied onto the score, then clamped to 0..1.
 
     priority    the memory's priority (1.0 to 2.0)
-    time_decay  hyperbolic 1 / (1 + age / half_life);  exponential 0.5 ** (age / half_life)
+    time_decay  hyperbolic 1 / (1 + age / half_life);  exponential 0.5 ** (age / half_life);  linear max(0, 1 - age / (2 * half_life))
+                decay = max(floor, that);  the factor is the decay, or with `alpha` 1 + alpha * (decay - 0.5), no date 1
                 age in days from the query's `as_of` to the chosen clock, floored with `whole_days`; `tiers` give a
                 half-life per category; a future date is age 0; no date is factor 1; both warn. `accessed_or_created` takes the creation
                 of what was never accessed
@@ -9,13 +10,15 @@
     project     same | different | untagged; nothing when the query has no project; `prefix` is CEMS's mistake, `source_ref` the same on
                 what CEMS compares, "project:" + project where a memory has no source reference
     feedback    base + span * relevant / (relevant + noise), from `min_signals` on
+    count       1 + alpha * (signal - 0.5), signal = 0.5 + ln(max(count, 1)) / 10, of accesses or of relevant votes
 
 With `metadata_of: version`, a candidate with its best score from relations is as old as its last update (its creation, if unknown)
 and has no feedback, since CEMS then looks at another record of it.
 
 Only factors that apply are recorded. Age is against the query, never against a clock.
 
-Source: CEMS retrieval guide, scoring adjustments (retrieval.py:602-619); docs/internals/specification.md, "adjust".
+Source: CEMS retrieval guide, scoring adjustments (retrieval.py:602-619); Hindsight 1.1.0 as read (linear, floor, alpha, count);
+docs/internals/specification.md, "adjust".
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from typing import Literal
 
 import numpy as np
 
-from cems_workbench.config.sections.adjusting import AdjustConfig, Feedback, ProjectFactors, TimeDecay
+from cems_workbench.config.sections.adjusting import AdjustConfig, CountFactor, Feedback, ProjectFactors, TimeDecay
 from cems_workbench.pipeline.stages.fusion import by_relations
 from cems_workbench.pipeline.stages.result import (
     RowContract,
@@ -61,9 +64,13 @@ FACTORS: Mapping[str, FactorText] = {
     "pinned": FactorText("the pin", "For pinned memories only."),
     "project": FactorText("the project factor", "Same, other or no project, against the project of the query."),
     "feedback": FactorText("feedback", "Share of relevant among the votes it was given, once there are enough."),
+    "count": FactorText("the count", "Above 1 the more often it was used, or judged relevant."),
 }
 """Every factor by name, in the order they apply."""
 
+
+COUNTED: Mapping[str, str] = {"accesses": "accesses", "relevant": "relevant votes"}
+"""What `adjust.count.of` counts, in words."""
 
 AgeFrom = Literal["creation", "last access", "last update"]
 
@@ -164,6 +171,8 @@ def _factors(table: CandidateTable, config: AdjustConfig) -> dict[str, tuple[Has
         made["project"] = (project, lambda: _factor(_project(table, project), np.broadcast_to(asked, table.shape)))
     if feedback.enabled:
         made["feedback"] = (feedback, lambda: _feedback(table, feedback))
+    if config.count.of != "none":
+        made["count"] = (config.count, lambda: _factor(_count_factor(table, config.count), everyone))
     return made
 
 
@@ -188,6 +197,16 @@ def _feedback(table: CandidateTable, config: Feedback) -> _Factor:
     signals = table.relevant + table.noise
     share = np.divide(table.relevant, signals, out=np.zeros_like(signals), where=signals > 0)
     return _factor(config.base + config.span * share, signals >= config.min_signals)
+
+
+def _counts(table: CandidateTable, config: CountFactor) -> Floats:
+    return table.relevant if config.of == "relevant" else table.of_memories("accesses", lambda one: one.access_count)
+
+
+def _count_factor(table: CandidateTable, config: CountFactor) -> Floats:
+    # The signal is 0.5 + ln(count) / 10; a memory without a count is one that was used once.
+    factor: Floats = 1 + config.alpha * np.log(np.maximum(_counts(table, config), 1.0)) / 10
+    return factor
 
 
 def _ages(table: CandidateTable, decay: TimeDecay, by_relation: Bools | None) -> Floats:
@@ -228,8 +247,19 @@ def _decay(table: CandidateTable, age: Floats, decay: TimeDecay) -> Floats:
     tiers = dict(decay.tiers)
     by_category = np.array([tiers.get(name or "", decay.half_life_days) for name in table.categories] or [1.0])
     share = np.maximum(np.nan_to_num(age, nan=0.0), 0.0) / by_category[table.category]
-    factor: Floats = 0.5**share if decay.mode == "exponential" else 1 / (1 + share)
-    return factor
+    signal: Floats = _DECAYS[decay.mode](share)
+    if decay.floor > 0:
+        signal = np.maximum(decay.floor, signal)
+    if decay.alpha is None:
+        return signal
+    return 1 + decay.alpha * (np.where(np.isnan(age), 0.5, signal) - 0.5)
+
+
+_DECAYS: Mapping[str, Callable[[Floats], Floats]] = {
+    "hyperbolic": lambda share: 1 / (1 + share),
+    "exponential": lambda share: 0.5**share,
+    "linear": lambda share: np.maximum(0.0, 1 - share / 2),
+}
 
 
 def _project(table: CandidateTable, config: ProjectFactors) -> Floats:
@@ -264,6 +294,8 @@ def _warnings(
                 found.append(f"{undated} candidates have no {config.time_decay.clock} date; their time decay is 1")
             if future:
                 found.append(f"{future} candidates are dated after as_of; they count as age 0")
+        if config.count.of != "none" and alive.any() and not _counts(table, config.count)[q, alive].any():
+            found.append(f"no candidate has a count of {COUNTED[config.count.of]}: the count factor is 1 for all")
         clamped = int(((unclamped[q] > 1) & alive).sum())
         if config.clamp and clamped > 1:
             found.append(f"{clamped} candidates were clamped to 1.0 and are now tied, in the order of their ids")
@@ -316,7 +348,7 @@ def _apply(given: StageInput) -> AdjustArrays:
 ADJUST = Stage(
     name="adjust",
     title="Adjust",
-    description="Factors for priority, age, pin, project and feedback.",
+    description="Factors for priority, age, pin, project, feedback and counts.",
     works_on="ranking",
     apply=_apply,
     row=AdjustRow,
@@ -327,6 +359,7 @@ ADJUST = Stage(
         Switch("pinned", {"adjust.pinned_factor": 1.0}, title="pinned factor"),
         Switch("project", {"adjust.project.enabled": False}, title="project factors"),
         Switch("feedback", {"adjust.feedback.enabled": False}, title="feedback factor"),
+        Switch("count", {"adjust.count.of": "none"}, title="count factor"),
         Switch("clamp", {"adjust.clamp": False}, title="clamp to 0–1"),
     ),
     words=_words,

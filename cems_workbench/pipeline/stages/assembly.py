@@ -16,7 +16,7 @@ ranked (engram's memory_search).
 
 With `min_vector_score`, results with a lower score in the vector list are dropped after all this, and nobody moves up (engram's
 recollection: a cosine of 0.25 among the first three). The score is the best in the vector lists that take part, within their depth and
-before any threshold; without one it is 0.
+before any threshold, on `lists.vector.scale`; without one it is that of a cosine of 0.
 
 Tokens are `chars4`, ceil(characters / 4), or `cl100k`, counted when the evidence was gathered; of the whole content, or with
 `text: version` of the text by which a memory scored best in a list.
@@ -60,6 +60,7 @@ from cems_workbench.pipeline.table import (
     chosen_in_order,
     memoized,
 )
+from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import source_reference
 
@@ -143,12 +144,13 @@ def apply_assembly(
     aggregation: Bools,
     version: Ints | None = None,
     vector: Floats | None = None,
+    scale: str = "cosine",
 ) -> StageArrays[AssemblyRow, AssemblyFields]:
     """Select the results.
 
     `aggregation` (Q) says whether a query asks for an aggregation, for which `auto` takes mmr; `version` (Q, C) is the chunk by which
-    a candidate scored best, -1 for the whole memory; None if whole memories count. `vector` (Q, C) is the score in the vector list, NaN
-    without one; None if no result has to have one.
+    a candidate scored best, -1 for the whole memory; None if whole memories count. `vector` (Q, C) is the cosine in the vector list, NaN
+    without one, and `scale` its scale; None if no result has to have one.
     """
     by_mmr = aggregation if config.strategy == "auto" else np.full(len(aggregation), config.strategy == "mmr")
     most = np.inf if config.max_tokens is None else float(config.max_tokens)
@@ -164,7 +166,7 @@ def apply_assembly(
     chosen = _first_that_fit(given, ~by_mmr, selection)
     low = np.zeros(table.shape, dtype=bool)
     if config.min_vector_score is not None and vector is not None:
-        low = np.nan_to_num(vector, nan=0.0) < config.min_vector_score
+        low = on_scale(vector, scale) < config.min_vector_score
         chosen = _without(chosen, low)
     queries, places = np.nonzero(chosen >= 0)
     alive = np.zeros(table.shape, dtype=bool)
@@ -175,9 +177,9 @@ def apply_assembly(
             return f"{tokens[q, c]} tokens do not fit the budget of {budget[q]:g}"
         if c in selection(q).chosen and vector is not None:
             had = (
-                "it is in no vector list, which counts as 0"
+                "it is in no vector list, which counts as a cosine of 0"
                 if np.isnan(vector[q, c])
-                else f"vector score {vector[q, c]:.4f}"
+                else f"vector score {on_scale(vector, scale)[q, c]:.4f}"
             )
             return f"{had}: below the floor of {config.min_vector_score:g}, and nobody moves up"
         return f"past the result limit of {config.limit}"
@@ -207,7 +209,7 @@ def apply_assembly(
                 f"{config.min_vector_score:g} and dropped; nobody moves up"
             )
         if below and vector is not None and np.isnan(vector[q, before.alive[q]]).all():
-            found.append("no candidate has a vector score: all count as 0")
+            found.append("no candidate has a vector score: all count as a cosine of 0")
         return found
 
     return StageArrays(
@@ -396,8 +398,13 @@ def _version(given: StageInput) -> Ints:
     return version
 
 
-def vector_scores(given: StageInput) -> Floats:
-    """(Q, C) the best raw score in the vector lists that take part, within their depth; NaN without one."""
+def on_scale(cosine: Floats, scale: str) -> Floats:
+    """(Q, C) cosines, NaN where there is none, as vector scores; none is a cosine of 0."""
+    return VECTOR_SCALES[scale].of_cosine(np.nan_to_num(cosine, nan=0.0))
+
+
+def best_cosines(given: StageInput) -> Floats:
+    """(Q, C) the best cosine in the vector lists that take part, within their depth; NaN without one."""
     places, depth = given.lists.places, list_depths(given.config)["vector"]
     # A threshold may have cut the hit from the list; its score is known nevertheless.
     listed = (given.table.lists.source == VECTOR) & given.lists.active
@@ -410,8 +417,9 @@ def _apply(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields]:
     config = given.config.assembly
     aggregation = aggregations(given.table, given.config.query.detectors)
     version = _version(given) if config.text == "version" else None
-    vector = None if config.min_vector_score is None else vector_scores(given)
-    return apply_assembly(given.table, given.ranking, config, aggregation, version, vector)
+    vector = None if config.min_vector_score is None else best_cosines(given)
+    scale = given.config.lists.vector.scale
+    return apply_assembly(given.table, given.ranking, config, aggregation, version, vector, scale)
 
 
 def _words(row: AssemblyRow, stage: StageTrace[AssemblyRow, AssemblyFields]) -> str:

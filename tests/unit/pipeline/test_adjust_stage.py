@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -161,3 +162,35 @@ def test_adjusted_scores_rank_again() -> None:
     found = stage("adjust", subject, {**ALONE, "adjust.priority": True})
     assert kept(found) == ["b", "a"]
     assert [(row.rank_in, row.rank_out) for row in found.rows] == [(2, 1), (1, 2)]
+
+
+@pytest.mark.parametrize(("days", "factor"), [(0, 1.0), (30, 0.75), (60, 0.5), (90, 0.25), (400, 0.0)])
+def test_linear_decay_is_half_at_the_half_life_and_nothing_at_twice(days: int, factor: float) -> None:
+    assert decay(ago(days=days), mode="linear") == pytest.approx(factor, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("mode", "days", "factor"), [("linear", 400, 0.1), ("hyperbolic", 6000, 0.1), ("linear", 60, 0.5)]
+)
+def test_the_decay_has_a_floor(mode: str, days: int, factor: float) -> None:
+    assert decay(ago(days=days), mode=mode, floor=0.1) == pytest.approx(factor)
+
+
+@pytest.mark.parametrize(
+    ("days", "factor"), [(0, 1.1), (365, 1 + 0.2 * (0.1 - 0.5)), (182.5, 1.0), (73, 1 + 0.2 * 0.3)]
+)
+def test_with_a_strength_time_moves_the_score_around_one(days: float, factor: float) -> None:
+    """Hindsight: 1 + 0.2 (max(0.1, 1 − age / 365) − 0.5)."""
+    hindsight = {"mode": "linear", "half_life_days": 182.5, "floor": 0.1, "alpha": 0.2, "whole_days": False}
+    assert decay(ago(days=days), **hindsight) == pytest.approx(factor)
+    assert decay({"last_accessed": None}, **hindsight) == 1.0
+
+
+@pytest.mark.parametrize(("of", "field"), [("accesses", "access_count"), ("relevant", "relevant_count")])
+def test_a_count_lifts_by_its_logarithm(of: str, field: str) -> None:
+    """1 + 0.1 ln(20) / 10; once and never are 1."""
+    factor = {"adjust.count.of": of}
+    assert adjust({field: 20}, factor).factors["count"] == pytest.approx(1 + 0.1 * math.log(20) / 10)
+    assert adjust({field: 1}, factor).factors["count"] == adjust({field: 0}, factor).factors["count"] == 1.0
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8}})
+    assert warned(stage("adjust", subject, factor), "the count factor is 1 for all")

@@ -145,7 +145,10 @@ def test_results_below_the_vector_floor_leave_and_nobody_moves_up() -> None:
     assert [(row.memory_id, row.rank) for row in result.results] == [("a", 1), ("c", 2)]
     reasons = dropped(result.stage("assembly"))
     assert reasons["b"] == "vector score 0.4000: below the floor of 0.5, and nobody moves up"
-    assert reasons["x"] == "it is in no vector list, which counts as 0: below the floor of 0.5, and nobody moves up"
+    assert (
+        reasons["x"]
+        == "it is in no vector list, which counts as a cosine of 0: below the floor of 0.5, and nobody moves up"
+    )
     assert reasons["d"] == "past the result limit of 4"
     assert result.tokens_used == sum(row.tokens for row in result.results)
     assert warned(result.stage("assembly"), "2 of the 4 chosen are below the vector floor of 0.5 and dropped")
@@ -164,3 +167,13 @@ def test_the_vector_floor_reads_the_list_within_its_depth_before_any_threshold()
         "a",
         "b",
     }
+
+
+def test_the_vector_floor_speaks_the_scale_of_the_list() -> None:
+    """(1 + 0.4) / 2 = 0.7 passes, (1 + 0.3) / 2 = 0.65 does not; x has no vector score: (1 + 0) / 2 = 0.5."""
+    subject = evidence({"vector": {"a": 0.9, "b": 0.4, "c": 0.3}, "lexical": {"x": 8.0}})
+    half = {"lists.vector.scale": "half_cosine", "assembly.min_vector_score": 0.7}
+    result = trace(subject, half)
+    assert {row.memory_id for row in result.results} == {"a", "b"}
+    assert dropped(result.stage("assembly"))["c"].startswith("vector score 0.6500: below the floor of 0.7")
+    assert "x" in {row.memory_id for row in trace(subject, {**half, "assembly.min_vector_score": 0.5}).results}
