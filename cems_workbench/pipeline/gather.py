@@ -18,9 +18,11 @@ from typing import Any, Literal, Protocol
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.config.model import candidate_set_size
 from cems_workbench.config.original_names import original_parameters
-from cems_workbench.errors import InputError, short
+from cems_workbench.config.sections.gathering import ENGINE_LISTS
+from cems_workbench.errors import InputError, WorkbenchError, short
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.evidence import LANGUAGE, Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
 from cems_workbench.pipeline.list_provenance import engine_note
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.live_engine import LiveList
@@ -248,6 +250,9 @@ def gather_lists(
         lists += found
         warnings.setdefault("lists", []).extend(refused)
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
+    by_engine, answers, refused = engine_lists(variants, config, resources, where, request)
+    lists += by_engine
+    warnings["lists"] += refused
     if resources.behind:
         warnings["lists"].append(resources.behind)
     progress("searching", 1, 3)
@@ -284,6 +289,7 @@ def gather_lists(
         )
         | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None}
         | ({"engine": answered} if answered else {})
+        | ({"engines": answers} if answers else {})
         | ({LANGUAGE: spoken} if spoken != ENGLISH else {}),
     )
     progress("searching", 3, 3)
@@ -378,6 +384,39 @@ def _by_ts_rank(
             refused.append(f"ts_rank:{i} is empty: {error}")
         lists.append(RankedList(f"ts_rank:{i}", "ts_rank", i, _hits(hits)))
     return lists, refused
+
+
+def engine_lists(
+    variants: Sequence[Variant],
+    config: PipelineConfig,
+    resources: Resources,
+    where: Filter,
+    asked: Request | None = None,
+) -> tuple[list[RankedList], dict[str, Any], list[str]]:
+    """One list per variant of each lexical engine that is enabled; what each engine answered, by list name; and warnings.
+
+    `asked` may have recorded engine queries (`Request.engine_query`).
+    """
+    depths = _depths(config)
+    lists: list[RankedList] = []
+    answers: dict[str, Any] = {}
+    warnings: list[str] = []
+    for name in ENGINE_LISTS:
+        if not getattr(config.lists, name).enabled:
+            continue
+        for i, variant in enumerate(variants):
+            recorded = asked.engine_query(name, i) if asked is not None else None
+            request = EngineRequest(variant.text, depths[name], config, resources, where, recorded)
+            try:
+                answer = lexical_engine(name).search(request)
+            except WorkbenchError as error:
+                lists.append(RankedList(f"{name}:{i}", name, i, ()))
+                warnings.append(f"{name}:{i} is empty: {error}")
+                continue
+            lists.append(RankedList(f"{name}:{i}", name, i, _hits(answer.hits)))
+            answers[f"{name}:{i}"] = answer.to_json()
+            warnings += answer.warnings
+    return lists, answers, warnings
 
 
 def _ask_engine(

@@ -20,7 +20,8 @@ class ListSource:
     """A source of ranked lists; its switch is `lists.<name>.enabled`.
 
     `per_variant`: one list per query variant, whose weight multiplies the list's, and whose scores may be blended into the fused
-    one; the others make one list per query. `finds`: its lists add candidates; the others only rank those candidates.
+    one; the others make one list per query. `finds`: its lists add candidates; the others only rank those
+    candidates. `engine`: its lists are those of a lexical engine, gathered while enabled.
     `relevance`: its score measures relevance, so that combsum and combmax may use it. `ordered`: equal scores stay in
     the order of the source, not of ids. `nested`: replay makes its lists from other lists; none is gathered.
     """
@@ -34,6 +35,7 @@ class ListSource:
     relevance: bool = True
     ordered: bool = False
     nested: bool = False
+    engine: bool = False
 
 
 LIST_SOURCES: tuple[ListSource, ...] = (
@@ -57,6 +59,14 @@ LIST_SOURCES: tuple[ListSource, ...] = (
         raw="ts_rank of its best chunk.",
         per_variant=True,
         ordered=True,
+    ),
+    ListSource(
+        name="fts5",
+        description="Nearest by words: SQLite's FTS5.",
+        raw="−bm25() of SQLite's FTS5.",
+        per_variant=True,
+        ordered=True,
+        engine=True,
     ),
     ListSource(
         name="recency",

@@ -15,6 +15,7 @@ from typing import Any
 from cems_workbench.config import PipelineConfig, field_specs, list_depths
 from cems_workbench.config.model import DEEP_LISTS, candidate_set_size
 from cems_workbench.config.renamed import present_parameters
+from cems_workbench.config.sections.gathering import ENGINE_LISTS
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed, field_names, plain_fields
@@ -129,6 +130,9 @@ def _irrelevant(path: str, config: PipelineConfig) -> bool:
         return path != "lists.hybrid.enabled" and not config.lists.hybrid.enabled
     if path.startswith("lists.ts_rank."):
         return not config.lists.ts_rank.enabled
+    listed = path.split(".")[1] if path.startswith("lists.") else ""
+    if listed in ENGINE_LISTS:
+        return not config.get(f"lists.{listed}.enabled")
     if path == "lists.relations.mode":
         return not config.lists.relations.enabled
     return path == "lists.candidate_set.size" and config.lists.candidate_set.mode == "all"

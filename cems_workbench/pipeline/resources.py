@@ -30,6 +30,8 @@ from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 Model = TypeVar("Model")
+MAX_DERIVED = 4
+"""Most values that `Resources.derived` keeps."""
 MOST_WAIT, TRY_AGAIN = 0.5, 3.0
 """Seconds for which a search uses the previous indexes while another process builds them, before it checks again."""
 
@@ -68,6 +70,7 @@ class Resources:
         self._indexes: tuple[int, Indexes] | None = None
         self._tried = 0.0
         self._shared: dict[object, Any] = {}
+        self._derived: dict[object, tuple[int, Any]] = {}
         self._late_interaction: tuple[int, LateInteraction] | None = None
         self._read_tokens: TokenMemory | None = None
         self._engine: tuple[int, LiveEngine | None] | None = None
@@ -245,6 +248,18 @@ class Resources:
             if key not in self._shared:
                 self._shared[key] = make()
             model: Model = self._shared[key]
+            return model
+
+    def derived(self, key: object, make: Callable[[], Model]) -> Model:
+        """What `make` derives from the store's content, kept per `key` until the content changes; the last few are kept."""
+        with self._lock:
+            version = self.store.content_version
+            kept = {known: found for known, found in self._derived.items() if found[0] == version}
+            if key not in kept:
+                kept[key] = (version, make())
+            kept[key] = kept.pop(key)  # the latest used is the last
+            self._derived = dict(list(kept.items())[-MAX_DERIVED:])
+            model: Model = self._derived[key][1]
             return model
 
     def late_interaction(self, progress: Progress = silent) -> LateInteraction:

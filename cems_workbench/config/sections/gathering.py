@@ -13,11 +13,10 @@ from pydantic import create_model
 from cems_workbench import extensions
 from cems_workbench.config.export_names import cems
 from cems_workbench.config.fields import Section, param
+from cems_workbench.config.sections.lexical_engines import Fts5List, Normalization, Ties
 
-Ties = Literal["ordinal", "dense", "competition"]
 SHARED_RANK = "dense: they share one rank, and the next hit has the next (1 1 2); competition: the next hit's rank counts them all (1 1 3)"
 """What `ties` may do with equal scores other than number them."""
-Normalization = Literal["none", "max", "minmax", "saturating"]
 
 
 class VectorList(Section):
@@ -375,6 +374,7 @@ class ListsConfig(Section):
     lexical: LexicalList = LexicalList()
     hybrid: HybridList = HybridList()
     ts_rank: TsRankList = TsRankList()
+    fts5: Fts5List = Fts5List()
     recency: RecencyList = RecencyList()
     access: AccessList = AccessList()
     relations: RelationsList = RelationsList()
@@ -399,7 +399,9 @@ class ListsConfig(Section):
     )
 
 
-OUR_LISTS = ("vector", "lexical", "hybrid", "ts_rank", "recency", "access", "relations")
+OUR_LISTS = ("vector", "lexical", "hybrid", "ts_rank", "fts5", "recency", "access", "relations")
+ENGINE_LISTS = ("fts5",)
+"""The lists of lexical engines (`pipeline/lexical_engines`)."""
 ADDED_LISTS = tuple(
     name
     for name in extensions.names(

@@ -9,12 +9,12 @@ from pydantic import BeforeValidator
 from cems_workbench import extensions
 from cems_workbench.config.export_names import agent, cems, planned
 from cems_workbench.config.fields import AsList, Section, WholeOrFraction, as_tuple, param
-from cems_workbench.config.sections.gathering import ADDED_LISTS
+from cems_workbench.config.sections.gathering import ADDED_LISTS, ENGINE_LISTS
 
 if TYPE_CHECKING:
     ListName = str
 else:
-    ListName = Literal["vector", "lexical", "hybrid", "ts_rank", "relations", *ADDED_LISTS]
+    ListName = Literal["vector", "lexical", "hybrid", "ts_rank", *ENGINE_LISTS, "relations", *ADDED_LISTS]
 Sources = Annotated[tuple[ListName, ...], BeforeValidator(as_tuple), AsList]
 """Lists whose scores say how relevant a memory is."""
 

@@ -1,1 +1,121 @@
-"""Lexical engines: list sources that answer as another engine does, one module each."""
+"""Lexical engines: list sources that answer as another engine does.
+
+An engine is a module here with the name of its list, which declares `LEXICAL_ENGINE = LexicalEngine(search)`. Its section is in
+`config/sections/lexical_engines.py`, its row in `pipeline/list_sources.py`. The module is imported when a config first enables its list;
+each query variant then gets a list of its own, in the order of the engine.
+
+    documents (one per chunk, else per memory) in order of insertion -> the engine's index -> hits, best first
+
+What an engine got as a query, and how many documents matched, is kept in the evidence (`EngineAnswer.note`).
+
+Source: docs/internals/specification.md, "lists".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib import import_module
+from typing import Any, Literal
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Memory
+from cems_workbench.store import Filter
+from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
+
+Rows = Literal["created", "store"]
+"""Order of insertion: by created_at, equal ones as imported; or as imported."""
+ENGINES = tuple(source.name for source in LIST_SOURCES if source.engine)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A searched text: a chunk of a memory, or the whole memory (`chunk` None)."""
+
+    memory: Memory
+    chunk: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRequest:
+    """A search: the text of a query variant and how many memories to return.
+
+    `given` is the engine's own query as it was recorded: it replaces what the engine would make of the text.
+    """
+
+    text: str
+    depth: int
+    config: PipelineConfig
+    resources: Resources
+    where: Filter
+    given: str | None = None
+
+    def hits(self, found: ChunkHits) -> ChunkHits:
+        """The hits that pass the filter on project and scope, down to the depth."""
+        if not self.where.trivial:
+            allowed = self.allowed({memory_id for memory_id, _, _ in found})
+            found = [hit for hit in found if hit[0] in allowed]
+        return truncate_to_memories(found, self.depth)
+
+    def allowed(self, ids: Collection[str]) -> set[str]:
+        """Those of the memories that pass the filter on project and scope."""
+        memories = self.resources.store.memories.read(ids)
+        where = self.where
+        return {
+            key
+            for key, memory in memories.items()
+            if where.required_project in (None, memory.project) and where.required_scope in (None, memory.scope)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAnswer:
+    """Hits in the engine's order; the query as the engine got it, its number of words, and how many documents matched.
+
+    `note` has what else is worth showing, as plain values; `warnings` are lines for the stage `lists`.
+    """
+
+    hits: ChunkHits
+    query: str
+    words: int
+    matches: int
+    note: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """What the evidence keeps beside the hits."""
+        return {"query": self.query, "words": self.words, "matches": self.matches, **self.note}
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalEngine:
+    """One engine. `search` raises InputError if the request cannot be answered; its list is then empty, with a warning."""
+
+    search: Callable[[EngineRequest], EngineAnswer]
+
+
+def lexical_engine(name: str) -> LexicalEngine:
+    """The engine of a list; imports it."""
+    engine: LexicalEngine = import_module(f"{__name__}.{name}").LEXICAL_ENGINE
+    return engine
+
+
+def documents(resources: Resources, rows: Rows) -> list[Document]:
+    """Every searched text of the store in order of insertion; the chunks of a memory follow each other."""
+    store = resources.store
+    memories = store.memories.read()
+    texts = [(found, memories[found.id]) for found in store.indexes.documents() if found.id in memories]
+    if rows == "created":
+        texts.sort(key=lambda pair: _created(pair[1]))  # stable, so that equal dates stay as imported
+    return [
+        Document(memory, seq, text) for found, memory in texts for seq, text in (found.chunks or ((None, found.text),))
+    ]
+
+
+def _created(memory: Memory) -> tuple[bool, float]:
+    moment: datetime | None = memory.created_at
+    return moment is None, moment.timestamp() if moment is not None else 0.0

@@ -505,6 +505,12 @@ class DerivedIndexes:
             self.notices.append(line)
             log.warning("%s", line)
 
+    def documents(self) -> list[entries.Document]:
+        """Every live memory with its texts, in import order, all of one content version."""
+        while True:
+            with suppress(entries.ContentChangedError):
+                return list(entries.documents(self._database, "rowid"))
+
     def texts(self, ids: Sequence[str]) -> dict[str, dict[int | None, str]]:
         """The indexed texts by memory id: those of its chunks by number, or its own under None; unknown ids are absent."""
         with self._database.reading() as cursor:

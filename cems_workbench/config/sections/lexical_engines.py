@@ -1,0 +1,183 @@
+"""Config sections of the lexical engines: lists that answer as another engine does (`pipeline/lexical_engines`)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from cems_workbench.config.fields import Section, param
+
+Ties = Literal["ordinal", "dense", "competition"]
+Normalization = Literal["none", "max", "minmax", "saturating"]
+
+
+def enabled(title: str, what: str) -> Any:
+    """The switch of an engine's list."""
+    return param(False, f"{title} list", what, cost="gather", added=True)
+
+
+def depth(title: str) -> Any:
+    """Memories kept of each of its lists."""
+    return param(
+        50,
+        f"{title} depth",
+        "Memories kept of each list; null is all that match.",
+        cost="deepen",
+        ge=1,
+        le=10_000,
+        step=5,
+        soft=(5, 300),
+        added=True,
+    )
+
+
+def first_stage_factor(title: str) -> Any:
+    """The depth as a multiple of the result limit."""
+    return param(
+        1,
+        f"{title} first-stage factor",
+        "Above 1, the list is at least this × the first-stage factor of the lists × the result limit deep.",
+        cost="gather",
+        ge=1,
+        le=100,
+        step=1,
+        soft=(1, 10),
+        added=True,
+    )
+
+
+def weight(title: str) -> Any:
+    """Its weight in the fusion."""
+    return param(
+        1.0,
+        f"{title} weight",
+        "Weight of the lists in the fusion, times the variant's weight.",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 3),
+        added=True,
+    )
+
+
+def ties(title: str) -> Any:
+    """Ranks of equal scores."""
+    return param(
+        "ordinal",
+        f"{title} ties",
+        "Rank of equal scores. ordinal: consecutive, in the engine's order; dense: 1 1 2; competition: 1 1 3.",
+        added=True,
+    )
+
+
+def normalization(title: str) -> Any:
+    """Scale of its scores for the threshold and for sums of scores."""
+    return param(
+        "none",
+        f"{title} normalisation",
+        "none keeps the engine's score; max divides by the list's best; minmax spreads the list over 0 to 1; saturating is s / (1 + s).",
+        added=True,
+    )
+
+
+def rows() -> Any:
+    """The order of insertion into the engine, which settles ties."""
+    return param(
+        "created",
+        "Order of rows",
+        "Order in which memories are in the engine; it settles equal scores. created: by creation, then as imported; store: as imported.",
+        cost="gather",
+        added=True,
+    )
+
+
+def column(title: str, default: float = 0.0) -> Any:
+    """The weight of one column."""
+    return param(
+        default,
+        f"Column {title}",
+        f"Weight of the {title} as a column of its own; 0 leaves the column out.",
+        cost="gather",
+        ge=0,
+        le=100,
+        step=0.5,
+        soft=(0, 10),
+        added=True,
+    )
+
+
+class Fts5Columns(Section):
+    """Columns of the FTS5 table with their bm25 weights."""
+
+    text: float = column("text as searched", 1.0)
+    content: float = column("content")
+    title: float = column("title")
+    tags: float = column("tags")
+    category: float = column("category")
+    project: float = column("project")
+    author: float = column("author")
+
+
+class Fts5List(Section):
+    """Hits of SQLite's FTS5 by its bm25."""
+
+    enabled: bool = enabled(
+        "FTS5",
+        "SQLite's FTS5, the engine itself (Python's sqlite3, in memory). Scores are −bm25(): idf of the whole store, k1 1.2, b 0.75.",
+    )
+    depth: int | None = depth("FTS5")
+    first_stage_factor: int = first_stage_factor("FTS5")
+    weight: float = weight("FTS5")
+    ties: Ties = ties("FTS5")
+    normalization: Normalization = normalization("FTS5")
+    columns: Fts5Columns = Fts5Columns()
+    tokenizer: Literal["unicode61", "porter"] = param(
+        "unicode61",
+        "FTS5 tokenizer",
+        "unicode61: lower case, without diacritics, no stems; porter: the same with English stems.",
+        cost="gather",
+        added=True,
+    )
+    match: Literal["any", "all"] = param(
+        "any",
+        "Words that must match",
+        "any: words are joined by OR; all: by AND, so that one missing word empties the list.",
+        cost="gather",
+        added=True,
+    )
+    prefix: bool = param(
+        False, "Words as prefixes", "Each word also matches longer words that begin with it.", cost="gather", added=True
+    )
+    cut: Literal["score", "row"] = param(
+        "score",
+        "Rows kept",
+        "score: the best; row: the first in order of insertion, whatever their score, as a LIMIT without ORDER BY takes them (engram).",
+        cost="gather",
+        added=True,
+    )
+    rows: Literal["created", "store"] = rows()
+    outside_ascii: Literal["kept", "blanked", "removed"] = param(
+        "kept",
+        "Signs outside ASCII",
+        "Of the query, all but ASCII letters and digits: kept, replaced by blanks (engram: Gdańsk asks for Gda and sk), or removed.",
+        cost="gather",
+        added=True,
+    )
+    stop_words: str | None = param(
+        None,
+        "Stop words",
+        "File with words left out of the query: a plain list, or a source file and the name of its list (FILE#NAME); null keeps all.",
+        cost="gather",
+        null="keep all",
+        added=True,
+    )
+    max_words: int | None = param(
+        None,
+        "Words searched",
+        "Only the first words of the query are searched, counted after the stop words.",
+        cost="gather",
+        ge=1,
+        le=1000,
+        step=1,
+        soft=(1, 50),
+        added=True,
+    )
