@@ -95,7 +95,7 @@ def column(title: str, default: float = 0.0) -> Any:
     return param(
         default,
         f"Column {title}",
-        f"Weight of the {title} as a column of its own; 0 leaves the column out.",
+        f"Weight of the {title} as a separate column; 0 leaves the column out.",
         cost="gather",
         ge=0,
         le=100,

@@ -2,7 +2,7 @@
 
 An engine is a module here with the name of its list, which declares `LEXICAL_ENGINE = LexicalEngine(search)`. Its section is in
 `config/sections/lexical_engines.py`, its row in `pipeline/list_sources.py`. The module is imported when a config first enables its list;
-each query variant then gets a list of its own, in the order of the engine.
+each query variant then gets a separate list, in the order of the engine.
 
     documents (one per chunk, else per memory) in order of insertion -> the engine's index -> hits, best first
 
