@@ -244,15 +244,15 @@ def gather_lists(
     live, answered, failures = _ask_engine(typed, request, variants, config, resources, where)
     warnings.setdefault("lists", []).extend(failures)
     inner = inner_depth(config, typed, spoken)
-    lists = _search(request, variants, config, resources, where, lexical, inner, live)
+    by_engine, answers, refused = engine_lists(variants, config, resources, where, request)
+    warnings["lists"] += refused
+    lists = _search(request, variants, config, resources, where, lexical, inner, live, by_engine)
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
         found, refused = _by_ts_rank(request, variants, config, resources, where, inner, live)
         lists += found
         warnings.setdefault("lists", []).extend(refused)
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
-    by_engine, answers, refused = engine_lists(variants, config, resources, where, request)
     lists += by_engine
-    warnings["lists"] += refused
     if resources.behind:
         warnings["lists"].append(resources.behind)
     progress("searching", 1, 3)
@@ -325,6 +325,7 @@ def _search(
     hybrid: bool,
     inner: int,
     live: LiveLists,
+    by_engine: Sequence[RankedList] = (),
 ) -> list[RankedList]:
     """One vector and one lexical list per variant; the lexical one is absent when the query is routed to vector.
 
@@ -341,7 +342,9 @@ def _search(
         if (i, "vector") in live:
             hits = truncate_to_memories(live[i, "vector"], depths["vector"])
         elif config.lists.candidate_set.mode != "all":
-            pool = resources.cosines(vector, candidate_set(lexical, config, resources, where))
+            found = [memory_id for memory_id, _, _ in lexical] if config.lists.lexical.enabled or not by_engine else []
+            found += [hit.memory_id for ranked in by_engine if ranked.variant == i for hit in ranked.hits]
+            pool = resources.cosines(vector, candidate_set(found, config, resources, where))
             hits = truncate_to_memories(pool, depths["vector"])
         else:
             hits = resources.indexes.vectors.search_chunks(vector, depths["vector"], where)
@@ -512,10 +515,9 @@ CANDIDATE_SETS: Mapping[str, str] = {
 """What the vector list ranks, by `lists.candidate_set.mode`."""
 
 
-def candidate_set(lexical: ChunkHits, config: PipelineConfig, resources: Resources, where: Filter) -> list[str]:
-    """Ids of the memories that the vector list may rank, under every mode but `all`."""
+def candidate_set(found: Sequence[str], config: PipelineConfig, resources: Resources, where: Filter) -> list[str]:
+    """Ids of the memories that the vector list may rank, under every mode but `all`; `found` are those of the lexical lists."""
     mode, size, memories = config.lists.candidate_set.mode, candidate_set_size(config), resources.store.memories
-    found = [memory_id for memory_id, _, _ in lexical]
     if mode == "lexical_or_newest" and found:
         return list(dict.fromkeys(found))
     newest = memories.newest_by_access if mode == "recent_access" else memories.newest_by_creation
