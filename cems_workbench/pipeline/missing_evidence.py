@@ -133,6 +133,8 @@ def _irrelevant(path: str, config: PipelineConfig) -> bool:
     listed = path.split(".")[1] if path.startswith("lists.") else ""
     if listed in ENGINE_LISTS:
         return not config.get(f"lists.{listed}.enabled")
+    if path == "variants.search":
+        return config.expansion.backend == "none"
     if path == "lists.relations.mode":
         return not config.lists.relations.enabled
     return path == "lists.candidate_set.size" and config.lists.candidate_set.mode == "all"

@@ -68,7 +68,12 @@ def test_a_switched_off_probe_skips_nothing(opened: Resources) -> None:
 
 
 def test_an_expansion_may_replace_what_is_searched_while_rerankers_read_the_query(opened: Resources) -> None:
-    values = {"expansion.backend": "dictionary", "variants.search": "replaced", "query.mode": "hybrid"}
+    values = {
+        "expansion.backend": "dictionary",
+        "expansion.skip_on_strong_signal.enabled": False,
+        "variants.search": "replaced",
+        "query.mode": "hybrid",
+    }
     expanded = f"{SHIPPED['wired']} deploy rollback"
     found = gather_lists(Request("wired deploy rollback"), with_values(PipelineConfig(), values), opened)
     alone = gather_lists(Request(expanded), with_values(PipelineConfig(), {"query.mode": "hybrid"}), opened)
