@@ -1,0 +1,291 @@
+"""What each rule of a running system costs or gains against its plan: docs/presets.md.
+
+    python -m benchmarks.preset_ladders [--work .workbench/ladders] [--only SYSTEM]
+
+Imports the sample set, without titles and uncut, as the recorded systems were given it. Then a ladder per system: from the preset of the
+plan to that of the running system, one config field at a time; the fields of a list that the plan lacks are one step. Each rung is measured
+on the judged queries, as hit@3, hit@5 and nDCG@10, and compared with the rung before it. Differences are paired, with 95 % bootstrap
+intervals.
+
+A field that changes no result on its rung is named below the table. Models that need a server are left out on both sides (`NO_SERVER`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import SAMPLE
+from cems_workbench import __version__, formats
+from cems_workbench.config import PipelineConfig, difference, field_specs, preset, preset_names, with_values
+from cems_workbench.config.value_text import short_value
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.comparison import MeasureDifference, compare
+from cems_workbench.evaluation.evaluate import Evaluation
+from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled_selection
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.jobs.query_set_evidence import ensure_evidence, judged_selection
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.platform.atomic_write import write_text
+from cems_workbench.settings import Settings
+
+PAGE = Path(__file__).resolve().parents[1] / "docs/presets.md"
+MEASURES = "hit@3 hit@5 nDCG@10"
+RELEVANT_FROM = 2
+QUERY_SET = "sample_data"
+NO_SERVER: Mapping[str, Any] = {"rerank.backend": "none", "judge.backend": "none", "expansion.backend": "none"}
+"""What replaces a backend that needs a server, in the plan and in what runs."""
+SERVERS = ("llama_server", "ollama", "llm")
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """A system: the preset of its plan and that of what runs. `order` has the paths whose steps have a place; REST is where the others are."""
+
+    system: str
+    plan: str
+    program: str
+    order: tuple[str, ...] = ()
+
+
+REST = "*"
+LADDERS = (
+    Ladder(
+        "engram, recollection",
+        "recollection",
+        "engram_head",
+        (
+            "assembly.max_tokens",
+            "lists.fts5",
+            "lists.lexical.enabled",
+            "lists.vector.ties",
+            "lists.recency.ties",
+            "lists.access.ties",
+            REST,
+            "lists.fts5.max_words",
+            "lists.fts5.cut",
+            "assembly.min_vector_score",
+        ),
+    ),
+    Ladder("ACE, row A", "ace_a", "ace_row_a"),
+    Ladder("the memory agent, facts", "memory_agent", "memory_agent_head"),
+    Ladder("QMD", "qmd_plan", "qmd"),
+    Ladder("mem0: words added to the plain install", "mem0", "mem0_keyword"),
+    Ladder("mem0: entities added to words", "mem0_keyword", "mem0_entities"),
+)
+SPLIT_OFF = ("lists.fts5.cut", "lists.fts5.max_words")
+"""Fields of a new list that have a step of their own: the list is added with the default first."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a ladder: the fields that change, and the config after it."""
+
+    changes: tuple[tuple[str, Any, Any], ...]
+    config: PipelineConfig
+
+    @property
+    def title(self) -> str:
+        """The change in words."""
+        if self.list is not None and len(self.changes) > 1:
+            rest = ", ".join(f"{path.rpartition('.')[2]} {_short(new)}" for path, _, new in self.changes[1:])
+            return f"`{self.list}` searched: {rest}"
+        return ", ".join(f"`{path}` {_short(old)} → {_short(new)}" for path, old, new in self.changes)
+
+    @property
+    def list(self) -> str | None:
+        """The list that the step adds; None if it adds none."""
+        path, _, new = self.changes[0]
+        return (
+            path.removesuffix(".enabled") if path.startswith("lists.") and path.endswith(".enabled") and new else None
+        )
+
+
+def _short(value: Any) -> str:
+    return short_value(value)
+
+
+def steps(plan: PipelineConfig, program: PipelineConfig, order: Sequence[str] = ()) -> Iterator[Step]:
+    """The steps from one config to the other, those that `order` does not name in the order of the fields."""
+    left = {path: (old, new) for path, old, new in difference(plan, program)}
+    config = plan
+    for paths in _groups(left, order):
+        changes = tuple((path, *left[path]) for path in paths)
+        config = with_values(config, {path: _plain(new) for path, _, new in changes})
+        yield Step(changes, config)
+
+
+def _groups(left: Mapping[str, Any], order: Sequence[str]) -> Iterator[list[str]]:
+    """The changed paths by step: a list that is switched on brings its other fields with it."""
+    paths = [path for path in (spec.path for spec in field_specs()) if path in left]
+    groups: list[list[str]] = []
+    for path in paths:
+        section = path.removesuffix(".enabled")
+        if path.startswith("lists.") and path.endswith(".enabled") and left[path][1]:
+            own = [other for other in paths if other.startswith(f"{section}.") and other not in (path, *SPLIT_OFF)]
+            groups.append([path, *own])
+    grouped = {path for group in groups for path in group}
+    groups += [[path] for path in paths if path not in grouped]
+    place = {path: i for i, path in enumerate(order)}
+    others = place.get(REST, len(order))
+
+    def key(group: list[str]) -> tuple[int, int]:
+        first = group[0]
+        return place.get(first, place.get(first.removesuffix(".enabled"), others)), paths.index(first)
+
+    yield from sorted(groups, key=key)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value.model_dump() if hasattr(value, "model_dump") else value
+
+
+def without_servers(config: PipelineConfig) -> PipelineConfig:
+    """The config without backends that need a server."""
+    off = {path: value for path, value in NO_SERVER.items() if config.get(path) in SERVERS}
+    return with_values(config, off)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A config on the ladder, and how it differs from the one before; the first has no step."""
+
+    step: Step | None
+    evaluation: Evaluation
+    differences: Sequence[MeasureDifference]
+
+
+def climbed(ladder: Ladder, resources: Resources) -> list[Rung]:
+    """Every rung of a ladder, measured."""
+    store = resources.store
+    judgments = store.judgments.read()
+    selection = judged_selection(QUERY_SET, resources, judgments)
+    plan, program = (without_servers(preset(name).config) for name in (ladder.plan, ladder.program))
+    climbing = list(steps(plan, program, ladder.order))
+    assert not climbing or not difference(climbing[-1].config, program), "the ladder ends at the program"
+    configs = [("plan", plan), *((f"step {i}", step.config) for i, step in enumerate(climbing, 1))]
+    for name, config in configs:
+        ensure_evidence(config, selection, judgments, resources)
+        print(f"{ladder.system}: {name} of {len(configs) - 1}", flush=True)
+    grades = agreed(judgments, None)
+    measures = parse_measures(MEASURES, RELEVANT_FROM)
+    evaluated, missing = evaluate_configs(
+        configs, lambda config: labelled_selection(config, selection, grades, resources), measures
+    )
+    assert not missing, missing
+    rungs = [Rung(None, evaluated[0].evaluation, ())]
+    for step, before, after in zip(climbing, evaluated, evaluated[1:], strict=False):
+        found = compare([before.evaluation, after.evaluation]).compared[0]
+        rungs.append(Rung(step, after.evaluation, found.differences))
+    return rungs
+
+
+def table(ladder: Ladder, rungs: Sequence[Rung]) -> str:
+    """The section of a ladder."""
+    names = MEASURES.split()
+    lines = [
+        f"## {ladder.system[:1].upper()}{ladder.system[1:]}",
+        "",
+        f"From `{ladder.plan}` to `{ladder.program}`.",
+        "",
+        f"| step | {' | '.join(f'{name} | Δ' for name in names)} |",
+        "|---|" + "---|---|" * len(names),
+    ]
+    same: list[str] = []
+    for rung in rungs:
+        title = f"`{ladder.plan}`" if rung.step is None else rung.step.title
+        if rung.step is not None and _unchanged(rung, rungs):
+            same += [f"`{path}`" for path, _, _ in rung.step.changes]
+            continue
+        cells = []
+        for i, summary in enumerate(rung.evaluation.summaries):
+            moved = rung.differences[i] if rung.differences else None
+            cells += [f"{summary.mean:.3f}", _difference(moved)]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    total = compare([rungs[0].evaluation, rungs[-1].evaluation]).compared[0].differences
+    ends = [
+        cell
+        for i, row in enumerate(rungs[-1].evaluation.summaries)
+        for cell in (f"{row.mean:.3f}", _difference(total[i]))
+    ]
+    lines.append(f"| **`{ladder.program}`**, against the plan | {' | '.join(ends)} |")
+    if same:
+        lines += ["", f"No result changes with {', '.join(same)}."]
+    return "\n".join(lines)
+
+
+def _unchanged(rung: Rung, rungs: Sequence[Rung]) -> bool:
+    """Whether a step leaves every query's results as they were."""
+    return rung.evaluation.results == rungs[rungs.index(rung) - 1].evaluation.results
+
+
+def _difference(moved: MeasureDifference | None) -> str:
+    if moved is None:
+        return ""
+    return f"{moved.difference:+.3f} [{moved.low:+.3f}, {moved.high:+.3f}]".replace("-", "−")
+
+
+def page(sections: Sequence[str], queries: int, memories: int) -> str:
+    """The page."""
+    return f"""# Plan and program: what each rule costs
+
+A preset is a **plan**, made from a document, or a **program**, recorded from the running system. Here one config field at a time changes
+from the plan of a system to what it does. Measured on the sample set: {queries} judged queries, {memories} memories with their content
+alone, whole, embedded by all-MiniLM-L6-v2; a memory is relevant from grade 2. Δ is the difference from the step before it, paired, with its
+95 % bootstrap interval: an interval that holds 0 is no evidence of a change. The steps depend on their order: another one divides the same
+total otherwise. Where a plan or a program has a model that needs a server, it is left out on both sides.
+
+Generated by `python -m benchmarks.preset_ladders` with version {__version__}.
+
+{chr(10).join(f"{section}{chr(10)}" for section in sections)}"""
+
+
+def filled_store(work: Path) -> Resources:
+    """The sample set, without titles and uncut, in a store in the work folder."""
+    resources = open_resources(Settings(store=work / "store"))
+    store = resources.store
+    store.chunks.choose("whole")
+    if not store.memories.count():
+        for parsed in formats.read_path(SAMPLE):
+            bare = tuple(replace(memory, title=None) for memory in parsed.memories)
+            store.add(replace(parsed, memories=bare), query_set=QUERY_SET, when=datetime.now(UTC))
+    resources.refresh()
+    return resources
+
+
+def main() -> None:
+    """Measure every ladder whose presets exist, and write the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--work", type=Path, default=Path(".workbench/ladders"))
+    parser.add_argument("--only", help="Print the ladder of this plan preset, and write no page.")
+    options = parser.parse_args()
+    known = set(preset_names())
+    resources = filled_store(options.work)
+    sections = []
+    try:
+        for ladder in LADDERS:
+            if options.only not in (None, ladder.plan):
+                continue
+            if not {ladder.plan, ladder.program} <= known:
+                raise InputError(f"{ladder.system}: there is no preset {ladder.plan} or {ladder.program}")
+            rungs = climbed(ladder, resources)
+            sections.append(table(ladder, rungs))
+        queries = len(rungs[0].evaluation.qids)
+        text = page(sections, queries, resources.store.memories.count())
+    finally:
+        resources.close()
+    if options.only:
+        print(text)
+    else:
+        write_text(PAGE, text)
+
+
+if __name__ == "__main__":
+    main()
