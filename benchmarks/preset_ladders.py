@@ -45,7 +45,7 @@ SERVERS = ("llama_server", "ollama", "llm")
 
 @dataclass(frozen=True)
 class Ladder:
-    """A system: the preset of its plan and that of what runs. `order` has the paths whose steps have a place; REST is where the others are."""
+    """A system: the preset of its plan and that of what runs. `order` places steps by path; REST is the place of the others."""
 
     system: str
     plan: str
