@@ -79,7 +79,7 @@ LADDERS = (
     Ladder("mem0: entities added to words", "mem0_keyword", "mem0_entities"),
 )
 SPLIT_OFF = ("lists.fts5.cut", "lists.fts5.max_words")
-"""Fields of a new list that have a step of their own: the list is added with the default first."""
+"""Fields of a new list that have a separate step: the list is added with the default first."""
 
 
 @dataclass(frozen=True)
