@@ -244,7 +244,7 @@ def gather_lists(
     live, answered, failures = _ask_engine(typed, request, variants, config, resources, where)
     warnings.setdefault("lists", []).extend(failures)
     inner = inner_depth(config, typed, spoken)
-    by_engine, answers, refused = engine_lists(variants, config, resources, where, request)
+    by_engine, answers, refused = engine_lists(variants, config, resources, where, request, vague)
     warnings["lists"] += refused
     lists = _search(request, variants, config, resources, where, lexical, inner, live, by_engine)
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
@@ -395,17 +395,22 @@ def engine_lists(
     resources: Resources,
     where: Filter,
     asked: Request | None = None,
+    conversational: bool = False,
 ) -> tuple[list[RankedList], dict[str, Any], list[str]]:
     """One list per variant of each lexical engine that is enabled; what each engine answered, by list name; and warnings.
 
-    `asked` may have recorded engine queries (`Request.engine_query`).
+    `asked` may have recorded engine queries (`Request.engine_query`). A `conversational` query gets no list of the engines that skip it.
     """
     depths = _depths(config)
     lists: list[RankedList] = []
     answers: dict[str, Any] = {}
     warnings: list[str] = []
     for name in ENGINE_LISTS:
-        if not getattr(config.lists, name).enabled:
+        section = getattr(config.lists, name)
+        if not section.enabled:
+            continue
+        if conversational and getattr(section, "skip_if_conversational", False):
+            warnings.append(f"the query is conversational: no {name} list was searched")
             continue
         for i, variant in enumerate(variants):
             recorded = asked.engine_query(name, i) if asked is not None else None

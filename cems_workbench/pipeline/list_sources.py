@@ -69,6 +69,14 @@ LIST_SOURCES: tuple[ListSource, ...] = (
         engine=True,
     ),
     ListSource(
+        name="sparse",
+        description="Nearest by words: sparse BM25 vectors.",
+        raw="Dot product of the sparse vectors of query and memory.",
+        per_variant=True,
+        ordered=True,
+        engine=True,
+    ),
+    ListSource(
         name="recency",
         description="The candidates, newest first.",
         raw="When the memory was created, in seconds since 1970.",

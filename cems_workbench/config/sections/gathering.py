@@ -13,7 +13,7 @@ from pydantic import create_model
 from cems_workbench import extensions
 from cems_workbench.config.export_names import cems
 from cems_workbench.config.fields import Section, param
-from cems_workbench.config.sections.lexical_engines import Fts5List, Normalization, Ties
+from cems_workbench.config.sections.lexical_engines import Fts5List, Normalization, SparseList, Ties
 
 SHARED_RANK = "dense: they share one rank, and the next hit has the next (1 1 2); competition: the next hit's rank counts them all (1 1 3)"
 """What `ties` may do with equal scores other than number them."""
@@ -375,6 +375,7 @@ class ListsConfig(Section):
     hybrid: HybridList = HybridList()
     ts_rank: TsRankList = TsRankList()
     fts5: Fts5List = Fts5List()
+    sparse: SparseList = SparseList()
     recency: RecencyList = RecencyList()
     access: AccessList = AccessList()
     relations: RelationsList = RelationsList()
@@ -399,8 +400,8 @@ class ListsConfig(Section):
     )
 
 
-OUR_LISTS = ("vector", "lexical", "hybrid", "ts_rank", "fts5", "recency", "access", "relations")
-ENGINE_LISTS = ("fts5",)
+OUR_LISTS = ("vector", "lexical", "hybrid", "ts_rank", "fts5", "sparse", "recency", "access", "relations")
+ENGINE_LISTS = ("fts5", "sparse")
 """The lists of lexical engines (`pipeline/lexical_engines`)."""
 ADDED_LISTS = tuple(
     name

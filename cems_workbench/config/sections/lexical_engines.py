@@ -181,3 +181,133 @@ class Fts5List(Section):
         soft=(1, 50),
         added=True,
     )
+
+
+class SparseList(Section):
+    """Hits of sparse BM25 vectors, as encoders of vector databases make them."""
+
+    enabled: bool = enabled(
+        "Sparse",
+        "Sparse BM25 vectors: a text becomes a weight per word, the query too, and the score is their dot product (Qdrant, mem0, ACE). "
+        "The encoder sees one text at a time, so the mean length is assumed; the idf, if any, is of the whole store.",
+    )
+    depth: int | None = depth("Sparse")
+    first_stage_factor: int = first_stage_factor("Sparse")
+    weight: float = weight("Sparse")
+    ties: Ties = ties("Sparse")
+    normalization: Normalization = normalization("Sparse")
+    k1: float = param(
+        1.2,
+        "Sparse k1",
+        "How much repetitions of a word count: 0 is not at all; a word's weight stays below k1 + 1 (fastembed: 1.2, ACE: 1.5).",
+        cost="gather",
+        ge=0,
+        le=100,
+        step=0.1,
+        soft=(0, 3),
+        added=True,
+    )
+    b: float = param(
+        0.75,
+        "Sparse b",
+        "How much long texts are held back: 0 is not at all, 1 in proportion to the length (fastembed and ACE: 0.75).",
+        cost="gather",
+        ge=0,
+        le=1,
+        step=0.05,
+        added=True,
+    )
+    mean_length: float | None = param(
+        None,
+        "Mean length assumed",
+        "Words of a text of average length, as the encoder assumes it (fastembed: 256, ACE: 50): with 256 short memories hardly differ by "
+        "length. null is the true mean of the store.",
+        cost="gather",
+        gt=0,
+        le=1_000_000,
+        step=1,
+        soft=(1, 512),
+        unit="words",
+        null="the true mean",
+        added=True,
+    )
+    idf: Literal["none", "lucene"] = param(
+        "lucene",
+        "Rarity of a word",
+        "lucene: ln(1 + (N − n + 0.5) / (n + 0.5)) of the whole store, as Qdrant's modifier idf; none: a common word counts as much as a "
+        "rare one (ACE).",
+        cost="gather",
+        added=True,
+    )
+    query_weight: Literal["one", "document"] = param(
+        "one",
+        "Weight of query words",
+        "one: each different word counts 1; document: the query is weighted like a text, about 1.66 a word at fastembed's settings (mem0, "
+        "ACE).",
+        cost="gather",
+        added=True,
+    )
+    tokens: Literal["identifiers", "words"] = param(
+        "words",
+        "Sparse tokens",
+        "words: runs of letters, digits and _ of every alphabet (fastembed); identifiers: ASCII letters and digits, parted at _ and at a "
+        "capital inside a word (ACE).",
+        cost="gather",
+        added=True,
+    )
+    stems: Literal["none", "english"] = param(
+        "none",
+        "Sparse stems",
+        "english: Snowball's English stems as fastembed has them (“added” is “ad”); none: words as they are written (ACE).",
+        cost="gather",
+        added=True,
+    )
+    lemmas: Literal["none", "spacy"] = param(
+        "none",
+        "Lemmas",
+        "spacy: texts and query are brought to spaCy's English lemmas first, without its stop words (mem0 with spaCy). Needs the extra "
+        "lemmas; without it words stay as they are, and a warning says so.",
+        cost="gather",
+        added=True,
+    )
+    stop_words: str | None = param(
+        None,
+        "Sparse stop words",
+        "Words left out of texts and query: english (NLTK's 179, as fastembed), or a file: a plain list, or a source file and the name of "
+        "its list (FILE#NAME); null keeps all.",
+        cost="gather",
+        null="keep all",
+        added=True,
+    )
+    min_token_length: int | None = param(
+        None,
+        "Shortest word",
+        "Shorter words are left out (ACE: 2).",
+        cost="gather",
+        ge=1,
+        le=100,
+        step=1,
+        soft=(1, 5),
+        unit="characters",
+        added=True,
+    )
+    max_token_length: int | None = param(
+        None,
+        "Longest word",
+        "Longer words are left out, before stems are made (fastembed: 40).",
+        cost="gather",
+        ge=1,
+        le=10_000,
+        step=1,
+        soft=(10, 100),
+        unit="characters",
+        added=True,
+    )
+    rows: Literal["created", "store"] = rows()
+    skip_if_conversational: bool = param(
+        False,
+        "No sparse list if conversational",
+        "A conversational query gets no list of sparse vectors (ACE).",
+        cost="gather",
+        added=True,
+    )

@@ -11,6 +11,7 @@ SOURCE_COLOURS = {
     "hybrid": ("#0072B2", "#56B4E9", "#2A4D8F", "#8EC7E8"),
     "ts_rank": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
     "fts5": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    "sparse": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
     "recency": ("#009E73",),
     "access": ("#CC79A7",),
     "relations": ("#7B848D",),
