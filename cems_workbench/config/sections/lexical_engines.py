@@ -79,11 +79,11 @@ def normalization(title: str) -> Any:
     )
 
 
-def rows() -> Any:
+def rows(title: str) -> Any:
     """The order of insertion into the engine, which settles ties."""
     return param(
         "created",
-        "Order of rows",
+        f"{title} order of rows",
         "Order in which memories are in the engine; it settles equal scores. created: by creation, then as imported; store: as imported.",
         cost="gather",
         added=True,
@@ -154,7 +154,7 @@ class Fts5List(Section):
         cost="gather",
         added=True,
     )
-    rows: Literal["created", "store"] = rows()
+    rows: Literal["created", "store"] = rows("FTS5")
     outside_ascii: Literal["kept", "blanked", "removed"] = param(
         "kept",
         "Signs outside ASCII",
@@ -303,7 +303,7 @@ class SparseList(Section):
         unit="characters",
         added=True,
     )
-    rows: Literal["created", "store"] = rows()
+    rows: Literal["created", "store"] = rows("Sparse")
     skip_if_conversational: bool = param(
         False,
         "No sparse list if conversational",
