@@ -49,6 +49,13 @@ def _reasons(config: PipelineConfig) -> dict[str, str]:
     for path in own_parameters():
         if not method.uses(path):
             found |= dict.fromkeys((path, f"{path}."), f"No effect under {method.name}")
+    if config.fusion.tie_break != "first_seen":
+        found["fusion.seen_first"] = "No effect: equal scores are ordered by id"
+    if config.assembly.strategy == "greedy":
+        found |= {
+            f"assembly.mmr_{name}": "No effect: results are chosen by score"
+            for name in ("lambda", "similarity", "procedure", "relevance", "min_value")
+        }
     if not config.fusion.score_blend:
         found["fusion.blend_with"] = "No effect: the score blend is 0"
     if config.threshold.mode != "adaptive":

@@ -300,15 +300,38 @@ class AssemblyConfig(Section):
         "greedy: by score; mmr: diverse, first one memory per session; auto: mmr for aggregation queries.",
     )
     mmr_lambda: float = param(0.6, "MMR λ", "Weight of the score; the rest goes to diversity.", ge=0, le=1, step=0.01)
-    mmr_similarity: Literal["jaccard"] = param(
-        "jaccard", "MMR similarity", "How the overlap of two memories is measured: Jaccard of their words."
+    mmr_similarity: Literal["jaccard", "cosine"] = param(
+        "jaccard",
+        "MMR similarity",
+        "How alike two memories are. jaccard: share of their words that both have. cosine: of their embeddings, 0 at least; a memory "
+        "without one is like no other.",
     )
-    mmr_procedure: Literal["guide", "cems", "plain"] = param(
+    mmr_procedure: Literal["guide", "cems", "plain", "one_pass"] = param(
         "guide",
         "MMR procedure",
         "guide: one memory of each session, then the rest, as selected. cems: as CEMS runs: by source reference, on min-max scores, "
         "what does not fit is passed over, results by score. plain: one selection over all candidates, without regard to sessions "
-        "(engram's memory_search).",
+        "(engram's memory_search). one_pass: no selection: each candidate is compared with all others, chosen or not, and sorted "
+        "once, so that two that agree lower each other (Graphiti).",
+    )
+    mmr_relevance: Literal["score", "vector"] = param(
+        "score",
+        "MMR relevance",
+        "What λ weights. score: the score that a candidate arrives with. vector: its score in the vector list, that of a cosine of 0 "
+        "without one (Graphiti).",
+        added=True,
+    )
+    mmr_min_value: float | None = param(
+        None,
+        "Least MMR value",
+        "Candidates are left out when λ × relevance − (1 − λ) × similarity is below this; null is off. At 0 memories are dropped that are "
+        "more like each other than like the query (Graphiti).",
+        ge=-100,
+        le=100,
+        step=0.01,
+        soft=(-1, 1),
+        null="off",
+        added=True,
     )
     min_vector_score: float | None = param(
         None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import BeforeValidator
 
@@ -13,8 +13,10 @@ from cems_workbench.config.sections.gathering import ADDED_LISTS, ENGINE_LISTS
 
 if TYPE_CHECKING:
     ListName = str
+    SeenFirst = str
 else:
     ListName = Literal["vector", "lexical", "hybrid", "ts_rank", *ENGINE_LISTS, "relations", *ADDED_LISTS]
+    SeenFirst = Literal["as_listed", *get_args(ListName)]
 Sources = Annotated[tuple[ListName, ...], BeforeValidator(as_tuple), AsList]
 """Lists whose scores say how relevant a memory is."""
 
@@ -173,6 +175,13 @@ class FusionConfig(Section):
     )
     tie_break: Literal["id", "first_seen"] = param(
         "id", "Equal scores", "id: by memory id; first_seen: by list, then place in it, and stable from then on (CEMS)."
+    )
+    seen_first: SeenFirst = param(
+        "as_listed",
+        "List read first",
+        "Of equal scores under first_seen, those of this list come first, then those of the others. as_listed: in the order in which lists "
+        "are shown, vector first (Graphiti reads its full-text list first).",
+        added=True,
     )
 
 

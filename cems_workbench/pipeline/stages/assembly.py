@@ -14,6 +14,12 @@ are sorted by score. Words are runs of [a-z0-9] between word boundaries, ties fa
 The procedure `plain` has one phase over all candidates, in which words are runs of [A-Za-z0-9_] in lower case and ties fall to the better
 ranked (engram's memory_search).
 
+The procedure `one_pass` selects nothing: with the largest similarity to any other candidate, 0 at least, in place of that to the selected,
+one sort orders the candidates, ties to the better ranked; the results are the first that fit (Graphiti).
+
+`mmr_similarity: cosine` takes the embeddings' cosine for the Jaccard similarity, `mmr_relevance: vector` the score in the vector list for
+the score, and with `mmr_min_value` candidates of a lower value are left out.
+
 With `min_vector_score`, results with a lower score in the vector list are dropped after all this, and nobody moves up (engram's
 recollection: a cosine of 0.25 among the first three). The score is the best in the vector lists that take part, within their depth and
 before any threshold, on `lists.vector.scale`; without one it is that of a cosine of 0.
@@ -106,6 +112,8 @@ class Selection:
     max_tokens: float
     chosen: list[int] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
+    left_out: list[int] = field(default_factory=list)
+    """Candidates whose MMR value is below the least."""
     mmr: dict[int, float] = field(default_factory=dict)
     tokens: int = 0
 
@@ -135,6 +143,8 @@ class Given:
     version: Ints | None
     budget: Floats
     """(Q) most tokens."""
+    relevance: Floats
+    """(Q, C) what lambda weights."""
 
 
 def apply_assembly(
@@ -156,7 +166,8 @@ def apply_assembly(
     most = np.inf if config.max_tokens is None else float(config.max_tokens)
     budget = np.where(aggregation, max(most, config.aggregation_tokens), most)
     tokens, uncounted = _tokens(table, config, version)
-    given = Given(table, before, config, tokens, version, budget)
+    relevance = before.score if config.mmr_relevance == "score" or vector is None else on_scale(vector, scale)
+    given = Given(table, before, config, tokens, version, budget, relevance)
     diverse = _DIVERSE[config.mmr_procedure]
 
     @cache
@@ -175,7 +186,9 @@ def apply_assembly(
     def reason(q: int, c: int) -> str:
         if c in selection(q).skipped:
             return f"{tokens[q, c]} tokens do not fit the budget of {budget[q]:g}"
-        if c in selection(q).chosen and vector is not None:
+        if c in selection(q).left_out:
+            return f"MMR value {selection(q).mmr[c]:.4f} is below the least of {config.mmr_min_value:g}"
+        if low[q, c] and c in selection(q).chosen and vector is not None:
             had = (
                 "it is in no vector list, which counts as a cosine of 0"
                 if np.isnan(vector[q, c])
@@ -202,6 +215,14 @@ def apply_assembly(
             found.append(f"{uncounted(q)} candidates have no cl100k count in this evidence; theirs is chars4")
         if before.alive[q].any() and not selection(q).chosen:
             found.append(f"nothing fits the budget of {budget[q]:g} tokens")
+        if selection(q).left_out:
+            found.append(
+                f"{len(selection(q).left_out)} candidates have an MMR value below {config.mmr_min_value:g} and are left out"
+            )
+        if by_mmr[q] and config.mmr_similarity == "cosine":
+            bare = int((before.alive[q] & ~table.cosines(q)[1]).sum())
+            if bare:
+                found.append(f"{bare} candidates have no embedding: MMR takes them to be like no other")
         below = [c for c in selection(q).chosen if low[q, c]]
         if below:
             found.append(
@@ -306,7 +327,7 @@ def _mmr(given: Given, q: int) -> Selection:
 def _select(given: Given, q: int, phase: Ints, selection: Selection, closest: np.ndarray) -> None:
     """Move candidates of one phase into the selection. `closest` (C) is the largest similarity to the selected."""
     config, remaining = given.config, phase  # ascending index = ascending id, which settles the last tie
-    score = given.before.score[q]
+    score, alike = given.relevance[q], _similarity(given, q)
     while len(remaining) and not selection.full:
         value = config.mmr_lambda * score[remaining] - (1 - config.mmr_lambda) * closest[remaining]
         # lexsort takes the last key first: the MMR value, then the score, then the id.
@@ -314,9 +335,41 @@ def _select(given: Given, q: int, phase: Ints, selection: Selection, closest: np
         c = int(remaining[at])
         selection.mmr[c] = float(value[at])
         remaining = np.delete(remaining, at)
+        if _too_low(given, selection, c):
+            continue
         # A memory that did not fit is no result, so the others need not differ from it.
         if selection.take(c, int(given.tokens[q, c])):
-            np.maximum(closest, given.table.overlaps(q, c), out=closest)
+            np.maximum(closest, alike(c), out=closest)
+
+
+def _similarity(given: Given, q: int) -> Callable[[int], Floats]:
+    """c -> (C) similarity of every candidate to candidate c, with itself 0 or 1."""
+    if given.config.mmr_similarity == "cosine":
+        cosines = given.table.cosines(q)[0]
+        return lambda c: cosines[c]
+    return lambda c: given.table.overlaps(q, c)
+
+
+def _similarity_of_texts(given: Given, q: int, word: re.Pattern[str]) -> Callable[[int, int], float]:
+    """Two candidates -> their similarity; Jaccard's is of the `word`s of the texts that are meant."""
+    if given.config.mmr_similarity == "cosine":
+        cosines = given.table.cosines(q)[0]
+        return lambda c, other: float(cosines[c, other])
+
+    @cache
+    def words(c: int) -> frozenset[str]:
+        return frozenset(word.findall(_text(given, q, c).lower()))
+
+    return lambda c, other: _jaccard(words(c), words(other))
+
+
+def _too_low(given: Given, selection: Selection, c: int) -> bool:
+    """Note a candidate whose MMR value is below the least."""
+    least = given.config.mmr_min_value
+    if least is None or selection.mmr[c] >= least:
+        return False
+    selection.left_out.append(c)
+    return True
 
 
 def _mmr_of_cems(given: Given, q: int) -> Selection:
@@ -325,9 +378,10 @@ def _mmr_of_cems(given: Given, q: int) -> Selection:
     score, tokens, share = given.before.score[q], given.tokens[q].tolist(), given.config.mmr_lambda
     if not order:
         return selection
-    low, high = float(score[order].min()), float(score[order].max())
-    relevance = {c: (float(score[c]) - low) / (high - low if high > low else 1.0) for c in order}
-    words = {c: frozenset(WORD.findall(_text(given, q, c).lower())) for c in order}
+    raw = given.relevance[q]
+    low, high = float(raw[order].min()), float(raw[order].max())
+    relevance = {c: (float(raw[c]) - low) / (high - low if high > low else 1.0) for c in order}
+    alike = _similarity_of_texts(given, q, WORD)
     closest = dict.fromkeys(order, 0.0)
 
     def take_best(members: Sequence[int]) -> bool:
@@ -337,10 +391,12 @@ def _mmr_of_cems(given: Given, q: int) -> Selection:
         for c in fitting:
             selection.mmr[c] = share * relevance[c] - (1 - share) * closest[c]
         best = max(fitting, key=lambda c: selection.mmr[c])  # the first of equals
-        selection.take(best, tokens[best])
         taken.add(best)
+        if _too_low(given, selection, best):
+            return True
+        selection.take(best, tokens[best])
         for c in order:
-            closest[c] = max(closest[c], _jaccard(words[c], words[best]))
+            closest[c] = max(closest[c], alike(c, best))
         return True
 
     taken: set[int] = set()
@@ -358,22 +414,43 @@ def _mmr_of_cems(given: Given, q: int) -> Selection:
 
 def _mmr_plain(given: Given, q: int) -> Selection:
     selection = _empty(given, q)
-    share, score, tokens = given.config.mmr_lambda, given.before.score[q], given.tokens[q].tolist()
+    share, score, tokens = given.config.mmr_lambda, given.relevance[q], given.tokens[q].tolist()
     left = given.before.order(q).tolist()
-    words = {c: frozenset(PLAIN_WORD.findall(_text(given, q, c).lower())) for c in left}
+    alike = _similarity_of_texts(given, q, PLAIN_WORD)
     closest = dict.fromkeys(left, 0.0)
     while left and not selection.full:
         for c in left:
             selection.mmr[c] = share * float(score[c]) - (1 - share) * closest[c]
         best = max(left, key=lambda c: selection.mmr[c])  # the first of equals
         left.remove(best)
-        if selection.take(best, tokens[best]):
+        if not _too_low(given, selection, best) and selection.take(best, tokens[best]):
             for c in left:
-                closest[c] = max(closest[c], _jaccard(words[c], words[best]))
+                closest[c] = max(closest[c], alike(c, best))
     return selection
 
 
-_DIVERSE: Mapping[str, Callable[[Given, int], Selection]] = {"guide": _mmr, "cems": _mmr_of_cems, "plain": _mmr_plain}
+def _one_pass(given: Given, q: int) -> Selection:
+    selection = _empty(given, q)
+    share, score, tokens = given.config.mmr_lambda, given.relevance[q], given.tokens[q].tolist()
+    order = given.before.order(q).tolist()
+    alike = _similarity_of_texts(given, q, PLAIN_WORD)
+    for c in order:
+        closest = max((alike(c, other) for other in order if other != c), default=0.0)
+        selection.mmr[c] = share * float(score[c]) - (1 - share) * max(closest, 0.0)
+    for c in sorted(order, key=lambda c: -selection.mmr[c]):  # stable: the better ranked of equals first
+        if selection.full:
+            break
+        if not _too_low(given, selection, c):
+            selection.take(c, tokens[c])
+    return selection
+
+
+_DIVERSE: Mapping[str, Callable[[Given, int], Selection]] = {
+    "guide": _mmr,
+    "cems": _mmr_of_cems,
+    "plain": _mmr_plain,
+    "one_pass": _one_pass,
+}
 
 
 def _text(given: Given, q: int, c: int) -> str:
@@ -417,7 +494,8 @@ def _apply(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields]:
     config = given.config.assembly
     aggregation = aggregations(given.table, given.config.query.detectors)
     version = _version(given) if config.text == "version" else None
-    vector = None if config.min_vector_score is None else best_cosines(given)
+    reads_vector = config.min_vector_score is not None or config.mmr_relevance == "vector"
+    vector = best_cosines(given) if reads_vector else None
     scale = given.config.lists.vector.scale
     return apply_assembly(given.table, given.ranking, config, aggregation, version, vector, scale)
 

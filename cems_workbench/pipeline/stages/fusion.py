@@ -246,7 +246,9 @@ def apply_fusion(
     return FusionArrays(
         entered=before.alive,
         before=before,
-        after=ranked(score, alive, None if config.tie_break == "id" else lambda: first_seen(lists)),
+        after=ranked(
+            score, alive, None if config.tie_break == "id" else lambda: first_seen(table, lists, config.seen_first)
+        ),
         row=row,
         fields=lambda q: FusionFields(
             config.method,
@@ -308,18 +310,21 @@ def _scoring(table: CandidateTable, lists: ListArrays, of: str) -> Bools:
     return scoring
 
 
-def first_seen(lists: ListArrays) -> Ints:
-    """(Q, C) the order in which candidates first occur in the lists, read one after the other."""
+def first_seen(table: CandidateTable, lists: ListArrays, first: str = "as_listed") -> Ints:
+    """(Q, C) the order in which candidates occur in the lists, read one after the other, those of the source `first` before others."""
 
     def order() -> Ints:
-        count, width = lists.present.shape[1:]
-        met = np.where(
-            lists.present, np.arange(count)[:, None] * (width + 1) + lists.places.position, count * (width + 1)
-        )
-        first: Ints = met.min(axis=1, initial=count * (width + 1))
-        return first
+        queries, count, width = lists.present.shape
+        place = np.broadcast_to(np.arange(count), (queries, count))
+        if first in SOURCES:
+            # Stable, so that lists of one kind keep their order.
+            order = np.argsort(table.lists.source != SOURCES.index(first), axis=1, kind="stable")
+            place = np.argsort(order, axis=1)
+        met = np.where(lists.present, place[:, :, None] * (width + 1) + lists.places.position, count * (width + 1))
+        seen: Ints = met.min(axis=1, initial=count * (width + 1))
+        return seen
 
-    return memoized(lists.memo, "first seen", None, order)
+    return memoized(lists.memo, "first seen", first, order)
 
 
 def contributions(table: CandidateTable, terms: Terms, q: int) -> dict[int, list[Contribution]]:

@@ -177,3 +177,37 @@ def test_the_vector_floor_speaks_the_scale_of_the_list() -> None:
     assert {row.memory_id for row in result.results} == {"a", "b"}
     assert dropped(result.stage("assembly"))["c"].startswith("vector score 0.6500: below the floor of 0.7")
     assert "x" in {row.memory_id for row in trace(subject, {**half, "assembly.min_vector_score": 0.5}).results}
+
+
+ONE_PASS = {
+    **MMR,
+    "assembly.mmr_procedure": "one_pass",
+    "assembly.mmr_similarity": "cosine",
+    "assembly.mmr_relevance": "vector",
+    "assembly.mmr_lambda": 0.5,
+}
+FACTS = evidence(
+    {"vector": {"a": 0.9, "b": 0.8, "c": 0.5}, "lexical": {"d": 2.0}},
+    embeddings={"a": [1.0, 0.0, 0.0], "b": [0.8, 0.6, 0.0], "c": [0.0, 0.0, 1.0], "d": [-1.0, 0.0, 0.0]},
+)
+
+
+def test_mmr_in_one_pass_compares_with_all_others_and_sorts_once() -> None:
+    """0.5 · cosine − 0.5 · largest to any other: a and b lower each other (0.8), c and d have 0 at least; d has no vector score."""
+    assembly = stage("assembly", FACTS, {**ONE_PASS, "fusion.single_list": "fuse"})
+    assert column(assembly, "mmr") == pytest.approx({"c": 0.25, "a": 0.05, "b": 0.0, "d": 0.0})
+    assert kept(assembly)[:2] == ["c", "a"]
+
+
+def test_candidates_below_the_least_mmr_value_are_left_out() -> None:
+    result = trace(FACTS, {**ONE_PASS, "assembly.mmr_min_value": 0.01})
+    assert [row.memory_id for row in result.results] == ["c", "a"]
+    assert dropped(result.stage("assembly"))["b"] == "MMR value 0.0000 is below the least of 0.01"
+    assert warned(result.stage("assembly"), "2 candidates have an MMR value below 0.01 and are left out")
+
+
+@pytest.mark.parametrize("procedure", ["guide", "plain"])
+def test_greedy_mmr_reads_cosines_too(procedure: str) -> None:
+    """a first; then c, 0.25, before b, 0.4 − 0.5 · 0.8 = 0."""
+    values = {**ONE_PASS, "assembly.mmr_procedure": procedure, "lists.lexical.enabled": False}
+    assert kept(stage("assembly", FACTS, values)) == ["a", "c", "b"]

@@ -220,3 +220,11 @@ def test_every_row_accounts_for_its_raw_score() -> None:
         terms = math.fsum(entry.base + entry.bonus for entry in row.contributions)
         account = row.boost_factor * (terms + row.best_rank_bonus + row.importance_bonus)
         assert row.raw == pytest.approx(account, rel=1e-12)
+
+
+def test_of_equal_scores_those_of_the_list_read_first_come_first() -> None:
+    """k 0, weight 1: v and l have 1 each, and w (2nd by meaning) and x (2nd by words) 0.5 each."""
+    subject = evidence({"vector": {"v": 0.9, "w": 0.8}, "lexical": {"l": 7.0, "x": 3.0}})
+    values = {"fusion.k": 0, "fusion.tie_break": "first_seen"}
+    assert kept(stage("fusion", subject, values)) == ["v", "l", "w", "x"]
+    assert kept(stage("fusion", subject, {**values, "fusion.seen_first": "lexical"})) == ["l", "v", "x", "w"]
