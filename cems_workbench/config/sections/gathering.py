@@ -340,8 +340,8 @@ class CandidateSet(Section):
         "Candidate set",
         "all: the vector list ranks every memory. recent_access: only the newest by last access, and every lexical hit (two-stage RRF). "
         "newest_created: only the newest by creation, and every lexical hit (engram's memory_recall). lexical_or_newest: the lexical hits "
-        "alone, or where there are none the newest by creation (engram's memory_search). Lexical hits are those of the lexical engine "
-        "lists that are on; where none is on, of the BM25 list.",
+        "alone, or where there are none the newest by creation (engram's memory_search). Lexical hits are those of the BM25 list and of "
+        "the lexical engines that are on; of the BM25 list also where it is off, if no engine is on.",
         cost="gather",
     )
     size: int = param(

@@ -14,8 +14,8 @@ are sorted by score. Words are runs of [a-z0-9] between word boundaries, ties fa
 The procedure `plain` has one phase over all candidates, in which words are runs of [A-Za-z0-9_] in lower case and ties fall to the better
 ranked (engram's memory_search).
 
-The procedure `one_pass` selects nothing: with the largest similarity to any other candidate, 0 at least, in place of that to the selected,
-one sort orders the candidates, ties to the better ranked; the results are the first that fit (Graphiti).
+The procedure `one_pass` selects nothing: it takes the largest similarity to any other candidate, 0 at least, instead of that to the
+selected, and sorts once, ties to the better ranked; the results are the first that fit (Graphiti).
 
 `mmr_similarity: cosine` takes the embeddings' cosine for the Jaccard similarity, `mmr_relevance: vector` the score in the vector list for
 the score, and with `mmr_min_value` candidates of a lower value are left out.
