@@ -219,12 +219,16 @@ class Judgment:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """One memory of what a real system returned: its row in the input, and what the row says of it; id or content is there."""
+    """One memory of what a real system returned: its row in the input, and what the row says of it; id or content is there.
+
+    `parts` are the shares that its score was made of, by name, where the system explains its scores.
+    """
 
     row: int
     memory_id: str | None
     score: float | None = None
     content: str | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 RankedIds = tuple[tuple[str, float], ...]
@@ -237,6 +241,10 @@ class RecordedAnswer:
 
     `query` is None where the form does not say what was asked, `qid` is then its name. `row` is the answer's number in the file, `asked_at`
     when it was asked. `lists` are the system's own lists, by source, one a query variant.
+
+    What the system made of the query, where the recording says so: `searched` is the text that it searched instead, `engine_queries` what
+    an engine was given, by its name, `wordings` the wordings that were searched one by one, `by_vector_alone` that no words were searched.
+    `scored` are the memories with their scores before the last cut, in order.
     """
 
     row: int
@@ -246,6 +254,11 @@ class RecordedAnswer:
     returned: tuple[Returned, ...]
     lists: Mapping[str, tuple[RankedIds, ...]] = field(default_factory=dict)
     asked_at: datetime | None = None
+    searched: str | None = None
+    engine_queries: Mapping[str, str] = field(default_factory=dict)
+    wordings: tuple[str, ...] = ()
+    by_vector_alone: bool = False
+    scored: RankedIds = ()
 
     @property
     def top_score(self) -> float | None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
-    from cems_workbench.analysis.fidelity.measures import SetFidelity
+    from cems_workbench.analysis.fidelity.measures import Estimate, SetFidelity
     from cems_workbench.evaluation.assertions import Bound
     from cems_workbench.jobs.fidelity import MeasuredFidelity
     from cems_workbench.pipeline.resources import Resources
@@ -97,6 +97,48 @@ def fidelity_command(
     keep_config: Annotated[
         bool, typer.Option("--keep-config", help="Do not apply the recording's own settings to the config.")
     ] = False,
+    lists: Annotated[
+        str,
+        typer.Option(
+            "--lists",
+            metavar="own|ties|recorded",
+            help="Whose lists are replayed: our own, our own with equal scores in the recorded order, or those of the recording, so "
+            "that what comes after the lists is tested alone.",
+        ),
+    ] = "own",
+    as_list: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as-list",
+            metavar="NAME=SOURCE",
+            help="Our list that a recorded one stands for, such as keyword=sparse; repeatable. By default its name tells.",
+        ),
+    ] = None,
+    own_searches: Annotated[
+        bool,
+        typer.Option(
+            "--own-searches",
+            help="Make searched texts, engine queries and wordings with the config, instead of taking those of the recording.",
+        ),
+    ] = False,
+    repeat: Annotated[
+        Path | None,
+        typer.Option(
+            "--repeat",
+            metavar="OTHER",
+            help="A second recording of the same system and queries: how far it repeats itself is as far as a config can agree.",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            metavar="N",
+            min=0.0,
+            help="Largest difference of equal scores (default: 1e-6, or half a unit of the last recorded digit).",
+        ),
+    ] = None,
+    depth: Annotated[int, typer.Option("--k", metavar="K", min=1, help="Results that the overlap compares.")] = 10,
     query: Annotated[
         str | None,
         typer.Option(
@@ -135,6 +177,7 @@ def fidelity_command(
         ORDERS,
         ask_server,
         asked_queries,
+        bad_rows,
         explained,
         kept_recording,
         lexical_lists,
@@ -143,6 +186,7 @@ def fidelity_command(
         require_usable,
         setting_for,
     )
+    from cems_workbench.jobs.recorded_lists import WHICH_LISTS
 
     if not answers and not recorded and ask is None:
         raise InputError(
@@ -156,11 +200,20 @@ def fidelity_command(
         raise InputError("--recorded: a --data folder keeps no answers; name a --store")
     if order not in ORDERS:
         raise InputError(f"--order: {order!r} is not one of {', '.join(ORDERS)}")
+    which = next((name for name in WHICH_LISTS if name == lists), None)
+    if which is None:
+        raise InputError(f"--lists: {lists!r} is not one of {', '.join(WHICH_LISTS)}")
+    if repeat is not None and len(answers or ()) + len(recorded or ()) + (ask is not None) > 1:
+        raise InputError("--repeat: name the one file of answers that it repeats")
+    chosen_lists = _chosen_lists(as_list or ())
     bounds = [_bound(text) for text in asserted or ()]
     moment = parse_moment(as_of)
     recordings = [read_answers(path) for path in answers or ()]
-    for recording in recordings:
+    second = None if repeat is None else read_answers(repeat)
+    for recording in (*recordings, *([second] if second else [])):
         require_usable(recording)
+        if line := bad_rows(recording):
+            say(line, err=True)
     configs = chosen_configs(config, preset, changes) or [chosen_config(BASE_PRESET, None, changes)]
     measured = []
     found: list[tuple[SetAgreement, list[Explanation[SetAgreement]]]] = []
@@ -172,10 +225,24 @@ def fidelity_command(
                 say(f"left out: {error}", err=True)
             recordings.append(dataclasses.replace(answered, errors=()))
             require_usable(recordings[-1])
-        lists = lexical_lists(recordings)
-        for setting in (setting_for(one, chosen, as_chosen=keep_config) for one in recordings for chosen in configs):
-            asked = asked_queries(setting.recording, known, moment, query)
-            measured.append(measure_fidelity(setting, asked, resources, progress, lists))
+        known_lists = lexical_lists(recordings)
+        settings = [
+            setting_for(
+                one,
+                chosen,
+                as_chosen=keep_config,
+                which_lists=which,
+                chosen_lists=chosen_lists,
+                own_searches=own_searches,
+                tolerance=tolerance,
+                depth=depth,
+            )
+            for one in recordings
+            for chosen in configs
+        ]
+        for setting in settings:
+            asked = asked_queries(setting.recording, known, moment, query, setting)
+            measured.append(measure_fidelity(setting, asked, resources, progress, known_lists, second))
         if explain:
             found = [explained(one, progress) for one in measured]
     outcomes = [bound.outcome(_value(one, bound), one.setting.name) for one in measured for bound in bounds]
@@ -195,6 +262,14 @@ def _bound(text: str) -> Bound:
     if bound.name not in MEASURES or bound.scope is not None:
         raise InputError(f'--assert "{text}": {bound.name} is no measure of fidelity; allowed: {", ".join(MEASURES)}')
     return bound
+
+
+def _chosen_lists(texts: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    for text, (name, _, source) in zip(texts, pairs, strict=True):
+        if not name or not source:
+            raise InputError(f"--as-list {text!r}: must be NAME=SOURCE, such as keyword=sparse")
+    return {name: source for name, _, source in pairs}
 
 
 def _value(measured: MeasuredFidelity, bound: Bound) -> float:
@@ -244,7 +319,7 @@ def _print(
     order: str,
 ) -> None:
     if len(measured) > 1:
-        names = ("same_order", "same_set", "same_first", "overlap", "rbo")
+        names = ("same_order", "up_to_ties", "same_scores", "same_set", "same_first", "overlap")
         rows = [
             [one.setting.name, len(one.fidelity.queries), *(_number(one.fidelity.value(name)) for name in names)]
             for one in measured
@@ -260,10 +335,10 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _measures(fidelity: SetFidelity) -> list[list[object]]:
-    """A row a measure: how many queries, the mean, its interval."""
+def _measures(fidelity: SetFidelity, repeated: SetFidelity | None) -> list[list[object]]:
+    """A row a measure: how many queries, the mean, its interval, and how far the system repeats itself."""
     rows: list[list[object]] = [
-        [name.replace("_", " "), one.count, _number(one.mean), f"{one.low:.3f} to {one.high:.3f}"]
+        [name.replace("_", " "), one.count, _number(one.mean), _interval(one)]
         for name, one in fidelity.estimates.items()
     ]
     same, scored = fidelity.precise
@@ -276,20 +351,39 @@ def _measures(fidelity: SetFidelity) -> list[list[object]]:
                 f"differ by {fidelity.score_difference:.1e} at most",
             ]
         )
+    same, scored = fidelity.equal_scores
+    if scored:
+        rows.append(["scores by id", None, same / scored, f"{same} of {scored} to {fidelity.precision:g}"])
+    if repeated is not None:
+        ceiling = [_number(one.mean) for one in repeated.estimates.values()]
+        rows = [[*row, *ceiling[i : i + 1]] for i, row in enumerate(rows)]
+        rows = [row if len(row) == 5 else [*row, None] for row in rows]
     return rows
+
+
+def _interval(one: Estimate) -> str | None:
+    return None if math.isnan(one.mean) else f"{one.low:.3f} to {one.high:.3f}"
 
 
 def _print_setting(measured: MeasuredFidelity, shown: int, order: str) -> None:
     setting = measured.setting
-    rows = _measures(measured.fidelity)
+    rows = _measures(measured.fidelity, measured.repeated)
     print_table(
-        ["measure", "queries", "mean", "95 % interval"],
+        ["measure", "queries", "mean", "95 % interval", *(["repeats itself"] if measured.repeated else [])],
         rows,
         f"{setting.name}: {len(measured.fidelity.queries)} queries",
     )
     applied = ", ".join(f"{name} {value}" for name, value in setting.applied)
     if applied:
         say(f"laid over {setting.config.name}: {applied}")
+    given = ", ".join(f"{name} ({count})" for name, count in setting.given.items())
+    if given:
+        say(f"given by the recording (queries): {given}")
+    if setting.own_searches:
+        say("searched texts, engine queries and wordings are our own")
+    if setting.which_lists != "own" and setting.list_map.sources:
+        what = "order of equal scores" if setting.which_lists == "ties" else "lists"
+        say(f"{what} of the recording: {', '.join(setting.list_map.lines())}; the other lists are ours")
     for line in setting.warnings:
         say(f"warning: {line}")
     if measured.evidence.answered:

@@ -1,7 +1,8 @@
 """What a system answered to a set of queries, in one file: the answers that the workbench is measured against.
 
     recording   {"config": {…}, "max_tokens", "answered_at", "answers": [{"qid", "query", "project", "results": [{"id", "score",
-                "content"}, …], "lists"?}, …]}: whole answers, nothing cut; `config` are settings of CEMS in lower case
+                "content"}, …], "lists"?}, …]}: whole answers, nothing cut; `config` are settings of CEMS in lower case, and with
+                `engine` those of another system, which are not settings here (docs/use/recording.md has every field)
     responses   one search response, or a JSON list (or JSON lines) of them, each with its `query`
     TREC run    the answers of several queries, by qid
     a list      ids of one answer, whose query is named elsewhere
@@ -13,8 +14,9 @@ field; whether that matters is for the reader to say. What makes a whole file un
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,18 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.files import open_file, parse_json, type_name
 from cems_workbench.formats.base.logs import distinct
-from cems_workbench.formats.responses import parse_response, rows_of_answer
-from cems_workbench.records import RankedIds, RecordedAnswer, RowError
+from cems_workbench.formats.responses import ID_FIELDS, parse_response, rows_of_answer
+from cems_workbench.records import RankedIds, RecordedAnswer, Returned, RowError
 
 RECORDING = "recording"
+ENGINE_QUERIES: Mapping[str, str] = {"fts_query": "fts5", "lucene_query": "lucene", "tsquery": "ts_rank_cd"}
+"""Fields that hold what an engine was given, and the list that the engine answers."""
+SCORED_FIELDS = ("fused", "ranked")
+"""Fields that hold the memories with their scores before the last cut."""
+PART_LISTS: Mapping[str, str] = {"semantic_score": "semantic", "bm25_score": "keyword_unit", "entity_boost": "entity"}
+"""The list that a part of an explained score comes from: that is what mem0 calls its parts."""
+MAX_SYSTEM_CHARS = 160
+_NUMBERED = re.compile(r"(.*\D)(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,8 @@ class Recording:
 
     `settings` are those that differ from the system's defaults, as it calls them, in lower case, with their values as text. `whole`: an
     answer is all that the system found, else a limit that the file does not state may have cut it. `id_length`: ids are cut to so many
-    characters. `rounded`: scores may have fewer digits than the system's. `log`: it is a file that is imported too.
+    characters. `rounded`: scores may have fewer digits than the system's. `log`: it is a file that is imported too. `own_settings` are
+    those of a system whose settings no config here has, for display. `doubts` are lines about what was not used of the file as a whole.
     """
 
     name: str
@@ -51,6 +62,8 @@ class Recording:
     rounded: bool = False
     log: bool = False
     errors: tuple[RowError, ...] = ()
+    own_settings: Mapping[str, str] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
 
 
 def read_recording(path: Path) -> Recording:
@@ -116,7 +129,8 @@ def _responses(rows: Sequence[tuple[int, dict[str, Any]]], source: str) -> Recor
         query, project = _asked(row)
         qid = row.get("qid")
         rows_of = rows_of_answer(row["results"], n, source, errors)
-        answers.append(RecordedAnswer(n, str(qid) if qid is not None else str(n), query, project, rows_of))
+        answer = RecordedAnswer(n, str(qid) if qid is not None else str(n), query, project, rows_of)
+        answers.append(replace(answer, lists=_lists_of_parts(rows_of)))
     return Recording(source, "search responses", distinct(answers, source, errors), errors=tuple(errors))
 
 
@@ -135,34 +149,56 @@ def _recording(document: Mapping[str, Any], source: str) -> Recording:
     rows = document["answers"]
     if not isinstance(rows, list) or not rows:
         raise InputError(f"{source}: answers: must be a list of answers, found {_found(rows)}")
-    settings = document.get("config")
-    if settings is not None and not isinstance(settings, dict):
-        raise InputError(f"{source}: config: must be an object of settings, found {_found(settings)}")
+    settings, own, doubts = _settings(document, source)
     errors: list[RowError] = []
     answers = [answer for n, row in enumerate(rows, 1) if (answer := _answer(n, row, source, errors)) is not None]
     return Recording(
         name=source,
         form=RECORDING,
         answers=distinct(answers, source, errors),
-        settings={name: _setting(name, value, source) for name, value in (settings or {}).items()},
+        settings=settings,
         max_tokens=_max_tokens(document.get("max_tokens"), source),
         answered_at=_moment(document.get("answered_at"), source),
-        system=_name("CEMS", document.get("cems")),
+        system=_name("CEMS", document.get("cems")) or _system(document.get("engine")),
         embedder=_name("", document.get("embedder")),
         mode=_name("", document.get("mode")),
         whole=True,
         errors=tuple(errors),
+        own_settings=own,
+        doubts=doubts,
     )
+
+
+def _settings(document: Mapping[str, Any], source: str) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
+    """Settings of CEMS, settings of another system, and a line for each value of CEMS's that is no setting.
+
+    The file is another system's if it has an `engine` and no `cems`: its settings have no meaning as variables of CEMS.
+    """
+    said = document.get("config")
+    if said is None:
+        return {}, {}, ()
+    if not isinstance(said, dict):
+        raise InputError(f"{source}: config: must be an object of settings, found {_found(said)}")
+    if document.get("engine") and not document.get("cems"):
+        return {}, {str(name): str(value) for name, value in said.items() if value is not None}, ()
+    settings, doubts = {}, []
+    for name, value in said.items():
+        if isinstance(value, str | int | float):
+            settings[str(name)] = str(value).lower() if isinstance(value, bool) else str(value)
+        elif value is not None:  # null is the system's default
+            doubts.append(f"config: {name}: left out: must be a text, a number or true or false, found {_found(value)}")
+    return settings, {}, tuple(doubts)
+
+
+def _system(engine: Any) -> str | None:
+    """The name of a system, also where it is an object of several texts: the first of them."""
+    if isinstance(engine, dict):
+        engine = next((value for value in engine.values() if isinstance(value, str) and value.strip()), None)
+    return engine.strip()[:MAX_SYSTEM_CHARS] if isinstance(engine, str) and engine.strip() else None
 
 
 def _name(head: str, value: Any) -> str | None:
     return f"{head} {value}".strip() if isinstance(value, str) and value else None
-
-
-def _setting(name: str, value: Any, source: str) -> str:
-    if not isinstance(value, str | int | float):
-        raise InputError(f"{source}: config: {name}: must be a text, a number or true or false, found {_found(value)}")
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _max_tokens(value: Any, source: str) -> int | None:
@@ -198,23 +234,153 @@ def _answer(n: int, row: Any, source: str, errors: list[RowError]) -> RecordedAn
         errors.append(RowError(source, n, f"must be a list of results, found {_found(results)}", "results"))
         return None
     returned = rows_of_answer(results, n, source, errors)
+    if results and not returned:
+        return None  # without a row that can be used it is no empty answer either
     said = None if query is None else str(query)
     lists = _lists(row.get("lists"), n, source, errors)
-    return RecordedAnswer(n, str(qid), said, None if project is None else str(project), returned, lists)
+    answer = RecordedAnswer(n, str(qid), said, None if project is None else str(project), returned, lists)
+    return _with_query(answer, row, source, errors)
+
+
+def _with_query(answer: RecordedAnswer, row: Mapping[str, Any], source: str, errors: list[RowError]) -> RecordedAnswer:
+    """The answer with what the system made of its query, and what it scored; what cannot be used is said and left out."""
+    understood = row.get("understood")
+    said: Mapping[str, Any] = understood if isinstance(understood, dict) else {}
+    searched = row.get("searched", said.get("searched"))
+    wordings = row.get("queries")
+    asked = wordings if isinstance(wordings, list) else []
+    for name, value, kinds in (
+        ("understood", understood, dict),
+        ("searched", searched, str),
+        ("queries", wordings, list),
+        ("engine_queries", row.get("engine_queries"), dict),
+    ):
+        if value is not None and not isinstance(value, kinds):
+            errors.append(RowError(source, answer.row, f"left out: must not be {_found(value)}", name))
+    try:
+        moment = _moment(row.get("as_of", row.get("asked_at")), source)
+    except InputError:
+        moment = None
+        errors.append(RowError(source, answer.row, "left out: must be an ISO 8601 time", "as_of"))
+    scored: list[Any] = next((row[name] for name in SCORED_FIELDS if isinstance(row.get(name), list)), [])
+    return replace(
+        answer,
+        asked_at=moment,
+        searched=_text(searched),
+        engine_queries=_engine_queries(row, len(asked)),
+        wordings=tuple(text for value in asked if (text := _text(value)) is not None),
+        by_vector_alone=row.get("path") == "dense" or said.get("conversational") is True,
+        lists=answer.lists or _lists_of_parts(answer.returned),
+        scored=_ranked(scored, answer.row, source, [], "scored"),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _engine_queries(row: Mapping[str, Any], wordings: int) -> dict[str, str]:
+    """What each engine was given; none where there were several wordings, of which a single text is one."""
+    if wordings > 1:
+        return {}
+    given = row.get("engine_queries")
+    named = dict(given) if isinstance(given, dict) else {}
+    named |= {name: row[field_] for field_, name in ENGINE_QUERIES.items() if row.get(field_) is not None}
+    return {str(name): value for name, value in named.items() if isinstance(value, str)}
+
+
+def _lists_of_parts(returned: Sequence[Returned]) -> dict[str, tuple[RankedIds, ...]]:
+    """The lists that explained scores come from, as far as they were returned: best first, equal ones in the order of the answer."""
+    found: dict[str, tuple[RankedIds, ...]] = {}
+    for part, name in PART_LISTS.items():
+        rows = [(row.memory_id, row.parts[part]) for row in returned if row.memory_id and part in row.parts]
+        # A part of 0 is that of a memory which the list does not have; a cosine may be 0.
+        hits = [(key, score) for key, score in rows if score or part == "semantic_score"]
+        if rows:
+            found[name] = (tuple(sorted(hits, key=lambda hit: -hit[1])),)
+    return found
 
 
 def _lists(value: Any, n: int, source: str, errors: list[RowError]) -> dict[str, tuple[RankedIds, ...]]:
-    """The system's own lists; those that cannot be read are left out, and said."""
-    found: dict[str, tuple[RankedIds, ...]] = {}
+    """The system's own lists by name, one a query variant; rows that cannot be read are left out, and said.
+
+    A list is rows, or a list of lists, one a variant; `name1`, `name2` are those of the variants too, where both are there.
+    """
     if value is None:
-        return found
-    try:
-        for name, lists in value.items():
-            found[str(name)] = tuple(tuple((str(key), _finite(score)) for key, score in ranked) for ranked in lists)
-    except (AttributeError, TypeError, ValueError):
-        errors.append(RowError(source, n, "must be lists of [id, score] by the name of their source", "lists"))
         return {}
+    if not isinstance(value, dict):
+        errors.append(RowError(source, n, f"must be lists by the name of their source, found {_found(value)}", "lists"))
+        return {}
+    found: dict[str, tuple[RankedIds, ...]] = {}
+    for name, given in value.items():
+        if given is None:
+            continue
+        if isinstance(given, dict) and "error" in given:
+            given = []  # a search that failed, which the system goes on without
+        if not isinstance(given, list):
+            errors.append(RowError(source, n, f"must be a list of rows, found {_found(given)}", f"lists.{name}"))
+            continue
+        variants = given if given and all(_is_list(one) for one in given) else [given]
+        found[str(name)] = tuple(_ranked(one, n, source, errors, f"lists.{name}") for one in variants)
+    return _numbered(found)
+
+
+def _is_list(value: Any) -> bool:
+    """Is it a list of rows, not a row [id, score]?"""
+    return isinstance(value, list) and (not value or isinstance(value[0], list | dict))
+
+
+def _numbered(lists: Mapping[str, tuple[RankedIds, ...]]) -> dict[str, tuple[RankedIds, ...]]:
+    """`vector1`, `vector2`, … as the variants of `vector`, in the order of their numbers, which run from 1: `bm25` is no variant."""
+    numbered: dict[str, dict[int, str]] = {}
+    for name in lists:
+        if match := _NUMBERED.fullmatch(name):
+            numbered.setdefault(match[1], {})[int(match[2])] = name
+    heads = {
+        name: head
+        for head, names in numbered.items()
+        if sorted(names) == list(range(1, len(names) + 1)) and head not in lists
+        for name in names.values()
+    }
+    found: dict[str, tuple[RankedIds, ...]] = {}
+    for name in sorted(lists, key=lambda name: int(name[len(heads[name]) :]) if name in heads else 0):
+        head = heads.get(name, name)
+        found[head] = found.get(head, ()) + lists[name]
     return found
+
+
+def _ranked(rows: Iterable[Any], n: int, source: str, errors: list[RowError], field_: str) -> RankedIds:
+    """The rows of a list in their order: {id, score}, [id, score], or an id alone, whose score falls with its place."""
+    given = list(rows)
+    found: dict[str, float] = {}
+    bad = []
+    for place, row in enumerate(given):
+        try:
+            key, score = _row(row, len(given) - place)
+        except (TypeError, ValueError):
+            bad.append(place)
+        else:
+            found.setdefault(key, score)
+    if bad:
+        more = f", and {len(bad) - 1} more rows of it" if len(bad) > 1 else ""
+        reason = f"left out: must be [id, score], {{id, score}} or an id, found {_found(given[bad[0]])}{more}"
+        errors.append(RowError(source, n, reason, f"{field_}[{bad[0]}]"))
+    return tuple(found.items())
+
+
+def _row(row: Any, otherwise: float) -> tuple[str, float]:
+    """Id and score of one row. Raises ValueError or TypeError."""
+    if isinstance(row, dict):
+        row = (
+            [next(row[name] for name in ID_FIELDS if row.get(name) is not None), row.get("score")]
+            if any(row.get(name) is not None for name in ID_FIELDS)
+            else None
+        )
+    if isinstance(row, str | int) and not isinstance(row, bool):
+        row = [row, None]
+    if not isinstance(row, list) or len(row) != 2 or isinstance(row[0], bool) or not isinstance(row[0], str | int):
+        raise ValueError
+    return str(row[0]), float(otherwise) if row[1] is None else _finite(row[1])
 
 
 def _finite(value: Any) -> float:

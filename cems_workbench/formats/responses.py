@@ -25,6 +25,8 @@ LIST_FIELDS = ("results", "memories", "hits", "documents", "items", "matches", "
 ID_FIELDS = ("memory_id", "id", "document_id", "doc_id", "docid", "docno", "_id")
 SCORE_FIELDS = ("score", "relevance_score", "final_score", "similarity", "relevance", "_score")
 TEXT_FIELDS = ("content", "memory", "text", "chunk", "document", "_source")
+PARTS_FIELDS = ("score_details", "parts")
+"""Where a system that explains its scores puts what they are made of."""
 MAX_DEPTH = 3
 _RUN = re.compile(r"(\S+)\s+(\S+)\s+(\S+)\s+([+-]?\d+)\s+(\S+)\s+(\S+)")
 _HEADER = re.compile(r"(memory_?id|doc_?id|docno|id)([\s,;]+(score|relevance|similarity))?", re.IGNORECASE)
@@ -130,7 +132,14 @@ def _item(row: int, value: Any, source: str, errors: list[RowError]) -> Returned
         errors.append(
             RowError(source, row, f"must be a finite number, found {ascii(fields[name])[:60]}; it has no score", name)
         )
-    return Returned(row, memory_id or None, score, content)
+    return Returned(row, memory_id or None, score, content, _parts(fields))
+
+
+def _parts(fields: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers that a score was made of, by name; what is no number is no part."""
+    said: Mapping[str, Any] = next((fields[name] for name in PARTS_FIELDS if isinstance(fields.get(name), dict)), {})
+    numbers = ((str(name), _number(value)) for name, value in said.items() if isinstance(value, int | float))
+    return {name: number for name, number in numbers if number is not None}
 
 
 def _from_run(lines: Iterable[tuple[int, str]], source: str, errors: list[RowError]) -> dict[str, list[Returned]]:

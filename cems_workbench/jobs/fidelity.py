@@ -2,6 +2,9 @@
 
     read a recording -> lay its settings over the config -> gather -> replay -> compare -> first divergence and its cause
 
+What a recording says of a query is taken as given: the text that was searched, what an engine got, several wordings, project and moment
+(`asked_queries`). `recorded_lists` says which lists are those of the recording.
+
 The measured config is the chosen one with the settings of the recording, as a `.env` of CEMS would set them (`config.forms.env_form`), its
 token budget, and its moment as the moment of every query. Evidence is gathered as for any query set (`jobs.query_set_evidence`), and an
 interrupted job resumes.
@@ -16,7 +19,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -27,7 +30,7 @@ from cems_workbench.analysis.fidelity.answer import Production, RecordedResult, 
 from cems_workbench.analysis.fidelity.causes import Cause, Lists, cause_of
 from cems_workbench.analysis.fidelity.divergence import Divergence, first_divergence
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement, SetReplays, single_changes
-from cems_workbench.analysis.fidelity.measures import EXACT_PRECISION, QueryFidelity, SetFidelity
+from cems_workbench.analysis.fidelity.measures import DEPTH, EXACT_PRECISION, QueryFidelity, SetFidelity
 from cems_workbench.analysis.why.side_effects import rbo
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.forms.env_form import read_env
@@ -36,11 +39,21 @@ from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.recorded_answers import Recording, read_recording
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, request_for
-from cems_workbench.pipeline import Evidence, Trace, replay
-from cems_workbench.pipeline.gather import Request
+from cems_workbench.jobs.recorded_lists import (
+    NO_LISTS,
+    WORD_SOURCES,
+    ListMap,
+    WhichLists,
+    list_map,
+    with_lists,
+    with_map,
+    without_words,
+)
+from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.gather import Request, gather_scores
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages import ASSEMBLY
+from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
@@ -64,7 +77,9 @@ _LINE = re.compile(r"line \d+: ")
 class FidelitySetting:
     """One recording and the config it is measured under: with the recording's own settings, or as chosen.
 
-    `warnings` are the settings of the recording that the config cannot express.
+    `warnings` are the settings of the recording that the config cannot express. `which_lists` and `list_map` say whose lists are
+    replayed; `own_searches`: the config makes searched texts, engine queries and wordings, and those of the recording are not used.
+    `tolerance` is the largest difference of equal scores, None for that of the recording's digits; `depth` the k of the overlap.
     """
 
     name: str
@@ -72,11 +87,34 @@ class FidelitySetting:
     config: PipelineConfig
     applied: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
+    which_lists: WhichLists = "own"
+    list_map: ListMap = NO_LISTS
+    own_searches: bool = False
+    tolerance: float | None = None
+    depth: int = DEPTH
 
     @property
     def searched(self) -> PipelineConfig:
         """The config that is gathered and replayed: without the judge, which is slow and changes no result."""
-        return with_values(self.config, {"judge.backend": "none"})
+        changes = with_map(self.config, self.list_map) if self.which_lists == "recorded" else {}
+        return with_values(self.config, {"judge.backend": "none", **changes})
+
+    @property
+    def given(self) -> dict[str, int]:
+        """What of the recording is taken as given, and for how many of its queries."""
+        answers = self.recording.answers
+        counts = {
+            "project": sum(answer.project is not None for answer in answers),
+            "as_of": sum(answer.asked_at is not None for answer in answers),
+        }
+        if not self.own_searches:
+            counts |= {
+                "searched text": sum(answer.searched is not None for answer in answers),
+                "engine query": sum(bool(_engine_queries(answer, self.config)) for answer in answers),
+                "wordings": sum(len(answer.wordings) > 1 for answer in answers),
+                "vector alone": sum(answer.by_vector_alone for answer in answers),
+            }
+        return {name: count for name, count in counts.items() if count}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +146,8 @@ class MeasuredFidelity:
     queries: Mapping[str, Query]
     evidence: EvidenceSet
     not_gathered: tuple[str, ...] = ()
+    repeated: SetFidelity | None = None
+    """The recording beside a second one of the same system: how far the system repeats itself."""
 
     def listed(self, order: str = "departing") -> list[Difference]:
         """The queries that differ, in one of ORDERS."""
@@ -134,8 +174,21 @@ class MeasuredFidelity:
             },
             "score_difference": fidelity.score_difference,
             "same_scores": dict(zip(("queries", "of"), fidelity.precise, strict=True)),
+            "equal_scores": dict(zip(("scores", "of"), fidelity.equal_scores, strict=True)),
+            "precision": fidelity.precision,
+            "given": self.setting.given,
+            "lists": {"which": self.setting.which_lists, "recorded": dict(self.setting.list_map.sources)},
+            "repeat": _repeat_json(self.repeated),
+            "left_out": [str(error) for error in self.setting.recording.errors],
             "differing": [_difference_json(one) for one in self.differences],
         }
+
+
+def _repeat_json(repeated: SetFidelity | None) -> dict[str, Any] | None:
+    if repeated is None:
+        return None
+    measures = {name: {"mean": one.mean, "count": one.count} for name, one in repeated.estimates.items()}
+    return {"queries": len(repeated.queries), "measures": measures}
 
 
 def _difference_json(one: Difference) -> dict[str, Any]:
@@ -147,6 +200,7 @@ def _difference_json(one: Difference) -> dict[str, Any]:
         "top_score": query.top_score,
         "ours": list(query.ours),
         "same_order": query.same_order,
+        "up_to_ties": query.up_to_ties,
         "score_difference": query.score_difference,
         "overlap": query.overlap,
         "rbo": query.rbo,
@@ -201,27 +255,56 @@ def ask_server(address: str, queries: Sequence[Query], progress: Progress = sile
 
 
 def setting_for(
-    recording: Recording, config: PipelineConfig, *, as_chosen: bool = False, name: str | None = None
+    recording: Recording,
+    config: PipelineConfig,
+    *,
+    as_chosen: bool = False,
+    name: str | None = None,
+    which_lists: WhichLists = "own",
+    chosen_lists: Mapping[str, str] | None = None,
+    own_searches: bool = False,
+    tolerance: float | None = None,
+    depth: int = DEPTH,
 ) -> FidelitySetting:
-    """The config for a recording: with the recording's settings and token budget, unless it stays `as_chosen`."""
+    """The config for a recording: with the recording's settings and token budget, unless it stays `as_chosen`.
+
+    `chosen_lists` names our list for a recorded one. Raises InputError as `list_map` does.
+    """
     title = name or f"{Path(recording.name).stem}, {config.name}"
     warnings = (
         []
         if recording.mode in (None, COMPUTED_MODE)
         else [f"answered in mode {recording.mode}; this computes {COMPUTED_MODE}"]
     )
-    if as_chosen:
-        return FidelitySetting(title, recording, config, (), tuple(warnings))
-    applied = dict(recording.settings)
-    if recording.settings:
-        text = "".join(f"CEMS_{key.upper()}='{_unquoted(value)}'\n" for key, value in recording.settings.items())
-        reading = read_env(text, config, f"{Path(recording.name).name}: config")
-        config = reading.config
-        warnings += [_LINE.sub("", line) for line in reading.warnings]
-    if recording.max_tokens is not None:
-        config = with_values(config, {"assembly.max_tokens": recording.max_tokens}, recording.name)
-        applied["max_tokens"] = str(recording.max_tokens)
-    return FidelitySetting(title, recording, config, tuple(applied.items()), tuple(warnings))
+    warnings += recording.doubts
+    applied: dict[str, str] = {}
+    if not as_chosen:
+        if recording.settings:
+            applied = dict(recording.settings)
+            text = "".join(f"CEMS_{key.upper()}='{_unquoted(value)}'\n" for key, value in recording.settings.items())
+            reading = read_env(text, config, f"{Path(recording.name).name}: config")
+            config = reading.config
+            warnings += [_LINE.sub("", line) for line in reading.warnings]
+        if recording.max_tokens is not None:
+            config = with_values(config, {"assembly.max_tokens": recording.max_tokens}, recording.name)
+            applied["max_tokens"] = str(recording.max_tokens)
+    mapping = list_map(recording, config, chosen_lists)
+    if which_lists == "recorded":
+        warnings += (
+            mapping.doubts if mapping.doubts or mapping.sources else ["the recording has no lists: they are ours"]
+        )
+    return FidelitySetting(
+        title,
+        recording,
+        config,
+        tuple(applied.items()),
+        tuple(warnings),
+        which_lists,
+        mapping,
+        own_searches,
+        tolerance,
+        depth,
+    )
 
 
 def _unquoted(text: str) -> str:
@@ -230,13 +313,45 @@ def _unquoted(text: str) -> str:
 
 
 def asked_queries(
-    recording: Recording, known: Mapping[str, Query], as_of: datetime | None = None, query: str | None = None
+    recording: Recording,
+    known: Mapping[str, Query],
+    as_of: datetime | None = None,
+    query: str | None = None,
+    setting: FidelitySetting | None = None,
 ) -> tuple[Query, ...]:
     """The query of each answer: from the recording, else the query of the store with the answer's qid.
 
-    `query` is the text for a single answer without one. Raises InputError for an answer whose query is unknown.
+    `query` is the text for a single answer without one. With a setting, what the recording says was searched is taken as given, unless the
+    setting wants searches of its own. Raises InputError for an answer whose query is unknown.
     """
-    return tuple(_asked(answer, recording, known, as_of, query) for answer in recording.answers)
+    asked = (_asked(answer, recording, known, as_of, query) for answer in recording.answers)
+    if setting is None or setting.own_searches:
+        return tuple(asked)
+    return tuple(
+        _as_searched(one, answer, setting.config) for one, answer in zip(asked, recording.answers, strict=True)
+    )
+
+
+def _as_searched(query: Query, answer: RecordedAnswer, config: PipelineConfig) -> Query:
+    """The query with what the recording says was searched: the text, the wordings beside it, and what the config's engines got."""
+    wordings = list(answer.wordings)
+    if query.query in wordings:
+        wordings.remove(query.query)  # once: a system that was given a wording twice searched it twice
+    return replace(
+        query,
+        searched=answer.searched,
+        engine_queries=_engine_queries(answer, config),
+        wordings=tuple(wordings),
+    )
+
+
+def _engine_queries(answer: RecordedAnswer, config: PipelineConfig) -> dict[str, str]:
+    """What engines got that the config has too: a query in the words of another engine means nothing to it."""
+    return {
+        name: text
+        for name, text in answer.engine_queries.items()
+        if name in WORD_SOURCES and config.get(f"lists.{name}.enabled")
+    }
 
 
 def _asked(
@@ -260,13 +375,19 @@ def _asked(
 
 
 def require_usable(recording: Recording) -> None:
-    """Raises InputError with the first invalid row: a measurement covers all answers."""
-    if recording.errors:
-        more = f" (and {len(recording.errors) - 1} more rows)" if len(recording.errors) > 1 else ""
-        hint = "; import the log, which keeps the good rows, and name its query set" if recording.log else ""
-        raise InputError(f"{recording.errors[0]}{more}{hint}")
+    """Raises InputError for a recording without a usable answer, with its first bad row; `bad_rows` says what else was left out."""
     if not recording.answers:
-        raise InputError(f"{recording.name}: there are no answers")
+        first = f": {recording.errors[0]}" if recording.errors else ""
+        raise InputError(f"{recording.name}: there are no answers{first}")
+
+
+def bad_rows(recording: Recording) -> str | None:
+    """One line about the rows that could not be used, with the first of them; None if all could."""
+    if not recording.errors:
+        return None
+    count = len(recording.errors)
+    more = f" ({count - 1} more such row{'s' if count > 2 else ''})" if count > 1 else ""
+    return f"left out: {recording.errors[0]}{more}"
 
 
 def selection_for(setting: FidelitySetting, queries: Sequence[Query]) -> QuerySelection:
@@ -280,15 +401,43 @@ def measure_fidelity(
     resources: Resources,
     progress: Progress = silent,
     lists: Mapping[str, Lists] | None = None,
+    repeat: Recording | None = None,
 ) -> MeasuredFidelity:
     """Gather the queries of a recording, or resume, and compare the answers query by query; `lists` are those of `lexical_lists`.
+
+    `repeat` is a second recording of the same system and queries: how far it agrees with the first is as far as anything can.
 
     Raises InputError if no recorded memory is in the store, and as gathering does; a `Cancelled` of `progress` passes through, and
     gathered queries are kept.
     """
     productions = productions_in(resources, setting.recording)
     evidence = ensure_evidence(setting.searched, selection_for(setting, queries), (), resources, progress)
-    return compared(setting, queries, productions, evidence, progress, lists)
+    measured = compared(setting, queries, productions, evidence, resources, progress, lists)
+    return measured if repeat is None else replace(measured, repeated=repeat_fidelity(setting, repeat, resources))
+
+
+def repeat_fidelity(setting: FidelitySetting, repeat: Recording, resources: Resources) -> SetFidelity:
+    """The recording of a setting beside a second one, query by query. Raises InputError if they have no query in common."""
+    first, second = productions_in(resources, setting.recording), productions_in(resources, repeat)
+    precision = setting.tolerance or precision_of(setting.recording)
+    rows = [
+        QueryFidelity(
+            answer.qid,
+            answer.query or "",
+            first[answer.qid].recorded,
+            second[answer.qid].recorded,
+            first[answer.qid].scores,
+            second[answer.qid].scores,
+            precision=precision,
+            before_cut=dict(answer.scored),
+            depth=setting.depth,
+        )
+        for answer in setting.recording.answers
+        if answer.qid in second
+    ]
+    if not rows:
+        raise InputError(f"{repeat.name}: none of its queries is in {setting.recording.name}, by qid")
+    return SetFidelity(tuple(rows))
 
 
 def productions_in(resources: Resources, recording: Recording) -> dict[str, Production]:
@@ -322,32 +471,99 @@ def compared(
     queries: Sequence[Query],
     productions: Mapping[str, Production],
     evidence: EvidenceSet,
+    resources: Resources,
     progress: Progress = silent,
     lists: Mapping[str, Lists] | None = None,
 ) -> MeasuredFidelity:
-    """Compare the recording with the replay of its evidence."""
-    limit, searched = limit_of(setting.recording), setting.searched
-    precision = precision_of(setting.recording)
+    """Compare the recording with the replay of its evidence, all queries as one batch.
+
+    Raises what scoring raises, for memories that only the recorded lists bring to a reranker.
+    """
+    searched = setting.searched
     answers = {answer.qid: answer for answer in setting.recording.answers}
-    rows, differences = [], []
     gathered = [query for query in queries if query.qid in evidence.evidences]
+    measured, settled = [], []
     for i, query in enumerate(gathered):
         progress("comparing answers", i, len(gathered))
-        trace = replay(evidence.evidences[query.qid], searched)
-        row = _beside(query, productions[query.qid], trace, limit, precision)
+        found = _as_recorded(evidence.evidences[query.qid], answers[query.qid], setting, resources)
+        measured.append(found)
+        settled.append(_settled(found, answers[query.qid], setting, resources))
+    limit = limit_of(setting.recording)
+    ours = _results(measured, searched, limit)
+    changed = [i for i, (one, other) in enumerate(zip(measured, settled, strict=True)) if other is not one]
+    resettled = dict(zip(changed, _results([settled[i] for i in changed], searched, limit), strict=True))
+    rows, differences = [], []
+    for i, query in enumerate(gathered):
+        answer = answers[query.qid]
+        row = _beside(query, productions[query.qid], ours[i], resettled.get(i), answer, setting)
         rows.append(row)
         if not row.same:
-            found = first_divergence(trace, row.recorded, row.ours)
-            differences.append(
-                Difference(
-                    row, found, cause_of(row, trace, answers[query.qid].lists or (lists or {}).get(query.query, {}))
-                )
-            )
+            trace = replay(measured[i], searched)
+            parting = first_divergence(trace, row.recorded, row.ours)
+            theirs = _lists_by_source(setting, answer) or (lists or {}).get(query.query, {})
+            differences.append(Difference(row, parting, cause_of(row, trace, theirs)))
     progress("comparing answers", len(gathered), len(gathered))
     differences.sort(key=_departing)
     missing = tuple(query.qid for query in queries if query.qid not in evidence.evidences)
     by_qid = {query.qid: query for query in queries}
-    return MeasuredFidelity(setting, SetFidelity(tuple(rows)), tuple(differences), by_qid, evidence, missing)
+    used = {query.qid: found for query, found in zip(gathered, measured, strict=True)}
+    return MeasuredFidelity(
+        setting,
+        SetFidelity(tuple(rows)),
+        tuple(differences),
+        by_qid,
+        replace(evidence, evidences={**evidence.evidences, **used}),
+        missing,
+    )
+
+
+def _as_recorded(
+    evidence: Evidence, answer: RecordedAnswer, setting: FidelitySetting, resources: Resources
+) -> Evidence:
+    """The evidence with what the recording gives of its lists, and the model scores that it needs then."""
+    found = evidence
+    if answer.by_vector_alone and not setting.own_searches:
+        found = without_words(found)
+    if setting.which_lists != "own":
+        found = with_lists(found, answer, setting.list_map, setting.which_lists, setting.searched, resources)
+    return _scored(found, evidence, setting, resources)
+
+
+def _settled(evidence: Evidence, answer: RecordedAnswer, setting: FidelitySetting, resources: Resources) -> Evidence:
+    """The evidence with equal scores of our lists in the recorded order; the same object where that changes nothing."""
+    if setting.which_lists != "own" or not answer.lists:
+        return evidence
+    found = with_lists(evidence, answer, setting.list_map, "ties", setting.searched, resources)
+    return _scored(found, evidence, setting, resources)
+
+
+def _scored(found: Evidence, before: Evidence, setting: FidelitySetting, resources: Resources) -> Evidence:
+    """Other lists bring other memories to a reranker, whose scores are then missing."""
+    if found is before or RERANK.is_off(setting.searched):
+        return found
+    return gather_scores(found, setting.searched, resources)
+
+
+def _results(evidences: Sequence[Evidence], config: PipelineConfig, limit: int | None) -> list[dict[str, float]]:
+    """Our results with their scores, best first, cut to the limit, of each evidence; replayed as one batch."""
+    if not evidences:
+        return []
+    table = to_table(evidences)
+    after = run(table, config).of(ASSEMBLY).after
+    return [
+        {table.ids[q][int(c)]: float(after.score[q, int(c)]) for c in list(after.order(q))[:limit]}
+        for q in range(len(evidences))
+    ]
+
+
+def _lists_by_source(setting: FidelitySetting, answer: RecordedAnswer) -> Lists:
+    """The recorded lists by the names of ours, that of the query itself last; none where they are the evidence's own."""
+    if setting.which_lists == "recorded":
+        return {}
+    sources = setting.list_map.sources
+    if not sources:
+        return answer.lists
+    return {source: answer.lists[name][:1] for name, source in sources.items() if answer.lists.get(name)}
 
 
 def lexical_lists(recordings: Sequence[Recording]) -> dict[str, Lists]:
@@ -419,17 +635,26 @@ ORDERS: Mapping[str, Callable[[Difference], tuple[float, ...]]] = {"departing": 
 score first."""
 
 
-def _beside(query: Query, production: Production, trace: Trace, limit: int | None, precision: float) -> QueryFidelity:
-    results = trace.results[:limit]
+def _beside(
+    query: Query,
+    production: Production,
+    ours: Mapping[str, float],
+    settled: Mapping[str, float] | None,
+    answer: RecordedAnswer,
+    setting: FidelitySetting,
+) -> QueryFidelity:
     return QueryFidelity(
         query.qid,
         query.query,
         production.recorded,
-        tuple(result.memory_id for result in results),
+        tuple(ours),
         production.scores,
-        {result.memory_id: result.score for result in results},
+        ours,
         tuple(production.strangers.values()),
-        precision,
+        setting.tolerance or precision_of(setting.recording),
+        settled,
+        dict(answer.scored),
+        setting.depth,
     )
 
 

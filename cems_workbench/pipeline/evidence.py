@@ -47,13 +47,15 @@ class RankedList:
     """One ranked list; `variant` is an index into the evidence's variants, None for query-independent sources.
 
     A memory may occur once per chunk. The order of hits counts if the source says so
-    (`ListSource.ordered`); otherwise they are sorted by descending score, ties by id.
+    (`ListSource.ordered`), or the list (`as_given`: the order of the system that gave it); otherwise they are sorted by descending
+    score, ties by id.
     """
 
     name: str
     source: Source
     variant: int | None
     hits: tuple[Hit, ...]
+    as_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

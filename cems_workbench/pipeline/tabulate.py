@@ -126,7 +126,7 @@ def _tabulate_hits(ranked: RankedList, index: Mapping[str, int], places: Places,
         return
     scores = np.array([hit.score for hit in hits])
     # Strictly falling scores have no ties to settle, so most lists need no sort.
-    if ranked.source not in ORDERED and not (scores[1:] < scores[:-1]).all():
+    if not ranked.as_given and ranked.source not in ORDERED and not (scores[1:] < scores[:-1]).all():
         hits = sorted(hits, key=lambda hit: (-hit.score, hit.memory_id, hit.chunk or 0))
         scores = np.array([hit.score for hit in hits])
     columns = np.array([index[hit.memory_id] for hit in hits])

@@ -100,6 +100,26 @@ def test_a_setting_stands_in_a_table_with_the_others_and_may_be_asserted(
     assert "FAILED: own, recollection: score_difference<=1e-6" in failed.out
 
 
+def test_recorded_lists_and_a_second_recording(
+    command: Command, store: Path, own_answers: Path, tmp_path: Path
+) -> None:
+    """A recording whose only list is its results: nothing else can be found, whatever the store has."""
+    recording = json.loads(own_answers.read_text())
+    for answer in recording["answers"]:
+        answer["lists"] = {"dense": [row["id"] for row in answer["results"]]}
+    path = tmp_path / "listed.json"
+    path.write_text(json.dumps({**recording, "engine": {"name": "ours"}, "config": {"limit": None}}))
+    off = [f"lists.{name}.enabled=false" for name in ("hybrid", "lexical", "relations")]
+    changes = [part for change in ("lists.vector.enabled=true", *off) for part in ("--set", change)]
+    more = ("--lists", "recorded", "--repeat", own_answers, "--store", store, "--json")
+    found = measured(command("fidelity", path, *changes, *more))
+    assert found["lists"] == {"which": "recorded", "recorded": {"dense": "vector"}}
+    assert found["repeat"]["measures"]["same_order"] == {"mean": 1.0, "count": 3}
+    assert found["differing"], "the config is not that of the recording"
+    for row in found["differing"]:
+        assert set(row["ours"]) <= set(row["recorded"])
+
+
 @pytest.mark.thorough
 def test_a_change_that_explains_a_recording_is_found(command: Command, store: Path, own_answers: Path) -> None:
     finished = command("fidelity", own_answers, "--set", "gap.ratio=0.95", "--store", store, "--explain", "--json")
@@ -134,9 +154,9 @@ def test_bad_input_is_one_line(command: Command, store: Path, tmp_path: Path) ->
     assert (
         refused(command("fidelity", tmp_path / "none.json", *at)) == f"error: {tmp_path / 'none.json'} does not exist"
     )
-    bad = answered('{"answers": [{"qid": "q1", "query": "x", "results": [{"id": "m1", "score": "high"}]}]}')
+    bad = answered('{"answers": [{"query": "x", "results": [{"id": "m1", "score": "high"}]}]}')
     assert refused(command("fidelity", bad, *at)).startswith(
-        f"error: {bad}:1: results[0].score: must be a finite number"
+        f"error: {bad}: there are no answers: {bad}:1: qid: must be a text"
     )
     strange = answered('{"answers": [{"qid": "q1", "query": "x", "results": ["elsewhere"]}]}')
     assert "none of its memories is in the store" in refused(command("fidelity", strange, *at))

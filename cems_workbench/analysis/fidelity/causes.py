@@ -1,7 +1,9 @@
 """Causes of a difference from the recorded order or scores of a query; only those that can be shown.
 
     not here         a recorded result is no memory of this store
-    equal scores     the two orders differ only among results that the recording itself gives equal scores
+    equal scores     the two orders differ only among results that the recording itself gives equal scores, or that it gave equal scores
+                     before the last cut, of which one of us has the one and one the other
+    tied lists       with equal scores of our lists in the recorded order, the replay gives the recorded order, up to such ties
     equal relations  with edges of equal similarity read in another order, the replay gives the recorded order; which of them comes first
     equal ts_rank    ... with equal scores in an ordered list, in another order ...    a database settles as it likes
     equal hybrid     the order is the recorded one, and a score that is not is of a memory that shares its score in the hybrid list
@@ -31,6 +33,7 @@ from cems_workbench.records import Relation
 Kind = Literal[
     "not here",
     "equal scores",
+    "tied lists",
     "equal relations",
     "equal ts_rank",
     "equal hybrid",
@@ -47,6 +50,8 @@ MAX_ORDERS = 150
 """Maximum number of replays with another order of equal values, per query."""
 LEXICAL, VECTOR = ("ts_rank", "lexical"), ("hybrid", "vector")
 """Our lists for a recorded one: the first that the evidence has is used."""
+WORDS = tuple(source.name for source in LIST_SOURCES if source.per_variant and not source.nested)[2:]
+"""Our lists by words other than the plain lexical one."""
 _ORDERED = {source.name for source in LIST_SOURCES if source.ordered}
 _NESTED = {source.name for source in LIST_SOURCES if source.nested}
 
@@ -67,8 +72,10 @@ def cause_of(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause:
     tied = _equal_scores(query)
     if tied is not None:
         return Cause("equal scores", f"{' and '.join(tied)} have equal scores in the recording")
+    if not query.same_order and query.up_to_ties:
+        return _tied(query)
     return (
-        _other_order(query, trace)
+        _other_order(query, trace, lists)
         or _equal_within(query, trace)
         or _lexical(trace, lists)
         or _vector(trace, lists)
@@ -87,10 +94,20 @@ def _equal_scores(query: QueryFidelity) -> tuple[str, str] | None:
     return next((a, b) for a, b in zip(query.recorded, query.ours, strict=True) if a != b)
 
 
+def _tied(query: QueryFidelity) -> Cause:
+    """The cause of a difference that equal scores make."""
+    missing = [key for key in query.recorded if key not in query.ours]
+    extra = [key for key in query.ours if key not in query.recorded]
+    if missing and extra:
+        return Cause("equal scores", f"{missing[0]} there and {extra[0]} here have equal scores before the last cut")
+    return Cause("tied lists", "equal scores of the lists in the recorded order give the recorded answer")
+
+
 def _lexical(trace: Trace, lists: Lists) -> Cause | None:
     """The first memory of the recorded lexical list with another score than ours, both as a share of the highest; None if all are equal."""
-    recorded = lists.get("lexical")
-    ours = _best_scores(trace.evidence)
+    name = next((name for name in (*WORDS, LEXICAL[-1]) if lists.get(name)), "")
+    recorded = lists.get(name)
+    ours = _best_scores(trace.evidence, name)
     if not recorded or not recorded[-1] or not ours:
         return None
     theirs = dict(recorded[-1])
@@ -108,10 +125,10 @@ def _lexical(trace: Trace, lists: Lists) -> Cause | None:
     )
 
 
-def _best_scores(evidence: Evidence) -> dict[str, float]:
-    """The best score of each memory in our lexical list of the query itself."""
+def _best_scores(evidence: Evidence, name: str) -> dict[str, float]:
+    """The best score of each memory in our list of that name of the query itself; for `lexical` the one that the evidence has."""
     sources = {ranked.source for ranked in evidence.lists}
-    own = next((name for name in LEXICAL if name in sources), None)
+    own = next((source for source in (LEXICAL if name == LEXICAL[-1] else (name,)) if source in sources), None)
     found: dict[str, float] = {}
     for ranked in evidence.lists:
         if ranked.source == own and ranked.variant == 0:
@@ -156,9 +173,12 @@ class _Tie:
         return f"equal {what} {shown}: in another order they give the recorded one"
 
 
-def _other_order(query: QueryFidelity, trace: Trace) -> Cause | None:
-    """A tie that gives the recorded answer in another order, alone or after other ties that bring it nearer; None without one."""
-    if query.overlap < CLOSE_OVERLAP:
+def _other_order(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause | None:
+    """A tie that gives the recorded answer in another order, alone or after other ties that bring it nearer; None without one.
+
+    Where the recorded lists say how its ties were settled, that was tried already.
+    """
+    if query.overlap < CLOSE_OVERLAP or any(name in lists for name in WORDS):
         return None
     evidence, best, tried, moved = trace.evidence, _nearness(query, query.ours, query.our_scores), 0, True
     concerned = set(query.recorded) | set(query.ours)

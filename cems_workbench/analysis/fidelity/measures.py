@@ -3,10 +3,16 @@
     same_order   share of queries with the same memories in the same order, to the end
     same_set     share with the same memories, in any order
     same_first   share with the same first memory; two empty answers are the same
-    overlap      mean Jaccard overlap of the first ten: memories in both / memories in either, 1 for two empty answers
+    up_to_ties   share with the same order, where results of equal recorded scores may stand in any order (`ties`)
+    same_scores  share in which every recorded score is ours, memory by memory, whatever the order; a memory that we do not return has
+                 no score of ours, unless it is tied with one that we return
+    overlap      mean Jaccard overlap of the first k (ten): memories in both / memories in either, 1 for two empty answers
     rbo          mean rank-biased overlap of the whole orders (`why.side_effects`)
     tau          mean Kendall's tau of the whole orders (`why.side_effects`)
     score_difference   the largest difference of two scores, over the queries with the same order and recorded scores
+
+`up_to_ties` and `same_scores` are of our results with equal scores of our lists in the recorded order, where the recording has those
+lists: what an engine makes of equal scores is chance, and their ranks change scores further down.
 
 Intervals are those of evaluation: a bootstrap over queries (`evaluation.statistics`).
 """
@@ -15,22 +21,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from cems_workbench.analysis.fidelity.ties import equal, same_up_to_ties
 from cems_workbench.analysis.why.side_effects import kendall, rbo
 from cems_workbench.evaluation.statistics import bootstrap, means
 from cems_workbench.pipeline.table import Floats
 
-SHARES = ("same_order", "same_set", "same_first")
+SHARES = ("same_order", "same_set", "same_first", "up_to_ties", "same_scores")
 MEANS = ("overlap", "rbo", "tau")
 SCORE_DIFFERENCE = "score_difference"
 MEASURES: Mapping[str, str] = {
     "same_order": "share of queries with the same memories in the same order, to the end",
     "same_set": "share of queries with the same memories, in any order",
     "same_first": "share of queries with the same first memory",
+    "up_to_ties": "share of queries with the same order, if equal scores may stand in any order",
+    "same_scores": "share of queries in which every recorded score is ours, memory by memory",
     "overlap": "mean Jaccard overlap of the first ten",
     "rbo": "mean rank-biased overlap, 0 to 1: the top counts most",
     "tau": "mean Kendall's tau: 1 the same order, −1 reversed",
@@ -46,7 +55,8 @@ class QueryFidelity:
     """One query: the recorded memories, ours (cut to the recorded length), and their scores.
 
     `unknown` are recorded results that are no memory of the store; `recorded` has them under their original id. Scores
-    that differ by no more than `precision` are the same.
+    that differ by no more than `precision` are the same. `settled` are our results and scores with equal scores of our lists in the
+    recorded order, None where that changes nothing; `before_cut` the recorded scores before the last cut; `depth` the k of the overlap.
     """
 
     qid: str
@@ -57,6 +67,9 @@ class QueryFidelity:
     our_scores: Mapping[str, float]
     unknown: tuple[str, ...] = ()
     precision: float = EXACT_PRECISION
+    settled: Mapping[str, float] | None = None
+    before_cut: Mapping[str, float] = field(default_factory=dict)
+    depth: int = DEPTH
 
     @property
     def same_order(self) -> bool:
@@ -75,9 +88,42 @@ class QueryFidelity:
 
     @property
     def overlap(self) -> float:
-        """Jaccard overlap of the first ten."""
-        theirs, own = set(self.recorded[:DEPTH]), set(self.ours[:DEPTH])
+        """Jaccard overlap of the first `depth`."""
+        theirs, own = set(self.recorded[: self.depth]), set(self.ours[: self.depth])
         return len(theirs & own) / len(theirs | own) if theirs | own else 1.0
+
+    @property
+    def up_to_ties(self) -> bool:
+        """The same order, where results of equal recorded scores may stand in any order."""
+        if self.same_order:
+            return True
+        return self._same_up_to_ties(self.ours, self.our_scores) or (
+            self.settled is not None and self._same_up_to_ties(tuple(self.settled), self.settled)
+        )
+
+    def _same_up_to_ties(self, ours: tuple[str, ...], scores: Mapping[str, float]) -> bool:
+        return same_up_to_ties(self.recorded, ours, self.recorded_scores, self.before_cut, scores, self.precision)
+
+    @property
+    def same_scores(self) -> float:
+        """1 if every recorded score is ours, memory by memory, else 0; NaN without a recorded score."""
+        if not self.recorded_scores:
+            return 1.0 if not self.recorded and not self.ours else math.nan
+        same, of = self.equal_scores
+        return float(same == of)
+
+    @property
+    def equal_scores(self) -> tuple[int, int]:
+        """How many of the recorded scores are ours, memory by memory, and how many there are."""
+        own = self.our_scores if self.settled is None else self.settled
+        same = sum(self._ours_is(score, own.get(key), own) for key, score in self.recorded_scores.items())
+        return same, len(self.recorded_scores)
+
+    def _ours_is(self, score: float, ours: float | None, own: Mapping[str, float]) -> bool:
+        if ours is not None:
+            return equal(score, ours, self.precision)
+        # Tied at the cut: one that got in instead has this score, and the recording does not.
+        return any(equal(score, other, self.precision) for key, other in own.items() if key not in self.recorded_scores)
 
     @property
     def rbo(self) -> float:
@@ -134,7 +180,7 @@ class SetFidelity:
         mean, (low, high) = means(values), bootstrap(values, self.seed)
         return {
             name: Estimate(
-                float(mean[m]), float(low[m]), float(high[m]), int(values[:, m].sum()) if name in SHARES else None
+                float(mean[m]), float(low[m]), float(high[m]), int(np.nansum(values[:, m])) if name in SHARES else None
             )
             for m, name in enumerate(names)
         }
@@ -143,6 +189,12 @@ class SetFidelity:
     def score_difference(self) -> float | None:
         """The largest difference of two scores among queries with the same order; None without any to compare."""
         return max(self._differences, default=None)
+
+    @property
+    def equal_scores(self) -> tuple[int, int]:
+        """How many recorded scores are ours, memory by memory, of all queries together, and how many there are."""
+        counts = [query.equal_scores for query in self.queries]
+        return sum(same for same, _ in counts), sum(of for _, of in counts)
 
     @property
     def precise(self) -> tuple[int, int]:

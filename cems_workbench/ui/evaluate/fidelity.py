@@ -30,6 +30,7 @@ from cems_workbench.jobs.fidelity import (
     FidelitySetting,
     MeasuredFidelity,
     asked_queries,
+    bad_rows,
     compared,
     explained,
     kept_recording,
@@ -42,6 +43,7 @@ from cems_workbench.jobs.fidelity import (
 )
 from cems_workbench.jobs.importing import upload
 from cems_workbench.jobs.query_set_evidence import discard_evidence, gather_evidence, pending_gathers, read_evidence
+from cems_workbench.jobs.recorded_lists import WhichLists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
@@ -142,6 +144,8 @@ def _recordings(resources: Resources) -> list[Recording]:
         recordings += [_parsed(upload.name, upload.getvalue()) for upload in uploads]
         for recording in recordings:
             require_usable(recording)
+            if line := bad_rows(recording):
+                st.caption(f":orange[⚠] {plain(line)}")
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
         return []
@@ -203,14 +207,40 @@ def _settings_with_queries(
     typed = _typed_query() if silent else None
     if silent and typed is None:
         return []
-    return [
-        (
-            setting_for(recording, config, as_chosen=as_chosen, name=f"{_short(recording)}, {name}"),
-            asked_queries(recording, known, query=typed),
+    which, own_searches = _taken_from(recordings)
+    settings = [
+        setting_for(
+            recording,
+            config,
+            as_chosen=as_chosen,
+            name=f"{_short(recording)}, {name}",
+            which_lists=which,
+            own_searches=own_searches,
         )
         for recording in recordings
         for name, config in configs
     ]
+    return [(one, asked_queries(one.recording, known, query=typed, setting=one)) for one in settings]
+
+
+def _taken_from(recordings: Sequence[Recording]) -> tuple[WhichLists, bool]:
+    """Draw what is taken from recordings that have more than results: whose lists, and who makes the searches."""
+    answers = [answer for recording in recordings for answer in recording.answers]
+    which: WhichLists = "own"
+    own_searches = False
+    if any(answer.lists for answer in answers):
+        said = switch("Lists", list(LIST_LABELS.values()), "evaluate:fidelity_lists")
+        st.caption(LISTS_HELP)
+        which = next(name for name, label in LIST_LABELS.items() if label == said)
+    if any(answer.searched or answer.engine_queries or answer.wordings for answer in answers):
+        own_searches = st.toggle(
+            "Make searched texts and wordings with the config",
+            value=False,
+            key="evaluate:fidelity_own_searches",
+            persist_state="session",
+            help="Off: what the recording says was searched is taken as given, so that lists and ranking are compared alone.",
+        )
+    return which, own_searches
 
 
 def _typed_query() -> str | None:
@@ -223,6 +253,17 @@ def _typed_query() -> str | None:
         persist_state="session",
     ).strip()
     return typed or None
+
+
+LIST_LABELS: Mapping[WhichLists, str] = {
+    "own": "our lists",
+    "ties": "our lists, ties as recorded",
+    "recorded": "recorded lists",
+}
+LISTS_HELP = (
+    "Our lists; ours with equal scores in the recorded order, which nobody can compute; or the recorded lists, so that what comes after "
+    "them is compared alone."
+)
 
 
 def _short(recording: Recording) -> str:
@@ -273,7 +314,7 @@ def _measured(asked: SettingQueries, resources: Resources, lists: Mapping[str, L
 
     def compare() -> MeasuredFidelity:
         productions = productions_in(resources, setting.recording)
-        return compared(setting, queries, productions, evidence, progress_in(place), lists)
+        return compared(setting, queries, productions, evidence, resources, progress_in(place), lists)
 
     comparison: MeasuredFidelity = page.get().fidelities(_digest(key), compare)
     place.empty()
@@ -296,6 +337,8 @@ def _settings(measured: Sequence[MeasuredFidelity]) -> None:
             "answers": text("answers", width=190, pinned=True),
             "queries": st.column_config.NumberColumn("queries", width=64),
             "same order": text("same order", width=170, help=MEASURES["same_order"].capitalize()),
+            "up to ties": text("up to ties", width=170, help=MEASURES["up_to_ties"].capitalize()),
+            "same scores": text("same scores", width=170, help=MEASURES["same_scores"].capitalize()),
             "same set": text("same set", width=170, help=MEASURES["same_set"].capitalize()),
             "same first": text("same first", width=170, help=MEASURES["same_first"].capitalize()),
             "overlap": text("overlap@10", width=140, help=MEASURES["overlap"].capitalize()),
@@ -316,7 +359,7 @@ def _row(measured: MeasuredFidelity) -> dict[str, Any]:
     fidelity = measured.fidelity
     estimates = fidelity.estimates
     row: dict[str, Any] = {"answers": measured.setting.name, "queries": len(fidelity.queries)}
-    for name in ("same_order", "same_set", "same_first"):
+    for name in ("same_order", "up_to_ties", "same_scores", "same_set", "same_first"):
         one = estimates[name]
         row[name.replace("_", " ")] = f"{one.count} · {_with_interval(one)}"
     row |= {"overlap": _with_interval(estimates["overlap"]), "RBO": _with_interval(estimates["rbo"])}
@@ -372,9 +415,12 @@ def _queries(measured: MeasuredFidelity) -> None:
 def _applied(setting: FidelitySetting) -> None:
     applied = ", ".join(f"{name} {value}" for name, value in setting.applied)
     system = f"Answers of {setting.recording.system}. " if setting.recording.system else ""
-    st.caption(
-        plain(f"{system}Overrides in the config: {applied}." if applied else f"{system}The config is used unchanged.")
-    )
+    given = ", ".join(f"{name} ({count})" for name, count in setting.given.items())
+    taken = f" Taken from the recording (queries): {given}." if given else ""
+    if setting.which_lists != "own" and setting.list_map.sources:
+        taken += f" Lists: {', '.join(setting.list_map.lines())}."
+    config = f"Overrides in the config: {applied}." if applied else "The config is used unchanged."
+    st.caption(plain(f"{system}{config}{taken}"))
 
 
 def _causes(differences: Sequence[Difference]) -> None:
@@ -392,6 +438,7 @@ def _causes(differences: Sequence[Difference]) -> None:
 CAUSES: Mapping[str, str] = {
     "not here": "with memories that are not in this store",
     "equal scores": "among equal recorded scores",
+    "tied lists": "by equal scores of lists",
     "equal relations": "by relations of equal similarity",
     "equal ts_rank": "by equal scores of ts_rank",
     "equal hybrid": "by equal scores of the hybrid list",

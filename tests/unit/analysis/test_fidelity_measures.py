@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -71,3 +72,40 @@ def test_nothing_measured_is_not_a_number() -> None:
     empty = SetFidelity(())
     assert math.isnan(empty.value("same_order"))
     assert math.isnan(empty.value("score_difference"))
+
+
+def test_equal_recorded_scores_may_stand_in_any_order_and_others_may_not() -> None:
+    scores = [3.0, 2.0, 2.0, 1.0]
+    assert query("abcd", "acbd", scores).up_to_ties
+    assert not query("abcd", "bacd", scores).up_to_ties
+    assert not query("abcd", "acb", scores).up_to_ties
+    assert not query("abcd", "acbd").up_to_ties  # without scores nothing is tied
+
+
+def test_which_of_two_equals_got_in_is_chance_if_both_had_one_score_before_the_cut() -> None:
+    cut = query("ab", "ax", [3.0, 2.0], [3.0, 2.0])
+    assert cut.up_to_ties
+    assert cut.same_scores == 1.0
+    assert not query("ab", "ax", [3.0, 2.0], [3.0, 1.0]).up_to_ties
+    # Reordered after the cut by a reranker, whose scores say nothing about it: the recorded ones before the cut do.
+    reranked = query("ba", "xa", [9.0, 1.0], [8.0, 1.0])
+    assert not reranked.up_to_ties
+    assert replace(reranked, before_cut={"a": 0.5, "b": 0.2, "x": 0.2}).up_to_ties
+
+
+def test_scores_are_compared_memory_by_memory_whatever_the_order() -> None:
+    assert query("ab", "ba", [0.5, 0.5], [0.5, 0.5]).same_scores == 1.0
+    assert query("ab", "ba", [0.5, 0.4], [0.5, 0.4]).same_scores == 0.0
+    assert query("ab", "ab", [0.5, 0.4], [0.5, 0.3]).equal_scores == (1, 2)
+    assert math.isnan(query("ab", "ab").same_scores)
+
+
+def test_results_with_the_ties_of_lists_settled_as_recorded_count_for_both() -> None:
+    other = query("ab", "ba", [0.5, 0.4], [0.45, 0.41])
+    assert (other.up_to_ties, other.same_scores) == (False, 0.0)
+    settled = replace(other, settled={"a": 0.5, "b": 0.4})
+    assert (settled.same_order, settled.up_to_ties, settled.same_scores) == (False, True, 1.0)
+
+
+def test_the_depth_of_the_overlap_can_be_chosen() -> None:
+    assert replace(query("abc", "acb"), depth=2).overlap == 1 / 3

@@ -11,6 +11,7 @@ import pytest
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording, parse_recording, read_recording
+from cems_workbench.records import RankedIds
 
 RESULTS = [{"id": "a", "score": 0.5, "content": "x"}, {"id": "b", "score": 0.25}]
 
@@ -50,6 +51,77 @@ def test_the_lists_of_a_recording_are_kept_as_they_are_ranked() -> None:
     assert parse_recording(recorded(answers=[answer])).answers[0].lists == {"lexical": ((("b", 0.5), ("a", 0.1)),)}
 
 
+def lists_of(lists: Any) -> dict[str, tuple[RankedIds, ...]]:
+    recording = parse_recording(recorded(answers=[{"qid": "q1", "query": "q", "results": [], "lists": lists}]))
+    assert recording.errors == ()
+    return dict(recording.answers[0].lists)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["a", 2], ["b", 1]],
+        [[["a", 2], ["b", 1]]],
+        [{"id": "a", "score": 2}, {"id": "b", "score": 1}],
+        [{"memory_id": "a"}, "b"],  # without scores: they fall with the place
+    ],
+)
+def test_a_list_of_rows_has_one_meaning_in_every_form(rows: Any) -> None:
+    assert lists_of({"x": rows}) == {"x": ((("a", 2.0), ("b", 1.0)),)}
+
+
+def test_numbered_lists_are_those_of_the_variants_and_bm25_is_a_name() -> None:
+    found = lists_of({"vector1": [["a", 1]], "vector2": [], "bm25": [["b", 1]], "keyword1": {"error": "too many"}})
+    assert found == {"vector": ((("a", 1.0),), ()), "bm25": ((("b", 1.0),),), "keyword": ((),)}
+
+
+def test_what_the_system_made_of_the_query_is_read() -> None:
+    answer = {
+        "qid": "q1",
+        "query": "q",
+        "results": ["a"],
+        "as_of": "2026-09-01T00:00:00Z",
+        "understood": {"searched": "q and more", "conversational": True},
+        "fts_query": "q OR more",
+        "lucene_query": None,
+        "fused": [{"id": "a", "score": 0.5}],
+    }
+    (found,) = parse_recording(recorded(answers=[answer, {"qid": "q2", "results": [], "queries": ["x", "y"]}])).answers[
+        :1
+    ]
+    assert (found.searched, found.engine_queries, found.by_vector_alone) == ("q and more", {"fts5": "q OR more"}, True)
+    assert (found.asked_at, found.scored) == (datetime(2026, 9, 1, tzinfo=UTC), (("a", 0.5),))
+
+
+def test_the_settings_of_another_system_are_no_settings_of_cems() -> None:
+    engine = {"real": "agent 1", "lucene": "9.9.1"}
+    own = parse_recording(recorded(engine=engine, config={"limit": 10, "path": None, "input": {"k": 1}}))
+    assert (own.system, dict(own.settings), own.doubts) == ("agent 1", {}, ())
+    assert dict(own.own_settings) == {"limit": "10", "input": "{'k': 1}"}
+    cems = parse_recording(recorded(cems="0.9", config={"x": [1], "y": None, "z": 1}))
+    assert (dict(cems.settings), cems.doubts) == (
+        {"z": "1"},
+        ("config: x: left out: must be a text, a number or true or false, found a list",),
+    )
+
+
+def test_explained_scores_of_mem0_are_read_with_their_parts_and_lists() -> None:
+    """The shape of `Memory.search(explain=True)` of mem0ai 2.2.1, whose response does not say its query."""
+    details = {"semantic_score": 0.4, "bm25_score": 0.9, "entity_boost": 0.0, "raw_score": 1.3, "max_possible_score": 2}
+    other = {**details, "semantic_score": 0.5, "bm25_score": 0.0, "raw_score": 0.5}
+    results = [
+        {"id": "a", "memory": "x", "score": 0.65, "score_details": details},
+        {"id": "b", "memory": "y", "score": 0.25, "score_details": other},
+    ]
+    (answer,) = parse_recording(json.dumps([{"query": "q", "results": results}])).answers
+    assert answer.returned[0].parts == details
+    assert answer.lists == {
+        "semantic": ((("b", 0.5), ("a", 0.4)),),
+        "keyword_unit": ((("a", 0.9),),),
+        "entity": ((),),
+    }
+
+
 def test_a_response_of_cems_says_its_query() -> None:
     response = {"success": True, "queries_used": ["what?"], "results": [{"memory_id": "a", "score": 1}]}
     recording = parse_recording(json.dumps(response))
@@ -84,7 +156,6 @@ def test_plain_ids_are_one_answer() -> None:
         (recorded(answers=[]), "a.json: answers: must be a list of answers, found a list"),
         (recorded(answers={"q1": []}), "a.json: answers: must be a list of answers, found an object"),
         (recorded(config=["x"]), "a.json: config: must be an object of settings, found a list"),
-        (recorded(config={"x": [1]}), "a.json: config: x: must be a text, a number or true or false, found a list"),
         (recorded(max_tokens="many"), "a.json: max_tokens: must be a whole number from 1, found 'many'"),
         (recorded(max_tokens=0), "a.json: max_tokens: must be a whole number from 1, found 0"),
         (recorded(answered_at="yesterday"), "a.json: answered_at: must be an ISO 8601 time, found 'yesterday'"),
@@ -122,9 +193,14 @@ GOOD = {"qid": "q1", "query": "q", "results": ["a"]}
         ({"qid": "q2", "results": ["a", "b", "a"]}, "a.json:2: results[2]: 'a' stands already in row 1"),
         ({"qid": "q1", "query": "q", "results": []}, "a.json:2: qid: 'q1' stands already in row 1"),
         (
-            {"qid": "q2", "results": [], "lists": {"lexical": [[["a", "x"]]]}},
-            "a.json:2: lists: must be lists of [id, score] by the name of their source",
+            {"qid": "q2", "results": [], "lists": {"lexical": [[["a", "x"], ["b", 1], "c", None]]}},
+            "a.json:2: lists.lexical[0]: left out: must be [id, score], {id, score} or an id, found a list, and 1 more rows of it",
         ),
+        (
+            {"qid": "q2", "results": [], "lists": [1]},
+            "a.json:2: lists: must be lists by the name of their source, found a list",
+        ),
+        ({"qid": "q2", "results": [], "as_of": "soon"}, "a.json:2: as_of: left out: must be an ISO 8601 time"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_named_by_row_and_field(answer: Any, line: str) -> None:

@@ -15,6 +15,7 @@ from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.jobs.fidelity import (
     BASE_PRESET,
     asked_queries,
+    bad_rows,
     lexical_lists,
     limit_of,
     nearness,
@@ -93,12 +94,31 @@ def test_a_recording_is_whole_and_other_answers_are_cut_at_the_longest() -> None
     assert limit_of(parse_recording("q1 Q0 a 1 0.9 x\nq2 Q0 b 1 0.9 x\nq2 Q0 c 2 0.8 x")) == 2
 
 
-def test_a_measurement_is_of_every_row() -> None:
-    bad = recorded(answers=[{"qid": "q1", "query": "x", "results": [{}, {}]}])
+def test_good_rows_are_measured_and_one_line_says_what_was_left_out() -> None:
+    bad = recorded(answers=[{"qid": "q1", "query": "x", "results": [{}, "a", {}]}])
+    require_usable(bad)
+    assert [row.memory_id for row in bad.answers[0].returned] == ["a"]
+    line = bad_rows(bad)
+    assert line is not None
+    assert line.startswith("left out: dir/a.json:1: results[0]: has neither an id")
+    assert line.endswith("(1 more such row)")
+    assert bad_rows(recorded()) is None
     with pytest.raises(InputError) as refused:
-        require_usable(bad)
-    assert str(refused.value).startswith("dir/a.json:1: results[0]: has neither an id")
-    assert str(refused.value).endswith("(and 1 more rows)")
+        require_usable(recorded(answers=["x"]))
+    assert str(refused.value) == "dir/a.json: there are no answers: dir/a.json:1: must be an answer, found 'x'"
+
+
+def test_what_a_recording_says_was_searched_is_taken_as_given_unless_own_searches_are_asked_for() -> None:
+    answer = {"qid": "q1", "query": "x", "results": ["a"], "searched": "x y", "queries": ["x", "z", "x"]}
+    given = recorded(answers=[{**answer, "fts_query": "x OR y", "path": "dense"}])
+    setting = setting_for(given, HEAD)
+    (query,) = asked_queries(given, {}, setting=setting)
+    assert (query.searched, query.wordings) == ("x y", ("z", "x"))
+    assert dict(query.engine_queries) == {}  # cems_head has no list of that engine
+    assert setting.given == {"searched text": 1, "wordings": 1, "vector alone": 1}
+    own = setting_for(given, HEAD, own_searches=True)
+    assert asked_queries(given, {}, setting=own) == (Query("q1", "x", None, THEN),)
+    assert own.given == {}
 
 
 def test_the_lexical_list_of_a_query_is_found_in_the_recording_that_has_it() -> None:
