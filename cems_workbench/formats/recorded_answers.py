@@ -243,7 +243,7 @@ def _answer(n: int, row: Any, source: str, errors: list[RowError]) -> RecordedAn
 
 
 def _with_query(answer: RecordedAnswer, row: Mapping[str, Any], source: str, errors: list[RowError]) -> RecordedAnswer:
-    """The answer with what the system made of its query, and what it scored; what cannot be used is said and left out."""
+    """The answer with what the system made of its query, and what it scored; what cannot be used is reported and left out."""
     understood = row.get("understood")
     said: Mapping[str, Any] = understood if isinstance(understood, dict) else {}
     searched = row.get("searched", said.get("searched"))

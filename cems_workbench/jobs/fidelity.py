@@ -322,7 +322,7 @@ def asked_queries(
     """The query of each answer: from the recording, else the query of the store with the answer's qid.
 
     `query` is the text for a single answer without one. With a setting, what the recording says was searched is taken as given, unless the
-    setting wants searches of its own. Raises InputError for an answer whose query is unknown.
+    setting has `own_searches`. Raises InputError for an answer whose query is unknown.
     """
     asked = (_asked(answer, recording, known, as_of, query) for answer in recording.answers)
     if setting is None or setting.own_searches:

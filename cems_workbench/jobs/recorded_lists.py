@@ -1,4 +1,4 @@
-"""The lists of a recording in place of the evidence's: what comes after the lists is then tested exactly.
+"""The lists of a recording instead of the evidence's: what comes after the lists is then tested exactly.
 
     own        our lists as they were searched
     ties       our lists, with neighbours of equal score in the recorded order: an engine leaves them in an order that nobody can compute
@@ -65,7 +65,7 @@ class ListMap:
     doubts: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """What stands for what, in words."""
+        """Our lists, each with the recorded one that it is from."""
         return [f"{source} from {name}" for name, source in self.sources.items()]
 
 
@@ -141,7 +141,7 @@ def with_lists(
 ) -> Evidence:
     """The evidence of an answer's query with the recorded lists, or the recorded order of equal scores; the same object for `own`.
 
-    The memories of the lists are read from the store, and lists by date and count are made anew of what was found. Rows that are no
+    The memories of the lists are read from the store, and lists by date and count are made again from what was found. Rows that are no
     memory of the store are left out.
     """
     if which == "own" or not mapping.sources:

@@ -3,7 +3,7 @@
     same_order   share of queries with the same memories in the same order, to the end
     same_set     share with the same memories, in any order
     same_first   share with the same first memory; two empty answers are the same
-    up_to_ties   share with the same order, where results of equal recorded scores may stand in any order (`ties`)
+    up_to_ties   share with the same order, where results of equal recorded scores may come in any order (`ties`)
     same_scores  share in which every recorded score is ours, memory by memory, whatever the order; a memory that we do not return has
                  no score of ours, unless it is tied with one that we return
     overlap      mean Jaccard overlap of the first k (ten): memories in both / memories in either, 1 for two empty answers
@@ -38,7 +38,7 @@ MEASURES: Mapping[str, str] = {
     "same_order": "share of queries with the same memories in the same order, to the end",
     "same_set": "share of queries with the same memories, in any order",
     "same_first": "share of queries with the same first memory",
-    "up_to_ties": "share of queries with the same order, if equal scores may stand in any order",
+    "up_to_ties": "share of queries with the same order, if equal scores may come in any order",
     "same_scores": "share of queries in which every recorded score is ours, memory by memory",
     "overlap": "mean Jaccard overlap of the first ten",
     "rbo": "mean rank-biased overlap, 0 to 1: the top counts most",
@@ -94,7 +94,7 @@ class QueryFidelity:
 
     @property
     def up_to_ties(self) -> bool:
-        """The same order, where results of equal recorded scores may stand in any order."""
+        """The same order, where results of equal recorded scores may come in any order."""
         if self.same_order:
             return True
         return self._same_up_to_ties(self.ours, self.our_scores) or (

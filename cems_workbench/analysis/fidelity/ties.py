@@ -1,6 +1,6 @@
-"""Order up to ties: a recorded order, where results with equal recorded scores may stand in any order.
+"""Order up to ties: a recorded order, where results with equal recorded scores may come in any order.
 
-    groups     neighbours of the recorded order with equal recorded scores; a result without a score is a group of its own
+    groups     neighbours of the recorded order with equal recorded scores; a result without a score is a group alone
     at the cut a result of ours that the recording lacks counts as one that it has, if the two have equal scores before the last cut:
                which of them got in was chance; their places among results of other scores do not count
 
