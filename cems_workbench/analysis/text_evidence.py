@@ -25,8 +25,8 @@ import numpy as np
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.records import ENGLISH, Memory, indexed_text
-from cems_workbench.store.search.lexical.lexical_index import K1, B, LexicalIndex
-from cems_workbench.store.search.lexical.tokenizer import chunks, normalised, terms_of, tokenize
+from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
+from cems_workbench.store.search.lexical.tokenizer import Language, chunks, normalised, terms_of, tokenize
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Match:
     terms: tuple[str, ...]
 
 
-def matches(text: str, terms: Collection[str], language: str = ENGLISH) -> list[Match]:
+def matches(text: str, terms: Collection[str], language: Language = ENGLISH) -> list[Match]:
     """Occurrences of `terms` in `text`, in order, without overlaps: the words and identifiers that yield them.
 
     A text that NFKC changes is cut at its spaces instead, so that positions are those of the original text.
@@ -155,7 +155,7 @@ def score(index: LexicalIndex, query: str, text: str) -> float:
         return 0.0
     inside = tokenize(text, index.language)
     counts = Counter(inside)
-    room = K1 * (1 - B + B * len(inside) / index.mean_length)
+    room = index.k1 * (1 - index.b + index.b * len(inside) / index.mean_length)
     total = np.float32(0)
     for term in sorted(tokenize(query, index.language)):
         tf = counts[term]

@@ -180,7 +180,7 @@ class _Scratch:
 
     def _lexical(self, text: str) -> ChunkHits:
         depth = self._depth("lexical")
-        index = self.resources.indexes.lexical
+        index = self.resources.lexical(self.config.lists.lexical)
         hits = index.search_chunks(text, depth + 1, self.where)
         own: dict[int | None, float] = {}
         if passes(self.edited, self.where):

@@ -337,7 +337,9 @@ def _search(
     lists = []
     for i, variant in enumerate(variants):
         words = _text_for("lexical", i, variant, request)
-        lexical = resources.indexes.lexical.search_chunks(words, depths["lexical"], where) if hybrid else []
+        lexical = (
+            resources.lexical(config.lists.lexical).search_chunks(words, depths["lexical"], where) if hybrid else []
+        )
         vector = resources.embedder.encode_query(_text_for("vector", i, variant, request))
         if (i, "vector") in live:
             hits = truncate_to_memories(live[i, "vector"], depths["vector"])
@@ -628,7 +630,7 @@ def _conversational(shape: QueryFeatures, config: PipelineConfig) -> dict[str, A
 def strong_signal(query: str, config: PipelineConfig, resources: Resources, where: Filter) -> StrongSignal:
     """The strong-signal probe: lexical, before any expansion."""
     settings = config.expansion.skip_on_strong_signal
-    hits = resources.indexes.lexical.search(query, 2, where)
+    hits = resources.lexical(config.lists.lexical).search(query, 2, where)
     raw = [score for _, score in hits] + [0.0, 0.0]
     top, second = (_scaled(value, raw[0], settings.scale) for value in raw[:2])
     return StrongSignal(

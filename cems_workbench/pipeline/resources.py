@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cems_workbench.config.sections.gathering import BY_LANGUAGE, LexicalList
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreLockedError
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.embedder import TokenEmbedder
@@ -27,6 +28,9 @@ from cems_workbench.sources.address import Address
 from cems_workbench.store import Indexes, RefreshReport, Store
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
+from cems_workbench.store.search.lexical.query_words import stop_list
+from cems_workbench.store.search.lexical.tokenizer import Analysis
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 Model = TypeVar("Model")
@@ -261,6 +265,24 @@ class Resources:
             self._derived = dict(list(kept.items())[-MAX_DERIVED:])
             model: Model = self._derived[key][1]
             return model
+
+    def lexical(self, section: LexicalList) -> LexicalIndex:
+        """The lexical index with the k1, b, stems and stop words of a config's section.
+
+        Stems and stop words other than the language's make an index at their first use. Raises InputError for a file of stop words that
+        cannot be read.
+        """
+        index = self.indexes.lexical
+        if (section.stemming, section.stop_words) != (BY_LANGUAGE, BY_LANGUAGE):
+            words = {BY_LANGUAGE: None, "none": frozenset[str]()}
+            file = section.stop_words
+            analysis = Analysis(
+                self.store.language.current,
+                section.stemming == BY_LANGUAGE,
+                words[file] if file in words else stop_list(file),
+            )
+            index = self.derived(("lexical", analysis), lambda: self.store.indexes.analysed(analysis))
+        return index.weighted(section.k1, section.b)
 
     def late_interaction(self, progress: Progress = silent) -> LateInteraction:
         """The late-interaction reranker over the store's wordpiece frequencies, counted once per content version.

@@ -225,19 +225,19 @@ def _expand(
             return
         section = section.model_copy(update={"backend": "feedback"})
     made_of, said = expansions(
-        query, section, (), *_material(query, section, resources, where), resources.store.language.current
+        query, section, (), *_material(query, config, resources, where), resources.store.language.current
     )
     made.said += said
     made.add([variant.text for variant in made_of], "expansion")
 
 
 def _material(
-    query: str, section: ExpansionConfig, resources: Resources, where: Filter
+    query: str, config: PipelineConfig, resources: Resources, where: Filter
 ) -> tuple[Mapping[str, str], list[tuple[Memory, float]]]:
     """The dictionary, or the first lexical hits, as the backend needs."""
-    if section.backend == "dictionary":
+    if config.expansion.backend == "dictionary":
         return read_dictionary(resources.dictionary_path), []
-    found = resources.indexes.lexical.search(query, FEEDBACK_DOCUMENTS, where)
+    found = resources.lexical(config.lists.lexical).search(query, FEEDBACK_DOCUMENTS, where)
     memories = resources.store.memories.read([memory_id for memory_id, _ in found])
     return {}, [(memories[memory_id], score) for memory_id, score in found if memory_id in memories]
 

@@ -60,7 +60,9 @@ def standing(index: LexicalIndex, query: str, name: str, where: Filter) -> TextR
     return TextRank(len({memory_id for memory_id, _, _ in hits[:place]}) + 1, score, chunk, place + 1)
 
 
-def by_bm25s(live: dict[str, Document], query: str) -> list[tuple[str, float, int | None]]:
+def by_bm25s(
+    live: dict[str, Document], query: str, k1: float = 1.5, b: float = 0.75
+) -> list[tuple[str, float, int | None]]:
     """All hits with the scores that bm25s has in its own index, in our order."""
     import bm25s
 
@@ -73,7 +75,7 @@ def by_bm25s(live: dict[str, Document], query: str) -> list[tuple[str, float, in
     terms = [[numbers.setdefault(term, len(numbers)) for term in found] for _, _, found in rows]
     if not numbers:
         return []
-    built = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+    built = bm25s.BM25(method="lucene", k1=k1, b=b)
     built.index((terms, numbers), create_empty_token=False, show_progress=False)
     data, places, starts = (built.scores[name] for name in ("data", "indices", "indptr"))
     scores = np.zeros(len(rows), np.float32)
@@ -108,6 +110,8 @@ def test_any_history_scores_as_an_index_made_anew(
         assert (dict(grown.words), dict(grown.vocabulary)) == (dict(fresh.words), dict(fresh.vocabulary))
         for query in asked:
             assert grown.search_chunks(query, 100) == by_bm25s(live, query)
+            for k1, b in ((1.2, 0.75), (0.0, 0.0), (3.0, 1.0)):
+                assert grown.weighted(k1, b).search_chunks(query, 100) == by_bm25s(live, query, k1, b)
             for k in (1, 2, 5):
                 for where in WHERE:
                     assert grown.search_chunks(query, k, where) == fresh.search_chunks(query, k, where)

@@ -120,7 +120,7 @@ class _Search:
         return ListRank(None, own[0][1] if own else None)
 
     def _by_terms(self, text: str) -> ListRank:
-        found = self.resources.indexes.lexical.rank_of(text, self.memory_id, self.where)
+        found = self.resources.lexical(self.config.lists.lexical).rank_of(text, self.memory_id, self.where)
         return (
             ListRank(score=0.0) if found is None else ListRank(found.rank, found.score, found.chunk, found.chunk_rank)
         )

@@ -19,6 +19,10 @@ SHARED_RANK = "dense: they share one rank, and the next hit has the next (1 1 2)
 """What `ties` may do with equal scores other than number them."""
 
 
+BY_LANGUAGE = "language"
+"""The stems, or the stop words, of the store's language."""
+
+
 class VectorList(Section):
     """Nearest memories by embedding cosine."""
 
@@ -97,6 +101,44 @@ class LexicalList(Section):
         "max",
         "Lexical normalisation",
         "max divides by the list's best (CEMS calls it min-max; its first hit is always 1.0); saturating is s/(1+s).",
+    )
+    k1: float = param(
+        1.5,
+        "BM25 k1",
+        "How much more a word counts that stands in a text several times: 0 counts it once, at 1.5 the second time adds 43 %, and no number "
+        "adds more than k1 times the first. Lucene, SQLite and Qdrant have 1.2.",
+        cost="gather",
+        ge=0,
+        le=100,
+        step=0.1,
+        soft=(0, 3),
+        added=True,
+    )
+    b: float = param(
+        0.75,
+        "BM25 b",
+        "How much a long text loses against a short one: 0 is nothing, 1 in full proportion to its length.",
+        cost="gather",
+        ge=0,
+        le=1,
+        step=0.05,
+        added=True,
+    )
+    stemming: Literal["language", "none"] = param(
+        BY_LANGUAGE,
+        "Lexical stems",
+        "language: words match by the stem that the store's language gives them (“releases” finds “release”); none: as written, in lower case "
+        "(Lucene's standard analyser, letta). With other stems or stop words than the language's, the first search makes another index.",
+        cost="gather",
+        added=True,
+    )
+    stop_words: str = param(
+        BY_LANGUAGE,
+        "Lexical stop words",
+        "Words that are not searched. language: those of the store's language; none: every word counts; else a file with the words: a plain "
+        "list, or a source file and the name of its list (FILE#NAME).",
+        cost="gather",
+        added=True,
     )
     skip_if_conversational: bool = param(
         False,

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -51,6 +53,7 @@ from cems_workbench.store.search.directory.segment_directory import SegmentDirec
 from cems_workbench.store.search.entries import EntryId, key_of
 from cems_workbench.store.search.lexical import lexical_refresh, tokenizer
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
+from cems_workbench.store.search.lexical.tokenizer import Analysis
 from cems_workbench.store.search.lexical.vocabulary import CurrentVocabulary, Vocabulary
 from cems_workbench.store.search.postgres import postgres_text, ts_rank_refresh
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
@@ -510,6 +513,22 @@ class DerivedIndexes:
         while True:
             with suppress(entries.ContentChangedError):
                 return list(entries.documents(self._database, "rowid"))
+
+    def analysed(self, analysis: Analysis) -> LexicalIndex:
+        """A lexical index of every live memory in another analysis: in a temporary directory, for as long as it is used.
+
+        Raises StoreError if it cannot be written.
+        """
+        directory = tempfile.TemporaryDirectory(prefix="lexical-", ignore_cleanup_errors=True)
+        try:
+            ids = entries.live_ids(self._database, "rowid")
+            read = entries.documents_of(self._database, ids, "rowid")
+            segments = lexical_refresh.write_segments(Path(directory.name), read, len(ids), silent, analysis)
+            index = LexicalIndex.open(Path(directory.name), segments, frozenset(), analysis)
+        except OSError as error:
+            raise StoreError(f"cannot write a lexical index to {directory.name}: {error}") from error
+        weakref.finalize(index, directory.cleanup)
+        return index
 
     def texts(self, ids: Sequence[str]) -> dict[str, dict[int | None, str]]:
         """The indexed texts by memory id: those of its chunks by number, or its own under None; unknown ids are absent."""

@@ -1,4 +1,4 @@
-"""BM25 over segments: Lucene's variant (k1 1.5, b 0.75), bit-identical to bm25s.
+"""BM25 over segments: Lucene's variant (by default k1 1.5, b 0.75), bit-identical to bm25s.
 
     score  = sum over the query's terms t, as often as the query has them, of idf(t) * tf / (tf + k1 * (1 - b + b * length / mean))
     idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5)),  t occurs tf times in the memory, and in df of N
@@ -29,9 +29,11 @@ from cems_workbench.store.search.directory.segment_directory import Segment, rea
 from cems_workbench.store.search.hits import ChunkHits, Hits, best_per_memory, search_visible, truncate_to_memories
 from cems_workbench.store.search.lexical.lexical_merge import LiveSegment, word_counts
 from cems_workbench.store.search.lexical.lexical_segment import open_segment
-from cems_workbench.store.search.lexical.tokenizer import tokenize
+from cems_workbench.store.search.lexical.tokenizer import Language, tokenize
 
 K1, B = 1.5, 0.75
+MAX_WEIGHTED = 4
+"""Most indexes with another k1 and b that one keeps: each has a number per text."""
 BLOCK_TEXTS = 64
 """Texts per block in the search for the best ones."""
 SCORE_SLACK = 1e-5
@@ -42,12 +44,23 @@ class LexicalIndex:
     """The lexical index of one content version; it stays usable after a newer one replaced it."""
 
     def __init__(
-        self, segments: Sequence[LiveSegment] = (), hidden: Set[str] = frozenset(), language: str = ENGLISH
+        self,
+        segments: Sequence[LiveSegment] = (),
+        hidden: Set[str] = frozenset(),
+        language: Language = ENGLISH,
+        k1: float = K1,
+        b: float = B,
     ) -> None:
-        """Index over these segments, built in this language; `hidden` ids are never returned."""
+        """Index over these segments, built in this language; `hidden` ids are never returned.
+
+        `k1` and `b` are of the scores alone: the segments hold counts.
+        """
         self.language = language
-        self._hidden = hidden
-        self._parts = [_LiveTexts(part) for part in segments]
+        self.k1, self.b = k1, b
+        self.hidden = hidden
+        self._segments = segments
+        self._weighted: dict[tuple[float, float], LexicalIndex] = {}
+        self._parts = [_LiveTexts(part, k1, b) for part in segments]
         self.document_count = sum(part.size for part in self._parts)
         """Number of indexed texts: chunks, and memories without chunks."""
         length = sum(part.length for part in self._parts)
@@ -57,11 +70,21 @@ class LexicalIndex:
 
     @classmethod
     def open(
-        cls, directory: Path, segments: Sequence[Segment], hidden: Set[str] = frozenset(), language: str = ENGLISH
+        cls, directory: Path, segments: Sequence[Segment], hidden: Set[str] = frozenset(), language: Language = ENGLISH
     ) -> LexicalIndex:
         """Open the segments of a manifest. Raises StoreError if files are missing or damaged."""
         live = [LiveSegment(open_segment(directory / each.name), read_deleted(directory, each)) for each in segments]
         return cls(live, hidden, language)
+
+    def weighted(self, k1: float, b: float) -> LexicalIndex:
+        """The same segments, scored with this k1 and b; the last few are kept."""
+        if (k1, b) == (self.k1, self.b):
+            return self
+        found = self._weighted.get((k1, b))
+        if found is None:
+            found = LexicalIndex(self._segments, self.hidden, self.language, k1, b)
+            self._weighted = dict([*self._weighted.items(), ((k1, b), found)][-MAX_WEIGHTED:])
+        return found
 
     @cached_property
     def vocabulary(self) -> Mapping[str, int]:
@@ -105,15 +128,15 @@ class LexicalIndex:
         terms = self._terms(query)
         if not terms or k <= 0:
             return []
-        return search_visible(lambda depth: self._best(terms, depth, where), k, self._hidden)
+        return search_visible(lambda depth: self._best(terms, depth, where), k, self.hidden)
 
     def rank_of(self, query: str, memory_id: str, where: Filter = ANY) -> TextRank | None:
         """The rank of a memory among all hits of `search_chunks`, without building the list; None if it is not a hit."""
         terms = self._terms(query)
-        own = None if memory_id in self._hidden else self._best_text(terms, memory_id, where)
+        own = None if memory_id in self.hidden else self._best_text(terms, memory_id, where)
         if own is None:
             return None
-        hidden = list(self._hidden)
+        hidden = list(self.hidden)
         memories = texts = 0
         for part in self._parts:
             ahead = part.ahead(terms, where, self.mean_length, own, memory_id, hidden)
@@ -208,8 +231,9 @@ class _BestText:
 class _LiveTexts:
     """The live texts of a segment."""
 
-    def __init__(self, part: LiveSegment) -> None:
+    def __init__(self, part: LiveSegment, k1: float, b: float) -> None:
         self.segment = part.segment
+        self._k1, self._b = k1, b
         self._deleted = part.deleted
         self._deleted_texts: NDArray[np.int32] = self.segment.all_texts(part.deleted)
         self.size = self.segment.size - len(self._deleted_texts)
@@ -303,7 +327,7 @@ class _LiveTexts:
             return gains
         places, there = _locate(self.segment.documents[posting], texts)
         tf = self.segment.counts[posting][places[there]].astype(np.float64)
-        room = K1 * ((1 - B) + B * self.segment.lengths[texts[there]].astype(np.float64) / mean)
+        room = self._k1 * ((1 - self._b) + self._b * self.segment.lengths[texts[there]].astype(np.float64) / mean)
         # Double precision, rounded on assignment, as bm25s does.
         gains[there] = idf * (tf / (room + tf))
         return gains
@@ -334,7 +358,8 @@ class _LiveTexts:
     def _length_norms(self, mean: float) -> NDArray[np.float32]:
         """k1 * (1 - b + b * length / mean) of each text."""
         if self._norms is None or self._norms[0] != mean:
-            self._norms = mean, (K1 * ((1 - B) + B / mean * self.segment.lengths)).astype(np.float32)
+            rooms = self._k1 * ((1 - self._b) + self._b / mean * self.segment.lengths)
+            self._norms = mean, rooms.astype(np.float32)
         return self._norms[1]
 
     def _candidates(self, about: NDArray[np.float32], k: int) -> NDArray[np.int64]:

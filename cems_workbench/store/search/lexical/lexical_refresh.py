@@ -26,6 +26,7 @@ from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical import tokenizer
 from cems_workbench.store.search.lexical.lexical_merge import LiveSegment, merge
 from cems_workbench.store.search.lexical.lexical_segment import SegmentDraft, open_segment
+from cems_workbench.store.search.lexical.tokenizer import Language
 
 PROGRESS_LABEL = "indexing words"
 MAX_TOKENS = 6_000_000
@@ -71,17 +72,17 @@ def update(
 
     def write() -> tuple[list[Segment], int]:
         before = [_delete(directory, each, changed) for each in segments]
-        drafted = _write_drafts(directory, documents, total, progress, language)
+        drafted = write_segments(directory, documents, total, progress, language)
         kept = _merge_segments(directory, [*before, *drafted], sum(_live_texts(directory, each) for each in drafted))
         return kept, sum(_live_texts(directory, each) for each in kept)
 
     return publish(directory, content_version, tokenizer.version(language), identity, write)
 
 
-def _write_drafts(
-    directory: Path, documents: Iterable[Document], total: int, progress: Progress, language: str
+def write_segments(
+    directory: Path, documents: Iterable[Document], total: int, progress: Progress, language: Language
 ) -> list[Segment]:
-    """Write segments of about MAX_TOKENS each."""
+    """Write segments of about MAX_TOKENS each. Raises OSError."""
     made: list[Segment] = []
     draft, done = SegmentDraft(language), 0
     for document in documents:

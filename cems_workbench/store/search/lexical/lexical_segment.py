@@ -25,7 +25,7 @@ from cems_workbench.store.search.entries import WHOLE_MEMORY, Document
 from cems_workbench.store.search.filter_masks import FilterMasks
 from cems_workbench.store.search.lexical import sorted_texts
 from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
-from cems_workbench.store.search.lexical.tokenizer import chunks, terms_of
+from cems_workbench.store.search.lexical.tokenizer import Language, chunks, terms_of
 
 MAX_WORD_LETTERS = 40
 """Letters of the longest counted word."""
@@ -147,7 +147,7 @@ def _is_word(chunk: str) -> bool:
 class _Numbers(dict[str, tuple[int, ...]]):
     """Chunk of text → the numbers of its terms, assigned in order of appearance."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: Language) -> None:
         super().__init__()
         self.terms: dict[str, int] = {}
         self._language = language
@@ -174,7 +174,7 @@ class _Words(dict[str, tuple[int, ...]]):
 class SegmentDraft:
     """A segment under construction: memories in any order, each once."""
 
-    def __init__(self, language: str = ENGLISH) -> None:
+    def __init__(self, language: Language = ENGLISH) -> None:
         self._numbers, self._words = _Numbers(language), _Words()
         self._ids: list[str] = []
         self._labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}

@@ -19,7 +19,7 @@ in code or preferences ("not", "no", "most", "only", "same", "off", "up") are no
 
 Other languages use the Snowball stemmer of that name and the stopwords of bm25s, if any; accented letters split identifiers like others.
 `cjk` gives unigrams and bigrams of Chinese, Japanese and Korean (as Lucene's CJKBigramFilter with outputUnigrams), and no stems.
-`none` has neither stems nor stopwords.
+`none` has neither stems nor stopwords. An `Analysis` replaces the stems or the stopwords of a language.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from cems_workbench.records import CJK, ENGLISH, NO_LANGUAGE, STOPWORD_LANGUAGES
@@ -72,6 +73,18 @@ def stop_words(language: str) -> frozenset[str]:
     return frozenset(map(normalised, getattr(stopwords, f"STOPWORDS_{language.upper()}")))
 
 
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """How text becomes terms; `stop_words` are lower-cased, None is the language's own."""
+
+    language: str = ENGLISH
+    stems: bool = True
+    stop_words: frozenset[str] | None = None
+
+
+Language = str | Analysis
+"""A language with its stems and stopwords, or an analysis that departs from them."""
+
 MAX_TERM_CHARS = 100
 MAX_IDENTIFIER_CHARS = 256
 MAX_CACHED_CHUNKS = 400_000
@@ -90,10 +103,11 @@ _CJK_AND_KOREAN = re.compile(
 class _Terms(dict[str, tuple[str, ...]]):
     """Chunk → its terms, a cache that is cleared when full."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, analysis: Analysis) -> None:
         super().__init__()
-        self._language = language
-        self._stop_words = stop_words(language)
+        self._language = language = analysis.language
+        self._stems = analysis.stems and language not in (CJK, NO_LANGUAGE)
+        self._stop_words = stop_words(language) if analysis.stop_words is None else analysis.stop_words
         self._part = _PART if language == ENGLISH else _part_with_accents()
         self._unspaced = _CJK_AND_KOREAN if language == CJK else _CJK
         self._stemmer_lock = threading.Lock()
@@ -152,7 +166,7 @@ class _Terms(dict[str, tuple[str, ...]]):
         return (text.replace("\u0130", "i") if self._language == "turkish" else text).lower()
 
     def _stem(self, word: str) -> str:
-        if self._language in (CJK, NO_LANGUAGE):
+        if not self._stems:
             return word
         # A PyStemmer object is not thread-safe.
         with self._stemmer_lock:
@@ -164,8 +178,8 @@ class _Terms(dict[str, tuple[str, ...]]):
 
 
 @lru_cache(maxsize=8)
-def _terms(language: str) -> _Terms:
-    return _Terms(language)
+def _terms(language: Language) -> _Terms:
+    return _Terms(Analysis(language) if isinstance(language, str) else language)
 
 
 @cache
@@ -187,12 +201,12 @@ def chunks(text: str) -> list[str]:
     return _CHUNK.findall(normalised(text))
 
 
-def terms_of(chunk: str, language: str = ENGLISH) -> tuple[str, ...]:
+def terms_of(chunk: str, language: Language = ENGLISH) -> tuple[str, ...]:
     """The search terms of one chunk."""
     return _terms(language)[chunk]
 
 
-def tokenize(text: str, language: str = ENGLISH) -> list[str]:
+def tokenize(text: str, language: Language = ENGLISH) -> list[str]:
     """The search terms of a text, in order, with repetitions."""
     terms = _terms(language)
     return [term for chunk in chunks(text) for term in terms[chunk]]

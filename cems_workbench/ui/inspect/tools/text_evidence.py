@@ -119,7 +119,7 @@ def _draw_words(context: InspectContext, memory: Memory) -> WordsInCommon:
     if not lists.lexical.enabled and (lists.ts_rank.enabled or lists.hybrid.enabled):
         return _draw_lexemes(context, memory)
     st.markdown("## Words in common", help=WORDS_HELP)
-    lexical = context.resources.indexes.lexical
+    lexical = context.resources.lexical(lists.lexical)
     texts = context.resources.store.indexes.texts([memory.id]).get(memory.id)
     every = [lexical_evidence(lexical, variant.text, memory, texts) for variant in context.trace.evidence.variants]
     which = _variant(context, memory.id, [(len(found.matched), len(found.terms)) for found in every])
