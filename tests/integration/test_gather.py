@@ -471,3 +471,26 @@ def test_a_judge_that_is_asked_for_and_not_there_is_named_with_what_took_its_pla
         .warnings[:1]
     )
     assert line.startswith("cross-encoder no-such/model was not found") and MODEL_ID in line
+
+
+def test_lexical_list_takes_other_weights_stems_and_stop_words(opened: Resources, tmp_path: Path) -> None:
+    query = "what about releasing the deploys of the api"
+    usual = evidence(opened, query)
+    index = opened.indexes.lexical
+    weighted = evidence(opened, query, lists__lexical__k1=0.0)
+    first = next(hit for ranked in weighted.lists if ranked.name == "lexical:0" for hit in ranked.hits)
+    matched = index.contributions(first.memory_id, ["releas", "deploy", "api"])
+    # With k1 0 a word counts its idf, however often it occurs and however long the text is.
+    rare = map(index.document_frequency, matched)
+    idfs = [math.log(1 + (index.document_count - df + 0.5) / (df + 0.5)) for df in rare]
+    assert first.score == pytest.approx(sum(idfs), rel=1e-6)
+    as_written = opened.lexical(configured(lists__lexical__stemming="none").lists.lexical)
+    assert {"releasing", "releases", "deploys"} & as_written.vocabulary.keys()
+    assert "deploys" not in index.vocabulary
+    assert ids(evidence(opened, query, lists__lexical__stemming="none"), "lexical:0") != ids(usual, "lexical:0")
+    (tmp_path / "stop.txt").write_text("deploys\nreleasing\napi", encoding="utf-8")
+    stopped = evidence(opened, query, lists__lexical__stop_words=str(tmp_path / "stop.txt"))
+    assert ids(stopped, "lexical:0")  # by "the", which is no stop word now
+    assert "the" in opened.lexical(configured(lists__lexical__stop_words="none").lists.lexical).vocabulary
+    with pytest.raises(InputError, match="no such stop words"):
+        evidence(opened, query, lists__lexical__stop_words=str(tmp_path / "none.txt"))
