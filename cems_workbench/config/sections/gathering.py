@@ -105,7 +105,7 @@ class LexicalList(Section):
     k1: float = param(
         1.5,
         "BM25 k1",
-        "How much more a word counts that stands in a text several times: 0 counts it once, at 1.5 the second time adds 43 %, and no number "
+        "How much more a word counts that a text has several times: 0 counts it once, at 1.5 the second time adds 43 %, and no number "
         "adds more than k1 times the first. Lucene, SQLite and Qdrant have 1.2.",
         cost="gather",
         ge=0,
