@@ -45,7 +45,7 @@ def variant_contributions(trace: Trace) -> list[VariantContribution]:
 
 def _shares(row: FusionRow, variant: dict[str, int | None], largest: bool) -> VariantContribution:
     by_variant: dict[int, float] = {}
-    other = row.best_rank_bonus + row.importance_bonus
+    other = row.best_rank_bonus + row.importance_bonus + row.importance_floor
     for entry in row.contributions:
         gave, which = entry.base + entry.bonus, variant[entry.list]
         if which is None:

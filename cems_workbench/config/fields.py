@@ -61,6 +61,7 @@ def param(
     exports: tuple[ExportName, ...] = (),
     added: bool = False,
     by_ones: bool = False,
+    on: float | None = None,
 ) -> Any:
     """Declare one parameter.
 
@@ -70,6 +71,7 @@ def param(
     `added` marks a parameter that is younger than config version 1: its default is what the pipeline did before, so a config at the
     default has the digest that it had, and evidence from before counts as gathered with the default.
     `by_ones` marks a number that may be a fraction but is tried at whole values: what searches its range goes in steps of 1.
+    `on` is the value that a switch sets where the default is null.
     """
     extra: dict[str, Any] = {
         "label": label,
@@ -82,6 +84,7 @@ def param(
         "exports": exports,
         "added": added,
         "by_ones": by_ones,
+        "on": on,
     }
     return Field(default, ge=ge, le=le, gt=gt, alias=alias, description=help, json_schema_extra=extra)
 
@@ -110,6 +113,8 @@ class FieldSpec:
     """Its names in other systems."""
     added: bool = False
     """Younger than config version 1; see `param`."""
+    on: Any = None
+    """The value that replaces null when a control is switched on; None: the default, else the value nearest to 0."""
     by_ones: bool = False
     """Tried at whole values only: every whole number, and a fraction that `param` marks so."""
 
@@ -117,6 +122,12 @@ class FieldSpec:
     def section(self) -> str:
         """The stage this parameter belongs to: the first segment of its path."""
         return self.path.split(".", 1)[0]
+
+    @property
+    def row(self) -> type[Section] | None:
+        """Of a list of sections, such as bands, the section that each of its rows is; None for every other parameter."""
+        of = next(iter(typing.get_args(self.type)), None) if typing.get_origin(self.type) is tuple else None
+        return of if isinstance(of, type) and issubclass(of, Section) else None
 
     @property
     def range_text(self) -> str:
@@ -182,6 +193,7 @@ def _spec(path: str, info: FieldInfo) -> FieldSpec:
         null=extra["null"],
         exports=extra["exports"],
         added=extra["added"],
+        on=extra["on"],
         by_ones=base is int or extra["by_ones"],
     )
 

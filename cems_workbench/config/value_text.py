@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cems_workbench.config.fields import Section
+
 
 def short_value(value: Any) -> str:
     """A value of the config in a few characters."""
@@ -22,5 +24,7 @@ def short_value(value: Any) -> str:
 def _part(item: Any) -> str:
     if isinstance(item, tuple):
         return f"{item[0]} {item[1]:g}"
-    retrieval = getattr(item, "retrieval", None)
-    return str(item) if retrieval is None else f"{retrieval:g}"
+    if isinstance(item, Section):
+        # The first number of a row is the last rank, or number of words, that it is for.
+        return "/".join(f"{value:g}" for value in list(item.model_dump().values())[1:])
+    return str(item)

@@ -20,6 +20,8 @@ FORMAT = "cems-workbench-evidence/1"
 VariantKind = Literal["original", "expansion", "decomposed", "hyde"]
 LANGUAGE = "language"
 """The note of the store's language."""
+ENGINES = "engines"
+"""The note of what the engine of a list answered besides its hits, by the list's name: the query as it got it, matches, words."""
 QUESTIONS = "questions"
 """The note of the questions that candidates follow in their sessions."""
 VARIANT_KINDS: tuple[VariantKind, ...] = ("original", "expansion", "decomposed", "hyde")
@@ -105,6 +107,15 @@ class Evidence:
         understood = self.notes.get("query")
         noted = understood.get("corrected") if isinstance(understood, Mapping) else None
         return noted if isinstance(noted, str) else self.searched
+
+    def query_words(self, name: str, variant: int | None) -> int:
+        """Number of the query's words in a list: as its engine counted them, else of the text of its variant, of the query without one."""
+        engines = self.notes.get(ENGINES)
+        answer = engines.get(name) if isinstance(engines, Mapping) else None
+        counted = answer.get("words") if isinstance(answer, Mapping) else None
+        if isinstance(counted, int):
+            return counted
+        return len((self.variants[variant].text if variant is not None else self.searched).split())
 
     @property
     def language(self) -> str:

@@ -21,7 +21,7 @@ from cems_workbench.config.original_names import original_parameters
 from cems_workbench.config.sections.gathering import ENGINE_LISTS
 from cems_workbench.errors import InputError, WorkbenchError, short
 from cems_workbench.models import tokens
-from cems_workbench.pipeline.evidence import LANGUAGE, Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.evidence import ENGINES, LANGUAGE, Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
 from cems_workbench.pipeline.list_provenance import engine_note
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
@@ -289,7 +289,7 @@ def gather_lists(
         )
         | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None}
         | ({"engine": answered} if answered else {})
-        | ({"engines": answers} if answers else {})
+        | ({ENGINES: answers} if answers else {})
         | ({LANGUAGE: spoken} if spoken != ENGLISH else {}),
     )
     progress("searching", 3, 3)

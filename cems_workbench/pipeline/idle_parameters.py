@@ -40,11 +40,19 @@ def _reasons(config: PipelineConfig) -> dict[str, str]:
             found |= {
                 f"lists.{name}.weight": "No effect: this list is off",
                 f"lists.{name}.ties": "No effect: this list is off",
+                f"lists.{name}.normalization": "No effect: this list is off",
             }
     if config.expansion.backend == "none":
         found["variants.search"] = "No effect: the query is not expanded"
     elif config.variants.search == "replaced":
         found["variants.expansion_weight"] = "No effect: an expansion replaces the query"
+    used = {getattr(getattr(config.lists, name), "normalization", "none") for name in SOURCES}
+    if "logistic" not in used:
+        found["lists.logistic.bands"] = "No effect: no list has the logistic normalisation"
+    if "minmax" not in used:
+        found["lists.equal_scores"] = "No effect: no list has the minmax normalisation"
+    if config.lists.recency.normalization != "exponential":
+        found.setdefault("lists.recency.half_life_days", "No effect: dates are not normalised")
     method = fusion_method(config.fusion)
     for path in own_parameters():
         if not method.uses(path):

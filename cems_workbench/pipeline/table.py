@@ -80,6 +80,8 @@ class ListTable:
     """(Q, L) index of the query variant, -1 for none."""
     kind: NDArray[np.int8]
     """(Q, L) index into `VARIANT_KINDS` of that variant, -1 for none."""
+    words: Ints
+    """(Q, L) words of the query as the list's engine counted them, else of the variant's text; of the query in a list of no variant."""
     gathered: Places
     nested: NestedTable | None = None
     """Input of the lists that replay makes; None without such lists."""

@@ -103,6 +103,7 @@ def _tabulate_lists(evidences: Sequence[Evidence], index: Sequence[dict[str, int
     count = max((len(listed) for listed in rows), default=0)
     source, kind = (np.full((len(evidences), count), -1, dtype=np.int8) for _ in range(2))
     variant = np.full((len(evidences), count), -1, dtype=np.int64)
+    words = np.zeros((len(evidences), count), dtype=np.int64)
     shape = (len(evidences), count, width)
     position, dense = (np.zeros(shape, dtype=np.int64) for _ in range(2))
     in_chunks = any(hit.chunk is not None for evidence in evidences for ranked in evidence.lists for hit in ranked.hits)
@@ -110,6 +111,7 @@ def _tabulate_lists(evidences: Sequence[Evidence], index: Sequence[dict[str, int
     places = Places(position, dense, np.zeros(shape), chunk, chunk_rank)
     for q, (evidence, listed) in enumerate(zip(evidences, rows, strict=True)):
         for i, ranked in enumerate(listed):
+            words[q, i] = evidence.query_words(ranked.name, ranked.variant)
             source[q, i] = SOURCES.index(ranked.source)
             if ranked.variant is not None:
                 variant[q, i] = ranked.variant
@@ -117,7 +119,7 @@ def _tabulate_lists(evidences: Sequence[Evidence], index: Sequence[dict[str, int
             if isinstance(ranked, RankedList):
                 _tabulate_hits(ranked, index[q], places, (q, i))
     names = [[ranked.name for ranked in listed] for listed in rows]
-    return ListTable(names, source, variant, kind, places, nested_table(evidences, rows, index))
+    return ListTable(names, source, variant, kind, words, places, nested_table(evidences, rows, index))
 
 
 def _tabulate_hits(ranked: RankedList, index: Mapping[str, int], places: Places, at: tuple[int, int]) -> None:

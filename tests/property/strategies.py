@@ -30,6 +30,17 @@ CONTENTS = st.sampled_from(sorted(TEXTS, key=len))
 
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "threshold.applies_to": st.lists(st.sampled_from(["vector", "lexical", "relations"]), unique=True, max_size=3),
+    "fusion.candidates_from": st.lists(st.sampled_from(["vector", "lexical", "recency"]), unique=True, max_size=3),
+    "lists.logistic.bands": st.lists(
+        st.fixed_dictionaries(
+            {
+                "max_words": st.none() | st.integers(1, 6),
+                "midpoint": st.floats(-5, 20, allow_subnormal=False),
+                "slope": st.floats(0, 3, allow_subnormal=False),
+            }
+        ),
+        max_size=3,
+    ),
     "adjust.time_decay.tiers": st.dictionaries(
         st.sampled_from(["session", "preferences", "general"]), st.floats(0.5, 400), max_size=3
     ),

@@ -42,7 +42,9 @@ def test_every_fusion_row_accounts_for_its_raw_score(evidence: Evidence, config:
             assert {term.bonus for term in terms} == {0.0}
         else:
             inside = math.fsum(term.base + term.bonus for term in terms)
-        account = row.boost_factor * (inside + row.best_rank_bonus + row.importance_bonus)
+        bonuses = row.best_rank_bonus + row.importance_bonus + row.importance_floor
+        account = row.boost_factor * (inside + bonuses) / fusion.fields.divisor
+        account = account if fusion.fields.cap is None else min(account, fusion.fields.cap)
         assert row.raw == pytest.approx(account, rel=1e-12, abs=1e-12)
 
 
@@ -52,7 +54,9 @@ def test_combmax_takes_the_largest_base(evidence: Evidence, config: PipelineConf
     for row in fusion.rows:
         if row.kept and not fusion.fields.bypassed:
             largest = max(term.base for term in row.contributions)
-            assert row.raw == pytest.approx(row.boost_factor * largest, rel=1e-12)
+            raw = row.boost_factor * (largest + row.importance_floor) / fusion.fields.divisor
+            raw = raw if fusion.fields.cap is None else min(raw, fusion.fields.cap)
+            assert row.raw == pytest.approx(raw, rel=1e-12)
 
 
 @given(evidences(), configs(fusion__single_list="fuse"))

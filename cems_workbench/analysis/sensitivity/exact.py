@@ -35,12 +35,11 @@ import numpy as np
 
 from cems_workbench.analysis.sensitivity.replays import ParameterSweep
 from cems_workbench.analysis.why.linear import LINEAR
-from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.replay import PipelineRun
 from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, LISTS, RERANK
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, FeatureKind
 from cems_workbench.pipeline.stages.assembly import best_cosines, on_scale
-from cems_workbench.pipeline.stages.fusion import FusionArrays
+from cems_workbench.pipeline.stages.fusion import FusionArrays, linear_in_weights
 from cems_workbench.pipeline.stages.stage import StageInput
 from cems_workbench.pipeline.table import Bools, Floats
 
@@ -77,7 +76,7 @@ class LineKind:
 def line_kind(turned: ParameterSweep) -> LineKind | None:
     """None if no score is known to be linear in the parameter under this config."""
     fusion = turned.config.fusion
-    if turned.path in LINEAR and fusion_method(fusion).linear:
+    if turned.path in LINEAR and linear_in_weights(fusion):
         return LineKind(scaled=fusion.normalize == "minmax", fused=True)
     if turned.path == BLEND:
         return LineKind(fused=True)

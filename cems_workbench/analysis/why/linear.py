@@ -24,6 +24,7 @@ from cems_workbench.pipeline.evidence import VARIANT_KINDS
 from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import ADJUST, DEDUP, FUSION, RERANK
+from cems_workbench.pipeline.stages.fusion import linear_in_weights
 from cems_workbench.pipeline.table import Floats
 
 LINEAR = frozenset(
@@ -69,8 +70,7 @@ def solvable(config: PipelineConfig, path: str) -> bool:
 
 
 def _linear_in_ranks(config: PipelineConfig) -> bool:
-    method = fusion_method(config.fusion)
-    return method.linear and method.reads == "ranks"
+    return linear_in_weights(config.fusion) and fusion_method(config.fusion).reads == "ranks"
 
 
 def rank_intervals(trials: Trials, config: PipelineConfig, path: str, low: float, high: float) -> list[RankInterval]:

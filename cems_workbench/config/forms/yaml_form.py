@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any
 
@@ -21,7 +21,6 @@ from cems_workbench.config.model import VERSION, PipelineConfig, attribute_name,
 from cems_workbench.config.original_names import ORIGINAL_VERSION, original_values
 from cems_workbench.config.preset_files import EXTENDS, extended
 from cems_workbench.config.renamed import present_assignment, present_values
-from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest, one_line, short
 from cems_workbench.platform.parsing import yaml_values
 
@@ -36,7 +35,6 @@ UNKNOWN_KEY_ERRORS = ("extra_forbidden", "model_type", "missing")
 """Pydantic's errors for an unknown key, a section that is no mapping, and a key that was misspelt; `_unknown` reports these."""
 MAX_UNKNOWN_KEYS = 20
 """Most unknown keys that are reported: finding the nearest known key of each takes time."""
-BANDS = "rerank.bands"
 TIERS: list[str | int] = ["adjust", "time_decay", "tiers"]
 
 
@@ -145,6 +143,12 @@ def difference(old: PipelineConfig, new: PipelineConfig) -> list[tuple[str, Any,
     return [(path, was, now) for path, was, now in pairs if was != now]
 
 
+@cache
+def _rows() -> Mapping[str, type[Section]]:
+    """By path the section of each row, of the parameters that are lists of sections."""
+    return {spec.path: spec.row for spec in field_specs() if spec.row is not None}
+
+
 def _unknown(model: type[Section], values: Mapping[str, Any], prefix: str) -> Iterator[str]:
     """An error for each unknown key and for each section that is no mapping."""
     for key, value in values.items():
@@ -157,10 +161,10 @@ def _unknown(model: type[Section], values: Mapping[str, Any], prefix: str) -> It
                 yield from _unknown(info.annotation, value, f"{path}.")
             else:
                 yield f"{path}: expected a mapping of its keys, found {short(value)}"
-        elif path == BANDS and isinstance(value, (list, tuple)):
+        elif (row := _rows().get(path)) is not None and isinstance(value, (list, tuple)):
             for i, band in enumerate(value):
                 if isinstance(band, Mapping):
-                    yield from _unknown(Band, band, f"{path}.{i}.")
+                    yield from _unknown(row, band, f"{path}.{i}.")
 
 
 def _unknown_key(path: str, whole: str | None = None) -> str:
@@ -168,8 +172,9 @@ def _unknown_key(path: str, whole: str | None = None) -> str:
     sections = {leaf.rsplit(".", depth)[0] for leaf in leaves for depth in range(1, leaf.count(".") + 1)}
     known = [*leaves, *sorted(sections), "version", "name"]
     parent, _, leaf = path.rpartition(".")
-    if parent.startswith(f"{BANDS}."):
-        known += [f"{parent}.{spec.path}" for spec in specs(Band)]
+    row = _rows().get(parent.rpartition(".")[0])
+    if row is not None:
+        known += [f"{parent}.{spec.path}" for spec in specs(row)]
     siblings = {name.rpartition(".")[2]: name for name in known if name.rpartition(".")[0] == parent}
     close = nearest(leaf, siblings)
     match = siblings[close] if close else nearest(whole or path, known)
@@ -194,8 +199,9 @@ def _explain(detail: ErrorDetails) -> str:
 def _allowed(location: list[str | int], detail: ErrorDetails) -> str | None:
     if location == ["version"]:
         return f"{ORIGINAL_VERSION}, {VERSION}"
-    if location[:2] == ["rerank", "bands"] and len(location) == 4:
-        return next((spec.range_text for spec in specs(Band) if spec.path == location[3]), None)
+    row = _rows().get(".".join(str(part) for part in location[:-2]))
+    if row is not None:
+        return next((spec.range_text for spec in specs(row) if spec.path == location[-1]), None)
     if location == TIERS:
         return "a mapping of category to days, each more than 0, at most 36500"
     with contextlib.suppress(KeyError):

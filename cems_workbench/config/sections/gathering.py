@@ -6,13 +6,13 @@ with the parameters that every added list has. Only its name is needed for that;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import create_model
+from pydantic import BeforeValidator, create_model
 
 from cems_workbench import extensions
 from cems_workbench.config.export_names import cems
-from cems_workbench.config.fields import Section, param
+from cems_workbench.config.fields import AsList, Section, as_tuple, param
 from cems_workbench.config.sections.lexical_engines import Fts5List, Normalization, SparseList, Ties
 
 SHARED_RANK = "dense: they share one rank, and the next hit has the next (1 1 2); competition: the next hit's rank counts them all (1 1 3)"
@@ -100,7 +100,8 @@ class LexicalList(Section):
     normalization: Normalization = param(
         "max",
         "Lexical normalisation",
-        "max divides by the list's best (CEMS calls it min-max; its first hit is always 1.0); saturating is s/(1+s).",
+        "max divides by the list's best (CEMS calls it min-max; its first hit is always 1.0); saturating is s/(1+s); logistic is mem0's, with midpoint and slope "
+        "by the number of the query's words (Logistic bands).",
     )
     k1: float = param(
         1.5,
@@ -323,6 +324,24 @@ class RecencyList(Section):
         0.6, "Recency weight", "Weight of the recency list in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
     )
     ties: Ties = param("dense", "Recency ties", f"Ranks of equal dates. ordinal: consecutive, by id; {SHARED_RANK}.")
+    normalization: Literal["none", "exponential"] = param(
+        "none",
+        "Recency normalisation",
+        "none: a date is no score, and fusion methods that sum scores leave the list out. exponential: 0.5 ^ (age / half-life), 1 for a new "
+        "memory; the list then joins those sums and the threshold, with its weight (engram's memory_recall).",
+        added=True,
+    )
+    half_life_days: float = param(
+        30.0,
+        "Recency half-life",
+        "Age since creation at which the exponential normalisation is one half.",
+        gt=0,
+        le=36500,
+        step=1,
+        soft=(1, 365),
+        unit="days",
+        added=True,
+    )
 
 
 class AccessList(Section):
@@ -335,6 +354,13 @@ class AccessList(Section):
         0.4, "Access weight", "Weight of the access list in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
     )
     ties: Ties = param("dense", "Access ties", f"Ranks of equal counts. ordinal: consecutive, by id; {SHARED_RANK}.")
+    normalization: Literal["none", "smoothed_share"] = param(
+        "none",
+        "Access normalisation",
+        "none: a count is no score, and fusion methods that sum scores leave the list out. smoothed_share: (n + 1) / (largest n of the "
+        "candidates, at least 1, + 1); the list then joins those sums and the threshold, with its weight (engram's memory_recall).",
+        added=True,
+    )
 
 
 class RelationsList(Section):
@@ -409,6 +435,44 @@ class CandidateSet(Section):
     )
 
 
+class LogisticBand(Section):
+    """Midpoint and slope up to a number of words; `max_words` null is the rest."""
+
+    max_words: int | None = param(None, "Up to words", "Largest number of words that this band covers.", ge=1)
+    midpoint: float = param(
+        5.0, "Midpoint", "The score that becomes one half.", ge=-10_000, le=10_000, step=0.1, soft=(0, 20)
+    )
+    slope: float = param(
+        0.7,
+        "Slope",
+        "How steeply it rises there: 1 / (1 + exp(−slope · (score − midpoint))).",
+        ge=0,
+        le=100,
+        soft=(0, 2),
+    )
+
+
+LogisticBands = Annotated[tuple[LogisticBand, ...], BeforeValidator(as_tuple), AsList]
+
+
+class LogisticConfig(Section):
+    """The logistic normalisation of the lists that have it."""
+
+    bands: LogisticBands = param(
+        (
+            LogisticBand(max_words=3, midpoint=5.0, slope=0.7),
+            LogisticBand(max_words=6, midpoint=7.0, slope=0.6),
+            LogisticBand(max_words=9, midpoint=9.0, slope=0.5),
+            LogisticBand(max_words=15, midpoint=10.0, slope=0.5),
+            LogisticBand(max_words=None, midpoint=12.0, slope=0.5),
+        ),
+        "Logistic bands",
+        "Midpoint and slope of the logistic normalisation by the number of the query's words, as the list's engine counts them, else as typed. "
+        "The numbers are mem0's, for its BM25, whose scores are 1.66 times the usual.",
+        added=True,
+    )
+
+
 class ListsConfig(Section):
     """The ranked lists that are fused."""
 
@@ -439,6 +503,16 @@ class ListsConfig(Section):
         le=100,
         step=1,
         soft=(1, 20),
+    )
+    logistic: LogisticConfig = LogisticConfig()
+    equal_scores: float = param(
+        1.0,
+        "Minmax of equal scores",
+        "What the minmax normalisation makes of a list with one hit, or with equal scores only (engram's memory_recall: 0.5).",
+        ge=0,
+        le=1,
+        step=0.05,
+        added=True,
     )
 
 
@@ -510,6 +584,15 @@ def _added_list(name: str) -> Any:
                 "ordinal",
                 f"{title} ties",
                 f"ordinal: equal scores get consecutive ranks by id; {SHARED_RANK}.",
+                added=True,
+            ),
+        ),
+        normalization=(
+            Normalization,
+            param(
+                "none",
+                f"{title} normalisation",
+                "none keeps the retriever's scores; the others make them comparable with those of other lists.",
                 added=True,
             ),
         ),

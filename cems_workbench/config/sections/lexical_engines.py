@@ -7,7 +7,7 @@ from typing import Any, Literal
 from cems_workbench.config.fields import Section, param
 
 Ties = Literal["ordinal", "dense", "competition"]
-Normalization = Literal["none", "max", "minmax", "saturating"]
+Normalization = Literal["none", "max", "minmax", "saturating", "logistic"]
 
 
 def enabled(title: str, what: str) -> Any:
@@ -74,7 +74,8 @@ def normalization(title: str) -> Any:
     return param(
         "none",
         f"{title} normalisation",
-        "none keeps the engine's score; max divides by the list's best; minmax spreads the list over 0 to 1; saturating is s / (1 + s).",
+        "none keeps the engine's score; max divides by the list's best; minmax spreads the list over 0 to 1; saturating is s / (1 + s); "
+        "logistic is mem0's, by the number of words (Logistic bands).",
         added=True,
     )
 

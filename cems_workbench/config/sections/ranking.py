@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator
 
 from cems_workbench import extensions
 from cems_workbench.config.export_names import agent, cems, planned
 from cems_workbench.config.fields import AsList, Section, WholeOrFraction, as_tuple, param
-from cems_workbench.config.sections.gathering import ADDED_LISTS, ENGINE_LISTS
+from cems_workbench.config.sections.gathering import ListsConfig
+
+LISTS = tuple(name for name, section in ListsConfig() if "weight" in getattr(type(section), "model_fields", ()))
+"""The sections of `lists` that are a list: those with a weight."""
 
 if TYPE_CHECKING:
     ListName = str
     SeenFirst = str
 else:
-    ListName = Literal["vector", "lexical", "hybrid", "ts_rank", *ENGINE_LISTS, "relations", *ADDED_LISTS]
-    SeenFirst = Literal["as_listed", *get_args(ListName)]
+    ListName = Literal[LISTS]
+    SeenFirst = Literal["as_listed", *LISTS]
 Sources = Annotated[tuple[ListName, ...], BeforeValidator(as_tuple), AsList]
-"""Lists whose scores say how relevant a memory is."""
+"""Lists by the names of their sections."""
 
 
 class Adaptive(Section):
@@ -172,6 +175,45 @@ class FusionConfig(Section):
         "Single list",
         "bypass: with one non-empty list, keep its scores and order (ACE). bypass_searched: only when no other was searched, even "
         "in vain (CEMS).",
+    )
+    candidates_from: Sources = param(
+        (),
+        "Candidates from",
+        "Lists whose hits may become results; hits of the others only add to the scores of those. None chosen: every list (mem0: the vector "
+        "list alone, so that a keyword hit outside it cannot enter).",
+        added=True,
+    )
+    divisor: Literal["none", "active_lists"] = param(
+        "none",
+        "Divisor",
+        "active_lists divides every score of a query by the sum of the weights of its lists that have a hit, whoever it is (mem0: one "
+        "keyword hit halves all scores). The order stays, what a minimum score lets through does not.",
+        added=True,
+    )
+    cap: float | None = param(
+        None,
+        "Score cap",
+        "Largest fused score before it is normalised; candidates that reach it are equal (mem0: 1).",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 2),
+        null="no cap",
+        on=1.0,
+        added=True,
+    )
+    importance_floor: float | None = param(
+        None,
+        "Importance floor",
+        "A memory of high importance gets at least this from the lists that measure relevance together, all but recency and access (engram's "
+        "memory_recall: 0.15, of its relevance of 0.3 at a weight of 0.5).",
+        ge=0,
+        le=100,
+        step=0.01,
+        soft=(0, 1),
+        null="none",
+        on=0.15,
+        added=True,
     )
     tie_break: Literal["id", "first_seen"] = param(
         "id", "Equal scores", "id: by memory id; first_seen: by list, then place in it, and stable from then on (CEMS)."

@@ -6,12 +6,16 @@
                 per_list  in every list             (CEMS)
                 best_rank once, by the best rank    (QMD)
               and, for importance = high, 1/(k+1) - 1/(k+1+importance_bonus_ranks)
-    raw     = boost * (sum or max of base + bonuses),   boost = 1 + multi_list_boost * (lists containing it - 1)
+    raw     = boost * (sum or max of base + bonuses) / divisor, at most the cap
+              boost = 1 + multi_list_boost * (lists containing it - 1)
+              divisor = 1, or the sum of the weights of the query's lists that have a hit (mem0)
+              an importance floor adds what the lists of relevance lack to it, for importance = high (engram)
     score   = (1 - score_blend) * normalised + score_blend * best vector/lexical list score (0 if in neither)
 
 Ranks are 1-based in every list. Equal scores share a rank under `dense` ties (1 1 2) and `competition` (1 1 3). A list contributes nothing
 to a memory that it does not contain. Methods that read scores leave recency and access out: their scores are dates and counts, not
-relevance. With `single_list: bypass` and one non-empty list, score and order are that list's own (ACE).
+relevance, unless a normalisation makes it that. `candidates_from` names the lists whose hits may enter. With `single_list: bypass` and
+one non-empty list, score and order are that list's own (ACE).
 
 Hits are flat arrays, because most cells of (query, list, candidate) are empty. They do not depend on weights, so configs with the same
 lists and ties share them.
@@ -21,7 +25,7 @@ Source: CEMS plan, phase 3; QMD; two-stage RRF plan; docs/internals/specificatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -40,7 +44,7 @@ from cems_workbench.pipeline.fusion_methods import (
     hit_bases,
     share_of_first,
 )
-from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import (
@@ -60,13 +64,17 @@ from cems_workbench.pipeline.wording import list_label, ordinal
 # Looked up by source index; the last entry is for padding, whose source is -1.
 NOT_RELEVANCE = np.array([not source.relevance for source in LIST_SOURCES] + [False])
 PER_VARIANT = np.array([source.per_variant for source in LIST_SOURCES] + [False])
+ONLY_METADATA = tuple(source.name for source in LIST_SOURCES if not source.relevance)
 RELATIONS = SOURCES.index("relations")
 TOP_RANK_BONUS, IMPORTANCE_BONUS = "fusion.top_rank_bonus", "fusion.importance_bonus_ranks"
 
 
 @dataclass(frozen=True, slots=True)
 class FusionRow(StageRow):
-    """Terms of the raw score: boost_factor * (sum or max of base + bonus, + best_rank_bonus + importance_bonus)."""
+    """Terms of the raw score.
+
+    raw = boost_factor * (sum or max of base + bonus, + best_rank_bonus + importance_bonus + importance_floor) / divisor, at most the cap.
+    """
 
     raw: float
     normalized: float
@@ -76,6 +84,8 @@ class FusionRow(StageRow):
     importance_bonus: float
     boost_factor: float
     best_list_score: float
+    importance_floor: float = 0.0
+    """What `fusion.importance_floor` adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +97,13 @@ class FusionFields(StageFields):
     combine: Literal["sum", "max"] = "sum"
     score_blend: float = 0.0
     """The share of the best list score in the score; 0 if bypassed."""
+    divisor: float = 1.0
+    """What every raw score of the query was divided by."""
+    cap: float | None = None
+    """The largest raw score; None without a limit, or if bypassed."""
 
 
-PartKind = Literal["base", "top-rank bonus", "importance bonus", "score blend", "minmax"]
+PartKind = Literal["base", "top-rank bonus", "importance bonus", "importance floor", "score blend", "minmax"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +118,28 @@ class ScorePart:
 def score_parts(row: FusionRow, fields: FusionFields) -> tuple[ScorePart, ...]:
     """The addends of the score after fusion that are not 0: those of the lists in their order, then the others.
 
-    Each term of the raw score is multiplied by boost, normalised / raw and 1 - score_blend. With combine = max only the largest counts. If
-    every raw score is 0, minmax makes it 1, which is a separate addend.
+    Each term of the raw score is multiplied by normalised / sum of the terms and by 1 - score_blend, so that boost, divisor and cap are in
+    all of them. With combine = max only the largest counts. If the terms come to 0, what minmax makes of that is a separate addend.
     """
     share = 1 - fields.score_blend
-    scale = row.boost_factor * share * row.normalized / row.raw if row.raw else 0.0
     terms: Sequence[Contribution] = row.contributions
     if fields.combine == "max":
         terms = [max(terms, key=lambda term: term.base + term.bonus)] if terms else []
+    alone = (row.best_rank_bonus, row.importance_bonus, row.importance_floor)
+    every = [*[value for term in terms for value in (term.base, term.bonus)], *alone]
+    total = sum(every)
+    # Terms that cancel out leave rounding behind, which is no scale.
+    counts = abs(total) > 1e-12 * max(map(abs, every), default=0.0) and row.raw != 0
+    scale = share * row.normalized / total if counts else 0.0
     parts = []
     for term in terms:
         parts.append(ScorePart("base", term.list, scale * term.base))
         parts.append(ScorePart("top-rank bonus", term.list, scale * term.bonus))
     parts.append(ScorePart("top-rank bonus", None, scale * row.best_rank_bonus))
     parts.append(ScorePart("importance bonus", None, scale * row.importance_bonus))
+    parts.append(ScorePart("importance floor", None, scale * row.importance_floor))
     parts.append(ScorePart("score blend", None, fields.score_blend * row.best_list_score))
-    parts.append(ScorePart("minmax", None, 0.0 if row.raw else share * row.normalized))
+    parts.append(ScorePart("minmax", None, 0.0 if counts else share * row.normalized))
     return tuple(part for part in parts if part.value)
 
 
@@ -131,10 +151,12 @@ class FusionArrays(StageArrays[FusionRow, FusionFields]):
     best_list_score: Floats
 
 
-def find_hits(table: CandidateTable, lists: ListArrays, by_rank: bool, ties: Sequence[str]) -> Hits:
-    """The hits of the lists; those of recency and access only `by_rank`. `ties` of each source, in their order."""
+def find_hits(table: CandidateTable, lists: ListArrays, left_out: Collection[Source], ties: Sequence[str]) -> Hits:
+    """The hits of the lists but those of the sources `left_out`. `ties` of each source, in their order."""
     source = table.lists.source
-    member = lists.present if by_rank else lists.present & ~NOT_RELEVANCE[source][:, :, None]
+    member = lists.present
+    if left_out:
+        member = member & ~np.array([*(name in left_out for name in SOURCES), False])[source][:, :, None]
     queries, width = table.shape
     q, c, i = np.nonzero(member.transpose(0, 2, 1))
     places = lists.places
@@ -190,6 +212,7 @@ class Terms:
     bonus: Floats
     best_rank_bonus: Floats
     importance_bonus: Floats
+    importance_floor: Floats
     boost: Floats
 
 
@@ -208,10 +231,15 @@ def apply_fusion(
     alive, best = hits.alive, best_list_score(table, lists, config.blend_with)
     base, extra = (
         hit_bases(method, hits, weight.reshape(-1).take(hits.slot), config),
-        _extra(table, hits, method, config),
+        _extra(table, hits, method, config, weight),
     )
-    raw = _raw(table, hits, base, extra, method)
-    normalised = _minmax(raw, hits) if config.normalize == "minmax" else raw
+    raw, floor = _raw(table, hits, base, extra, method, config)
+    if config.candidates_from:
+        admitted = _admitted(table, lists, config.candidates_from)
+        alive = alive & admitted
+        normalised = _minmax_of(raw, alive) if config.normalize == "minmax" else raw
+    else:
+        normalised = _minmax(raw, hits) if config.normalize == "minmax" else raw
     score = (1 - config.score_blend) * normalised
     if config.score_blend:
         score += config.score_blend * best
@@ -219,30 +247,45 @@ def apply_fusion(
     if bypassed.any():
         alone = np.where(present, lists.score, 0.0).sum(axis=1)
         raw, normalised, score = (np.where(bypassed[:, None], alone, value) for value in (raw, normalised, score))
-        alive = np.where(bypassed[:, None], present.any(axis=1), alive)
+        alone_alive = present.any(axis=1)
+        if config.candidates_from:
+            alone_alive = alone_alive & admitted
+        alive = np.where(bypassed[:, None], alone_alive, alive)
 
     @cache
     def terms() -> Terms:
-        dense = _terms(table, lists, hits, weight, base, extra, config)
+        dense = _terms(table, lists, hits, weight, base, extra, floor)
         return _bypass(dense, table, lists, bypassed) if bypassed.any() else dense
 
     def row(q: int) -> Callable[[int, RowContract], FusionRow]:
         given, account = contributions(table, terms(), q), terms()
         columns = [
             values[q].tolist()
-            for values in (raw, normalised, account.best_rank_bonus, account.importance_bonus, account.boost, best)
+            for values in (
+                raw,
+                normalised,
+                account.best_rank_bonus,
+                account.importance_bonus,
+                account.boost,
+                best,
+                account.importance_floor,
+            )
         ]
-        raws, normals, best_ranks, importances, boosts, bests = columns
+        raws, normals, best_ranks, importances, boosts, bests, floors = columns
 
         def make(c: int, contract: RowContract) -> FusionRow:
             terms_of = tuple(given.get(c, ()))
             return FusionRow(
-                *contract, raws[c], normals[c], terms_of, best_ranks[c], importances[c], boosts[c], bests[c]
+                *contract, raws[c], normals[c], terms_of, best_ranks[c], importances[c], boosts[c], bests[c], floors[c]
             )
 
         return make
 
-    ignored = "only in recency or access lists, which " + config.method + " leaves out"
+    def reason(q: int, c: int) -> str:
+        if config.candidates_from and (hits.alive[q, c] or bypassed[q]):
+            return f"only in lists whose hits cannot enter; candidates come from {', '.join(config.candidates_from)}"
+        return f"only in recency or access lists, which {config.method} leaves out"
+
     return FusionArrays(
         entered=before.alive,
         before=before,
@@ -255,12 +298,42 @@ def apply_fusion(
             bool(bypassed[q]),
             "sum" if bypassed[q] else method.combine,
             0.0 if bypassed[q] else config.score_blend,
+            1.0 if bypassed[q] or extra.divisor is None else float(extra.divisor[q]),
+            None if bypassed[q] else config.cap,
         ),
-        reason=lambda q, c: ignored,
-        warnings=_warnings(table, present, method, config, raw, alive, bypassed),
+        reason=reason,
+        warnings=_warnings(table, present, method, config, raw, alive, bypassed, left_out_sources(method, list_config)),
         raw=raw,
         best_list_score=best,
     )
+
+
+def left_out_sources(method: FusionMethod, config: ListsConfig) -> tuple[Source, ...]:
+    """The sources whose lists a method cannot fuse: it reads scores, and theirs are dates or counts that are not normalised."""
+    if method.reads == "ranks":
+        return ()
+    return tuple([name for name in ONLY_METADATA if getattr(getattr(config, name), "normalization", "none") == "none"])
+
+
+def linear_in_weights(config: FusionConfig) -> bool:
+    """Whether raw scores are straight lines in each list and variant weight, the top-rank bonuses and the boost."""
+    return (
+        fusion_method(config).linear
+        and config.divisor == "none"
+        and config.cap is None
+        and config.importance_floor is None
+    )
+
+
+def _admitted(table: CandidateTable, lists: ListArrays, sources: tuple[Source, ...]) -> Bools:
+    """(Q, C) in a list of one of the sources."""
+
+    def admitted() -> Bools:
+        counts = np.array([*(name in sources for name in SOURCES), False])
+        inside: Bools = (lists.present & counts[table.lists.source][:, :, None]).any(axis=1)
+        return inside
+
+    return memoized(lists.memo, "admitted", sources, admitted)
 
 
 def _bypassed(table: CandidateTable, lists: ListArrays, config: FusionConfig, list_config: ListsConfig) -> Bools:
@@ -340,23 +413,29 @@ def contributions(table: CandidateTable, terms: Terms, q: int) -> dict[int, list
 
 def _hits(table: CandidateTable, lists: ListArrays, method: FusionMethod, list_config: ListsConfig) -> Hits:
     """The hits of the lists that the method fuses, ranked as `ties` of each list says."""
-    by_rank = method.reads == "ranks"
+    left_out = left_out_sources(method, list_config)
     ties = tuple([getattr(getattr(list_config, name), "ties", "ordinal") for name in SOURCES])
-    return memoized(lists.memo, "hits", (by_rank, ties), lambda: find_hits(table, lists, by_rank, ties))
+    return memoized(lists.memo, "hits", (left_out, ties), lambda: find_hits(table, lists, left_out, ties))
 
 
 @dataclass(frozen=True, eq=False)
 class _Extra:
-    """Bonuses and boost, None if there are none. `bonus` is per hit of `Hits.top`, the others (Q, C)."""
+    """Bonuses, boost and divisor, None if there are none. `bonus` is per hit of `Hits.top`, `divisor` (Q), the others (Q, C).
+
+    `floor` is (Q, C) too: what the relevance of a candidate is at least, and `relevance` (H) says which hits are relevance.
+    """
 
     bonus: Floats | None
     best_rank: Floats | None
     importance: Floats | None
     boost: Floats | None
+    divisor: Floats | None
+    floor: Floats | None
+    relevance: Bools | None
 
 
-def _extra(table: CandidateTable, hits: Hits, method: FusionMethod, config: FusionConfig) -> _Extra:
-    bonus = best_rank = importance = boost = None
+def _extra(table: CandidateTable, hits: Hits, method: FusionMethod, config: FusionConfig, weight: Floats) -> _Extra:
+    bonus = best_rank = importance = boost = divisor = floor = relevance = None
     top, ranks = config.top_rank_bonus, config.importance_bonus_ranks
     if method.uses(TOP_RANK_BONUS) and (top.rank1 or top.rank2_3):
         if top.mode == "per_list":
@@ -368,11 +447,34 @@ def _extra(table: CandidateTable, hits: Hits, method: FusionMethod, config: Fusi
         importance = np.where(table.important & hits.alive, step, 0.0)
     if config.multi_list_boost:
         boost = 1 + config.multi_list_boost * np.maximum(hits.lists - 1, 0)
-    return _Extra(bonus, best_rank, importance, boost)
+    if config.divisor == "active_lists":
+        divisor = _divisor(hits, weight)
+    if config.importance_floor is not None and table.important.any():
+        floor = np.where(table.important & hits.alive, config.importance_floor, -np.inf)
+        relevance = ~NOT_RELEVANCE[table.lists.source.reshape(-1).take(hits.slot)]
+    return _Extra(bonus, best_rank, importance, boost, divisor, floor, relevance)
 
 
-def _raw(table: CandidateTable, hits: Hits, base: Floats, extra: _Extra, method: FusionMethod) -> Floats:
-    """(Q, C) boost * (sum or max of the bases + bonuses); 0 for a candidate in no list."""
+def _divisor(hits: Hits, weight: Floats) -> Floats:
+    """(Q) the sum of the weights of the lists that have a hit; 1 where that is 0."""
+    queries, count = weight.shape
+    filled = np.unique(hits.slot)
+    total = (
+        np.bincount(filled // count, weights=weight.reshape(-1)[filled], minlength=queries)
+        if count
+        else np.ones(queries)
+    )
+    divisor: Floats = np.where(total > 0, total, 1.0)
+    return divisor
+
+
+def _raw(
+    table: CandidateTable, hits: Hits, base: Floats, extra: _Extra, method: FusionMethod, config: FusionConfig
+) -> tuple[Floats, Floats | None]:
+    """(Q, C) boost * (sum or max of the bases + bonuses) / divisor, at most the cap, and what the floor adds.
+
+    0 for a candidate in no list.
+    """
     size = table.valid.size
     raw: Floats = np.zeros(size)
     terms = base
@@ -386,7 +488,25 @@ def _raw(table: CandidateTable, hits: Hits, base: Floats, extra: _Extra, method:
     raw = raw.reshape(table.shape)
     for more in (extra.best_rank, extra.importance):
         raw = raw if more is None else raw + more
-    return raw if extra.boost is None else extra.boost * raw
+    added = None if extra.floor is None else _below_floor(table, hits, terms, extra, method)
+    raw = raw if added is None else raw + added
+    raw = raw if extra.boost is None else extra.boost * raw
+    raw = raw if extra.divisor is None else raw / extra.divisor[:, None]
+    return (raw if config.cap is None else np.minimum(raw, config.cap)), added
+
+
+def _below_floor(table: CandidateTable, hits: Hits, terms: Floats, extra: _Extra, method: FusionMethod) -> Floats:
+    """(Q, C) what a candidate of high importance lacks to the floor in the lists that measure relevance."""
+    assert extra.floor is not None and extra.relevance is not None
+    cell, term = hits.cell[extra.relevance], terms[extra.relevance]
+    if method.combine == "sum":
+        relevance = np.bincount(cell, weights=term, minlength=table.valid.size)
+    else:
+        relevance = np.full(table.valid.size, -np.inf)
+        np.maximum.at(relevance, cell, term)
+        relevance[np.isinf(relevance)] = 0.0
+    lacking: Floats = np.maximum(extra.floor - relevance.reshape(table.shape), 0.0)
+    return lacking
 
 
 def _terms(
@@ -396,7 +516,7 @@ def _terms(
     weight: Floats,
     base: Floats,
     extra: _Extra,
-    config: FusionConfig,
+    floor: Floats | None,
 ) -> Terms:
     """The terms as dense arrays, for the trace."""
     shape, width = lists.present.shape, table.shape[1]
@@ -415,6 +535,7 @@ def _terms(
         bonus,
         nothing if extra.best_rank is None else extra.best_rank,
         nothing if extra.importance is None else extra.importance,
+        nothing if floor is None else floor,
         nothing + 1 if extra.boost is None else extra.boost,
     )
 
@@ -446,6 +567,15 @@ def _minmax(raw: Floats, hits: Hits) -> Floats:
     return normalised
 
 
+def _minmax_of(raw: Floats, alive: Bools) -> Floats:
+    """(Q, C) as `_minmax`, over some of the candidates with a hit."""
+    low = np.where(alive, raw, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    spread = np.where(alive, raw, -np.inf).max(axis=1, keepdims=True, initial=-np.inf) - low
+    some = spread > 0
+    normalised: Floats = np.where(some, raw - np.where(some, low, 0.0), 1.0) / np.where(some, spread, 1.0)
+    return normalised
+
+
 def _bypass(terms: Terms, table: CandidateTable, lists: ListArrays, bypassed: Bools) -> Terms:
     """For bypassed queries one contribution, base = the single list's score."""
     one, two, present = bypassed[:, None], bypassed[:, None, None], lists.present
@@ -457,6 +587,7 @@ def _bypass(terms: Terms, table: CandidateTable, lists: ListArrays, bypassed: Bo
         bonus=np.where(two, 0.0, terms.bonus),
         best_rank_bonus=np.where(one, 0.0, terms.best_rank_bonus),
         importance_bonus=np.where(one, 0.0, terms.importance_bonus),
+        importance_floor=np.where(one, 0.0, terms.importance_floor),
         boost=np.where(one, 1.0, terms.boost),
     )
 
@@ -469,11 +600,14 @@ def _warnings(
     raw: Floats,
     alive: Bools,
     bypassed: Bools,
+    ignored: Collection[Source],
 ) -> Callable[[int], list[str]]:
     def warnings(q: int) -> list[str]:
         found = []
-        left_out = NOT_RELEVANCE[table.lists.source[q]] & present[q].any(axis=1)
-        if method.reads == "scores" and left_out.any():
+        left_out = np.array([*(name in ignored for name in SOURCES), False])[table.lists.source[q]] & present[q].any(
+            axis=1
+        )
+        if left_out.any():
             names = ", ".join(list_label(table.lists.names[q][int(i)]) for i in np.flatnonzero(left_out))
             found.append(f"{method.name} leaves out {names}: its scores are not relevance")
         living = raw[q, alive[q]]

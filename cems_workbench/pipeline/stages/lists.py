@@ -1,9 +1,8 @@
 """lists: which gathered lists take part, cut to their depth, with scores made comparable.
 
 A list takes part if its source is enabled and its query variant is not switched off. It is cut to its depth first and
-normalised after, lexical scores by default, cosines if a config says so: `max` divides by the list's largest score (the CEMS
-documents call it min-max; it is not, and the first hit is always 1.0), `minmax` is (s - min) / (max - min) with all equal -> 1.0,
-`saturating` is s / (1 + s). Otherwise cosines are not changed, not even negative ones, unless `lists.vector.scale` puts the vector lists on
+normalised after (`normalisations`), lexical scores by default, the others if a config says so. Otherwise scores are not changed, not
+even negative cosines, unless `lists.vector.scale` puts the vector lists on
 another scale (`vector_scales`), which comes before the normalisation.
 
 Source: CEMS plan, phase 2; docs/internals/specification.md, "lists".
@@ -13,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from cems_workbench.config.sections.gathering import ListsConfig
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
+from cems_workbench.pipeline.normalisations import NORMALISATIONS
 from cems_workbench.pipeline.stages.query import aggregations, is_aggregation
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
@@ -31,7 +32,7 @@ from cems_workbench.pipeline.wording import list_index, list_label, ordinal
 VECTOR, TS_RANK, HYBRID = SOURCES.index("vector"), SOURCES.index("ts_rank"), SOURCES.index("hybrid")
 INSIDE: tuple[Source, ...] = ("vector", "ts_rank")
 """The lists inside a hybrid list."""
-SCALED = ("vector", "lexical", "ts_rank")
+NORMALISED = tuple(source for source in SOURCES if "normalization" in type(getattr(ListsConfig(), source)).model_fields)
 """Lists whose scores a config can normalise."""
 # Looked up by source index; the last entry is for padding, whose source is -1.
 ONLY_RANKS = np.array([not source.finds for source in LIST_SOURCES] + [False])
@@ -109,17 +110,24 @@ def apply_lists(
     several = np.zeros(len(table.queries), dtype=bool) if aggregation is None else aggregation
     made_with, places = nested.places(table, config, several)
     enabled = tuple(getattr(config, source).enabled for source in SOURCES)
-    scales = (
-        *[getattr(config, source).normalization for source in SCALED],
-        config.vector.scale,
-        config.ts_rank.chunk_depth,
-    )
+    scales = (*_normalisations(config), config.vector.scale, config.ts_rank.chunk_depth)
     key = (made_with, enabled, scales, tuple(sorted(depths.items())), frozenset(switched_off), frozenset(lists_off))
 
     def prepared() -> StageArrays[ListsRow, ListsFields]:
         return _prepared(table, places, config, depths, _left_out(table, switched_off, lists_off), several)
 
     return memoized(table.memo, "lists", key, prepared)
+
+
+def _normalisations(config: ListsConfig) -> tuple[Any, ...]:
+    """The normalisation of each list that has one, and the parameters of those that are used."""
+    methods = tuple([getattr(config, source).normalization for source in NORMALISED])
+    own = {
+        "minmax": config.equal_scores,
+        "logistic": config.logistic,
+        "exponential": config.recency.half_life_days,
+    }
+    return (*methods, *[value for name, value in own.items() if name in methods])
 
 
 def _left_out(table: CandidateTable, variants: Collection[int], names: Collection[str]) -> Bools:
@@ -162,11 +170,13 @@ def _prepared(
         by_vector = (lists.source == VECTOR)[:, :, None]
         raw = np.where(by_vector, VECTOR_SCALES[config.vector.scale].of_cosine(raw), raw)
     score = np.where(present, raw, 0.0)
-    for source in SCALED:
+    for source in NORMALISED:
         method = getattr(config, source).normalization
+        if method == "none":
+            continue
         scaled = (lists.source == SOURCES.index(source))[:, :, None] & present
-        if method != "none" and scaled.any():
-            score = np.where(scaled, _normalised(raw, scaled, method), score)
+        if scaled.any():
+            score = np.where(scaled, NORMALISATIONS[method](raw, scaled, config, table), score)
     # Scores may be negative, so absence cannot be 0.
     best = np.where(present, score, -np.inf).max(axis=1, initial=-np.inf)
     alive: Bools = np.any(present, axis=1)
@@ -181,25 +191,6 @@ def _prepared(
         warnings=_warnings(table, places, config, active, present),
         lists=ListArrays(places, present, score, active),
     )
-
-
-def _normalised(raw: Floats, mask: Bools, method: str) -> Floats:
-    normalised: Floats
-    if method == "saturating":
-        safe = np.where(mask & (raw > 0), raw, 0.0)
-        normalised = safe / (1 + safe)
-        return normalised
-    high = np.where(mask, raw, -np.inf).max(axis=2, keepdims=True, initial=-np.inf)
-    if method == "max":
-        # Without a positive maximum, division would flip the order or fail: the raw scores stay.
-        normalised = np.divide(raw, high, out=raw.copy(), where=np.isfinite(high) & (high > 0))
-        return normalised
-    low = np.where(mask, raw, np.inf).min(axis=2, keepdims=True, initial=np.inf)
-    # An empty list has low inf and high -inf; their difference must not become a spread.
-    spread = np.where(high > low, high - low, 0.0)
-    # Equal scores have no spread: each of them is 1.
-    normalised = np.divide(raw - np.where(mask, low, 0.0), spread, out=np.ones_like(raw), where=spread > 0)
-    return normalised
 
 
 def _reason(
@@ -287,9 +278,10 @@ def _warnings(
             source = SOURCES[table.lists.source[q, i]]
             if size == 0 and list_index(name) is None:  # a further one holds what several edges lead to, mostly nothing
                 found.append(f"{list_label(name)} is empty")
-            elif size == 1 and source in SCALED and getattr(config, source).normalization in ("max", "minmax"):
+            elif size == 1 and source in NORMALISED and getattr(config, source).normalization in ("max", "minmax"):
                 method = getattr(config, source).normalization
-                found.append(f"{list_label(name)} has one hit, which {method} scales to 1.0 however weak it is")
+                becomes = 1.0 if method == "max" else config.equal_scores
+                found.append(f"{list_label(name)} has one hit, which {method} scales to {becomes} however weak it is")
             shown_raw = source == "vector" and config.vector.normalization == "none" and config.vector.scale == "cosine"
             negative = int((present[q, i] & (places.raw[q, i] < 0)).sum()) if shown_raw else 0
             if negative:

@@ -14,6 +14,7 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
+from cems_workbench.config.fields import specs
 from cems_workbench.config.value_text import short_value
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.ui.inspect import state
@@ -104,7 +105,7 @@ def _drawer(spec: FieldSpec) -> Callable[[Control], None]:
         return _switch
     if spec.choices:
         return _choice
-    if spec.path == "rerank.bands":
+    if spec.row is not None:
         return _bands
     if spec.path == "adjust.time_decay.tiers":
         return _tiers
@@ -171,7 +172,8 @@ def _number(control: Control) -> None:
 def _optional_number(control: Control) -> None:
     """A switch for null, and the slider if it is on."""
     low, high = control.range
-    default = control.spec.default if control.spec.default is not None else control.spec.type(max(low, min(0, high)))
+    usual = control.spec.default if control.spec.default is not None else control.spec.on
+    default = usual if usual is not None else control.spec.type(max(low, min(0, high)))
     st.toggle(
         control.label,
         control.value is not None,
@@ -207,18 +209,31 @@ def _format(step: float) -> str:
 
 
 def _bands(control: Control) -> None:
-    """One slider per band: the share of the retrieval score; the rest is the reranker's."""
+    """One slider per band and number: of `rerank.bands` the share of the retrieval score; the rest is the reranker's."""
     st.caption(control.label, help=control.help)
-    bands = [{"max_rank": band.max_rank, "retrieval": band.retrieval} for band in control.value]
+    assert control.spec.row is not None
+    ends, *columns = specs(control.spec.row)
+    of = ends.path.removeprefix("max_") + "s"
+    bands = [band.model_dump() for band in control.value]
     first = 1
     for i, band in enumerate(bands):
-        last = band["max_rank"]
-        covers = f"Retrieval share, ranks {first}–{last}" if last else f"Retrieval share, ranks {first} and on"
+        last = band[ends.path]
+        covers = f"{of} {first}–{last}" if last else f"{of} {first} and on"
+        for column in columns:
 
-        def replaced(share: float, at: int = i) -> list[dict[str, Any]]:
-            return [{**other, "retrieval": round(share, 10)} if at == j else other for j, other in enumerate(bands)]
+            def replaced(value: float, at: int = i, name: str = column.path) -> list[dict[str, Any]]:
+                return [{**other, name: round(value, 10)} if at == j else other for j, other in enumerate(bands)]
 
-        st.slider(covers, 0.0, 1.0, float(band["retrieval"]), 0.01, **control.on_change(replaced, f"{control.key}:{i}"))
+            now, (low, high) = float(band[column.path]), column.soft or (column.low or 0.0, column.high or 1.0)
+            key = f"{control.key}:{i}" if len(columns) == 1 else f"{control.key}:{i}:{column.path}"
+            st.slider(
+                f"{column.label}, {covers}",
+                min(float(low), now),
+                max(float(high), now),
+                now,
+                column.step or 0.01,
+                **control.on_change(replaced, key),
+            )
         first = (last or first) + 1
 
 

@@ -102,8 +102,11 @@ def shares_table(trace: Trace) -> pd.DataFrame:
         rows.append(["other lists and bonuses", None, *(f"{shares.other:.4f}" for shares in shown)])
     if any(shares.boost != 1 for shares in shown):
         rows.append(["× boost", None, *(f"× {shares.boost:g}" for shares in shown)])
-    rows.append(["= raw score", None, *(f"{shares.raw:.4f}" for shares in shown)])
     stage = trace.stage(FUSION)
+    if stage.fields.divisor != 1:
+        rows.append(["÷ weights of the lists with a hit", None, *(f"÷ {stage.fields.divisor:g}" for _ in shown)])
+    capped = "" if stage.fields.cap is None else f", at most {stage.fields.cap:g}"
+    rows.append([f"= raw score{capped}", None, *(f"{shares.raw:.4f}" for shares in shown)])
     fused = [stage.by_id[shares.memory_id] for shares in shown]
     if any(row.raw != row.score for row in fused):  # normalised or blended
         share = 1 - stage.fields.score_blend

@@ -67,7 +67,10 @@ REFUSED: dict[str, tuple[str, str]] = {
         "adjust.time_decay.tiers: 0.0 is not allowed; allowed: a mapping",
     ),
     "huge tier": ("adjust: {time_decay: {tiers: {a: 1" + "0" * 400 + "}}}", "adjust.time_decay.tiers: 1000"),
-    "unknown list": ("threshold: {applies_to: [recency]}", "threshold.applies_to.0: 'recency' is not allowed"),
+    "unknown list": (
+        "threshold: {applies_to: [candidate_set]}",
+        "threshold.applies_to.0: 'candidate_set' is not allowed",
+    ),
     "NaN": ("fusion: {score_blend: .nan}", "fusion.score_blend: nan is not allowed; allowed: 0 to 1"),
     "infinity": ("adjust: {time_decay: {half_life_days: .inf}}", "half_life_days: inf is not allowed"),
     "NaN in the judge's bands": ("judge: {bands: [.nan, -10.0, -12.0]}", "judge.bands.0: nan"),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BAR_HEIGHT_PX = 30
 """Height of a candidate's bar including margin, in pixels."""
 MAX_CANDIDATES = 12
-PATTERNS: dict[str, str] = {"top-rank bonus": "/", "importance bonus": "/", "score blend": "."}
+PATTERNS: dict[str, str] = {"top-rank bonus": "/", "importance bonus": "/", "importance floor": "/", "score blend": "."}
 """Fill pattern by kind of part; others are solid."""
 
 
@@ -105,6 +105,13 @@ def contributions_figure(trace: Trace, top: int = MAX_CANDIDATES, against: RankC
         "bonus for importance",
         "#8C6D31",
         [f"bonus for importance: {row.importance_bonus:.4f}" for row in rows],
+    )
+    add(
+        "importance floor",
+        None,
+        "floor of importance",
+        "#A6611A",
+        [f"added to reach the floor of important memories: {row.importance_floor:.4f}" for row in rows],
     )
     add(
         "score blend",
@@ -196,7 +203,10 @@ def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str
     scale = trace.config.lists.vector.scale
     if hit is not None and entry.list.partition(":")[0] == "vector" and scale != "cosine":
         chunk_line.append(f"list score: {VECTOR_SCALES[scale].formula} of the cosine {hit.raw:.4f}")
-    return lines(place, *chunk_line, f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}")
+    fields = trace.stage(FUSION).fields
+    divided = f", divided by {fields.divisor:g}" if fields.divisor != 1 else ""
+    capped = f", at most {fields.cap:g}" if fields.cap is not None else ""
+    return lines(place, *chunk_line, f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}{divided}{capped}")
 
 
 def _label(trace: Trace, row: FusionRow, against: RankComparison | None) -> str:
