@@ -186,7 +186,7 @@ class FusionConfig(Section):
     divisor: Literal["none", "active_lists"] = param(
         "none",
         "Divisor",
-        "active_lists divides every score of a query by the sum of the weights of its lists that have a hit, whoever it is (mem0: one "
+        "active_lists divides every score of a query by the sum of the weights of its lists that have a hit, of any memory (mem0: one "
         "keyword hit halves all scores). The order stays, what a minimum score lets through does not.",
         added=True,
     )
