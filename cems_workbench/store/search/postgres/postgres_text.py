@@ -1,4 +1,5 @@
-"""PostgreSQL's `to_tsvector`, `to_tsquery` and `ts_rank` with the configuration `english`, computed without a server.
+"""PostgreSQL's `to_tsvector`, `to_tsquery` and `ts_rank` with the configuration `english`, computed without a server; cover_density.py has
+`ts_rank_cd`.
 
     ts_rank = ( sum over the query's terms t of (0.1 + s(n_t) - 0.1) / 1.64493406685 ) / number of terms
     s(n)    = 0.1/1² + 0.1/2² + … + 0.1/n²,  t stands n_t times in the text (255 at most); 1.64493406685 is π²/6
@@ -15,8 +16,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -48,16 +50,18 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 Lexemes = dict[str, tuple[int, ...]]
 """Lexeme → its positions, ascending from 1."""
+TextConfig = Literal["english", "simple"]
+"""english: Snowball stems without stop words; simple: words in lower case, all of them."""
 
 
 class TsQueryError(InputError):
     """Text that `to_tsquery` refuses."""
 
 
-def lexemes(text: str) -> Lexemes:
-    """What `to_tsvector('english', text)` holds."""
+def lexemes(text: str, config: TextConfig = "english") -> Lexemes:
+    """What `to_tsvector(config, text)` holds."""
     found: dict[str, list[int]] = {}
-    for lexeme, position in _placed(text):
+    for lexeme, position in _placed(text, config):
         if lexeme is not None:
             positions = found.setdefault(lexeme, [])
             position = min(position, LAST_POSITION)
@@ -66,7 +70,7 @@ def lexemes(text: str) -> Lexemes:
     return {lexeme: tuple(positions) for lexeme, positions in found.items()}
 
 
-def _placed(text: str) -> Iterator[tuple[str | None, int]]:
+def _placed(text: str, config: TextConfig = "english") -> Iterator[tuple[str | None, int]]:
     """(lexeme, position) of each token that has one; the lexeme of a stop word is None."""
     position = 0
     for kind, token in tokens(text):
@@ -74,7 +78,7 @@ def _placed(text: str) -> Iterator[tuple[str | None, int]]:
             continue
         position += 1
         lexeme: str | None = lower(token)
-        if kind in STEMMED:
+        if config == "english" and kind in STEMMED:
             lexeme = None if lexeme in STOP_WORDS else stem(lexeme)
         yield lexeme, position
 
@@ -206,7 +210,13 @@ def or_query(query: str) -> TextQuery:
     if any(SYNTAX.search(lexeme) for lexeme in asked):
         return ts_query(" | ".join(asked))
     nodes = [node for lexeme in asked if (node := _operand(lexeme, False, "")) is not None]
-    return TextQuery(_joined("|", nodes))
+    return TextQuery(joined("|", nodes))
+
+
+def plain_query(text: str, config: TextConfig = "english", operator: Literal["&", "|"] = "&") -> TextQuery:
+    """`plainto_tsquery(config, text)`: all its lexemes joined by AND; or joined by OR instead."""
+    asked = dict.fromkeys(lexeme for lexeme, _ in _placed(text, config) if lexeme is not None)
+    return TextQuery(joined(operator, [Term(lexeme) for lexeme in asked]))
 
 
 SYNTAX = re.compile(r"[&|!()<>:'\\\s]")
@@ -256,14 +266,14 @@ class _QueryReader:
         while self.operator == "|":
             self._advance()
             nodes.append(self._conjunction())
-        return _joined("|", [node for node in nodes if node is not None])
+        return joined("|", [node for node in nodes if node is not None])
 
     def _conjunction(self) -> Node | None:
         nodes = [self._single()]
         while self.operator == "&":
             self._advance()
             nodes.append(self._single())
-        return _joined("&", [node for node in nodes if node is not None])
+        return joined("&", [node for node in nodes if node is not None])
 
     def _single(self) -> Node | None:
         if self.operator == "!":
@@ -285,13 +295,14 @@ class _QueryReader:
         return node
 
 
-def _joined(operator: str, nodes: list[Node]) -> Node | None:
+def joined(operator: str, nodes: Sequence[Node]) -> Node | None:
+    """The nodes joined by one operator; None without any."""
     if not nodes:
         return None
-    joined = nodes[0]
-    for node in nodes[1:]:
-        joined = Combined(operator, joined, node)
-    return joined
+    node = nodes[0]
+    for right in nodes[1:]:
+        node = Combined(operator, node, right)
+    return node
 
 
 def _operand(text: str, prefix: bool, weights: str) -> Node | None:

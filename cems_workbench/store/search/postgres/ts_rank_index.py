@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Set
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +26,7 @@ from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.postgres.postgres_sort import full_order, limited_order
 from cems_workbench.store.search.postgres.postgres_text import (
     GAINS,
+    LAST_POSITION,
     Lexemes,
     Phrase,
     Term,
@@ -52,11 +55,21 @@ Ties = Literal["id", "limit", "window"]
 """How equal ranks are ordered: by memory id and chunk; as `ORDER BY rank DESC LIMIT k` leaves them; as a window function does."""
 
 
+@dataclass(frozen=True, slots=True)
+class InvertedIndex:
+    """An index in memory: memory ids, lexemes in order of bytes, labels of the filters, and the arrays of `COLUMNS`."""
+
+    ids: list[str]
+    terms: list[str]
+    labels: dict[str, list[str | None]]
+    columns: dict[str, NDArray[Any]]
+
+
 class TsRankIndex:
     """The full-text index of one content version; it stays usable after a newer one replaced it."""
 
-    def __init__(self, directory: Path | None, hidden: Set[str] = frozenset()) -> None:
-        """Open the index in `directory` (None: an index of nothing); chunks of the memories `hidden` are never returned.
+    def __init__(self, directory: Path | InvertedIndex | None, hidden: Set[str] = frozenset()) -> None:
+        """Open the index in `directory`, or one in memory (None: an index of nothing); chunks of the memories `hidden` are never returned.
 
         Raises StoreError when files are missing or damaged.
         """
@@ -65,7 +78,10 @@ class TsRankIndex:
         self._terms: list[str] = []
         self._numbers: dict[str, int] = {}
         self._columns: dict[str, NDArray[Any]] = {}
-        if directory is not None:
+        if isinstance(directory, InvertedIndex):
+            self._ids, self._terms, self._columns = directory.ids, directory.terms, directory.columns
+            self._index(directory.labels)
+        elif directory is not None:
             self._open(directory)
 
     def _open(self, directory: Path) -> None:
@@ -77,6 +93,9 @@ class TsRankIndex:
             labels = json.loads((directory / LABELS).read_text("utf-8"))
         except (OSError, ValueError, EOFError) as error:
             raise StoreError(f"ts_rank index {directory} is damaged ({error}); doctor --repair rebuilds it") from error
+        self._index(labels)
+
+    def _index(self, labels: Mapping[str, Any]) -> None:
         self._numbers = {term: number for number, term in enumerate(self._terms)}
         self._masks = FilterMasks(self._columns["filters"], labels)
 
@@ -108,9 +127,53 @@ class TsRankIndex:
             found &= ~hidden[self._columns["memories"]]
         rows = np.flatnonzero(found)
         best = rows[self._order(rows, scores[rows], k, ties, depth or k)]
-        memories, chunks = self._columns["memories"][best].tolist(), self._columns["chunks"][best].tolist()
-        hits = zip(memories, scores[best].tolist(), chunks, strict=True)
+        return self._hits(best, scores[best])
+
+    def _hits(self, rows: NDArray[np.intp], scores: NDArray[np.float32]) -> ChunkHits:
+        memories, chunks = self._columns["memories"][rows].tolist(), self._columns["chunks"][rows].tolist()
+        hits = zip(memories, scores.tolist(), chunks, strict=True)
         return [(self._ids[memory], score, None if chunk == WHOLE_MEMORY else chunk) for memory, score, chunk in hits]
+
+    def cover_density(self, query: TextQuery, normalization: int = 0) -> ChunkHits:
+        """(memory id, ts_rank_cd, chunk) of all chunks that match `query`, best first, equal ones in the order of the chunks."""
+        if not self.chunk_count or query.node is None:
+            return []
+        scores, found = self._covered(query, normalization)
+        rows = np.flatnonzero(found)
+        best = rows[np.argsort(-scores[rows], kind="stable")]
+        return self._hits(best, scores[best])
+
+    def _covered(self, query: TextQuery, normalization: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """ts_rank_cd of every chunk, and which chunks match."""
+        from cems_workbench.store.search.postgres.cover_density import single_covers, ts_rank_cd
+
+        scores, found = np.zeros(self.chunk_count, np.float32), np.zeros(self.chunk_count, bool)
+        lengths, distinct = self._sizes
+        alternatives = query.alternatives
+        plain = alternatives and all(
+            isinstance(node, Term) and not node.prefix and not node.weights for node in alternatives
+        )
+        # Every place is a cover of its own, unless the server puts the last ones of a long text on one position.
+        if not normalization and plain and int(lengths.max(initial=0)) < LAST_POSITION:
+            places = np.zeros(self.chunk_count, np.int64)
+            for term in query.terms:
+                rows, counts = self._postings(term.lexeme)
+                places[rows] += counts
+            found = places > 0
+            scores[found] = single_covers(int(places.max(initial=0)))[places[found]]
+            return scores, found
+        for row, document in self._documents_with(query).items():
+            found[row] = matches(document, query)
+            if found[row]:
+                scores[row] = ts_rank_cd(document, query, normalization, int(lengths[row]), int(distinct[row]))
+        return scores, found
+
+    @cached_property
+    def _sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Positions and distinct lexemes of each chunk."""
+        rows, counts = self._columns["documents"], self._columns["counts"]
+        lengths = np.bincount(rows, counts, minlength=self.chunk_count).astype(np.int64)
+        return lengths, np.bincount(rows, minlength=self.chunk_count)
 
     def ranking(self, query: str, where: Filter = ANY) -> ChunkHits:
         """All chunks that match `query`, as in `search` but in window function order; empty if the server refuses the query."""

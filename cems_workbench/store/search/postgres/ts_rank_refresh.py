@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cems_workbench.progress import Progress
+from cems_workbench.progress import Progress, silent
 from cems_workbench.store.search.directory.index_directory import Manifest, publish, write_json
 from cems_workbench.store.search.entries import WHOLE_MEMORY, Document
 from cems_workbench.store.search.postgres import postgres_text, ts_rank_index
 from cems_workbench.store.search.postgres.postgres_heap import MAX_ROWS, HeapRow, heap_order
+from cems_workbench.store.search.postgres.postgres_text import TextConfig
+from cems_workbench.store.search.postgres.ts_rank_index import InvertedIndex
 
 Column = NDArray[Any]
 
@@ -63,6 +65,19 @@ def build(
 
 
 def _write(target: Path, chunks: Iterable[Chunk], total: int, progress: Progress) -> int:
+    index = inverted_index(chunks, total, progress)
+    for name in ts_rank_index.COLUMNS:
+        np.save(target / f"{name}.npy", index.columns[name])
+    write_json(target / ts_rank_index.LABELS, index.labels)
+    write_json(target / ts_rank_index.TERMS, index.terms)
+    write_json(target / ts_rank_index.IDS, index.ids)
+    return len(index.columns["memories"])
+
+
+def inverted_index(
+    chunks: Iterable[Chunk], total: int, progress: Progress = silent, config: TextConfig = "english"
+) -> InvertedIndex:
+    """The inverted index of chunks in their order, in memory."""
     ids: dict[str, int] = {}
     labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}
     terms: dict[str, int] = {}
@@ -75,7 +90,7 @@ def _write(target: Path, chunks: Iterable[Chunk], total: int, progress: Progress
         rows.extend((ids.setdefault(chunk.memory_id, len(ids)), chunk.number))
         for name, value in (("projects", chunk.project), ("scopes", chunk.scope)):
             filters.append(labels[name].setdefault(value, len(labels[name])))
-        found = postgres_text.lexemes(chunk.text)
+        found = postgres_text.lexemes(chunk.text, config)
         sizes.append(len(found))
         for lexeme, places in found.items():
             postings.append(terms.setdefault(lexeme, len(terms)))
@@ -98,12 +113,7 @@ def _write(target: Path, chunks: Iterable[Chunk], total: int, progress: Progress
     rank_of_id[[ids[memory_id] for memory_id in sorted(ids)]] = np.arange(len(ids), dtype=np.int32)
     columns["by_id"] = np.empty(len(sizes), np.int32)
     columns["by_id"][np.lexsort((numbers, rank_of_id[memories]))] = np.arange(len(sizes), dtype=np.int32)
-    for name in ts_rank_index.COLUMNS:
-        np.save(target / f"{name}.npy", columns[name])
-    write_json(target / ts_rank_index.LABELS, {name: list(codes) for name, codes in labels.items()})
-    write_json(target / ts_rank_index.TERMS, ordered)
-    write_json(target / ts_rank_index.IDS, list(ids))
-    return len(sizes)
+    return InvertedIndex(list(ids), ordered, {name: list(codes) for name, codes in labels.items()}, columns)
 
 
 def _inverted(
