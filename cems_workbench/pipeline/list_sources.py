@@ -77,6 +77,22 @@ LIST_SOURCES: tuple[ListSource, ...] = (
         engine=True,
     ),
     ListSource(
+        name="lucene",
+        description="Nearest by words: Lucene's BM25.",
+        raw="Lucene's BM25 score, summed over fields.",
+        per_variant=True,
+        ordered=True,
+        engine=True,
+    ),
+    ListSource(
+        name="ts_rank_cd",
+        description="Texts by PostgreSQL's ts_rank_cd, cover density.",
+        raw="ts_rank_cd of its best chunk.",
+        per_variant=True,
+        ordered=True,
+        engine=True,
+    ),
+    ListSource(
         name="recency",
         description="The candidates, newest first.",
         raw="When the memory was created, in seconds since 1970.",

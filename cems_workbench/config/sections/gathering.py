@@ -13,7 +13,14 @@ from pydantic import BeforeValidator, create_model
 from cems_workbench import extensions
 from cems_workbench.config.export_names import cems
 from cems_workbench.config.fields import AsList, Section, as_tuple, param
-from cems_workbench.config.sections.lexical_engines import Fts5List, Normalization, SparseList, Ties
+from cems_workbench.config.sections.lexical_engines import (
+    Fts5List,
+    LuceneList,
+    Normalization,
+    SparseList,
+    Ties,
+    TsRankCdList,
+)
 
 SHARED_RANK = "dense: they share one rank, and the next hit has the next (1 1 2); competition: the next hit's rank counts them all (1 1 3)"
 """What `ties` may do with equal scores other than number them."""
@@ -482,6 +489,8 @@ class ListsConfig(Section):
     ts_rank: TsRankList = TsRankList()
     fts5: Fts5List = Fts5List()
     sparse: SparseList = SparseList()
+    lucene: LuceneList = LuceneList()
+    ts_rank_cd: TsRankCdList = TsRankCdList()
     recency: RecencyList = RecencyList()
     access: AccessList = AccessList()
     relations: RelationsList = RelationsList()
@@ -516,8 +525,20 @@ class ListsConfig(Section):
     )
 
 
-OUR_LISTS = ("vector", "lexical", "hybrid", "ts_rank", "fts5", "sparse", "recency", "access", "relations")
-ENGINE_LISTS = ("fts5", "sparse")
+OUR_LISTS = (
+    "vector",
+    "lexical",
+    "hybrid",
+    "ts_rank",
+    "fts5",
+    "sparse",
+    "lucene",
+    "ts_rank_cd",
+    "recency",
+    "access",
+    "relations",
+)
+ENGINE_LISTS = ("fts5", "sparse", "lucene", "ts_rank_cd")
 """The lists of lexical engines (`pipeline/lexical_engines`)."""
 ADDED_LISTS = tuple(
     name

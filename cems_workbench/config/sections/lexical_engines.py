@@ -312,3 +312,198 @@ class SparseList(Section):
         cost="gather",
         added=True,
     )
+
+
+def field(title: str, default: float = 0.0) -> Any:
+    """The boost of one field."""
+    return param(
+        default,
+        f"Field {title}",
+        f"Boost of the {title} as a field; the scores of all fields are added. 0 leaves the field out.",
+        cost="gather",
+        ge=0,
+        le=100,
+        step=0.5,
+        soft=(0, 10),
+        added=True,
+    )
+
+
+class LuceneFields(Section):
+    """Fields (Neo4j: properties) of the Lucene index with their boosts."""
+
+    text: float = field("text as searched", 1.0)
+    plain_text: float = field("text as searched without Markdown signs")
+    content: float = field("content")
+    title: float = field("title")
+    object: float = field("title, or the content of a memory without one,")
+    fact: float = field("sentence of author, category, title and content")
+    tags: float = field("tags")
+    category: float = field("category")
+    project: float = field("project")
+    author: float = field("author")
+
+
+class LuceneList(Section):
+    """Hits of Lucene's BM25, as Neo4j and Elasticsearch have it."""
+
+    enabled: bool = enabled(
+        "Lucene",
+        "Lucene 9's BM25, computed here: words of its standard analyzer without stems, lengths in one byte, summed over fields, the same "
+        "number to the last bit. With fuzzy words a word that several clauses reach has the mean of their weights: Lucene takes one of "
+        "them, by a hash seed that each start of its JVM draws, so it does not repeat itself either.",
+    )
+    depth: int | None = depth("Lucene")
+    first_stage_factor: int = first_stage_factor("Lucene")
+    weight: float = weight("Lucene")
+    ties: Ties = ties("Lucene")
+    normalization: Normalization = normalization("Lucene")
+    fields: LuceneFields = LuceneFields()
+    k1: float = param(
+        1.2,
+        "Lucene k1",
+        "How much repetitions of a word add: 0 counts a word once, however often it stands there.",
+        cost="gather",
+        ge=0,
+        le=10,
+        step=0.05,
+        soft=(0, 3),
+        added=True,
+    )
+    b: float = param(
+        0.75,
+        "Lucene b",
+        "How much longer texts lose: 0 nothing, 1 in full proportion to their length.",
+        cost="gather",
+        ge=0,
+        le=1,
+        step=0.05,
+        added=True,
+    )
+    fuzzy: int = param(
+        0,
+        "Fuzzy edits",
+        "Each word also matches words within so many edits (`word~`), weighted 1 − edits / shorter length; at most 50 words a field. The "
+        "memory agent: 2.",
+        cost="gather",
+        ge=0,
+        le=2,
+        step=1,
+        added=True,
+    )
+    max_clauses: int | None = param(
+        1024,
+        "Most clauses",
+        "A query of more clauses, once its fuzzy words are expanded, is refused, and the list is empty (Lucene: 1,024).",
+        cost="gather",
+        ge=1,
+        le=1_000_000,
+        step=64,
+        soft=(64, 8192),
+        added=True,
+    )
+    equal_scores: Literal["insertion", "heap"] = param(
+        "insertion",
+        "Order of equal scores",
+        "insertion: in the order of rows, as Lucene collects them; heap: as they come out of the binary heap of Neo4j.",
+        cost="gather",
+        added=True,
+    )
+    rows: Literal["created", "store"] = rows("Lucene")
+    outside_ascii: Literal["kept", "blanked", "removed"] = param(
+        "kept",
+        "Lucene signs outside ASCII",
+        "Of the query, all but ASCII letters, digits, - and _: kept, replaced by blanks, or removed, so that it's is its (memory agent). "
+        "If not kept, words go to Lucene's query parser: a word that begins with - excludes, one with -- is refused.",
+        cost="gather",
+        added=True,
+    )
+    min_characters: int = param(
+        1,
+        "Lucene shortest word",
+        "Shorter words of the query are left out (memory agent: 2).",
+        cost="gather",
+        ge=1,
+        le=20,
+        step=1,
+        soft=(1, 5),
+        added=True,
+    )
+    repeats: bool = param(
+        True,
+        "Repeated words",
+        "A word that the query repeats counts again; off, it counts once (memory agent).",
+        cost="gather",
+        added=True,
+    )
+    stop_words: str | None = param(
+        None,
+        "Lucene stop words",
+        "File with words left out of the query: a plain list, or a source file and the name of its list (FILE#NAME); null keeps all.",
+        cost="gather",
+        null="keep all",
+        added=True,
+    )
+    max_words: int | None = param(
+        None,
+        "Lucene words searched",
+        "Only the first words of the query are searched, counted after the stop words.",
+        cost="gather",
+        ge=1,
+        le=1000,
+        step=1,
+        soft=(1, 50),
+        added=True,
+    )
+
+
+class TsRankCdList(Section):
+    """Hits of PostgreSQL's full-text search by ts_rank_cd."""
+
+    enabled: bool = enabled(
+        "ts_rank_cd",
+        "PostgreSQL's cover density rank: 0.1 for each place of a word if any may match; if all must, for each stretch that has them all, "
+        "less the wider it is. Rarity does not count.",
+    )
+    depth: int | None = depth("ts_rank_cd")
+    first_stage_factor: int = first_stage_factor("ts_rank_cd")
+    weight: float = weight("ts_rank_cd")
+    ties: Ties = ties("ts_rank_cd")
+    normalization: Normalization = normalization("ts_rank_cd")
+    text_config: Literal["english", "simple"] = param(
+        "english",
+        "Text search configuration",
+        "english: Snowball stems, without PostgreSQL's stop words; simple: words in lower case, all of them (mem0 on pgvector).",
+        cost="gather",
+        added=True,
+    )
+    match: Literal["any", "all"] = param(
+        "any",
+        "ts_rank_cd words that must match",
+        "any: words are joined by OR (Hindsight); all: by AND, as by plainto_tsquery (mem0), so that one missing word empties the list.",
+        cost="gather",
+        added=True,
+    )
+    rank_normalization: int = param(
+        0,
+        "Rank normalisation",
+        "PostgreSQL's flags, added up: 1 divides by the log of the length, 2 by the length, 4 by the distance between covers, 8 by the "
+        "number of different words, 16 by its log, 32 takes rank / (rank + 1).",
+        cost="gather",
+        ge=0,
+        le=63,
+        step=1,
+        added=True,
+    )
+    rows: Literal["created", "store"] = rows("ts_rank_cd")
+    max_words: int | None = param(
+        None,
+        "ts_rank_cd words searched",
+        "At most so many words are searched, those that the fewest texts have (Hindsight: 16).",
+        cost="gather",
+        ge=1,
+        le=1000,
+        step=1,
+        soft=(1, 50),
+        added=True,
+    )

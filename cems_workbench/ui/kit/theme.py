@@ -12,6 +12,8 @@ SOURCE_COLOURS = {
     "ts_rank": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
     "fts5": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
     "sparse": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    "lucene": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    "ts_rank_cd": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
     "recency": ("#009E73",),
     "access": ("#CC79A7",),
     "relations": ("#7B848D",),

@@ -7,7 +7,7 @@ n is how often t stands in p of a text, df in how many texts, N how many texts h
 through one byte (`length_byte`), so lengths past 39 are rounded down to three bits; the arithmetic is in single precision, and the
 sum over clauses in double.
 
-A fuzzy clause stands for at most 50 words of a property, each within so many edits (a transposition is one), first those with the
+A fuzzy clause is in effect at most 50 words of a property, each within so many edits (a transposition is one), first those with the
 largest boost 1 - edits / shorter length, then by code point. All of them have the largest df among them and the boost as weight; a word
 whose boost is 0 is found and scores nothing. A word that several clauses of a query reach counts once, with the sum of their boosts. Which
 of their df it then has depends in Lucene on a hash seed that every start of the JVM draws: here its weight is the mean over them.
@@ -174,9 +174,18 @@ class LuceneIndex:
         return len(self._rows)
 
     def scores(
-        self, clauses: Sequence[Clause], k1: float = 1.2, b: float = 0.75, max_clauses: int | None = MAX_CLAUSES
+        self,
+        clauses: Sequence[Clause],
+        k1: float = 1.2,
+        b: float = 0.75,
+        max_clauses: int | None = MAX_CLAUSES,
+        boosts: Sequence[float] | None = None,
     ) -> tuple[Floats32, NDArray[np.bool_]]:
-        """(R) the score of each row, and which rows match. Raises LuceneQueryError past `max_clauses` clauses."""
+        """(R) the score of each row, and which rows match; `boosts` are those of the properties, 1 if None.
+
+        Raises LuceneQueryError past `max_clauses` clauses.
+        """
+        of_property = [1.0] * len(self._properties) if boosts is None else boosts
         total = np.zeros(len(self._rows), np.float64)
         found = np.zeros(len(self._rows), bool)
         expanded: list[_Expanded] = []
@@ -194,7 +203,7 @@ class LuceneIndex:
             rows, counts = held.postings(word)
             found[rows] = True
             if boost > 0:
-                weight = boost * idf
+                weight = boost * np.float32(of_property[place]) * idf
                 total[rows] += weight - weight / (np.float32(1) + counts * held.inverse_norms(k1, b)[rows])
         for clause in clauses:
             if clause.excluded:
@@ -211,9 +220,10 @@ class LuceneIndex:
         b: float = 0.75,
         max_clauses: int | None = MAX_CLAUSES,
         equal: Equal = "insertion",
+        boosts: Sequence[float] | None = None,
     ) -> tuple[list[tuple[int, float]], int]:
         """(place of the row, score) of the best rows, best first, and how many match. Raises as `scores` does."""
-        scores, found = self.scores(clauses, k1, b, max_clauses)
+        scores, found = self.scores(clauses, k1, b, max_clauses, boosts)
         matching = np.flatnonzero(found)
         order = best_first(scores[matching], len(matching) if limit is None else limit, equal)
         best = matching[order]

@@ -153,7 +153,7 @@ class TsRankIndex:
         plain = alternatives and all(
             isinstance(node, Term) and not node.prefix and not node.weights for node in alternatives
         )
-        # Every place is a cover of its own, unless the server puts the last ones of a long text on one position.
+        # Every place is one cover, unless the server puts the last ones of a long text on one position.
         if not normalization and plain and int(lengths.max(initial=0)) < LAST_POSITION:
             places = np.zeros(self.chunk_count, np.int64)
             for term in query.terms:

@@ -1,0 +1,115 @@
+"""lucene: the list that Lucene's BM25 gives, for a query of words and, if wanted, fuzzy words.
+
+    words -> `w` or `w OR w~` of each -> BM25 summed over fields -> best first, equal scores by row or as Neo4j's heap leaves them
+
+A field is a piece of a memory: its text, its title, its author; a fact is the sentence that the memory agent makes of one,
+“author category title. Evidence: author: content”. Chunks are documents if the text as searched is a field; otherwise each memory is one.
+
+Source: docs/internals/specification.md, "lists"; `store/search/lucene/lucene_index.py` has the formula.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cems_workbench.config.sections.lexical_engines import LuceneList
+from cems_workbench.errors import InputError
+from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
+from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.search.lexical.query_words import query_words, stop_list
+from cems_workbench.store.search.lucene.lucene_index import Clause, LuceneIndex, LuceneRow, lucene_query, read_query
+from cems_workbench.store.search.lucene.standard_words import standard_words
+
+_FENCED, _LINK = re.compile(r"```.*?```", re.DOTALL), re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
+
+def without_markdown(text: str) -> str:
+    """The text without fenced code, link targets and the signs ` * _ ~~ >; blanks collapsed."""
+    text = _LINK.sub(r"\1", _FENCED.sub(" ", text)).replace("~~", "")
+    return " ".join(re.sub(r"[`*_]", "", text).replace(">", " ").split())
+
+
+def fact(row: Document) -> str:
+    """A memory as the memory agent writes a fact: “author category object.”, with its content as evidence if the object is the title."""
+    memory = row.memory
+    words = [memory.author or "", (memory.category or "").replace("_", " "), _object(row)]
+    said = f"{' '.join(word for word in words if word)}."
+    evidence = f"{memory.author}: {memory.content}" if memory.author else memory.content
+    return f"{said} Evidence: {evidence}" if memory.title else said
+
+
+def _object(row: Document) -> str:
+    return row.memory.title or row.memory.content
+
+
+_FIELDS: Mapping[str, Callable[[Document], str | None]] = {
+    "text": lambda row: row.text,
+    "plain_text": lambda row: without_markdown(row.text),
+    "content": lambda row: row.memory.content,
+    "title": lambda row: row.memory.title,
+    "object": _object,
+    "fact": fact,
+    "tags": lambda row: " ".join(row.memory.tags),
+    "category": lambda row: row.memory.category,
+    "project": lambda row: row.memory.project,
+    "author": lambda row: row.memory.author,
+}
+
+_OF_CHUNKS = frozenset({"text", "plain_text"})
+"""Fields that are of a chunk; the others are of the whole memory."""
+
+
+def clauses_of(text: str, section: LuceneList) -> tuple[list[Clause], str, int]:
+    """The clauses of a text, the query that has them, and the number of words. Raises InputError for a query that Lucene refuses."""
+    words = query_words(
+        text if section.outside_ascii != "kept" else " ".join(standard_words(text)),
+        outside=section.outside_ascii,
+        also="-_",
+        stop_words=stop_list(section.stop_words),
+        min_characters=section.min_characters,
+        distinct=not section.repeats,
+        max_words=section.max_words,
+    )
+    words = [word.lower() for word in words]
+    query = lucene_query(words, section.fuzzy)
+    if section.outside_ascii != "kept":
+        return read_query(query), query, len(words)
+    # Not through the query parser, to which signs outside ASCII may be syntax.
+    edits = (None, section.fuzzy) if section.fuzzy else (None,)
+    return [Clause(word, each) for word in words for each in edits], query, len(words)
+
+
+def search(request: EngineRequest) -> EngineAnswer:
+    """Search the store's Lucene index, which is built at the first search of a content version."""
+    section = request.config.lists.lucene
+    if request.given is None:
+        clauses, query, words = clauses_of(request.text, section)
+    else:
+        clauses, query = read_query(request.given), request.given
+        words = len({clause.word for clause in clauses})
+    if not clauses:
+        return EngineAnswer([], "", 0, 0)
+    boosts = {name: boost for name, boost in section.fields.model_dump().items() if boost}
+    if not boosts:
+        raise InputError("lists.lucene.fields: every boost is 0, so there is no field to search")
+
+    def build() -> LuceneIndex:
+        rows = documents(request.resources, section.rows)
+        if not boosts.keys() & _OF_CHUNKS:
+            rows = list({row.memory.id: Document(row.memory, None, "") for row in rows}.values())
+        return LuceneIndex(
+            [LuceneRow(row.memory.id, row.chunk, tuple(_FIELDS[name](row) for name in boosts)) for row in rows]
+        )
+
+    index = request.resources.derived(("lucene", section.rows, tuple(boosts)), build)
+    found, matches = index.search(
+        clauses, None, section.k1, section.b, section.max_clauses, section.equal_scores, tuple(boosts.values())
+    )
+    hits: ChunkHits = [(index.row(place).memory_id, score, index.row(place).chunk) for place, score in found]
+    note: dict[str, Any] = {"fields": list(boosts)}
+    return EngineAnswer(request.hits(hits), query, words, matches, note)
+
+
+LEXICAL_ENGINE = LexicalEngine(search)
