@@ -362,7 +362,7 @@ class LuceneList(Section):
     k1: float = param(
         1.2,
         "Lucene k1",
-        "How much repetitions of a word add: 0 counts a word once, however often it stands there.",
+        "How much repetitions of a word add: 0 counts a word once, however often it occurs.",
         cost="gather",
         ge=0,
         le=10,

@@ -3,7 +3,7 @@
     score = sum over properties p and words t of  weight - weight / (1 + n / (k1 * (1 - b + b * length / mean length)))
     weight = boost * ln(1 + (N - df + 0.5) / (df + 0.5))
 
-n is how often t stands in p of a text, df in how many texts, N how many texts have p at all. There is no factor (k1 + 1). A length goes
+n counts t in p of a text, df the texts with t in p, N the texts that have p. There is no factor (k1 + 1). A length goes
 through one byte (`length_byte`), so lengths past 39 are rounded down to three bits; the arithmetic is in single precision, and the
 sum over clauses in double.
 
