@@ -62,7 +62,7 @@ def _of_engines(trace: Trace) -> Iterator[KnownMistake]:
             continue
         matches, words = int(answer.get("matches", 0)), int(answer.get("words", 0))
         if answer.get("cut") == "row" and matches > use.gathered:
-            yield _row_cut(trace, use, matches, answer.get("best_match"))
+            yield _row_cut(trace, use, matches, answer)
         match = _parameter(trace, f"lists.{use.source}.match")
         if match is not None and trace.config.get(match) == "all" and not matches and words > 1:
             yield KnownMistake(
@@ -70,14 +70,19 @@ def _of_engines(trace: Trace) -> Iterator[KnownMistake]:
             )
 
 
-def _row_cut(trace: Trace, use: ListUse, matches: int, missed: str | None) -> KnownMistake:
+def _row_cut(trace: Trace, use: ListUse, matches: int, answer: Mapping[str, Any]) -> KnownMistake:
     first = "oldest" if trace.config.get(f"lists.{use.source}.rows") == "created" else "first imported"
-    best = f"the best match, {missed}, is not among them" if missed else "the best match is among them"
+    missed = answer.get("best_match")
+    counted, best = f"{matches}", "; the best match is among them"
+    if missed:
+        best = f"; the best match, {missed}, is not among them"
+    elif answer.get("more_matches"):
+        counted, best = f"more than {matches:,}", ""
     return KnownMistake(
         LISTS.name,
         f"lists.{use.source}.cut",
         matches - use.gathered,
-        f"{list_label(use.name)} holds the {use.gathered} {first} of {matches} matches; {best}",
+        f"{list_label(use.name)} holds the {use.gathered} {first} of {counted} matches{best}",
     )
 
 

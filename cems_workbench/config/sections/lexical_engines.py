@@ -110,6 +110,7 @@ class Fts5Columns(Section):
     """Columns of the FTS5 table with their bm25 weights."""
 
     text: float = column("text as searched", 1.0)
+    id: float = column("id")
     content: float = column("content")
     title: float = column("title")
     tags: float = column("tags")
@@ -169,6 +170,22 @@ class Fts5List(Section):
         "File with words left out of the query: a plain list, or a source file and the name of its list (FILE#NAME); null keeps all.",
         cost="gather",
         null="keep all",
+        added=True,
+    )
+    operator_words: Literal["dropped", "searched"] = param(
+        "dropped",
+        "AND, OR, NOT, NEAR",
+        "These words of the query, in capitals or not, are words of FTS5's query language. dropped: left out (engram); searched: like any "
+        "other word, in quotation marks.",
+        cost="gather",
+        added=True,
+    )
+    split_at_dots: bool = param(
+        False,
+        "Split at dots",
+        "A word with dots is searched as several; otherwise, like one with hyphens, as a phrase: its parts must follow each other (QMD "
+        "splits).",
+        cost="gather",
         added=True,
     )
     max_words: int | None = param(
