@@ -128,8 +128,13 @@ def test_off_is_a_value_of_an_optional_number() -> None:
     assert (change.was, change.now, change.distance) == (100.0, None, 1.0)
 
 
-PAIR_LISTS = {"vector": {"a": 0.6, "t": 0.5}}
-PAIR = {"fusion.method": "combsum", "adjust.priority": True, "adjust.pinned_factor": 1.1}
+PAIR_LISTS = {"lexical": {"a": 0.6, "t": 0.5}}
+PAIR = {
+    "fusion.method": "combsum",
+    "lists.lexical.normalization": "none",
+    "adjust.priority": True,
+    "adjust.pinned_factor": 1.1,
+}
 
 
 def test_a_pair_when_no_single_parameter_rescues() -> None:
