@@ -25,9 +25,10 @@ Source: CEMS plan, phase 3; QMD; two-stage RRF plan; docs/internals/specificatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -64,6 +65,12 @@ from cems_workbench.pipeline.wording import list_label, ordinal
 # Looked up by source index; the last entry is for padding, whose source is -1.
 NOT_RELEVANCE = np.array([not source.relevance for source in LIST_SOURCES] + [False])
 PER_VARIANT = np.array([source.per_variant for source in LIST_SOURCES] + [False])
+TIED = tuple(name for name in SOURCES if "ties" in type(getattr(ListsConfig(), name)).model_fields)
+"""Sources whose equal scores a config ranks."""
+# Every replay reads these of all lists, so one call does it.
+_ties = attrgetter(*(f"{name}.ties" for name in TIED))
+_list_weights = attrgetter(*(f"{name}.weight" for name in SOURCES))
+_kind_weights = attrgetter(*(f"{kind}_weight" for kind in VARIANT_KINDS))
 ONLY_METADATA = tuple(source.name for source in LIST_SOURCES if not source.relevance)
 RELATIONS = SOURCES.index("relations")
 TOP_RANK_BONUS, IMPORTANCE_BONUS = "fusion.top_rank_bonus", "fusion.importance_bonus_ranks"
@@ -151,8 +158,10 @@ class FusionArrays(StageArrays[FusionRow, FusionFields]):
     best_list_score: Floats
 
 
-def find_hits(table: CandidateTable, lists: ListArrays, left_out: Collection[Source], ties: Sequence[str]) -> Hits:
-    """The hits of the lists but those of the sources `left_out`. `ties` of each source, in their order."""
+def find_hits(
+    table: CandidateTable, lists: ListArrays, left_out: Collection[Source], ties: Mapping[Source, str]
+) -> Hits:
+    """The hits of the lists but those of the sources `left_out`. `ties` by source, ordinal where there are none."""
     source = table.lists.source
     member = lists.present
     if left_out:
@@ -161,10 +170,10 @@ def find_hits(table: CandidateTable, lists: ListArrays, left_out: Collection[Sou
     q, c, i = np.nonzero(member.transpose(0, 2, 1))
     places = lists.places
     # The extra entry serves source -1, the padding of queries with fewer lists.
-    dense = np.array([*(how == "dense" for how in ties), False])
+    dense = np.array([*(ties.get(name) == "dense" for name in SOURCES), False])
     rank: Ints = np.where(dense[source[q, i]], places.dense[q, i, c], places.position[q, i, c])
-    if "competition" in ties:
-        shared = np.array([*(how == "competition" for how in ties), False])[source[q, i]]
+    if "competition" in ties.values():
+        shared = np.array([*(ties.get(name) == "competition" for name in SOURCES), False])[source[q, i]]
         rank[shared] = _competition(q[shared] * source.shape[1] + i[shared], places, (q[shared], i[shared], c[shared]))
     cell = q * width + c
     cells, first = np.unique(cell, return_index=True)
@@ -414,8 +423,13 @@ def contributions(table: CandidateTable, terms: Terms, q: int) -> dict[int, list
 def _hits(table: CandidateTable, lists: ListArrays, method: FusionMethod, list_config: ListsConfig) -> Hits:
     """The hits of the lists that the method fuses, ranked as `ties` of each list says."""
     left_out = left_out_sources(method, list_config)
-    ties = tuple([getattr(getattr(list_config, name), "ties", "ordinal") for name in SOURCES])
-    return memoized(lists.memo, "hits", (left_out, ties), lambda: find_hits(table, lists, left_out, ties))
+    ties = _ties(list_config)
+    return memoized(
+        lists.memo,
+        "hits",
+        (left_out, ties),
+        lambda: find_hits(table, lists, left_out, dict(zip(TIED, ties, strict=True))),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -542,8 +556,8 @@ def _terms(
 
 def _weights(table: CandidateTable, list_config: ListsConfig, variants: VariantWeights) -> Floats:
     """(Q, L) list weight * variant weight."""
-    by_source = np.array([getattr(list_config, name).weight for name in SOURCES] + [0.0])
-    by_kind = np.array([getattr(variants, f"{kind}_weight") for kind in VARIANT_KINDS] + [1.0])
+    by_source = np.array([*_list_weights(list_config), 0.0])
+    by_kind = np.array([*_kind_weights(variants), 1.0])
     per_variant = PER_VARIANT[table.lists.source]
     return by_source[table.lists.source] * np.where(per_variant, by_kind[table.lists.kind], 1.0)
 

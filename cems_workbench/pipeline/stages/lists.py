@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,9 @@ INSIDE: tuple[Source, ...] = ("vector", "ts_rank")
 """The lists inside a hybrid list."""
 NORMALISED = tuple(source for source in SOURCES if "normalization" in type(getattr(ListsConfig(), source)).model_fields)
 """Lists whose scores a config can normalise."""
+# Every replay reads these of all lists, so one call does it.
+_enabled = attrgetter(*(f"{source}.enabled" for source in SOURCES))
+_methods = attrgetter(*(f"{source}.normalization" for source in NORMALISED))
 # Looked up by source index; the last entry is for padding, whose source is -1.
 ONLY_RANKS = np.array([not source.finds for source in LIST_SOURCES] + [False])
 
@@ -109,9 +113,8 @@ def apply_lists(
     """
     several = np.zeros(len(table.queries), dtype=bool) if aggregation is None else aggregation
     made_with, places = nested.places(table, config, several)
-    enabled = tuple(getattr(config, source).enabled for source in SOURCES)
     scales = (*_normalisations(config), config.vector.scale, config.ts_rank.chunk_depth)
-    key = (made_with, enabled, scales, tuple(sorted(depths.items())), frozenset(switched_off), frozenset(lists_off))
+    key = (made_with, _enabled(config), scales, tuple(depths.items()), frozenset(switched_off), frozenset(lists_off))
 
     def prepared() -> StageArrays[ListsRow, ListsFields]:
         return _prepared(table, places, config, depths, _left_out(table, switched_off, lists_off), several)
@@ -121,7 +124,7 @@ def apply_lists(
 
 def _normalisations(config: ListsConfig) -> tuple[Any, ...]:
     """The normalisation of each list that has one, and the parameters of those that are used."""
-    methods = tuple([getattr(config, source).normalization for source in NORMALISED])
+    methods = _methods(config)
     own = {
         "minmax": config.equal_scores,
         "logistic": config.logistic,
@@ -149,7 +152,7 @@ def _prepared(
 ) -> StageArrays[ListsRow, ListsFields]:
     lists = table.lists
     # The extra entry serves source -1, the padding of queries with fewer lists.
-    enabled = np.array([getattr(config, source).enabled for source in SOURCES] + [False])
+    enabled = np.array([*_enabled(config), False])
     active = enabled[lists.source] & ~left_out
     depth = np.array(
         [np.inf if depths.get(source) is None else depths[source] for source in SOURCES] + [0], dtype=float
