@@ -423,7 +423,10 @@ def engine_lists(
                 lists.append(RankedList(f"{name}:{i}", name, i, ()))
                 warnings.append(f"{name}:{i} is empty: {error}")
                 continue
-            lists.append(RankedList(f"{name}:{i}", name, i, _hits(answer.hits)))
+            if answer.searched:
+                lists.append(RankedList(f"{name}:{i}", name, i, _hits(answer.hits)))
+            else:
+                warnings.append(f"{name}:{i} was not searched: no word of the query is left")
             answers[f"{name}:{i}"] = answer.to_json()
             warnings += answer.warnings
     return lists, answers, warnings

@@ -76,7 +76,8 @@ class EngineRequest:
 class EngineAnswer:
     """Hits in the engine's order; the query as the engine got it, its number of words, and how many documents matched.
 
-    `note` has what else is worth showing, as plain values; `warnings` are lines for the stage `lists`.
+    `note` has what else is worth showing, as plain values; `warnings` are lines for the stage `lists`. `searched` is False if nothing was
+    left to search: then there is no list, which is something else than an empty one (`fusion.single_list: bypass_searched`).
     """
 
     hits: ChunkHits
@@ -85,6 +86,7 @@ class EngineAnswer:
     matches: int
     note: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    searched: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """What the evidence keeps beside the hits."""

@@ -51,7 +51,7 @@ def search(request: EngineRequest) -> EngineAnswer:
     terms = analysis.terms(text)
     words = len(text.split())
     if not terms:
-        return EngineAnswer([], "", words, 0, warnings=warnings)
+        return EngineAnswer([], "", words, 0, warnings=warnings, searched=False)
     key = ("sparse terms", section.rows, lemmas is not None, analysis)
     texts = request.resources.derived(key, lambda: _read(request, section, analysis, lemmas))
     weighting = SparseWeighting(section.k1, section.b, section.mean_length, section.idf, section.query_weight)
