@@ -243,7 +243,8 @@ class RecordedAnswer:
     when it was asked. `lists` are the system's own lists, by source, one a query variant.
 
     What the system made of the query, where the recording says so: `searched` is the text that it searched instead, `engine_queries` what
-    an engine was given, by its name, `wordings` the wordings that were searched one by one, `by_vector_alone` that no words were searched.
+    an engine was given, by its name, `wordings` the wordings that were searched one by one, `by_vector_alone` whether no words were
+    searched, None if the recording does not say.
     `scored` are the memories with their scores before the last cut, in order.
     """
 
@@ -257,7 +258,7 @@ class RecordedAnswer:
     searched: str | None = None
     engine_queries: Mapping[str, str] = field(default_factory=dict)
     wordings: tuple[str, ...] = ()
-    by_vector_alone: bool = False
+    by_vector_alone: bool | None = None
     scored: RankedIds = ()
 
     @property

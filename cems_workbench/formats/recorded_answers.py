@@ -269,10 +269,17 @@ def _with_query(answer: RecordedAnswer, row: Mapping[str, Any], source: str, err
         searched=_text(searched),
         engine_queries=_engine_queries(row, len(asked)),
         wordings=tuple(text for value in asked if (text := _text(value)) is not None),
-        by_vector_alone=row.get("path") == "dense" or said.get("conversational") is True,
+        by_vector_alone=_by_vector_alone(row.get("path"), said.get("conversational")),
         lists=answer.lists or _lists_of_parts(answer.returned),
         scored=_ranked(scored, answer.row, source, [], "scored"),
     )
+
+
+def _by_vector_alone(path: Any, conversational: Any) -> bool | None:
+    """Whether no words were searched; None without a note of that."""
+    if not isinstance(path, str) and not isinstance(conversational, bool):
+        return None
+    return path == "dense" or conversational is True
 
 
 def _text(value: Any) -> str | None:

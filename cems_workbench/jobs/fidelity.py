@@ -95,8 +95,13 @@ class FidelitySetting:
 
     @property
     def searched(self) -> PipelineConfig:
-        """The config that is gathered and replayed: without the judge, which is slow and changes no result."""
+        """The config that is gathered and replayed: without the judge, which is slow and changes no result.
+
+        A recording that says which queries were conversational leaves nothing to detect.
+        """
         changes = with_map(self.config, self.list_map) if self.which_lists == "recorded" else {}
+        if not self.own_searches and any(answer.by_vector_alone is not None for answer in self.recording.answers):
+            changes["query.conversational.enabled"] = False
         return with_values(self.config, {"judge.backend": "none", **changes})
 
     @property
@@ -112,7 +117,7 @@ class FidelitySetting:
                 "searched text": sum(answer.searched is not None for answer in answers),
                 "engine query": sum(bool(_engine_queries(answer, self.config)) for answer in answers),
                 "wordings": sum(len(answer.wordings) > 1 for answer in answers),
-                "vector alone": sum(answer.by_vector_alone for answer in answers),
+                "vector alone": sum(bool(answer.by_vector_alone) for answer in answers),
             }
         return {name: count for name, count in counts.items() if count}
 
@@ -522,10 +527,10 @@ def _as_recorded(
 ) -> Evidence:
     """The evidence with what the recording gives of its lists, and the model scores that it needs then."""
     found = evidence
-    if answer.by_vector_alone and not setting.own_searches:
-        found = without_words(found)
     if setting.which_lists != "own":
         found = with_lists(found, answer, setting.list_map, setting.which_lists, setting.searched, resources)
+    if answer.by_vector_alone and not setting.own_searches:
+        found = without_words(found)  # last, as a list that was not searched is not an empty one
     return _scored(found, evidence, setting, resources)
 
 
