@@ -244,7 +244,7 @@ class RecordedAnswer:
 
     What the system made of the query, where the recording says so: `searched` is the text that it searched instead, `engine_queries` what
     an engine was given, by its name, `wordings` the wordings that were searched one by one, `by_vector_alone` whether no words were
-    searched, None if the recording does not say.
+    searched, None if the recording does not say, `corrected` the text that a reranker read instead of the query.
     `scored` are the memories with their scores before the last cut, in order.
     """
 
@@ -259,6 +259,7 @@ class RecordedAnswer:
     engine_queries: Mapping[str, str] = field(default_factory=dict)
     wordings: tuple[str, ...] = ()
     by_vector_alone: bool | None = None
+    corrected: str | None = None
     scored: RankedIds = ()
 
     @property

@@ -270,6 +270,7 @@ def _with_query(answer: RecordedAnswer, row: Mapping[str, Any], source: str, err
         engine_queries=_engine_queries(row, len(asked)),
         wordings=tuple(text for value in asked if (text := _text(value)) is not None),
         by_vector_alone=_by_vector_alone(row.get("path"), said.get("conversational")),
+        corrected=_text(row.get("reranked_by")) or _text(said.get("corrected")),
         lists=answer.lists or _lists_of_parts(answer.returned),
         scored=_ranked(scored, answer.row, source, [], "scored"),
     )

@@ -117,6 +117,7 @@ class FidelitySetting:
                 "searched text": sum(answer.searched is not None for answer in answers),
                 "engine query": sum(bool(_engine_queries(answer, self.config)) for answer in answers),
                 "wordings": sum(len(answer.wordings) > 1 for answer in answers),
+                "reranked text": 0 if RERANK.is_off(self.config) else sum(bool(answer.corrected) for answer in answers),
                 "vector alone": sum(bool(answer.by_vector_alone) for answer in answers),
             }
         return {name: count for name, count in counts.items() if count}
@@ -531,7 +532,17 @@ def _as_recorded(
         found = with_lists(found, answer, setting.list_map, setting.which_lists, setting.searched, resources)
     if answer.by_vector_alone and not setting.own_searches:
         found = without_words(found)  # last, as a list that was not searched is not an empty one
+    if answer.corrected and not setting.own_searches and not RERANK.is_off(setting.searched):
+        found = _read_as(found, answer.corrected)
     return _scored(found, evidence, setting, resources)
+
+
+def _read_as(evidence: Evidence, corrected: str) -> Evidence:
+    """The evidence of a query that rerankers read in another form, without the scores of the form before."""
+    if evidence.corrected == corrected:
+        return evidence
+    understood = {**evidence.notes.get("query", {}), "corrected": corrected}
+    return replace(evidence, notes={**evidence.notes, "query": understood}, model_scores={})
 
 
 def _settled(evidence: Evidence, answer: RecordedAnswer, setting: FidelitySetting, resources: Resources) -> Evidence:

@@ -411,8 +411,11 @@ class RerankConfig(Section):
         "score counts.",
         cost="gather",
     )
-    raw_scale: Literal["divide_by_10", "sigmoid", "minmax", "identity"] = param(
-        "divide_by_10", "Raw → unit", "How the model's score becomes 0–1; a logit needs sigmoid."
+    raw_scale: Literal["divide_by_10", "sigmoid", "minmax", "identity", "raw"] = param(
+        "divide_by_10",
+        "Raw → unit",
+        "How the model's score becomes 0–1; a logit needs sigmoid. raw: it stays as it is, below 0 and above 1 too, which fits where it replaces "
+        "the score (ACE).",
     )
     combine: Literal["position_bands", "replace"] = param(
         "position_bands",

@@ -1,7 +1,7 @@
 """rerank: a model's second opinion on the first candidates.
 
     head      the first `depth` by score, and of those the ones with score >= (1 - score_window) * first score, if that is positive
-    unit      raw -> 0..1 by `raw_scale`, clamped; a failed score is `neutral_unit` or dropped, and flagged
+    unit      raw -> 0..1 by `raw_scale`, clamped unless that is raw; a failed score is `neutral_unit` or dropped, and flagged
     retrieval 1/(k+r) | 1/r | (k+1)/(k+r) | the fused score, with r the rank before reranking and k = fusion.k
     score     position_bands: w * retrieval + (1 - w) * unit, w by r;   replace: unit
 
@@ -277,7 +277,9 @@ def _in_span(before: Ranking, config: RerankConfig) -> Bools:
 
 
 def to_unit(raw: Floats, good: Bools, scale: str) -> Floats:
-    """(Q, C) raw scores to 0..1, clamped; `minmax` runs over the good scores of each query, all equal -> 1.0."""
+    """(Q, C) raw scores to 0..1, clamped but for `raw`; `minmax` runs over the good scores of each query, all equal -> 1.0."""
+    if scale == "raw":
+        return np.where(good, raw, np.nan)
     safe = np.where(good, raw, 0.0)
     if scale == "divide_by_10":
         unit = safe / 10
