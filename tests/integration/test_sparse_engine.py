@@ -59,7 +59,7 @@ def test_words_keep_identifiers_whole_and_the_depth_cuts(resources: Resources) -
 def test_without_spacy_words_are_searched_as_they_are_and_said_so(
     resources: Resources, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lemmas, "MODELS", ())
+    monkeypatch.setattr(lemmas, "MODELS", ("no_such_model",))
     lemmas.lemmatizer.cache_clear()
     found = gathered(resources, "fails", lemmas="spacy")
     assert hits(found) == ["a", "b"]
