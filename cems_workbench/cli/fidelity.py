@@ -94,6 +94,14 @@ def fidelity_command(
             help="A directory of memories and relations, instead of a store; nothing is saved.",
         ),
     ] = None,
+    chunks: Annotated[
+        str,
+        typer.Option(
+            "--chunks",
+            metavar="RULE",
+            help="How the memories of --data are cut: as CEMS does, or whole for other systems.",
+        ),
+    ] = "cems",
     keep_config: Annotated[
         bool, typer.Option("--keep-config", help="Do not apply the recording's own settings to the config.")
     ] = False,
@@ -217,7 +225,7 @@ def fidelity_command(
     configs = chosen_configs(config, preset, changes) or [chosen_config(BASE_PRESET, None, changes)]
     measured = []
     found: list[tuple[SetAgreement, list[Explanation[SetAgreement]]]] = []
-    with progress_bar(as_json) as progress, _source(data, store, progress) as (resources, known):
+    with progress_bar(as_json) as progress, _source(data, store, chunks, progress) as (resources, known):
         recordings += [kept_recording(resources.store, name) for name in recorded or ()]
         if ask is not None:
             answered = ask_server(ask, queries_of(resources.store, query_set), progress)
@@ -279,7 +287,7 @@ def _value(measured: MeasuredFidelity, bound: Bound) -> float:
 
 @contextmanager
 def _source(
-    data: Path | None, store: Path | None, progress: Progress
+    data: Path | None, store: Path | None, chunks: str, progress: Progress
 ) -> Iterator[tuple[Resources, Mapping[str, Query]]]:
     """The memories that are searched, and the queries by qid: those of a folder, or of the store."""
     if data is not None:
@@ -287,7 +295,7 @@ def _source(
 
         if store is not None:
             raise InputError("name a --data folder or a --store, not both")
-        with store_of_folder(data, settings_for(None), progress) as source:
+        with store_of_folder(data, settings_for(None), progress, chunks) as source:
             yield source
         return
     with filled_resources(store) as resources:

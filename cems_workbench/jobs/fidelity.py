@@ -54,6 +54,7 @@ from cems_workbench.pipeline.gather import Request, gather_scores
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
+from cems_workbench.pipeline.table import Ranking
 from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
@@ -495,9 +496,9 @@ def compared(
         measured.append(found)
         settled.append(_settled(found, answers[query.qid], setting, resources))
     limit = limit_of(setting.recording)
-    ours = _results(measured, searched, limit)
+    ours = _replayed(measured, searched, limit)
     changed = [i for i, (one, other) in enumerate(zip(measured, settled, strict=True)) if other is not one]
-    resettled = dict(zip(changed, _results([settled[i] for i in changed], searched, limit), strict=True))
+    resettled = dict(zip(changed, _replayed([settled[i] for i in changed], searched, limit), strict=True))
     rows, differences = [], []
     for i, query in enumerate(gathered):
         answer = answers[query.qid]
@@ -560,16 +561,25 @@ def _scored(found: Evidence, before: Evidence, setting: FidelitySetting, resourc
     return gather_scores(found, setting.searched, resources)
 
 
-def _results(evidences: Sequence[Evidence], config: PipelineConfig, limit: int | None) -> list[dict[str, float]]:
-    """Our results with their scores, best first, cut to the limit, of each evidence; replayed as one batch."""
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """Our results with their scores, best first, and the scores of all that was left before the last cut."""
+
+    results: Mapping[str, float]
+    before_cut: Mapping[str, float]
+
+
+def _replayed(evidences: Sequence[Evidence], config: PipelineConfig, limit: int | None) -> list[_Replayed]:
+    """Our results of each evidence, cut to the limit; replayed as one batch."""
     if not evidences:
         return []
     table = to_table(evidences)
-    after = run(table, config).of(ASSEMBLY).after
-    return [
-        {table.ids[q][int(c)]: float(after.score[q, int(c)]) for c in list(after.order(q))[:limit]}
-        for q in range(len(evidences))
-    ]
+    cut = run(table, config).of(ASSEMBLY)
+
+    def scores(ranking: Ranking, q: int, most: int | None = None) -> dict[str, float]:
+        return {table.ids[q][int(c)]: float(ranking.score[q, int(c)]) for c in list(ranking.order(q))[:most]}
+
+    return [_Replayed(scores(cut.after, q, limit), scores(cut.before, q)) for q in range(len(evidences))]
 
 
 def _lists_by_source(setting: FidelitySetting, answer: RecordedAnswer) -> Lists:
@@ -654,8 +664,8 @@ score first."""
 def _beside(
     query: Query,
     production: Production,
-    ours: Mapping[str, float],
-    settled: Mapping[str, float] | None,
+    ours: _Replayed,
+    settled: _Replayed | None,
     answer: RecordedAnswer,
     setting: FidelitySetting,
 ) -> QueryFidelity:
@@ -663,13 +673,14 @@ def _beside(
         query.qid,
         query.query,
         production.recorded,
-        tuple(ours),
+        tuple(ours.results),
         production.scores,
-        ours,
+        ours.results,
         tuple(production.strangers.values()),
         setting.tolerance or precision_of(setting.recording),
-        settled,
+        None if settled is None else settled.results,
         dict(answer.scored),
+        (settled or ours).before_cut,
         setting.depth,
     )
 
@@ -688,9 +699,9 @@ def explained(
 
 @contextmanager
 def store_of_folder(
-    folder: Path, settings: Settings, progress: Progress = silent
+    folder: Path, settings: Settings, progress: Progress = silent, chunk_rule: str = CHUNK_RULE
 ) -> Iterator[tuple[Resources, Mapping[str, Query]]]:
-    """A temporary store with the memories and relations of a folder, imported as CEMS stores them, and the folder's queries by qid.
+    """A temporary store with the memories and relations of a folder, cut by a chunking rule, and the folder's queries by qid.
 
     The store is deleted afterwards. Raises InputError for a folder without memories, and for the first invalid row.
     """
@@ -705,7 +716,7 @@ def store_of_folder(
     with tempfile.TemporaryDirectory(prefix="cems-fidelity-") as place:
         resources = open_resources(settings.model_copy(update={"store": Path(place) / "store"}))
         try:
-            resources.store.chunks.choose(CHUNK_RULE)
+            resources.store.chunks.choose(chunk_rule)
             for parsed in inputs:
                 resources.store.add(parsed, progress)
             resources.refresh(progress)

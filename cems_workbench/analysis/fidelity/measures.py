@@ -4,8 +4,8 @@
     same_set     share with the same memories, in any order
     same_first   share with the same first memory; two empty answers are the same
     up_to_ties   share with the same order, where results of equal recorded scores may come in any order (`ties`)
-    same_scores  share in which every recorded score is ours, memory by memory, whatever the order; a memory that we do not return has
-                 no score of ours, unless it is tied with one that we return
+    same_scores  share in which every recorded score is ours, memory by memory, whatever the order; a memory that we cut has its score
+                 before the cut
     overlap      mean Jaccard overlap of the first k (ten): memories in both / memories in either, 1 for two empty answers
     rbo          mean rank-biased overlap of the whole orders (`why.side_effects`)
     tau          mean Kendall's tau of the whole orders (`why.side_effects`)
@@ -56,7 +56,8 @@ class QueryFidelity:
 
     `unknown` are recorded results that are no memory of the store; `recorded` has them under their original id. Scores
     that differ by no more than `precision` are the same. `settled` are our results and scores with equal scores of our lists in the
-    recorded order, None where that changes nothing; `before_cut` the recorded scores before the last cut; `depth` the k of the overlap.
+    recorded order, None where that changes nothing. `before_cut` are the recorded scores before the last cut, `ours_before_cut` our scores
+    of the same moment, those of the settled lists if there are any. `depth` is the k of the overlap.
     """
 
     qid: str
@@ -69,6 +70,7 @@ class QueryFidelity:
     precision: float = EXACT_PRECISION
     settled: Mapping[str, float] | None = None
     before_cut: Mapping[str, float] = field(default_factory=dict)
+    ours_before_cut: Mapping[str, float] = field(default_factory=dict)
     depth: int = DEPTH
 
     @property
@@ -97,12 +99,13 @@ class QueryFidelity:
         """The same order, where results of equal recorded scores may come in any order."""
         if self.same_order:
             return True
-        return self._same_up_to_ties(self.ours, self.our_scores) or (
-            self.settled is not None and self._same_up_to_ties(tuple(self.settled), self.settled)
+        return self._same_up_to_ties(self.ours) or (
+            self.settled is not None and self._same_up_to_ties(tuple(self.settled))
         )
 
-    def _same_up_to_ties(self, ours: tuple[str, ...], scores: Mapping[str, float]) -> bool:
-        return same_up_to_ties(self.recorded, ours, self.recorded_scores, self.before_cut, scores, self.precision)
+    def _same_up_to_ties(self, ours: tuple[str, ...]) -> bool:
+        scores, cut, precision = self.recorded_scores, self.before_cut, self.precision
+        return same_up_to_ties(self.recorded, ours, scores, cut, self.ours_before_cut, precision)
 
     @property
     def same_scores(self) -> float:
@@ -116,14 +119,9 @@ class QueryFidelity:
     def equal_scores(self) -> tuple[int, int]:
         """How many of the recorded scores are ours, memory by memory, and how many there are."""
         own = self.our_scores if self.settled is None else self.settled
-        same = sum(self._ours_is(score, own.get(key), own) for key, score in self.recorded_scores.items())
+        ours = {**self.ours_before_cut, **own}  # one that is no result here was cut, and had its score before that
+        same = sum(equal(score, ours.get(key, math.nan), self.precision) for key, score in self.recorded_scores.items())
         return same, len(self.recorded_scores)
-
-    def _ours_is(self, score: float, ours: float | None, own: Mapping[str, float]) -> bool:
-        if ours is not None:
-            return equal(score, ours, self.precision)
-        # Tied at the cut: one that got in instead has this score, and the recording does not.
-        return any(equal(score, other, self.precision) for key, other in own.items() if key not in self.recorded_scores)
 
     @property
     def rbo(self) -> float:

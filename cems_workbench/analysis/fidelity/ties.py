@@ -5,7 +5,8 @@
                which of them got in was chance; their places among results of other scores do not count
 
 Engines leave equal scores in the order of a heap, a hash map or a hash seed, which may differ from call to call. The scores before the
-last cut are those of the recording, where it has them, else its results' own and ours.
+last cut are those of the recording, where it has them for both, else ours for both: a score of ours that equals a recorded one is no
+tie, since every list gives its tenth the same share.
 """
 
 from __future__ import annotations
@@ -49,13 +50,14 @@ def same_up_to_ties(
 ) -> bool:
     """Is ours the recorded order, if results with equal scores may be exchanged?
 
-    `scores` are those of the recorded results, `before_cut` those of memories before the last cut as recorded, and ours.
+    `scores` are those of the recorded results, `before_cut` and `our_scores` those of memories before the last cut, recorded and ours.
     """
     missing = [key for key in recorded if key not in set(ours)]
     extra = [key for key in ours if key not in set(recorded)]
     known = dict(scores) | dict(before_cut)
-    lost = [known.get(key, math.nan) for key in missing]
-    gained = [known.get(key, our_scores.get(key, math.nan)) for key in extra]
+    if not all(key in known for key in extra):
+        known = dict(our_scores)
+    lost, gained = ([known.get(key, math.nan) for key in keys] for keys in (missing, extra))
     pairs = zip(sorted(lost), sorted(gained), strict=False)
     if len(lost) != len(gained) or not all(equal(one, other, tolerance) for one, other in pairs):
         return False

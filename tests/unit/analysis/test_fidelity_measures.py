@@ -84,9 +84,12 @@ def test_equal_recorded_scores_may_stand_in_any_order_and_others_may_not() -> No
 
 def test_which_of_two_equals_got_in_is_chance_if_both_had_one_score_before_the_cut() -> None:
     cut = query("ab", "ax", [3.0, 2.0], [3.0, 2.0])
-    assert cut.up_to_ties
-    assert cut.same_scores == 1.0
-    assert not query("ab", "ax", [3.0, 2.0], [3.0, 1.0]).up_to_ties
+    tied = replace(cut, ours_before_cut={"a": 3.0, "b": 2.0, "x": 2.0})
+    assert tied.up_to_ties
+    assert tied.same_scores == 1.0
+    # A score of ours that equals a recorded one is no tie: every list gives its second the same share.
+    below = replace(cut, ours_before_cut={"a": 3.0, "b": 1.5, "x": 2.0})
+    assert (below.up_to_ties, below.same_scores) == (False, 0.0)
     # Reordered after the cut by a reranker, whose scores say nothing about it: the recorded ones before the cut do.
     reranked = query("ba", "xa", [9.0, 1.0], [8.0, 1.0])
     assert not reranked.up_to_ties
