@@ -294,6 +294,15 @@ def _warnings(
                 found.append(f"{undated} candidates have no {config.time_decay.clock} date; their time decay is 1")
             if future:
                 found.append(f"{future} candidates are dated after as_of; they count as age 0")
+        if config.feedback.enabled and alive.any():
+            least = config.feedback.min_signals
+            if (table.relevant + table.noise)[q, alive].max() < least:
+                votes = f"{least} vote{'' if least == 1 else 's'}"
+                found.append(f"no candidate has {votes}: the feedback factor does nothing")
+        if config.project.enabled and table.projects[q] and alive.any():
+            kin = _by_reference(table) if config.project.match == "source_ref" else table.kinship
+            if not kin[q, alive].any():
+                found.append(f"no candidate belongs to a project: every one has the factor {config.project.untagged:g}")
         if config.count.of != "none" and alive.any() and not _counts(table, config.count)[q, alive].any():
             found.append(f"no candidate has a count of {COUNTED[config.count.of]}: the count factor is 1 for all")
         clamped = int(((unclamped[q] > 1) & alive).sum())

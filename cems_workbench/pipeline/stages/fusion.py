@@ -629,9 +629,17 @@ def _warnings(
             found.append("every candidate has the same fused score; minmax makes all of them 1.0")
         if present[q].any(axis=1).sum() == 1 and not bypassed[q]:
             found.append("one non-empty list: the fused score says only the rank in it")
+        if alive[q].any() and not (alive[q] & table.important[q]).any():
+            found += [f"no candidate is of high importance: {what} does nothing" for what in _of_importance(config)]
         return found
 
     return warnings
+
+
+def _of_importance(config: FusionConfig) -> list[str]:
+    """What the config does for memories of high importance, in words."""
+    bonus = [f"the bonus of {config.importance_bonus_ranks} ranks"] if config.importance_bonus_ranks else []
+    return bonus + ([] if config.importance_floor is None else [f"the floor of {config.importance_floor:g}"])
 
 
 def _apply(given: StageInput) -> FusionArrays:

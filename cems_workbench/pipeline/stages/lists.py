@@ -280,7 +280,7 @@ def _warnings(
             size = int(present[q, i].sum())
             source = SOURCES[table.lists.source[q, i]]
             if size == 0 and list_index(name) is None:  # a further one holds what several edges lead to, mostly nothing
-                found.append(f"{list_label(name)} is empty")
+                found.append(f"{list_label(name)} is empty{_EMPTY.get(source, '')}")
             elif size == 1 and source in NORMALISED and getattr(config, source).normalization in ("max", "minmax"):
                 method = getattr(config, source).normalization
                 becomes = 1.0 if method == "max" else config.equal_scores
@@ -291,6 +291,8 @@ def _warnings(
                 found.append(
                     f"{list_label(name)} has {negative} negative cosine{'s' if negative > 1 else ''}, shown raw"
                 )
+            if ONLY_RANKS[table.lists.source[q, i]] and size:
+                found += _ranks_nothing(list_label(name), source, places.raw[q, i, present[q, i]], config)
         ranks_only = ONLY_RANKS[table.lists.source[q]]
         stray = int((present[q].any(axis=0) & ~present[q, ~ranks_only].any(axis=0)).sum())
         if stray:
@@ -300,6 +302,23 @@ def _warnings(
         return found
 
     return warnings
+
+
+_EMPTY: Mapping[Source, str] = {
+    "recency": ": no candidate has a date of creation, so its weight does nothing",
+    "relations": ": no relation leads from the first hits, so its weight does nothing",
+}
+"""What an empty list lacks."""
+
+
+def _ranks_nothing(label: str, source: Source, raw: Floats, config: ListsConfig) -> list[str]:
+    """A line about a list by metadata in which all have the same value, so that it can order nothing."""
+    if len(raw) < 2 or raw.min() < raw.max():
+        return []
+    value = f"a count of {raw[0]:g}" if source == "access" else "the same date"
+    ties = getattr(config, source).ties
+    cost = "its ranks are the order of ids" if ties == "ordinal" else "it gives all of them the same rank"
+    return [f"{label} tells nothing apart: every candidate has {value}, and {cost}"]
 
 
 def _fields(table: CandidateTable, places: Places, active: Bools, present: Bools) -> Callable[[int], ListsFields]:

@@ -194,3 +194,12 @@ def test_a_count_lifts_by_its_logarithm(of: str, field: str) -> None:
     assert adjust({field: 1}, factor).factors["count"] == adjust({field: 0}, factor).factors["count"] == 1.0
     subject = evidence({"vector": {"a": 0.9, "b": 0.8}})
     assert warned(stage("adjust", subject, factor), "the count factor is 1 for all")
+
+
+def test_factors_say_what_the_store_lacks_for_them() -> None:
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8}}, project="org/repo")
+    changes = {"adjust.feedback.enabled": True, "adjust.project.enabled": True, "adjust.project.untagged": 0.9}
+    found = stage("adjust", subject, changes)
+    assert warned(found, "no candidate has 3 votes: the feedback factor does nothing")
+    assert warned(found, "no candidate belongs to a project: every one has the factor 0.9")
+    assert warned(stage("fusion", subject, {"fusion.importance_bonus_ranks": 10}), "the bonus of 10 ranks does nothing")

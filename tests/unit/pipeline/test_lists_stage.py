@@ -179,3 +179,16 @@ def test_no_lists_at_all_give_an_empty_result() -> None:
 def test_score_is_the_best_list_score() -> None:
     subject = evidence({"vector": {"a": 0.3}, "lexical": {"a": 4.0, "b": 8.0}})
     assert column(stage("lists", subject), "score") == {"a": 0.5, "b": 1.0}
+
+
+def test_a_list_by_metadata_that_tells_nothing_apart_says_so_and_what_it_costs() -> None:
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8}, "access": {"a": 0.0, "b": 0.0}, "recency": {}})
+    lists = stage("lists", subject, {"lists.access.enabled": True, "lists.recency.enabled": True})
+    assert warned(
+        lists, "access tells nothing apart: every candidate has a count of 0, and it gives all of them the same rank"
+    )
+    assert warned(lists, "recency is empty: no candidate has a date of creation, so its weight does nothing")
+    by_id = {"lists.access.enabled": True, "lists.access.ties": "ordinal"}
+    assert warned(stage("lists", subject, by_id), "its ranks are the order of ids")
+    used = evidence({"vector": {"a": 0.9, "b": 0.8}, "access": {"a": 3.0, "b": 0.0}})
+    assert not warned(stage("lists", used, by_id), "tells nothing apart")
