@@ -68,3 +68,23 @@ def test_results_below_the_vector_floor_are_counted() -> None:
     assert (
         mistake.words == "1 result fell below the vector floor of 0.25 after the limit, and nobody moved up: 1 is left"
     )
+
+
+def engine(name: str, **answer: Any) -> dict[str, Any]:
+    return {"engines": {name: answer}}
+
+
+def test_list_cut_by_row_says_that_the_best_match_is_missing() -> None:
+    notes = engine("fts5", words=2, matches=161, cut="row", best_match="m99")
+    subject = evidence({"vector": falling(3), "fts5": {"m01": 2.0, "m02": 1.0}}, notes=notes)
+    mistake = found(subject, {"lists.fts5.enabled": True, "lists.fts5.cut": "row"})["lists.fts5.cut"]
+    assert mistake.words == "fts5 holds the 2 oldest of 161 matches; the best match, m99, is not among them"
+    assert mistake.count == 159
+    assert not found(subject, {}), "a list that takes no part makes no mistake"
+
+
+def test_list_is_empty_because_every_word_must_occur() -> None:
+    subject = evidence({"vector": falling(3), "fts5": {}}, notes=engine("fts5", words=7, matches=0, cut="score"))
+    changes = {"lists.fts5.enabled": True, "lists.fts5.match": "all"}
+    assert found(subject, changes)["lists.fts5.match"].words == ("fts5 is empty: all 7 words must occur in one memory")
+    assert not found(subject, {**changes, "lists.fts5.match": "any"})
