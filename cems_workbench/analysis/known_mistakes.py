@@ -3,13 +3,16 @@
     row cut              an engine's list has the first rows that match, not the best
     every word           an engine's list is empty because all words of the query must occur in one memory
     threshold too high   no vector score reaches the threshold
+    candidates           hits that may not enter, because candidates come from other lists
+    divisor              scores of a query are divided by what its lists weigh
     rank threshold       a minimum score on a rank fusion: one list alone passes only down to some rank
     vector floor         results are dropped after the limit, and nobody moves up
 
 Each is computed from the trace of the query and its evidence, whatever the config is called. A mistake that does not happen in this query
 is not listed.
 
-Source: seen in running systems: engram (row cut, vector floor), QMD (every word), the memory agent (threshold), ACE (rank threshold).
+Source: seen in running systems: engram (row cut, vector floor), QMD (every word), the memory agent (threshold), ACE (rank threshold), mem0
+(candidates, divisor).
 """
 
 from __future__ import annotations
@@ -48,6 +51,8 @@ def known_mistakes(trace: Trace) -> list[KnownMistake]:
     return [
         *_of_engines(trace),
         *_unreached_threshold(trace),
+        *_shut_out(trace),
+        *_divided(trace),
         *_rank_threshold(trace),
         *_below_floor(trace),
     ]
@@ -123,6 +128,49 @@ def _scaled(trace: Trace, score: float) -> str:
     return f"{score:.4g}" + (f" ({remark})" if remark else "")
 
 
+def _shut_out(trace: Trace) -> Iterator[KnownMistake]:
+    """Hits of lists from which no candidate may come."""
+    allowed = trace.config.fusion.candidates_from
+    if not allowed:
+        return
+    uses = {use.name: use for use in trace.stage(LISTS).fields.lists if use.active and use.used}
+    refused = {row.memory_id for row in trace.stage(FUSION).rows if not row.kept}
+    out: dict[str, int] = {}
+    for row in trace.stage(LISTS).kept:
+        if row.memory_id in refused:
+            for entry in row.lists:
+                if entry.kept and entry.list in uses and uses[entry.list].source not in allowed:
+                    out[entry.list] = out.get(entry.list, 0) + 1
+    if not out:
+        return
+    hits = ", ".join(f"{count} of the {uses[name].used} hits of {list_label(name)}" for name, count in out.items())
+    inside = " and ".join(f"the {use.used} of {list_label(use.name)}" for use in uses.values() if use.source in allowed)
+    yield KnownMistake(
+        FUSION.name,
+        "fusion.candidates_from",
+        len(refused),
+        f"{hits} cannot enter: outside {inside or 'lists that are empty'}, from which alone candidates come",
+    )
+
+
+def _divided(trace: Trace) -> Iterator[KnownMistake]:
+    """A divisor above 1, because some memory is in a list."""
+    divisor = trace.stage(FUSION).fields.divisor
+    if divisor <= 1:
+        return
+    hits = ", ".join(
+        f"{use.used} in {list_label(use.name)}" for use in trace.stage(LISTS).fields.lists if use.active and use.used
+    )
+    by = "halved" if divisor == 2 else f"divided by {divisor:g}"
+    yield KnownMistake(
+        FUSION.name,
+        "fusion.divisor",
+        len(trace.stage(FUSION).kept),
+        f"all scores of this query are {by} because its lists have hits ({hits}): they cannot be compared with those of a query that has "
+        "hits in fewer lists",
+    )
+
+
 def _rank_threshold(trace: Trace) -> Iterator[KnownMistake]:
     """A minimum score on a score that is a sum of rank shares."""
     config, least = trace.config, trace.config.filter.min_score
@@ -135,7 +183,7 @@ def _rank_threshold(trace: Trace) -> Iterator[KnownMistake]:
     dropped = [row for row in alone if row.score is not None and row.score < least]
     if not dropped:
         return
-    lasts = _last_passing(rows, least, trace)
+    lasts = _last_passing(rows, least * fields.divisor, trace)
     if not any(lasts.values()):
         passes = "never passes"
     elif len(set(lasts.values())) == 1:

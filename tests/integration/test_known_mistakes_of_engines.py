@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cems_workbench.analysis.known_mistakes import known_mistakes
-from cems_workbench.cli import main
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline import replay
@@ -19,6 +19,7 @@ from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.settings import Settings
 
+Command = Callable[..., Any]
 QUERY = "how do we roll back a failed deploy?"
 AS_OF = datetime(2026, 9, 1, tzinfo=UTC)
 BY_ROW = {"lists.fts5.enabled": True, "lists.fts5.cut": "row", "lists.fts5.depth": 20}
@@ -60,8 +61,8 @@ def test_every_word_must_occur(opened: Resources) -> None:
     assert found == ["fts5:0 is empty: all 8 words must occur in one memory"]
 
 
-def test_search_has_them_as_a_field(folder: Path, opened: Resources, capsys: pytest.CaptureFixture[str]) -> None:
+def test_search_has_them_as_a_field(folder: Path, opened: Resources, module_command: Command) -> None:
     changes = [part for path, value in BY_ROW.items() for part in ("--set", f"{path}={json.dumps(value)}")]
-    main(["search", QUERY, "--store", str(folder), "--as-of", "2026-09-01", "--json", *changes])
-    found = json.loads(capsys.readouterr().out)["known_mistakes"]
+    finished = module_command("search", QUERY, "--store", folder, "--as-of", "2026-09-01", "--json", *changes)
+    found = json.loads(finished.out)["known_mistakes"]
     assert [(row["stage"], row["parameter"]) for row in found] == [("lists", "lists.fts5.cut")]

@@ -88,3 +88,21 @@ def test_list_is_empty_because_every_word_must_occur() -> None:
     changes = {"lists.fts5.enabled": True, "lists.fts5.match": "all"}
     assert found(subject, changes)["lists.fts5.match"].words == ("fts5 is empty: all 7 words must occur in one memory")
     assert not found(subject, {**changes, "lists.fts5.match": "any"})
+
+
+def test_hits_outside_the_vector_list_cannot_enter() -> None:
+    subject = evidence({"vector": falling(3), "lexical": {"m01": 4.0, "x1": 3.0, "x2": 2.0}})
+    mistake = found(subject, {"fusion.candidates_from": ["vector"]})["fusion.candidates_from"]
+    assert (mistake.count, mistake.words) == (
+        2,
+        "2 of the 3 hits of lexical cannot enter: outside the 3 of vector, from which alone candidates come",
+    )
+
+
+def test_one_keyword_hit_halves_every_score() -> None:
+    subject = evidence({"vector": falling(3), "lexical": {"m01": 4.0}})
+    changes = {"fusion.method": "combsum", "fusion.divisor": "active_lists"}
+    assert "all scores of this query are halved because its lists have hits (3 in vector, 1 in lexical)" in (
+        found(subject, changes)["fusion.divisor"].words
+    )
+    assert not found(evidence({"vector": falling(3), "lexical": {}}), changes)
