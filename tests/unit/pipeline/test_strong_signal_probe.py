@@ -17,9 +17,8 @@ from cems_workbench.store import Filter
 def probed(raw: list[float], scale: str, **settings: float) -> StrongSignal:
     """The probe over a lexical index that answers with these scores."""
     hits = [(f"m{i}", score) for i, score in enumerate(raw)]
-    resources: Any = SimpleNamespace(
-        indexes=SimpleNamespace(lexical=SimpleNamespace(search=lambda query, k, where: hits[:k]))
-    )
+    index = SimpleNamespace(search=lambda query, k, where: hits[:k])
+    resources: Any = SimpleNamespace(lexical=lambda section: index)
     path = "expansion.skip_on_strong_signal"
     config = configured({f"{path}.scale": scale} | {f"{path}.{key}": value for key, value in settings.items()})
     return strong_signal("query", config, resources, Filter())
