@@ -14,7 +14,7 @@ from cems_workbench.store import Store
 from cems_workbench.ui.kit.escape import plain
 from tests.thoroughly import first_of
 
-from .inspect_page import control, evidence_of, open_group, order, search, set_config
+from .inspect_page import config_of, configured, control, evidence_of, open_group, order, search, set_config
 from .pages import OpenPage, html, plainly
 
 pytestmark = [pytest.mark.models]
@@ -98,11 +98,27 @@ def test_every_parameter_that_works_has_a_control(open_page: OpenPage) -> None:
     keys = {widget.key.split(":", 2)[2] for widget in widgets if widget.key.count(":") > 1}
     config = preset("cems").config
     for spec in field_specs():
-        drawn_otherwise = spec.path in ("rerank.bands", "adjust.time_decay.tiers")
+        drawn_otherwise = spec.row is not None or spec.path == "adjust.time_decay.tiers"
         single = len(spec.choices) == 1
         if not drawn_otherwise and not single:
             present = spec.path in keys or f"{spec.path}:on" in keys
             assert present, f"{spec.path} ({config.get(spec.path)}) has no control"
+
+
+def test_threshold_slider_says_what_it_is_as_a_cosine_and_bands_have_sliders(open_page: OpenPage) -> None:
+    changes = {
+        "lists.vector.scale": "half_cosine",
+        "threshold.mode": "fixed",
+        "lists.lexical.normalization": "logistic",
+    }
+    page = open_group(configured(search(open_page()), changes), "threshold")
+    assert any("as a cosine: 0.2" in caption.value for caption in page.caption)
+    page = open_group(page, "lists")
+    band = next(slider for slider in page.slider if slider.key and slider.key.endswith("bands:0:midpoint"))
+    assert (band.label, band.value) == ("Midpoint, words 1–3", 5.0)
+    page = band.set_value(6.5).run()
+    assert not page.exception
+    assert config_of(page).lists.logistic.bands[0].midpoint == 6.5
 
 
 def test_raising_a_depth_gathers_again_and_says_nothing_is_missing(open_page: OpenPage) -> None:

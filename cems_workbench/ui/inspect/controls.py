@@ -213,7 +213,7 @@ def _bands(control: Control) -> None:
     st.caption(control.label, help=control.help)
     assert control.spec.row is not None
     ends, *columns = specs(control.spec.row)
-    of = ends.path.removeprefix("max_") + "s"
+    of = ends.path.removeprefix("max_").removesuffix("s") + "s"
     bands = [band.model_dump() for band in control.value]
     first = 1
     for i, band in enumerate(bands):
