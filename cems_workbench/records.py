@@ -151,6 +151,30 @@ STOPWORD_LANGUAGES = (
 """Languages other than English with a stop word list, which is that of bm25s."""
 
 
+TEXT_FIELDS = ("category", "project", "author", "session", "tags", "importance", "scope", "created_at")
+"""Fields of a memory that its searched text may have as lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextRule:
+    """Which text of a memory is embedded and searched: with its title or without, after a line "name: value" for each of `fields` that it
+    has, and of that the first so many cl100k tokens, all of them when None."""
+
+    title: bool = True
+    fields: tuple[str, ...] = ()
+    first_tokens: int | None = None
+
+    def __str__(self) -> str:
+        """ "title and content, after lines category, project; the first 256 tokens"."""
+        said = "title and content" if self.title else "content without the title"
+        said += f", after the lines {', '.join(self.fields)}" if self.fields else ""
+        return said if self.first_tokens is None else f"{said}; the first {self.first_tokens:,} tokens"
+
+
+DEFAULT_TEXT_RULE = TextRule()
+"""Of a store for which none was chosen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Relation:
     """A directed edge between two memories; `weight` in 0..1 is its strength."""
@@ -417,7 +441,8 @@ def place_of_chunk(content: str, text: str, after: int) -> int | None:
 
 
 def indexed_text(memory: Memory) -> str:
-    """The text of a memory that is embedded and searched: `title. content`, or the content when the title opens it."""
+    """The text of a memory that is embedded and searched under the default text rule (`store/text_rule.py` has the others):
+    `title. content`, or the content when the title opens it."""
     return titled(memory.title, memory.content)
 
 

@@ -24,9 +24,10 @@ import numpy as np
 
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import QueryEmbedder
-from cems_workbench.records import ENGLISH, Memory, indexed_text
+from cems_workbench.records import ENGLISH, Memory
 from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.tokenizer import Language, chunks, normalised, terms_of, tokenize
+from cems_workbench.store.text_rule import searched_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def lexical_evidence(
 ) -> LexicalEvidence:
     """The part of each term of `query` in the score of `memory` in the current index; for a memory with chunks, of its best chunk.
 
-    `texts` are the searched texts of the memory (`store.indexes.texts`), if it has chunks.
+    `texts` are the searched texts of the memory (`store.indexes.texts`); without them it is searched whole, by the default text rule.
     """
     words: dict[str, list[str]] = {}
     stop_words: list[str] = []
@@ -99,7 +100,7 @@ def lexical_evidence(
         by_chunk, key=lambda chunk: sum(asked[term] * by_chunk[chunk].get(term, 0.0) for term in words), default=None
     )
     parts = by_chunk.get(best, {})
-    inside = tokenize((texts or {}).get(best, indexed_text(memory)), index.language)
+    inside = tokenize((texts or {}).get(best, searched_text(memory)), index.language)
     found = [
         TermEvidence(
             term,

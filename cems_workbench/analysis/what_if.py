@@ -43,12 +43,13 @@ from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Chunk, Memory, Relation, indexed_text
+from cems_workbench.records import Chunk, Memory, Relation
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
 from cems_workbench.store.search.postgres import postgres_text
 from cems_workbench.store.search.postgres.postgres_text import TsQueryError
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS, mean_direction
+from cems_workbench.store.text_rule import searched_text
 
 UNDATED = datetime.min.replace(tzinfo=UTC)
 
@@ -129,7 +130,7 @@ class _Scratch:
     @cached_property
     def rewritten(self) -> bool:
         """Whether the edit changes the embedded and searched text."""
-        return indexed_text(self.edited) != indexed_text(self.stored)
+        return _searched_differently(self.stored, self.edited, self.resources)
 
     @cached_property
     def would_be(self) -> tuple[tuple[Chunk, ...], dict[int | None, str]]:
@@ -381,10 +382,15 @@ def what_if(
     return WhatIf(stored, edited, before, after, tuple(_approximated(stored, edited, evidence, config, resources)))
 
 
+def _searched_differently(stored: Memory, edited: Memory, resources: Resources) -> bool:
+    rule = resources.store.texts.rule
+    return searched_text(stored, rule) != searched_text(edited, rule)
+
+
 def _approximated(
     stored: Memory, edited: Memory, evidence: Evidence, config: PipelineConfig, resources: Resources
 ) -> list[str]:
-    if indexed_text(stored) == indexed_text(edited):
+    if not _searched_differently(stored, edited, resources):
         return []
     said = []
     relations = config.lists.relations

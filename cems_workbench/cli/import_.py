@@ -14,7 +14,16 @@ from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.cli.options import JsonOption, StoreOption, print_table, progress_bar, settings_for
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
-from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, DEFAULT_SCALE, LANGUAGES, GradeScale, RowError
+from cems_workbench.records import (
+    CHUNK_RULES,
+    DEFAULT_CHUNK_RULE,
+    DEFAULT_SCALE,
+    LANGUAGES,
+    TEXT_FIELDS,
+    GradeScale,
+    RowError,
+    TextRule,
+)
 
 MAX_GRADES = 11
 MAX_PROBLEMS = 50
@@ -53,6 +62,32 @@ def import_command(
             metavar="auto|english|german|…",
             help=f"Language of the stemmer and stop words: {', '.join(LANGUAGES)}. cjk is Chinese, Japanese and Korean; none "
             "neither stems nor drops words. Saved in the store; auto, the default of a new store, detects it from the first texts.",
+        ),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            "--text",
+            metavar="title_content|content",
+            help="Which text of a memory is embedded and searched: with its title first (a new store's default) or the content "
+            "alone. Saved in the store.",
+        ),
+    ] = None,
+    text_fields: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text-field",
+            metavar="NAME",
+            help=f"A line “NAME: value” before that text: {', '.join(TEXT_FIELDS)}; repeatable, none removes them. Saved in the store.",
+        ),
+    ] = None,
+    text_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--text-tokens",
+            metavar="N",
+            min=0,
+            help="Only the first N tokens of that text; 0 is all. Saved in the store.",
         ),
     ] = None,
     vectors: Annotated[
@@ -94,6 +129,9 @@ def import_command(
             if chunks is not None and resources.store.chunks.choose(chunks) and resources.store.memories.count():
                 said = f"memories are cut by the rule {chunks} from now on; what that changes is embedded again"
                 say(f"note: {said}", err=as_json)
+            rule = _text_rule(resources.store.texts.rule, text, text_fields, text_tokens)
+            if resources.store.texts.choose(rule) and resources.store.memories.count():
+                say(f"note: searched is {rule} from now on; what that changes is embedded again", err=as_json)
             if language is not None and resources.store.language.choose(language) and resources.store.memories.count():
                 say(f"note: lexical search works in {language} from now on; its index is rebuilt", err=as_json)
             reports, brought = [], list[str]()
@@ -116,7 +154,7 @@ def import_command(
             told = resources.store.notices
             total = resources.store.memories.count()
             cut = resources.store.chunks.statistics()
-            spoken = resources.store.language.choice()
+            spoken, searched = resources.store.language.choice(), resources.store.texts.rule
         finally:
             resources.close()
     left_out = [*(error for report in reports for error in report.errors), *wrong]
@@ -127,6 +165,7 @@ def import_command(
                 "errors": [dataclasses.asdict(error) for error in left_out],
                 "memories_in_store": total,
                 "chunks": dataclasses.asdict(cut),
+                "text": dataclasses.asdict(searched),
                 "language": dataclasses.asdict(spoken),
                 "embedded": refreshed.embedded if refreshed else 0,
                 "vectors_taken": given.used if given else 0,
@@ -204,3 +243,16 @@ def _check_set_name(name: str) -> None:
     from cems_workbench.store.rows import check_name
 
     check_name(name)
+
+
+def _text_rule(present: TextRule, text: str | None, fields: list[str] | None, first_tokens: int | None) -> TextRule:
+    """The store's text rule with the options that were given. Raises InputError."""
+    from cems_workbench.store.text_rule import known_text_rule
+
+    if text not in (None, "title_content", "content"):
+        raise InputError(f"--text: {text!r} is not one of title_content, content")
+    return known_text_rule(
+        present.title if text is None else text == "title_content",
+        present.fields if fields is None else [name for name in fields if name != "none"],
+        present.first_tokens if first_tokens is None else first_tokens or None,
+    )

@@ -26,6 +26,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform import gc_tuning
 from cems_workbench.platform.parsing import yaml_values
 from cems_workbench.progress import Progress, silent
+from cems_workbench.records import DEFAULT_TEXT_RULE, TextRule
 from cems_workbench.settings import Settings
 from cems_workbench.sources import connect as sources
 from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_saved
@@ -260,12 +261,12 @@ def take_snapshot(
                 progress("importing memories", tally.same + tally.read, snapshot.total)
                 time.sleep(min(seconds, CANCEL_POLL_S))
 
-            batches = snapshot.batches(changed)
+            batches, rule = snapshot.batches(changed), store.texts.rule
             # Prefetching would request the next batch before its time.
             rows_of = (
-                to_rows(rate_limited(batches, rows_per_second, pause))
+                to_rows(rate_limited(batches, rows_per_second, pause), rule)
                 if rows_per_second
-                else prefetched(to_rows(batches))
+                else prefetched(to_rows(batches, rule))
             )
             for batch, rows in rows_of:
                 _count(tally, batch.seen, batch.problems)
@@ -321,11 +322,11 @@ def prefetched(items: Iterator[Item]) -> Iterator[Item]:
             yield item
 
 
-def to_rows(batches: Iterator[Batch]) -> Iterator[tuple[Batch, ImportRows]]:
-    """Batches, each with its memories as rows of the store."""
+def to_rows(batches: Iterator[Batch], rule: TextRule = DEFAULT_TEXT_RULE) -> Iterator[tuple[Batch, ImportRows]]:
+    """Batches, each with its memories as rows of the store, whose text rule is `rule`."""
     with _closed(batches):
         for batch in batches:
-            yield batch, ImportRows.of(batch.taken)
+            yield batch, ImportRows.of(batch.taken, rule)
 
 
 def rate_limited(

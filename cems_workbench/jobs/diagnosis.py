@@ -436,6 +436,7 @@ def _store(settings: Settings, store: Store, answers: Callable[[], Answers], dee
     if deep:
         checks.append(_database(store))
     checks.append(_chunks(store))
+    checks.append(Check("searched text", "ok", str(store.texts.rule)))
     checks.append(Check("language", "ok", str(store.language.choice())))
     full_text = store.indexes.full_text_state(deep)
     for state in [

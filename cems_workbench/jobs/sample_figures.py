@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config import preset, preset_names
 from cems_workbench.platform.atomic_write import write_text
-from cems_workbench.records import ENGLISH
+from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH
 from cems_workbench.store import ConfigRecord
 from cems_workbench.tuning.score_cache import config_digest
 
@@ -85,6 +85,7 @@ def corpus_digest(store: Store) -> str:
     into chunks, and the language where it is not English."""
     memories = store.memories.read()
     rows: list[Any] = [store.chunks.rule, *(asdict(memories[memory_id]) for memory_id in sorted(memories))]
+    rows += [str(rule)] if (rule := store.texts.rule) != DEFAULT_TEXT_RULE else []
     rows += [spoken] if (spoken := store.language.current) != ENGLISH else []
     rows += [asdict(relation) for relation in store.relations.read()]
     rows += [[row.qid, row.memory_id, row.judge, row.kind, row.grade] for row in store.judgments.read()]

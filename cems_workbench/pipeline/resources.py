@@ -23,7 +23,6 @@ from cems_workbench.models.token_memory import TokenMemory
 from cems_workbench.pipeline.live_engine import LiveEngine
 from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import indexed_text
 from cems_workbench.sources.address import Address
 from cems_workbench.store import Indexes, RefreshReport, Store
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
@@ -32,6 +31,7 @@ from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical.query_words import stop_list
 from cems_workbench.store.search.lexical.tokenizer import Analysis
 from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
+from cems_workbench.store.text_rule import searched_text
 
 Model = TypeVar("Model")
 MAX_DERIVED = 4
@@ -309,7 +309,8 @@ class Resources:
                 return WordpieceFrequencies(kept["documents"], {int(k): v for k, v in kept["counts"].items()})
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass  # never counted, or damaged: count again
-        texts = (indexed_text(memory) for memory in self.store.memories.read().values())
+        rule = self.store.texts.rule
+        texts = (searched_text(memory, rule) for memory in self.store.memories.read().values())
         counted = WordpieceFrequencies.of(embedder, texts, progress)
         counts = {str(number): count for number, count in counted.counts.items()}
         content = {

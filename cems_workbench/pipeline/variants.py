@@ -43,9 +43,10 @@ from cems_workbench.pipeline.stages.query import detect
 from cems_workbench.pipeline.understanding import NO_LLM, Asker
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.platform.parsing import read_text, yaml_values
-from cems_workbench.records import ENGLISH, Memory, indexed_text
+from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH, Memory, TextRule
 from cems_workbench.store import Filter
 from cems_workbench.store.search.lexical.tokenizer import tokenize
+from cems_workbench.store.text_rule import searched_text
 
 SHIPPED: Mapping[str, str] = {"wired": "architecture system integration layer connected storage"}
 """ACE's own entry, kept as an example of a harmful one."""
@@ -62,6 +63,7 @@ def expansions(
     dictionary: Mapping[str, str],
     hits: Sequence[tuple[Memory, float]],
     language: str = ENGLISH,
+    text_rule: TextRule = DEFAULT_TEXT_RULE,
 ) -> tuple[list[Variant], list[str]]:
     """The variants to search in addition to the query, and their warnings.
 
@@ -74,7 +76,7 @@ def expansions(
         texts = replaced(query, dictionary)
         empty = "no word of the query is in the expansion dictionary"
     elif config.backend == "feedback":
-        words = feedback_words(query, hits, language)
+        words = feedback_words(query, hits, language, text_rule)
         texts = [f"{query} {' '.join(words)}"] if words else []
         empty = "feedback found no further word: the query has too few lexical hits"
     else:
@@ -96,7 +98,12 @@ def replaced(query: str, dictionary: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def feedback_words(query: str, hits: Sequence[tuple[Memory, float]], language: str = ENGLISH) -> list[str]:
+def feedback_words(
+    query: str,
+    hits: Sequence[tuple[Memory, float]],
+    language: str = ENGLISH,
+    text_rule: TextRule = DEFAULT_TEXT_RULE,
+) -> list[str]:
     """The words with the largest p(w | R) that the query lacks, at most `FEEDBACK_WORDS`, ties by word.
 
     Words are compared by their stem and shown in the form they have most often; stopwords and bare numbers are left out.
@@ -107,7 +114,7 @@ def feedback_words(query: str, hits: Sequence[tuple[Memory, float]], language: s
     weight: dict[str, float] = {}
     forms: dict[str, Counter[str]] = {}
     for memory, score in hits:
-        words = [match.group().lower() for match in _WORD.finditer(indexed_text(memory))]
+        words = [match.group().lower() for match in _WORD.finditer(searched_text(memory, text_rule))]
         for word in words:
             stems = tokenize(word, language)
             if len(stems) != 1 or word.isdigit() or len(word) < 3:
@@ -224,8 +231,14 @@ def _expand(
             made.add(terms, "expansion", section.max_expansions)
             return
         section = section.model_copy(update={"backend": "feedback"})
+    store = resources.store
     made_of, said = expansions(
-        query, section, (), *_material(query, config, resources, where), resources.store.language.current
+        query,
+        section,
+        (),
+        *_material(query, config, resources, where),
+        store.language.current,
+        store.texts.rule,
     )
     made.said += said
     made.add([variant.text for variant in made_of], "expansion")

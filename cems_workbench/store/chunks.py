@@ -8,18 +8,19 @@ indexed as one text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.models.chunking import Cutter, cutter
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.progress import Progress
-from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, Chunk, ChunkRule, Memory, indexed_text, titled
+from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, Chunk, ChunkRule, Memory
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
 from cems_workbench.store.meta import bump_content_version, next_version, read_content_version, read_meta, write_meta
 from cems_workbench.store.rows import RowCounts, staged, text_sha
+from cems_workbench.store.text_rule import chunk_text, parts_to_cut, rule_suffix, searched_text, text_rule
 
 if TYPE_CHECKING:
     import duckdb
@@ -91,7 +92,7 @@ class Chunks:
         The key None has the text of a memory that would be indexed whole.
         """
         with self._database.reading() as cursor:
-            by = cutter(rule(cursor), embedder)
+            by, texts = _cutter(cursor, embedder), text_rule(cursor)
             row = cursor.execute(
                 "SELECT 1 FROM chunked WHERE memory_id = ? AND rule = ? AND text_sha = ?",
                 [memory.id, GIVEN, text_sha(memory.content)],
@@ -99,11 +100,11 @@ class Chunks:
             given = read(cursor, [memory.id]).get(memory.id, ()) if row else ()
         if given:
             return given, {chunk.seq: chunk.text for chunk in given}
-        (pieces,) = by.cut([(memory.title, memory.content)])
+        (pieces,) = by.cut([parts_to_cut(memory, texts)])
         cut = tuple(Chunk(memory.id, i, piece.text, piece.start) for i, piece in enumerate(pieces))
         if not cut:
-            return (), {None: indexed_text(memory)}
-        return cut, {chunk.seq: searched(memory.title, chunk.text, by.titled) for chunk in cut}
+            return (), {None: searched_text(memory, texts)}
+        return cut, {chunk.seq: chunk_text(memory, chunk.text, texts) if by.titled else chunk.text for chunk in cut}
 
     def statistics(self) -> ChunkStatistics:
         """The rule, and counts of its chunks."""
@@ -205,7 +206,7 @@ def refresh_chunks(database: Database, embedder: Embedder, progress: Progress) -
     The content version grows if unchanged memories are chunked differently, because the embedder changed.
     """
     with database.reading() as cursor:
-        by = cutter(rule(cursor), embedder)
+        by = _cutter(cursor, embedder)
         before = read_meta(cursor, _LABEL)
         version = read_content_version(cursor)
         since = cut_until(cursor) if before == by.label else BEFORE_FIRST_VERSION
@@ -228,6 +229,14 @@ def refresh_chunks(database: Database, embedder: Embedder, progress: Progress) -
         with database.transaction() as cursor:
             write_meta(cursor, _CUT, str(version))
     return (f"{unread} memories are long, and {by.note}",) if unread else ()
+
+
+def _cutter(cursor: duckdb.DuckDBPyConnection, embedder: Embedder) -> Cutter:
+    """The store's chunk rule, ready to cut what its text rule searches."""
+    by, texts = cutter(rule(cursor), embedder), text_rule(cursor)
+    # Lines before a text have a length that no column has.
+    over = 0 if texts.fields and by.rule != "whole" else by.over
+    return replace(by, label=by.label + rule_suffix(texts), over=over)
 
 
 def _waiting(
@@ -259,13 +268,13 @@ def _longer(cursor: duckdb.DuckDBPyConnection, characters: int, since: int) -> i
 def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
     """Chunk these memories; those that change concurrently are left for the next refresh."""
     with database.reading() as cursor:
-        found = memories.texts(cursor, ids)
+        found, rule_of_texts = memories.texts(cursor, ids), text_rule(cursor)
     # Outside the transaction: an embedder's tokenizer may take long, and writers would wait.
-    cut = by.cut([(text.title, text.content) for text in found.values()])
+    cut = by.cut([parts_to_cut(text.memory, rule_of_texts) for text in found.values()])
     with database.transaction() as cursor:
         # Again, inside the transaction: a concurrent refresh may have chunked some of them.
         waiting = set(_waiting(cursor, by, BEFORE_FIRST_VERSION, ids))
-        now = memories.texts(cursor, ids)
+        now = memories.texts(cursor, ids) if text_rule(cursor) == rule_of_texts else {}
         pairs = [
             (memory_id, text, own)
             for (memory_id, text), own in zip(found.items(), cut, strict=True)
@@ -276,18 +285,13 @@ def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
                 Chunk(memory_id, i, piece.text, piece.start),
                 False,
                 by.titled,
-                text_sha(searched(text.title, piece.text, by.titled)),
+                text_sha(chunk_text(text.memory, piece.text, rule_of_texts) if by.titled else piece.text),
             )
             for memory_id, text, pieces in pairs
             for i, piece in enumerate(pieces)
         ]
         marks = _marks([(memory_id, by.label, text.sha) for memory_id, text, _ in pairs])
         _replace(cursor, _table(rows), marks, read_content_version(cursor), all_changed=False)
-
-
-def searched(title: str | None, text: str, with_title: bool) -> str:
-    """The indexed text of a chunk of a memory with this title."""
-    return titled(title, text) if with_title else text
 
 
 def _replace(

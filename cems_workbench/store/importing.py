@@ -24,13 +24,14 @@ from cems_workbench.records import (
     Query,
     Relation,
     RowError,
-    indexed_text,
+    TextRule,
 )
 from cems_workbench.store import chunks, language, memories, queries, query_sets, recorded_answers, relations
 from cems_workbench.store.judgments import capped, import_judgments
 from cems_workbench.store.meta import bump_content_version, read_content_version
 from cems_workbench.store.query_sets import QuerySet
 from cems_workbench.store.rows import NO_ROWS, RowCounts
+from cems_workbench.store.text_rule import searched_text, text_rule
 
 if TYPE_CHECKING:
     import duckdb
@@ -84,22 +85,24 @@ def import_input(
     """
     problems: list[RowError] = []
     rows = _rows(_distinct(parsed, "memories", _memory_id, problems))
+    with database.reading() as cursor:
+        rule = text_rule(cursor)
     *early, last = _batches(rows)
     added = updated = done = 0
     for batch in early:
         progress("importing memories", done, len(rows))
         # Outside the transaction: other processes wait only for the write.
-        staged = memories.staging(batch)
+        staged = memories.staging(batch, rule=rule)
         with database.transaction() as cursor:
-            language.detect_once(cursor, map(indexed_text, parsed.memories))
+            language.detect_once(cursor, (searched_text(memory, rule) for memory in parsed.memories))
             counts = memories.upsert(cursor, staged)
             if counts.added or counts.updated:
                 bump_content_version(cursor)
         added, updated, done = added + counts.added, updated + counts.updated, done + len(batch)
-    before, staged = RowCounts(added, updated, done - added - updated), memories.staging(last)
+    before, staged = RowCounts(added, updated, done - added - updated), memories.staging(last, rule=rule)
     put = _Put(when, query_set or set_name(parsed.source), scale)
     with database.transaction() as cursor:
-        own = _import_own(cursor, parsed, rows, (staged, before), problems, progress, put.name)
+        own = _import_own(cursor, parsed, rows, (staged, before), problems, progress, put.name, rule)
         # In one database all rows of an input are committed together.
         session = team.beside(cursor)
         if session is not None:
@@ -147,11 +150,12 @@ def _import_own(
     problems: list[RowError],
     progress: Progress,
     name: str,
+    rule: TextRule,
 ) -> _Own:
     """Write the remaining rows of the store's own tables: memories (the table in `left`, with the counts of the committed ones), chunks,
     relations and answers."""
     if parsed.memories:
-        language.detect_once(cursor, map(indexed_text, parsed.memories))
+        language.detect_once(cursor, (searched_text(memory, rule) for memory in parsed.memories))
     memory_counts, notes = _import_memories(cursor, rows, left, progress)
     chunk_counts = _import_chunks(cursor, parsed, problems)
     version = read_content_version(cursor)

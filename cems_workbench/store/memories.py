@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cems_workbench.errors import StoreError, nearest
-from cems_workbench.records import Memory, indexed_text
+from cems_workbench.records import DEFAULT_TEXT_RULE, Memory, TextRule
 from cems_workbench.store import statistics
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
@@ -26,6 +26,7 @@ from cems_workbench.store.meta import bump_content_version, next_version
 from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
 from cems_workbench.store.selection import SORTS, Selection
 from cems_workbench.store.statistics import Duplicates, Statistics
+from cems_workbench.store.text_rule import searched_text, text_rule
 from cems_workbench.store.versioned_cache import VersionedCache
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ class Memories:
                 )
             if present == memory:
                 return False
-            upsert(cursor, staging([memory]))
+            upsert(cursor, staging([memory], rule=text_rule(cursor)))
             bump_content_version(cursor)
         return True
 
@@ -318,8 +319,10 @@ class Memories:
         return [DeletedMemory(record(row[1:]), row[0].replace(tzinfo=UTC)) for row in rows], int(total)
 
 
-def staging(memories: Sequence[Memory], sha: Callable[[str], str] = text_sha) -> pa.Table:
-    """The rows as an Arrow table with COLUMNS; `sha` is `text_sha` or a caching version of it."""
+def staging(
+    memories: Sequence[Memory], sha: Callable[[str], str] = text_sha, rule: TextRule = DEFAULT_TEXT_RULE
+) -> pa.Table:
+    """The rows as an Arrow table with COLUMNS; `sha` is `text_sha` or a caching version of it, `rule` that of the store."""
     import pyarrow as pa
 
     text, number, moment = pa.large_string(), pa.int64(), pa.timestamp("us", "UTC")
@@ -327,12 +330,16 @@ def staging(memories: Sequence[Memory], sha: Callable[[str], str] = text_sha) ->
     kinds |= dict.fromkeys(("access_count", "relevant_count", "noise_count", "size"), number)
     values: dict[str, list[Any]] = {name: [getattr(memory, name) for memory in memories] for name in FIELDS}
     values["tags"] = [json.dumps(tags, ensure_ascii=False) if tags else "[]" for tags in values["tags"]]
-    values["text_sha"] = [sha(indexed_text(memory)) for memory in memories]
+    values["text_sha"] = [sha(searched_text(memory, rule)) for memory in memories]
     values["size"] = [len(memory.content) for memory in memories]
     values["folded"] = [folded(memory.id, memory.title, memory.content, memory.tags) for memory in memories]
     columns = {name: pa.array(values[name], kinds.get(name, text)) for name in COLUMNS}
     columns |= {name: columns[name].cast(pa.timestamp("us")) for name in _TIMES}  # UTC without a zone
-    return pa.table(columns)
+    return pa.table(columns).replace_schema_metadata({_RULE: str(rule)})
+
+
+_RULE = "text rule"
+"""Of the metadata of a staged table: by which rule its `text_sha` were made."""
 
 
 def folded(memory_id: str, title: str | None, content: str, tags: Sequence[str]) -> str:
@@ -343,8 +350,11 @@ def folded(memory_id: str, title: str | None, content: str, tags: Sequence[str])
 def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = False) -> RowCounts:
     """Insert new rows of `staging` and update those that differ; their ids must be distinct. `new`: none of them has a row yet.
 
-    Their `changed` is the content version that this transaction creates.
+    Their `changed` is the content version that this transaction creates. Raises StoreError if the text rule was changed meanwhile.
     """
+    rule = text_rule(cursor)
+    if (rows.schema.metadata or {}).get(_RULE.encode(), str(rule).encode()) != str(rule).encode():
+        raise StoreError("the text that is searched was changed while memories were imported; import them again")
     version, columns = next_version(cursor), ", ".join(COLUMNS)
     with staged(cursor, "staged_memories", rows):
         # Without known rows a plain INSERT is enough. It keeps the input order, which is that of a server's
@@ -359,12 +369,12 @@ def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = Fal
             f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})",
             [version],
         ).fetchall()[0][0]
-        # The indexed text is the same whether the content repeats the title or not, so `text_sha` misses this change.
-        if rows["title"].null_count < rows.num_rows:
+        # The indexed text is the same whether the content repeats the title or not, and past its first tokens: `text_sha` misses this.
+        if rows["title"].null_count < rows.num_rows or rule.first_tokens is not None:
             updated += cursor.execute(
                 f"UPDATE memories AS m SET {_SET}, changed = ? FROM staged_memories AS s "
-                "WHERE m.id = s.id AND s.title <> '' AND m.content <> s.content",
-                [version],
+                "WHERE m.id = s.id AND (s.title <> '' OR ?) AND m.content <> s.content",
+                [version, rule.first_tokens is not None],
             ).fetchall()[0][0]
         added = cursor.execute(
             f"INSERT INTO memories ({columns}, changed) SELECT {columns}, ? FROM staged_memories "
@@ -435,16 +445,32 @@ def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) ->
 
 
 class Texts(NamedTuple):
-    """A memory's indexed text: title, content, and `text_sha` of both together."""
+    """What a memory's indexed text is made of (`text_columns` of it), and its `text_sha`."""
 
-    title: str | None
-    content: str
+    memory: Memory
     sha: str
 
 
 def texts(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, Texts]:
     """The texts of the live memories with these ids, by id."""
-    return {row[0]: Texts(*row[1:]) for row in rows_of(cursor, "id, title, content, text_sha", ids)}
+    columns = text_columns(text_rule(cursor))
+    rows = rows_of(cursor, f"{', '.join(columns)}, text_sha", ids)
+    return {row[0]: Texts(partial_record(columns, row[:-1]), row[-1]) for row in rows}
+
+
+def text_columns(rule: TextRule) -> tuple[str, ...]:
+    """The columns that a memory's text is made of under a rule, its id first."""
+    return ("id", "content", "title", *rule.fields)
+
+
+def partial_record(columns: Sequence[str], values: Sequence[Any]) -> Memory:
+    """A memory of some columns, the others at their defaults."""
+    found = dict(zip(columns, values, strict=True))
+    if "tags" in found:
+        found["tags"] = tuple(json.loads(found["tags"]))
+    if "created_at" in found:
+        found["created_at"] = to_aware(found["created_at"])
+    return Memory(**found)
 
 
 def before(
@@ -681,9 +707,12 @@ def record(row: tuple[Any, ...]) -> Memory:
 
 def documents(database: Database) -> Iterator[tuple[str, str, str | None, str]]:
     """(id, indexed text, project, scope) of the live memories, sorted by id and read in batches."""
-    for rows in _in_batches(database, "id, content, title, project, scope", "TRUE", []):
-        for id_, content, title, project, scope in rows:
-            yield id_, indexed_text(Memory(id_, content, title)), project, scope
+    with database.reading() as cursor:
+        rule = text_rule(cursor)
+    columns = text_columns(rule)
+    for rows in _in_batches(database, f"project, scope, {', '.join(columns)}", "TRUE", []):
+        for project, scope, *values in rows:
+            yield values[0], searched_text(partial_record(columns, values), rule), project, scope
 
 
 def _in_batches(

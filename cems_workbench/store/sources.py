@@ -19,13 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
-from cems_workbench.records import Chunk, Relation, TakenChunk, TakenMemory, indexed_text
+from cems_workbench.records import DEFAULT_TEXT_RULE, Chunk, Relation, TakenChunk, TakenMemory, TextRule
 from cems_workbench.store import memories, relations
 from cems_workbench.store.chunks import given_tables, put_given
 from cems_workbench.store.database import Database
 from cems_workbench.store.meta import bump_content_version, next_version
 from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
 from cems_workbench.store.search.entries import WHOLE_MEMORY, EntryId, entry_id
+from cems_workbench.store.text_rule import searched_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -84,8 +85,11 @@ class ImportRows:
     markers: pa.Table
 
     @classmethod
-    def of(cls, taken: Sequence[TakenMemory]) -> ImportRows:
-        """Chunks are numbered from 0 in the order of the source's numbers; a memory without chunks is marked, so that it is not chunked."""
+    def of(cls, taken: Sequence[TakenMemory], rule: TextRule = DEFAULT_TEXT_RULE) -> ImportRows:
+        """Rows by the store's text `rule`.
+
+        Chunks are numbered from 0 in the order of the source's numbers; a memory without chunks is marked, so that it is not chunked.
+        """
         import pyarrow as pa
 
         sha = cache(text_sha)  # a document of one chunk has the same text twice
@@ -105,10 +109,10 @@ class ImportRows:
             ids=ids,
             # ASCII text has as many bytes as characters, and need not be encoded.
             sizes=np.array([len(text) if text.isascii() else len(text.encode()) for text in texts], np.int64),
-            memories=memories.staging([each.memory for each in taken], sha),
+            memories=memories.staging([each.memory for each in taken], sha, rule),
             chunks=chunks,
             cut=cut,
-            vectors=_vectors_table(taken, sha),
+            vectors=_vectors_table(taken, sha, rule),
             markers=pa.table(
                 {"id": pa.array(ids, pa.string()), "marker": pa.array([each.marker for each in taken], pa.string())}
             ),
@@ -478,20 +482,20 @@ def _ordered(taken: TakenMemory) -> list[TakenChunk]:
 
 
 def _vectors(
-    taken: Sequence[TakenMemory], sha: Callable[[str], str]
+    taken: Sequence[TakenMemory], sha: Callable[[str], str], rule: TextRule
 ) -> Iterator[tuple[str, int, int | None, str, NDArray[np.float32]]]:
     for each in taken:
         if each.vector is not None and not each.chunks:
-            yield each.memory.id, WHOLE_MEMORY, None, sha(indexed_text(each.memory)), each.vector
+            yield each.memory.id, WHOLE_MEMORY, None, sha(searched_text(each.memory, rule)), each.vector
         for i, chunk in enumerate(_ordered(each)):
             if chunk.vector is not None:
                 yield each.memory.id, i, chunk.seq, sha(chunk.text), chunk.vector
 
 
-def _vectors_table(taken: Sequence[TakenMemory], sha: Callable[[str], str]) -> pa.Table:
+def _vectors_table(taken: Sequence[TakenMemory], sha: Callable[[str], str], rule: TextRule) -> pa.Table:
     import pyarrow as pa
 
-    rows = list(_vectors(taken, sha))
+    rows = list(_vectors(taken, sha, rule))
     ids, seqs, source_seqs, shas, vectors = zip(*rows, strict=True) if rows else ([],) * 5
     return pa.table(
         {

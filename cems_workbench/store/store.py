@@ -44,6 +44,7 @@ from cems_workbench.store.team.embedded import EmbeddedTables
 from cems_workbench.store.team.postgres import ADDRESS_FORM, ENV_VARIABLE, PostgresTables
 from cems_workbench.store.team.push import PushReport, missing_queries, push
 from cems_workbench.store.team.session import TeamTables
+from cems_workbench.store.texts import TextRules
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class Store:
         self.memories = Memories(database)
         self.chunks = Chunks(database)
         self.language = Language(database)
+        self.texts = TextRules(database)
         self.relations = Relations(database)
         self.sources = Sources(database, self.memories.hidden)
         self.queries = Queries(team)

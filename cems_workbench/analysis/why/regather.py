@@ -28,7 +28,6 @@ from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import indexed_text
 from cems_workbench.store.search.lexical.tokenizer import chunks, terms_of
 
 MAX_RARE_TERMS, MAX_TERMS = 16, 4
@@ -173,7 +172,7 @@ def own_terms(trials: Trials, resources: Resources) -> list[str]:
     spoken = resources.store.language.current
     known = {term for chunk in chunks(searched) for term in terms_of(chunk, spoken)}
     frequency: dict[str, int] = {}
-    for chunk in chunks(indexed_text(memory)):
+    for chunk in chunks(resources.store.texts.of(memory)):
         terms = terms_of(chunk, spoken)
         if len(terms) == 1 and terms[0] not in known and chunk.isalpha() and len(chunk) > 2:
             frequency.setdefault(chunk.lower(), resources.indexes.lexical.document_frequency(terms[0]))

@@ -28,6 +28,7 @@ from cems_workbench.store import Filter
 from cems_workbench.store.filter import ANY
 from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
 from cems_workbench.store.search.lexical.query_words import query_words, stop_list
+from cems_workbench.store.text_rule import PIECES
 
 OPERATORS = frozenset({"and", "or", "not", "near"})
 """Words of FTS5's query language, in lower case."""
@@ -37,15 +38,7 @@ MOST_COUNTED = 1_000
 """Matches that are counted, and searched for the best, when the first by row are kept: more would take longer than the search."""
 _WORD = re.compile(r"[^\W_]")
 _TOKENIZERS = {"unicode61": "unicode61", "porter": "porter unicode61"}
-_PIECES: Mapping[str, Callable[[Memory], str]] = {
-    "id": lambda memory: memory.id,
-    "content": lambda memory: memory.content,
-    "title": lambda memory: memory.title or "",
-    "tags": lambda memory: " ".join(memory.tags),
-    "category": lambda memory: memory.category or "",
-    "project": lambda memory: memory.project or "",
-    "author": lambda memory: memory.author or "",
-}
+_PIECES: Mapping[str, Callable[[Memory], str]] = {"id": lambda memory: memory.id, **PIECES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +194,7 @@ def search(request: EngineRequest) -> EngineAnswer:
 
 
 def _piece(name: str, row: Document) -> str:
-    return row.text if name == "text" else _PIECES[name](row.memory)
+    return row.text if name == "text" else PIECES[name](row.memory)
 
 
 LEXICAL_ENGINE = LexicalEngine(search)

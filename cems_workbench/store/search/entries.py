@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cems_workbench.records import Memory, indexed_text
-from cems_workbench.store.chunks import searched
-from cems_workbench.store.memories import rows_of
+from cems_workbench.records import Memory, TextRule
+from cems_workbench.store.memories import partial_record, rows_of, text_columns
 from cems_workbench.store.meta import read_content_version
+from cems_workbench.store.text_rule import chunk_text, searched_text, text_rule
 
 if TYPE_CHECKING:
     import duckdb
@@ -99,13 +99,15 @@ def entry_id(memory_id: str, seq: int) -> EntryId:
 def read(cursor: duckdb.DuckDBPyConnection, entry_ids: Sequence[EntryId]) -> list[Entry]:
     """The live entries with these ids, in order; missing ones are absent."""
     ids = list(dict.fromkeys(memory_id for memory_id, _ in entry_ids))
-    rows = rows_of(cursor, "id, content, title, project, scope, text_sha", ids)
+    rule = text_rule(cursor)
+    columns = text_columns(rule)
+    rows = rows_of(cursor, f"{', '.join(columns)}, project, scope, text_sha", ids)
     entries: dict[EntryId, Entry] = {}
     memories: dict[str, tuple[Memory, str | None, str]] = {}
-    for memory_id, content, title, project, scope, sha in rows:
-        memory = Memory(memory_id, content, title)
-        memories[memory_id] = memory, project, scope
-        entries[memory_id, None] = Entry((memory_id, None), indexed_text(memory), sha, project, scope)
+    for *values, project, scope, sha in rows:
+        memory = partial_record(columns, values)
+        memories[memory.id] = memory, project, scope
+        entries[memory.id, None] = Entry((memory.id, None), searched_text(memory, rule), sha, project, scope)
     chunks = cursor.execute(
         "SELECT memory_id, seq, content, titled, text_sha FROM chunks WHERE memory_id IN (SELECT unnest(?))", [ids]
     ).fetchall()
@@ -113,9 +115,13 @@ def read(cursor: duckdb.DuckDBPyConnection, entry_ids: Sequence[EntryId]) -> lis
         if memory_id in memories:
             memory, project, scope = memories[memory_id]
             entries[memory_id, seq] = Entry(
-                (memory_id, seq), searched(memory.title, content, titled), sha, project, scope
+                (memory_id, seq), _text_of_chunk(memory, content, titled, rule), sha, project, scope
             )
     return [entries[place] for place in entry_ids if place in entries]
+
+
+def _text_of_chunk(memory: Memory, content: str, titled: bool, rule: TextRule) -> str:
+    return chunk_text(memory, content, rule) if titled else content
 
 
 class ContentChangedError(Exception):
@@ -154,15 +160,18 @@ def documents_of(
             batch = ids[start : start + BATCH_SIZE]
             # Row numbers first: reading by them skips the text blocks of other rows.
             rowids = cursor.execute("SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [batch]).fetchall()
+            rule = text_rule(cursor)
+            columns = text_columns(rule)
             rows = cursor.execute(
-                "SELECT m.id, m.content, m.title, m.project, m.scope, c.seqs, c.texts, c.titled FROM memories AS m LEFT JOIN ("
+                f"SELECT {', '.join(f'm.{name}' for name in columns)}, m.project, m.scope, c.seqs, c.texts, c.titled "
+                "FROM memories AS m LEFT JOIN ("
                 "SELECT memory_id, list(seq ORDER BY seq) AS seqs, list(content ORDER BY seq) AS texts, bool_or(titled) AS titled "
                 "FROM chunks WHERE memory_id IN (SELECT unnest($portion)) GROUP BY memory_id"
                 ") AS c ON c.memory_id = m.id WHERE m.rowid IN (SELECT unnest($places)) AND m.deleted_at IS NULL "
                 f"ORDER BY m.{order}",
                 {"portion": batch, "places": [rowid for (rowid,) in rowids]},
             ).fetchall()
-        for memory_id, content, title, project, scope, seqs, texts, titled in rows:
-            memory = Memory(memory_id, content, title)
-            chunks = zip(seqs or (), (searched(title, text, titled) for text in texts or ()), strict=True)
-            yield Document(memory_id, indexed_text(memory), project, scope, tuple(chunks))
+        for *values, project, scope, seqs, texts, titled in rows:
+            memory = partial_record(columns, values)
+            chunks = zip(seqs or (), (_text_of_chunk(memory, text, titled, rule) for text in texts or ()), strict=True)
+            yield Document(memory.id, searched_text(memory, rule), project, scope, tuple(chunks))

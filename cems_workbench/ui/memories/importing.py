@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import IO
 
 import streamlit as st
@@ -13,7 +14,7 @@ from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.formats import FORMATS
 from cems_workbench.jobs.importing import FileImport, import_files
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import CJK, LANGUAGES, NO_LANGUAGE
+from cems_workbench.records import CJK, LANGUAGES, NO_LANGUAGE, TextRule
 from cems_workbench.store import language
 from cems_workbench.ui.kit import reviewer, templates
 from cems_workbench.ui.kit.escape import plain
@@ -28,6 +29,8 @@ LANGUAGE_NAMES = {
     CJK: "Chinese, Japanese, Korean",
     NO_LANGUAGE: "none: unmodified words",
 }
+TITLES = {True: "title and content", False: "content without the title"}
+"""The label of a text rule with the title or without."""
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
@@ -56,8 +59,20 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         help="Import the files above. Rejected rows are listed; all others are stored.",
     )
     spoken = language.AUTO if resources.store.memories.count() else _language(resources.store.language)
+    rule = resources.store.texts.rule
+    if not resources.store.memories.count():
+        with_title = st.selectbox(
+            "Searched text",
+            (True, False),
+            0 if rule.title else 1,
+            key="memories:import:title",
+            format_func=lambda on: TITLES[on],
+            help="Which text of a memory is embedded and searched. You can change it later in the view Store, and add fields to it.",
+        )
+        rule = replace(rule, title=with_title)
     if start and files:
-        _import([(file.name, file) for file in files], resources, place, "auto" if chosen == AUTO else chosen, spoken)
+        reader_name = "auto" if chosen == AUTO else chosen
+        _import([(file.name, file) for file in files], resources, place, reader_name, spoken, rule)
     if not resources.store.memories.count() and SAMPLE_DATA.is_dir():
         with sample:
             offer_sample(resources, place, "import")
@@ -103,10 +118,13 @@ def _import(
     place: DeltaGenerator,
     format: str,
     spoken: str = language.AUTO,
+    rule: TextRule | None = None,
 ) -> None:
     reviewer.require("operator")
     state.update(imports=(), deleted=None)
     resources.store.language.choose(spoken)
+    if rule is not None:
+        resources.store.texts.choose(rule)
     with state.cancellable_job(place, "import") as progress:
         for imported in import_files(files, resources.store, progress, format):
             # Stored one by one, so that an interrupted import reports its finished files.

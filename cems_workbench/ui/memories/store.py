@@ -13,13 +13,14 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, WorkbenchError
 from cems_workbench.jobs.diagnosis import source_checks
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import LANGUAGES, ChunkRule
+from cems_workbench.records import LANGUAGES, TEXT_FIELDS, ChunkRule, TextRule
 from cems_workbench.store import IndexState, RefreshReport
 from cems_workbench.store.chunks import ChunkStatistics
+from cems_workbench.store.text_rule import MAX_FIRST_TOKENS, known_text_rule
 from cems_workbench.ui.kit import reviewer, shared_resources, templates
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.memories import sources, state
-from cems_workbench.ui.memories.importing import language_name
+from cems_workbench.ui.memories.importing import TITLES, language_name
 
 COLUMNS = {
     "Index": "The structure used by searches.",
@@ -47,6 +48,10 @@ CHUNKS_HELP = (
     "split."
 )
 
+TEXT_HELP = (
+    "Which text of a memory is embedded and searched. Systems differ in this more than in formulas: mem0, engram and ACE read the content "
+    "alone. `import --text content` sets it too."
+)
 LANGUAGE_HELP = (
     "Language of the stemmer and stop words of lexical search, and of typo corrections; the detectors support English only. Danish and "
     "Norwegian are too similar to be detected: choose one of them here."
@@ -150,6 +155,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     st.html(indexes_html(states))
     templates.draw("memories/embedder.html", model=resources.embedder.line, meaning=INDEXES["vectors"][1])
     st.caption(chunks_line(resources.store.chunks.statistics()), help=CHUNKS_HELP)
+    _text(resources)
     _language(resources)
     with st.container(horizontal=True, vertical_alignment="center"):
         refresh = st.button(
@@ -175,6 +181,57 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
             report = resources.rebuild(progress) if rebuild else resources.embed_anew(progress)
         state.update(indexes_behind=False, index_message=_outcome("Rebuilt" if rebuild else "Refreshed", report))
         st.rerun()
+
+
+def _text(resources: Resources) -> None:
+    """Draw which text of a memory is embedded and searched, and a choice of another one."""
+    rule = resources.store.texts.rule
+    st.caption(f"Searched text: **{rule}**.", help=TEXT_HELP)
+    title, fields, most, button = st.columns([2, 3, 2, 2], vertical_alignment="bottom")
+    key = f"memories:text:{rule}"
+    with_title = title.selectbox(
+        "Searched text", (True, False), 0 if rule.title else 1, key=f"{key}:title", format_func=lambda on: TITLES[on]
+    )
+    names = fields.multiselect(
+        "Lines before it",
+        TEXT_FIELDS,
+        rule.fields,
+        key=f"{key}:fields",
+        placeholder="none",
+        help="A line “name: value” for each of these fields that a memory has.",
+    )
+    tokens = most.number_input(
+        "First tokens",
+        min_value=1,
+        max_value=MAX_FIRST_TOKENS,
+        value=rule.first_tokens,
+        step=1,
+        key=f"{key}:tokens",
+        placeholder="all",
+        help="Only the first tokens of that text are embedded and searched; empty is all.",
+    )
+    chosen = known_text_rule(with_title, names, tokens)
+    button.button(
+        "Change text",
+        key="memories:text:change",
+        disabled=chosen == rule,
+        width="stretch",
+        on_click=_change_text,
+        args=(resources, chosen),
+        help="Use this text from now on. Texts that differ are embedded again.",
+    )
+
+
+def _change_text(resources: Resources, rule: TextRule) -> None:
+    try:
+        reviewer.require("operator")
+        if not resources.store.texts.choose(rule):
+            return
+    except WorkbenchError as error:
+        state.update(index_message=plain(str(error)))
+        return
+    state.changed()
+    state.update(index_message=f"Searched is now: {rule}. The indexes are refreshed.", indexes_behind=True)
 
 
 def _language(resources: Resources) -> None:

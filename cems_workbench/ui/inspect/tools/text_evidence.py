@@ -33,8 +33,9 @@ from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.platform.bidi import neutralise
-from cems_workbench.records import Memory, indexed_text
+from cems_workbench.records import DEFAULT_TEXT_RULE, Memory, TextRule
 from cems_workbench.store.search.postgres.postgres_text import TsQueryError
+from cems_workbench.store.text_rule import chunk_text, searched_text
 from cems_workbench.ui.inspect.alignment import alignment, alignment_html, continues_word, joined, token_matches
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -274,6 +275,7 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
     config = context.trace.config.rerank
     score = context.trace.evidence.model_scores.get(model_key(config), {}).get(memory.id)
     room = embedder_room(context.resources.embedder)
+    rule = context.resources.store.texts.rule
     chunk = None if score is None or config.backend == "none" else score.chunk
     question = context.trace.evidence.questions.get(memory.id, "")
     asked, chunk = ("", None) if chunk is None else without_question(question, chunk)
@@ -282,7 +284,11 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
     if place is not None:
         edges += _reader_edges(memory, place, score, config.backend, room)
     if memory.id not in context.trace.evidence.chunks:  # chunks fit the embedder, or were imported unchanged
-        edges += _embedder_edge(memory, room)
+        edges += _embedder_edge(memory, room, rule)
+    if rule != DEFAULT_TEXT_RULE:
+        st.caption(
+            f"Embedded and searched: {rule}.", help="The store's text rule; Store on the Memories page changes it."
+        )
     tips = words.tips
     title = "" if not memory.title or memory.content.startswith(memory.title) else memory.title
     body = marked_html(memory.content, words.found_in(memory.content), tips, place, edges)
@@ -319,13 +325,14 @@ def _reader_edges(
     return edges
 
 
-def _embedder_edge(memory: Memory, room: Room | None) -> list[Edge]:
+def _embedder_edge(memory: Memory, room: Room | None, rule: TextRule) -> list[Edge]:
     """Where the embedder's input was truncated: the rest is not in the vector."""
-    text = indexed_text(memory)
+    text = searched_text(memory, rule)
     cut = None if room is None else read_until(text, room)
     if room is None or cut is None:
         return []
-    at = max(0, cut - (len(text) - len(memory.content)))
+    before = len(chunk_text(memory, memory.content, rule)) - len(memory.content)
+    at = max(0, cut - before)
     return [Edge(at, "✂ embedder", f"The embedder’s input is {room.tokens} tokens: the rest is not in the vector")]
 
 
