@@ -5,9 +5,9 @@
     recorded   the recorded lists, with their rows in the recorded order, for every list that the recording names; the others stay ours
 
 A recorded list stands for one of ours by its name: what a system calls vector, semantic, cosine or dense is our vector list, what it
-calls lexical, keyword, bm25 or sparse the lexical list that the config has, entity an added list, and a name of ours is that list. A list
-that the recording has for other queries and not for this one was not searched: it is empty here. Recorded vector scores are on the
-scale that the config gives its vector list, and are mapped back to cosines.
+calls lexical, keyword, bm25 or sparse the lexical list that the config has, entity the entities list or an added one, and a name of ours
+is that list. A list that the recording has for other queries and not for this one was not searched: it is empty here. Recorded vector
+scores are on the scale that the config gives its vector list, and are mapped back to cosines.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _source_of(name: str, config: PipelineConfig, raw_words: bool) -> str | None
         # The config's own choice of engine; with several, the first is not better known than the others.
         return next((source for source in WORD_SOURCES if on(source)), None)
     if name in BY_ENTITY:
-        return next((source for source in ADDED_LISTS if on(source)), None)
+        return next((source for source in ("entities", *ADDED_LISTS) if on(source)), None)
     return name if name in _SOURCES and not _SOURCES[name].nested else None
 
 

@@ -265,6 +265,12 @@ def gather_lists(
         relations = resources.store.relations.leading_from(possible_seeds(lists, section.seeds), section.per_seed)
     else:
         lists.append(retrieve("relations", search, MAX_DEPTH))
+    if config.lists.entities.enabled:
+        try:
+            lists.append(retrieve("entities", search, _depths(config)["entities"]))
+        except InputError as error:
+            lists.append(ranked_list("entities", {}))
+            warnings["lists"].append(str(error))
     lists += added
     memories = resources.store.memories.read(
         {hit.memory_id for ranked in lists for hit in ranked.hits} | {relation.target_id for relation in relations}

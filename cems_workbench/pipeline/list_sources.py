@@ -21,9 +21,9 @@ class ListSource:
 
     `per_variant`: one list per query variant, whose weight multiplies the list's, and whose scores may be blended into the fused
     one; the others make one list per query. `finds`: its lists add candidates; the others only rank those
-    candidates. `engine`: its lists are those of a lexical engine, gathered while enabled.
-    `relevance`: its score measures relevance, so that combsum and combmax may use it. `ordered`: equal scores stay in
-    the order of the source, not of ids. `nested`: replay makes its lists from other lists; none is gathered.
+    candidates. `engine`: its lists are those of a lexical engine, gathered while enabled. `most`: the largest score of a hit, which
+    `fusion.divisor` counts the list with. `relevance`: its score measures relevance, so that combsum and combmax may use it. `ordered`:
+    equal scores stay in the order of the source, not of ids. `nested`: replay makes its lists from other lists; none is gathered.
     """
 
     name: Source
@@ -36,6 +36,7 @@ class ListSource:
     ordered: bool = False
     nested: bool = False
     engine: bool = False
+    most: float = 1.0
 
 
 LIST_SOURCES: tuple[ListSource, ...] = (
@@ -110,6 +111,12 @@ LIST_SOURCES: tuple[ListSource, ...] = (
         name="relations",
         description="Neighbours of the first hits in the relation graph.",
         raw="Strength of the relation that led to it.",
+    ),
+    ListSource(
+        name="entities",
+        description="Memories linked to entities of the query.",
+        raw="Half the similarity of the entity, less the more memories it is linked to.",
+        most=0.5,
     ),
     *(
         ListSource(name=name, description="The list of an added retriever.", raw="Its own score.")

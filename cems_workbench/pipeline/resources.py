@@ -333,6 +333,11 @@ class Resources:
         return self.store.path / "expansions.yaml"
 
     @property
+    def entities_path(self) -> Path:
+        """The entities of this store and the memories that each is linked to, a JSON object a line."""
+        return self.store.path / "entities.jsonl"
+
+    @property
     def technical_terms_path(self) -> Path:
         """The user's technical terms of this store, added to the shipped lexicon."""
         return self.store.path / "technical_terms.txt"

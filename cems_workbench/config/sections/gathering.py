@@ -407,6 +407,79 @@ class RelationsList(Section):
     )
 
 
+class EntitiesList(Section):
+    """Memories that are linked to entities of the query."""
+
+    enabled: bool = param(
+        False,
+        "Entities list",
+        "Add the memories that the store links to entities of the query: names, identifiers and quoted text. Links are read from "
+        "entities.jsonl in the store's directory; without it the list is empty, and a warning says so.",
+        cost="gather",
+        added=True,
+    )
+    depth: int | None = param(
+        500,
+        "Entities depth",
+        "Memories kept of the list.",
+        cost="deepen",
+        ge=1,
+        le=10_000,
+        step=5,
+        soft=(5, 500),
+        added=True,
+    )
+    first_stage_factor: int = param(
+        0,
+        "Entities first-stage factor",
+        "Above 1, the list is at least this × the first-stage factor of the lists × the result limit deep.",
+        cost="gather",
+        ge=0,
+        le=100,
+        step=1,
+        soft=(0, 10),
+        added=True,
+    )
+    weight: float = param(
+        1.0,
+        "Entities weight",
+        "Weight of the entities list in the fusion. A score is at most 0.5, so the divisor counts the list with half its weight (mem0).",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 3),
+        added=True,
+    )
+    ties: Ties = param(
+        "ordinal",
+        "Entities ties",
+        f"Ranks of equal scores. ordinal: consecutive, by id; {SHARED_RANK}.",
+        added=True,
+    )
+    min_similarity: float = param(
+        0.5,
+        "Entity similarity",
+        "Cosine from which an entity of the store counts as one of the query (mem0: 0.5).",
+        cost="gather",
+        ge=-1,
+        le=1,
+        step=0.05,
+        soft=(0, 1),
+        added=True,
+    )
+    max_entities: int = param(
+        8,
+        "Entities searched",
+        "Entities of the query that are looked up, the first ones (mem0: 8).",
+        cost="gather",
+        ge=1,
+        le=100,
+        step=1,
+        soft=(1, 20),
+        added=True,
+    )
+
+
 class CandidateSet(Section):
     """Which memories the vector list may rank."""
 
@@ -494,6 +567,7 @@ class ListsConfig(Section):
     recency: RecencyList = RecencyList()
     access: AccessList = AccessList()
     relations: RelationsList = RelationsList()
+    entities: EntitiesList = EntitiesList()
     candidate_set: CandidateSet = CandidateSet()
     answered_by: Literal["workbench", "source"] = param(
         "workbench",
@@ -537,6 +611,7 @@ OUR_LISTS = (
     "recency",
     "access",
     "relations",
+    "entities",
 )
 ENGINE_LISTS = ("fts5", "sparse", "lucene", "ts_rank_cd")
 """The lists of lexical engines (`pipeline/lexical_engines`)."""

@@ -462,7 +462,8 @@ def _extra(table: CandidateTable, hits: Hits, method: FusionMethod, config: Fusi
     if config.multi_list_boost:
         boost = 1 + config.multi_list_boost * np.maximum(hits.lists - 1, 0)
     if config.divisor == "active_lists":
-        divisor = _divisor(hits, weight)
+        most = np.array([source.most for source in LIST_SOURCES] + [1.0])
+        divisor = _divisor(hits, weight * most[table.lists.source])
     if config.importance_floor is not None and table.important.any():
         floor = np.where(table.important & hits.alive, config.importance_floor, -np.inf)
         relevance = ~NOT_RELEVANCE[table.lists.source.reshape(-1).take(hits.slot)]
@@ -470,7 +471,7 @@ def _extra(table: CandidateTable, hits: Hits, method: FusionMethod, config: Fusi
 
 
 def _divisor(hits: Hits, weight: Floats) -> Floats:
-    """(Q) the sum of the weights of the lists that have a hit; 1 where that is 0."""
+    """(Q) the sum of the weights of the lists that have a hit, each times its largest score; 1 where that is 0."""
     queries, count = weight.shape
     filled = np.unique(hits.slot)
     total = (

@@ -17,6 +17,7 @@ SOURCE_COLOURS = {
     "recency": ("#009E73",),
     "access": ("#CC79A7",),
     "relations": ("#7B848D",),
+    "entities": ("#8C6D31",),
 }
 """Shades per source; the n-th variant takes the n-th shade. Semantic sources are blue, lexical ones orange."""
 DEFAULT_COLOURS = ("#8C6D31",)
