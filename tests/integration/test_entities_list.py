@@ -25,6 +25,7 @@ CONFIG = with_values(
         "lists.entities.enabled": True,
         "lists.entities.min_similarity": 0.999,
         "lists.lexical.enabled": False,
+        "variants.original_weight": 1.0,
         "fusion.method": "combsum",
         "fusion.divisor": "active_lists",
         "fusion.normalize": "none",

@@ -6,7 +6,7 @@ similarity(e) is the largest cosine of e and an entity of the query; an entity o
 `entities.jsonl` in the store's directory, a line each: {"entity": "Velmoor", "memories": ["m1", "m2"]}.
 
 Entities of the query are the stored entities that are written in it, quoted text, identifiers, and runs of capitalised words. mem0 finds
-more by a language model's parse of the query (named entities, noun phrases), so boosts of its own differ where those do.
+more by a language model's parse of the query (named entities, noun phrases), so its boosts differ where those do.
 
 Source: mem0 2.2.1, search (0.5, 0.001, threshold 0.5, first 8).
 """
