@@ -23,6 +23,7 @@ from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, StoreLockedError, WorkbenchError
 from cems_workbench.jobs.embedder_match import match_store
 from cems_workbench.jobs.factory import embedder, for_store, openai_embedder
+from cems_workbench.jobs.missing_data import missing_data
 from cems_workbench.jobs.source_status import MATCH_TIMEOUT_S, SourceStatus, ask_sources, snapshot_line
 from cems_workbench.jobs.team_status import team_status
 from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
@@ -262,7 +263,11 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: 
         )
         packages = _packages()
         cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)
-        stored = [store] if isinstance(store, Check) else _store(settings, store, answers, deep)
+        stored = (
+            [store]
+            if isinstance(store, Check)
+            else [*_store(settings, store, answers, deep), *_data_check(config, store)]
+        )
     servers = answers()
     return [
         packages,
@@ -277,6 +282,12 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: 
         *stored,
         *extensions_check(),
     ]
+
+
+def _data_check(config: PipelineConfig, store: Store) -> list[Check]:
+    """What the config reads and no memory has; nothing where it has all."""
+    lacking = missing_data(config, store)
+    return [Check("data", "optional", f"for {config.name}: {'; '.join(lacking)}")] if lacking else []
 
 
 def _packages() -> Check:

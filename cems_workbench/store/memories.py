@@ -219,6 +219,20 @@ class Memories:
             f"facets {most}", lambda cursor: Facets(*(statistics.counts(cursor, column, most) for column in columns))
         )
 
+    def filled(self) -> dict[str, int]:
+        """How many live memories have a date, an access, a vote, a project, and high importance."""
+        having = {
+            "dates": "created_at IS NOT NULL",
+            "accesses": "access_count > 0 OR last_accessed IS NOT NULL",
+            "votes": "relevant_count + noise_count > 0",
+            "projects": "project IS NOT NULL",
+            "high importance": "importance = 'high'",
+        }
+        columns = ", ".join(f"count(*) FILTER ({condition})" for condition in having.values())
+        with self._database.reading() as cursor:
+            row = cursor.execute(f"SELECT {columns} FROM memories WHERE deleted_at IS NULL").fetchall()[0]
+        return dict(zip(having, map(int, row), strict=True))
+
     def newest_by_access(self, size: int, where: Filter = ANY) -> list[str]:
         """Ids of the `size` most recently accessed memories (created, when never accessed; undated last), ties by id."""
         return self._newest("coalesce(last_accessed, created_at)", size, where)

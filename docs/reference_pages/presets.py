@@ -22,7 +22,7 @@ available.
 
 {notice("cems_workbench/config/presets")}
 """
-_LABEL = re.compile(r"(Source|Known mistakes?(?:, kept visible)?|Differs from \w+|Absent here): ")
+_LABEL = re.compile(r"(Source|Known mistakes?(?:, kept visible)?|Differs from \w+): ")
 
 
 def document() -> str:
