@@ -4,7 +4,8 @@
 
 Every recording (*.json) in the folder and its subfolders is measured under the preset of its system, with the limit and the switches that
 the recording states. `--data` names the folder of memories; GLOB, of the path below RECORDINGS, names those of some. `--repeat GLOB=FILE`
-names a second recording of the same system. A folder is loaded once, whole memories except for CEMS.
+names a second recording of the same system. `--set GLOB:PARAMETER=VALUE` sets what a recording cannot say, such as the path of a list of
+stop words in the user's own checkout. A folder is loaded once, whole memories except for CEMS.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def _of_ace(own: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
     if name.startswith("multistage"):
         return [("ace_multistage", {})]
     changes: dict[str, Any] = {}
-    if own.get("threshold") == "0.0":
-        changes["filter.min_score"] = None
+    if "threshold" in own:
+        changes["filter.min_score"] = float(own["threshold"])
     if own.get("use_cross_encoder") == "False":
         changes["rerank.backend"] = "none"
     return [("ace_row_a" if name.startswith("row_a") else "ace_head", {} if name.startswith("row_a") else changes)]
@@ -115,7 +116,11 @@ def _folder_of(path: str, given: Sequence[str]) -> Path | None:
 
 
 def measured_rows(
-    folder: Path, data: Sequence[str], repeats: Sequence[str], names: Sequence[str] = ("*",)
+    folder: Path,
+    data: Sequence[str],
+    repeats: Sequence[str],
+    names: Sequence[str] = ("*",),
+    sets: Sequence[str] = (),
 ) -> list[tuple[str, Plan, MeasuredFidelity]]:
     """Every recording below a folder whose path fits one of the names, measured under its presets."""
     paths = sorted(path for path in folder.rglob("*.json") if "data" not in path.parent.name)
@@ -146,7 +151,11 @@ def measured_rows(
                     if plan.preset not in preset_names():
                         print(f"left out: {named}: there is no preset {plan.preset}")
                         continue
-                    config = with_values(preset(plan.preset).config, dict(plan.changes))
+                    changed = [
+                        one.partition(":")[2].partition("=") for one in sets if fnmatch(named, one.partition(":")[0])
+                    ]
+                    given = {parameter: value for parameter, _, value in changed}
+                    config = with_values(preset(plan.preset).config, {**plan.changes, **given})
                     setting = setting_for(
                         recording, config, which_lists=plan.which, tolerance=TOLERANCES.get(plan.system)
                     )
@@ -215,11 +224,12 @@ def main() -> None:
     parser.add_argument("recordings", type=Path)
     parser.add_argument("--data", action="append", required=True, metavar="FOLDER or GLOB=FOLDER")
     parser.add_argument("--repeat", action="append", default=[], metavar="GLOB=FILE")
+    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="GLOB:PARAMETER=VALUE")
     parser.add_argument("--only", action="append", default=[], metavar="GLOB")
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--json", type=Path, default=None)
     given = parser.parse_args()
-    rows = measured_rows(given.recordings, given.data, given.repeat, given.only or ("*",))
+    rows = measured_rows(given.recordings, given.data, given.repeat, given.only or ("*",), given.sets)
     if given.json is not None:
         found = [{"recording": named, "preset": plan.preset, **one.to_json()} for named, plan, one in rows]
         given.json.write_text(json.dumps(found, indent=1, default=str), encoding="utf-8")

@@ -72,7 +72,8 @@ def cause_of(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause:
     tied = _equal_scores(query)
     if tied is not None:
         return Cause("equal scores", f"{' and '.join(tied)} have equal scores in the recording")
-    if not query.same_order and query.up_to_ties:
+    by_ties = query.settled is not None and query.same_scores == 1.0 if query.same_order else query.up_to_ties
+    if by_ties:
         return _tied(query)
     return (
         _other_order(query, trace, lists)
