@@ -77,7 +77,7 @@ def plans_of(recording: Recording) -> list[Plan]:
     if "qmd" in said:
         return [Plan("QMD", "qmd", limit)]
     if "knowledge_extraction" in said or "memory agent" in said:
-        return [Plan("memory agent", *_of_agent(recording))]
+        return [Plan("memory agent", *_of_agent(own))]
     return []
 
 
@@ -101,8 +101,17 @@ def _of_mem0(own: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     return name, {"lists.vector.scale": "inverse_l2"} if own.get("store") == "chroma" else {}
 
 
-def _of_agent(recording: Recording) -> tuple[str, dict[str, Any]]:
-    return ("memory_agent_messages" if "messages" in Path(recording.name).stem else "memory_agent_head"), {}
+def _of_agent(own: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """The memory agent's recordings differ in the tool, and in arguments of it: a fixed threshold asks for `limit` rows of each list."""
+    changes: dict[str, Any] = {}
+    if own.get("adaptive_threshold") == "False":
+        changes |= {"threshold.mode": "fixed", "threshold.fixed": float(own.get("similarity_threshold", "0.6"))}
+        changes |= {f"lists.{name}.first_stage_factor": 1 for name in ("vector", "lucene")}
+    if own.get("fusion_method") in ("score_sum", "score_max"):
+        changes |= {"fusion.method": {"score_sum": "combsum", "score_max": "combmax"}[own["fusion_method"]]}
+    if own.get("keyword_search") == "False":
+        changes |= {"lists.lucene.enabled": False}
+    return ("memory_agent_messages" if own.get("tool") == "messages" else "memory_agent_head"), changes
 
 
 def _folder_of(path: str, given: Sequence[str]) -> Path | None:
@@ -173,8 +182,11 @@ def _share(measured: MeasuredFidelity, name: str) -> str:
 
 
 def _scores(measured: MeasuredFidelity) -> str:
+    """The share of recorded scores that are ours, and of those before the cut, where they are others."""
     same, of = measured.fidelity.equal_scores
-    return f"{100 * same / of:.1f} %" if of else "–"
+    before, known = measured.fidelity.equal_before_cut
+    said = f"{100 * same / of:.1f} %" if of else "–"
+    return said + (f" (before the cut {100 * before / known:.1f} %)" if known and (before, known) != (same, of) else "")
 
 
 def _causes(measured: MeasuredFidelity) -> str:
@@ -214,7 +226,7 @@ Jaccard@10 | queries that differ, and why |
 
 
 def table(rows: Sequence[tuple[str, Plan, MeasuredFidelity]]) -> str:
-    """The table as Markdown."""
+    """The table in Markdown."""
     return "\n".join([HEAD, *(_line(*row) for row in rows)])
 
 

@@ -362,6 +362,9 @@ def _measures(fidelity: SetFidelity, repeated: SetFidelity | None) -> list[list[
     same, scored = fidelity.equal_scores
     if scored:
         rows.append(["scores by id", None, same / scored, f"{same} of {scored} to {fidelity.precision:g}"])
+    same, scored = fidelity.equal_before_cut
+    if scored:
+        rows.append(["before the cut, by id", None, same / scored, f"{same} of {scored} to {fidelity.precision:g}"])
     if repeated is not None:
         ceiling = [_number(one.mean) for one in repeated.estimates.values()]
         rows = [[*row, *ceiling[i : i + 1]] for i, row in enumerate(rows)]

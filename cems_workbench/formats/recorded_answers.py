@@ -35,6 +35,10 @@ SCORED_FIELDS = ("fused", "ranked")
 PART_LISTS: Mapping[str, str] = {"semantic_score": "semantic", "bm25_score": "keyword_unit", "entity_boost": "entity"}
 """The list that a part of an explained score comes from: that is what mem0 calls its parts."""
 MAX_SYSTEM_CHARS = 160
+NOT_SETTINGS = frozenset(
+    {"engine", "embedder", "config", "answers", "answered_at", "max_tokens", "cems", "mode", "versions", "seconds"}
+)
+"""Fields of a recording that are no settings of its system."""
 _NUMBERED = re.compile(r"(.*\D)(\d+)")
 
 
@@ -176,11 +180,11 @@ def _settings(document: Mapping[str, Any], source: str) -> tuple[dict[str, str],
     """
     said = document.get("config")
     if said is None:
-        return {}, {}, ()
+        said = {}
     if not isinstance(said, dict):
         raise InputError(f"{source}: config: must be an object of settings, found {_found(said)}")
     if document.get("engine") and not document.get("cems"):
-        return {}, {str(name): str(value) for name, value in said.items() if value is not None}, ()
+        return {}, _own_settings(document, said), ()
     settings, doubts = {}, []
     for name, value in said.items():
         if isinstance(value, str | int | float):
@@ -188,6 +192,17 @@ def _settings(document: Mapping[str, Any], source: str) -> tuple[dict[str, str],
         elif value is not None:  # null is the system's default
             doubts.append(f"config: {name}: left out: must be a text, a number or true or false, found {_found(value)}")
     return settings, {}, tuple(doubts)
+
+
+def _own_settings(document: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, str]:
+    """What a file says of another system's settings: in `config`, and in short fields beside it, with those of objects."""
+    beside = {name: value for name, value in document.items() if name not in NOT_SETTINGS}
+    found: dict[str, str] = {}
+    for name, value in (beside | dict(said)).items():
+        for key, inner in value.items() if isinstance(value, dict) else [(name, value)]:
+            if isinstance(inner, str | int | float):
+                found[str(key)] = str(inner)[:MAX_SYSTEM_CHARS]
+    return found
 
 
 def _system(engine: Any) -> str | None:

@@ -182,6 +182,7 @@ class MeasuredFidelity:
             "score_difference": fidelity.score_difference,
             "same_scores": dict(zip(("queries", "of"), fidelity.precise, strict=True)),
             "equal_scores": dict(zip(("scores", "of"), fidelity.equal_scores, strict=True)),
+            "equal_before_cut": dict(zip(("scores", "of"), fidelity.equal_before_cut, strict=True)),
             "precision": fidelity.precision,
             "given": self.setting.given,
             "lists": {"which": self.setting.which_lists, "recorded": dict(self.setting.list_map.sources)},

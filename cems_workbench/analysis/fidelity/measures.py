@@ -124,6 +124,14 @@ class QueryFidelity:
         return same, len(self.recorded_scores)
 
     @property
+    def equal_before_cut(self) -> tuple[int, int]:
+        """Of the recorded results with a recorded score before the last cut: how many have ours, and how many there are."""
+        known = {key: self.before_cut[key] for key in self.recorded if key in self.before_cut}
+        ours = self.ours_before_cut
+        same = sum(equal(score, ours.get(key, math.nan), self.precision) for key, score in known.items())
+        return same, len(known)
+
+    @property
     def rbo(self) -> float:
         """Rank-biased overlap of the two orders."""
         return rbo(self.recorded, self.ours)
@@ -192,6 +200,12 @@ class SetFidelity:
     def equal_scores(self) -> tuple[int, int]:
         """How many recorded scores are ours, memory by memory, of all queries together, and how many there are."""
         counts = [query.equal_scores for query in self.queries]
+        return sum(same for same, _ in counts), sum(of for _, of in counts)
+
+    @property
+    def equal_before_cut(self) -> tuple[int, int]:
+        """As `equal_scores`, of the scores before the last cut, which a reranker replaces; of those that were recorded."""
+        counts = [query.equal_before_cut for query in self.queries]
         return sum(same for same, _ in counts), sum(of for _, of in counts)
 
     @property

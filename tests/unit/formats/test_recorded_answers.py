@@ -95,9 +95,10 @@ def test_what_the_system_made_of_the_query_is_read() -> None:
 
 def test_the_settings_of_another_system_are_no_settings_of_cems() -> None:
     engine = {"real": "agent 1", "lucene": "9.9.1"}
-    own = parse_recording(recorded(engine=engine, config={"limit": 10, "path": None, "input": {"k": 1}}))
+    config = {"limit": 10, "path": None, "input": {"k": 1}}
+    own = parse_recording(recorded(engine=engine, config=config, tool="facts", pool=["a"], embedder={"name": "x"}))
     assert (own.system, dict(own.settings), own.doubts) == ("agent 1", {}, ())
-    assert dict(own.own_settings) == {"limit": "10", "input": "{'k': 1}"}
+    assert dict(own.own_settings) == {"tool": "facts", "limit": "10", "k": "1"}
     cems = parse_recording(recorded(cems="0.9", config={"x": [1], "y": None, "z": 1}))
     assert (dict(cems.settings), cems.doubts) == (
         {"z": "1"},
