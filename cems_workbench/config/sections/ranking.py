@@ -215,8 +215,11 @@ class FusionConfig(Section):
         on=0.15,
         added=True,
     )
-    tie_break: Literal["id", "first_seen"] = param(
-        "id", "Equal scores", "id: by memory id; first_seen: by list, then place in it, and stable from then on (CEMS)."
+    tie_break: Literal["id", "first_seen", "newest"] = param(
+        "id",
+        "Equal scores",
+        "id: by memory id; first_seen: by list, then place in it, and stable from then on (CEMS); newest: by date of creation, the newest "
+        "first, then by id downwards, and stable from then on (the memory agent's messages).",
     )
     seen_first: SeenFirst = param(
         "as_listed",

@@ -298,9 +298,7 @@ def apply_fusion(
     return FusionArrays(
         entered=before.alive,
         before=before,
-        after=ranked(
-            score, alive, None if config.tie_break == "id" else lambda: first_seen(table, lists, config.seen_first)
-        ),
+        after=ranked(score, alive, _ties_of_scores(table, lists, config)),
         row=row,
         fields=lambda q: FusionFields(
             config.method,
@@ -407,6 +405,29 @@ def first_seen(table: CandidateTable, lists: ListArrays, first: str = "as_listed
         return seen
 
     return memoized(lists.memo, "first seen", first, order)
+
+
+def _ties_of_scores(table: CandidateTable, lists: ListArrays, config: FusionConfig) -> Callable[[], Ints] | None:
+    """What orders equal scores, (Q, C), smaller first; None: memory ids, the order of the candidates."""
+    if config.tie_break == "id":
+        return None
+    if config.tie_break == "newest":
+        return lambda: _newest(table)
+    return lambda: first_seen(table, lists, config.seen_first)
+
+
+def _newest(table: CandidateTable) -> Ints:
+    """(Q, C) place of each candidate by date of creation, the newest first, then by id downwards; those without a date come last."""
+
+    def places() -> Ints:
+        age = np.where(np.isnan(table.created), np.inf, -table.created)
+        # Read backwards, so that the stable sort leaves equal dates in falling order of ids.
+        order = table.shape[1] - 1 - np.argsort(age[:, ::-1], axis=1, kind="stable")
+        place = np.empty(table.shape, dtype=np.int64)
+        np.put_along_axis(place, order, np.arange(table.shape[1])[None, :], axis=1)
+        return place
+
+    return memoized(table.memo, "newest", None, places)
 
 
 def contributions(table: CandidateTable, terms: Terms, q: int) -> dict[int, list[Contribution]]:

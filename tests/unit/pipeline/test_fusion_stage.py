@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from cases import column, configured, dropped, evidence, falling, kept, stage, warned
+from cases import NOW, column, configured, dropped, evidence, falling, kept, stage, warned
 
 from cems_workbench.config import nested
 from cems_workbench.pipeline import Evidence, Variant
@@ -205,6 +206,15 @@ def test_a_list_of_weight_zero_has_base_zero_everywhere() -> None:
 def test_equal_scores_stand_by_id() -> None:
     subject = evidence({"vector": {"b": 0.5}, "lexical": {"a": 2.0}})
     assert kept(stage("fusion", subject)) == ["a", "b"]
+
+
+def test_equal_scores_may_stand_by_date_then_by_falling_id() -> None:
+    """The memory agent's messages: (score, timestamp, message id), all descending."""
+    days = {"a": 1, "b": 3, "c": 3, "d": None}
+    memories = {key: {"created_at": None if day is None else NOW - timedelta(days=day)} for key, day in days.items()}
+    subject = evidence({"vector": dict.fromkeys("abcd", 0.5)}, memories=memories)
+    changes = {"lists.vector.ties": "dense", "fusion.tie_break": "newest"}
+    assert kept(stage("fusion", subject, changes)) == ["a", "c", "b", "d"]
 
 
 def test_k_of_zero_is_one_over_rank() -> None:
