@@ -162,6 +162,7 @@ def _draw_query(resources: Resources) -> Request | None:
         help="Date of the query (midnight UTC, or the exact time of a stored query). Empty: the time of the search. "
         "Results written later are marked.",
     )
+    _draw_given()
     _draw_effects(bool(project and st.session_state.get(state.ONLY_PROJECT)))
     expansion = state.present_config().expansion
     if expansion.backend == "manual":
@@ -175,6 +176,25 @@ def _draw_query(resources: Resources) -> Request | None:
             "contribution of each.",
         )
     return state.present_request()
+
+
+def _draw_given() -> None:
+    """Draw what is searched instead of the query in the box, as it was given with it, and a way back."""
+    request = state.written_request()
+    lines = [f"**{plain(name)}** searches: {plain(text)}" for name, text in request.engine_queries.items()]
+    if request.searched:
+        lines.insert(0, f"Searched instead, as given: {plain(request.searched)}")
+    if not lines:
+        return
+    box, button = st.columns([5, 2], vertical_alignment="center")
+    box.caption("  \n".join(lines), help="The stored query came with this text; rerankers and judges read the query.")
+    button.button(
+        "Search the query itself",
+        key="inspect:forget_given",
+        on_click=state.forget_given,
+        width="stretch",
+        help="Search the text in the box, with typo correction and expansion as configured.",
+    )
 
 
 def _draw_effects(project_only: bool) -> None:

@@ -58,6 +58,8 @@ class SavedPage:
             "only_project": self.request.project_only,
             "as_of": _day_or_moment(self.request.as_of) if self.request.as_of else None,
             "manual": "\n".join(self.request.manual),
+            **({"searched": self.request.searched} if self.request.searched else {}),
+            **({"engine_queries": dict(self.request.engine_queries)} if self.request.engine_queries else {}),
             "preset": self.setting.preset,
             "config": json.dumps(nested(self.setting.config), ensure_ascii=False),
             "off": list(self.variants_off),
@@ -90,6 +92,8 @@ def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
         as_of=_moment(as_of, omissions) if as_of else None,
         project_only=read("only_project", bool, False),
         manual=tuple(read("manual", str, "").splitlines()),
+        searched=read("searched", str, None),
+        engine_queries={str(name): str(text) for name, text in read("engine_queries", dict, {}).items()},
     )
     return SavedPage(
         request,
@@ -154,6 +158,8 @@ def search_command(
     words += ["--restrict-to-project"] if request.project_only else []
     words += [f"--as-of={moment.isoformat()}"] if moment else []
     words += [f"--variant={text}" for text in request.manual]
+    words += [f"--searched={request.searched}"] if request.searched else []
+    words += [f"--engine-query={name}={text}" for name, text in request.engine_queries.items()]
     words += [f"--without-variant={number}" for number in sorted(off)]
     if store is not None and store.resolve() != Path(Settings.model_fields["store"].default).resolve():
         words.append(f"--store={store.resolve()}")

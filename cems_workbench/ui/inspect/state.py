@@ -160,6 +160,8 @@ class InspectState:
     variants_off: tuple[Request, frozenset[int]] | None = None
     """Disabled query variants, and their request."""
     moment: datetime | None = None
+    given: Request | None = None
+    """What is searched as given while its query is in the box: searched text, engine queries, and wordings as `manual`."""
     """The exact time of an opened stored query; used while the date box shows its date."""
     baseline: Baseline | None = None
     baseline_replay: BaselineReplay | None = None
@@ -286,7 +288,21 @@ def written_request() -> Request:
         as_of=_moment(boxes.get(AS_OF)),
         project_only=bool(boxes.get(ONLY_PROJECT) and project),
         manual=tuple(line for line in lines if line),
+        **_given_texts((boxes.get(QUERY) or "").strip()),
     )
+
+
+def _given_texts(query: str) -> dict[str, Any]:
+    """What a stored query or a link searches as given, while its query is in the box."""
+    given = present().given
+    if given is None or given.query != query:
+        return {}
+    return {"searched": given.searched, "engine_queries": given.engine_queries}
+
+
+def forget_given() -> None:
+    """Search the query itself from now on, not what came with it as given."""
+    _page.update(given=None)
 
 
 def present_request() -> Request | None:
@@ -295,7 +311,11 @@ def present_request() -> Request | None:
     if not written.query:
         return None
     # Unused further queries stay in the box but must not make it another request.
-    return written if present_config().expansion.backend == "manual" else replace(written, manual=())
+    backend, given = present_config().expansion.backend, present().given
+    if backend == "manual":
+        return written
+    wordings = given.manual if given is not None and given.query == written.query and backend == "none" else ()
+    return replace(written, manual=wordings)
 
 
 def write_request(request: Request) -> None:
@@ -303,11 +323,19 @@ def write_request(request: Request) -> None:
     _write(request.query, request.project, request.as_of)
     st.session_state[ONLY_PROJECT] = request.project_only
     st.session_state[MANUAL] = "\n".join(request.manual)
+    given = Request(request.query.strip(), searched=request.searched, engine_queries=request.engine_queries)
+    _page.update(given=given if request.searched or request.engine_queries else None)
 
 
 def choose_query(query: Query) -> None:
     """Fill the boxes with a stored query; the project restriction and further queries stay."""
     _write(query.query, query.project, query.as_of)
+    if query.wordings:
+        st.session_state[MANUAL] = "\n".join(query.wordings)
+    given = Request(
+        query.query.strip(), manual=query.wordings, searched=query.searched, engine_queries=query.engine_queries
+    )
+    _page.update(given=given if query.given else None)
 
 
 def _write(query: str, project: str | None, as_of: datetime | None) -> None:

@@ -96,3 +96,21 @@ def test_forgetting_the_store_keeps_what_is_set() -> None:
     assert state.present_request() is None
     assert state.written_request() == Request("")
     assert state.present_config() == TYPED
+
+
+def test_what_a_stored_query_searches_as_given_goes_with_its_text_alone() -> None:
+    given = Query("q", "who pays", searched="payer", engine_queries={"lexical": "pays"})
+    state.choose_query(given)
+    asked = state.present_request()
+    assert asked is not None and (asked.searched, asked.engine_queries) == ("payer", {"lexical": "pays"})
+    st.session_state[state.QUERY] = "who else"
+    assert state.present_request() == Request("who else")
+    st.session_state[state.QUERY] = "who pays"
+    state.write_request(asked)
+    assert state.present_request() == asked
+    state.forget_given()
+    assert state.present_request() == Request("who pays")
+    state.choose_query(Query("r", "who pays", wordings=("payer",)))
+    again = state.present_request()
+    assert state.present_config().expansion.backend == "none"
+    assert again is not None and again.manual == ("payer",)

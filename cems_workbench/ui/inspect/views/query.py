@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from cems_workbench.config.sections.understanding import Conversational
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.request_effects import searched_lines
 from cems_workbench.pipeline.stages import EXPANSION, QUERY
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import DetectorMatch, limits_met
@@ -74,6 +75,8 @@ def _draw_understanding(trace: Trace) -> None:
     understood = notes.get("query", {})
     if understood.get("corrections"):
         st.html(corrections_html(understood["corrections"], understood.get("searched", "")))
+    for line in searched_lines(trace.evidence):
+        st.caption(plain(f"{line[0].upper()}{line[1:]}."), help="Rerankers and judges read the query itself.")
     if "conversational" in understood:
         st.html(conversational_html(understood["conversational"], trace))
     if "llm" in notes:
