@@ -15,10 +15,12 @@ Source: CEMS plan, `select_best_chunk`; docs/internals/specification.md, "rerank
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.records import ENGLISH
+from cems_workbench.records import ENGLISH, Memory, titled
 from cems_workbench.store.search.lexical.tokenizer import tokenize
+from cems_workbench.store.text_rule import field_lines
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORDS = re.compile(r"\S+")
@@ -35,18 +37,41 @@ def best_chunk(content: str, query: str, size: int, selection: str, language: st
     return content[:size]
 
 
+def with_fields(text: str, memory: Memory, fields: Sequence[str]) -> str:
+    """A text of a memory with the lines and the title before it that `rerank.text_fields` asks for."""
+    lines = field_lines(memory, [name for name in fields if name != "title"])
+    return lines + titled(memory.title if "title" in fields else None, text)
+
+
+def without_fields(read: str, memory: Memory, fields: Sequence[str]) -> str:
+    """The inverse of `with_fields`: what was read of the content itself."""
+    text = read.removeprefix(field_lines(memory, [name for name in fields if name != "title"]))
+    title = (memory.title or "").strip()
+    if "title" in fields and title and not memory.content.lstrip().startswith(title):
+        text = text.removeprefix(f"{title}. ")
+    return text
+
+
 def texts_for_reranker(
-    content: str, searched: str, config: PipelineConfig, language: str = ENGLISH, question: str = ""
+    content: str,
+    searched: str,
+    config: PipelineConfig,
+    language: str = ENGLISH,
+    question: str = "",
+    memory: Memory | None = None,
 ) -> tuple[str, ...]:
     """The parts of `content` that this config's reranker reads; `searched` is the query as searched.
 
-    It is one, unless the config reads `passages`, or has the first of them read with the `question` that was asked before, too.
+    It is one, unless the config reads `passages`, or has the first of them read with the `question` that was asked before, too. `memory`
+    has the fields that are read with it.
     """
     rerank, query = config.rerank, config.rerank.query or searched
     if rerank.chunk_selection == "passages":
         texts = passages(content, query, rerank.chunk_chars, language)[: rerank.passages]
     else:
         texts = (best_chunk(content, query, rerank.chunk_chars, rerank.chunk_selection, language),)
+    if memory is not None and rerank.text_fields:
+        texts = tuple(with_fields(text, memory, rerank.text_fields) for text in texts)
     return (*texts, with_question(question, texts[0])) if question and rerank.prepend_question else texts
 
 
@@ -78,13 +103,21 @@ def without_question(question: str, read: str) -> tuple[str, str]:
     return (question, read.removeprefix(before)) if question and read.startswith(before) else ("", read)
 
 
-def text_for_judge(memory: str, chunk: str, searched: str, config: PipelineConfig, language: str = ENGLISH) -> str:
+def text_for_judge(
+    memory: str,
+    chunk: str,
+    searched: str,
+    config: PipelineConfig,
+    language: str = ENGLISH,
+    record: Memory | None = None,
+) -> str:
     """What the judge reads: what the reranker reads first of `chunk`, or the start of the memory if `judge.max_chars` is set.
 
-    `chunk` is what the reranker's text is chosen from (`scoring.given_chunks`): a chunk of the memory, or the memory.
+    `chunk` is what the reranker's text is chosen from (`scoring.given_chunks`): a chunk of the memory, or the memory; `record` has the
+    fields that the reranker reads with it.
     """
     if config.judge.max_chars is None:
-        return texts_for_reranker(chunk, searched, config, language)[0]
+        return texts_for_reranker(chunk, searched, config, language, memory=record)[0]
     return memory[: config.judge.max_chars]
 
 

@@ -106,7 +106,9 @@ def texts_given(
     given = given_chunks(evidence, config) if given is None else given
     content = given[memory_id].text if memory_id in given else evidence.memories[memory_id].content
     question = evidence.questions.get(memory_id, "")
-    return texts_for_reranker(content, evidence.corrected, config, evidence.language, question)
+    return texts_for_reranker(
+        content, evidence.corrected, config, evidence.language, question, evidence.memories[memory_id]
+    )
 
 
 def with_questions(evidence: Evidence, config: PipelineConfig, resources: Resources) -> Evidence:
@@ -279,7 +281,9 @@ def judge_texts(trace: Trace) -> dict[str, str]:
     for memory_id in _to_judge(trace):
         memory = evidence.memories[memory_id].content
         chunk = given[memory_id].text if memory_id in given else memory
-        texts[memory_id] = text_for_judge(memory, chunk, evidence.corrected, config, evidence.language)
+        texts[memory_id] = text_for_judge(
+            memory, chunk, evidence.corrected, config, evidence.language, evidence.memories[memory_id]
+        )
         best = reranked[memory_id].chunk if memory_id in reranked else None
         read = texts_given(memory_id, evidence, config, given)
         # The judge rates the passage whose score placed the memory.

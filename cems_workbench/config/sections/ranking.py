@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 else:
     ListName = Literal[LISTS]
     SeenFirst = Literal["as_listed", *LISTS]
+TextFields = Annotated[
+    tuple[
+        Literal["title", "category", "project", "author", "session", "tags", "importance", "scope", "created_at"], ...
+    ],
+    BeforeValidator(as_tuple),
+    AsList,
+]
+"""Fields of a memory that a reranker may read, in the order in which it reads them; the title is always last."""
 Sources = Annotated[tuple[ListName, ...], BeforeValidator(as_tuple), AsList]
 """Lists by the names of their sections."""
 
@@ -413,6 +421,14 @@ class RerankConfig(Section):
         "If the memory before it in its session ends with a question, a memory is scored a second time with that question in front; the better "
         "score counts.",
         cost="gather",
+    )
+    text_fields: TextFields = param(
+        (),
+        "Fields read with it",
+        "What a reranker reads of a memory besides its text: the title before it, as “title. text”, and lines “field: value” (Hindsight: date "
+        "and context). None chosen: the text alone.",
+        cost="gather",
+        added=True,
     )
     raw_scale: Literal["divide_by_10", "sigmoid", "minmax", "identity", "raw"] = param(
         "divide_by_10",

@@ -13,8 +13,11 @@ from cems_workbench.pipeline.chunks import (
     question_at_end,
     seed_overlap,
     term_overlap,
+    text_for_judge,
     texts_for_reranker,
+    without_fields,
 )
+from cems_workbench.records import Memory
 
 
 def oracle(content: str, query: str, size: int) -> str:
@@ -170,3 +173,15 @@ def test_a_text_is_also_read_with_the_question_before_it_where_that_is_asked_for
     assert texts_for_reranker(
         "Two.", "two", with_values(asked, {"rerank.prepend_question": False}), question="Which?"
     ) == ("Two.",)
+
+
+def test_a_reranker_reads_the_fields_that_are_asked_for_before_each_part():
+    memory = Memory("m", "One is here. Two is there.", "Numbers", category="fact", project="acme/web")
+    plain = with_values(PipelineConfig(), {"rerank.chunk_selection": "head"})
+    config = with_values(plain, {"rerank.text_fields": ("title", "category", "author")})
+    (read,) = texts_for_reranker(memory.content, "two", config, memory=memory)
+    assert read == "category: fact\nNumbers. One is here. Two is there."
+    assert without_fields(read, memory, config.rerank.text_fields) == memory.content
+    assert text_for_judge(memory.content, memory.content, "two", config, record=memory) == read
+    (alone,) = texts_for_reranker(memory.content, "two", plain, memory=memory)
+    assert alone == memory.content

@@ -25,7 +25,7 @@ from cems_workbench.analysis.ts_rank_evidence import RankEvidence, lexeme_matche
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
-from cems_workbench.pipeline.chunks import without_question
+from cems_workbench.pipeline.chunks import without_fields, without_question
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import given_chunks
@@ -279,6 +279,7 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
     chunk = None if score is None or config.backend == "none" else score.chunk
     question = context.trace.evidence.questions.get(memory.id, "")
     asked, chunk = ("", None) if chunk is None else without_question(question, chunk)
+    chunk = None if chunk is None else without_fields(chunk, memory, config.text_fields)
     place = None if chunk is None else chunk_place(memory.content, chunk)
     edges: list[Edge] = []
     if place is not None:
