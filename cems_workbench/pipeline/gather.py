@@ -21,6 +21,7 @@ from cems_workbench.config.original_names import original_parameters
 from cems_workbench.config.sections.gathering import ENGINE_LISTS
 from cems_workbench.errors import InputError, WorkbenchError, short
 from cems_workbench.models import tokens
+from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.evidence import ENGINES, LANGUAGE, Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
 from cems_workbench.pipeline.list_provenance import engine_note
@@ -252,7 +253,7 @@ def gather_lists(
         lists += found
         warnings.setdefault("lists", []).extend(refused)
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
-    lists += by_engine
+    lists = _by_variant(lists, by_engine)
     if resources.behind:
         warnings["lists"].append(resources.behind)
     progress("searching", 1, 3)
@@ -349,10 +350,18 @@ def _search(
         vector = resources.embedder.encode_query(_text_for("vector", i, variant, request))
         if (i, "vector") in live:
             hits = truncate_to_memories(live[i, "vector"], depths["vector"])
+        elif config.lists.candidate_set.mode == "all" and config.lists.vector.text != "indexed":
+            nearest = _nearest_piece(vector, config.lists.vector.text, resources)
+            hits = truncate_to_memories(_passing(nearest, where, resources), depths["vector"])
         elif config.lists.candidate_set.mode != "all":
             found = [memory_id for memory_id, _, _ in lexical] if config.lists.lexical.enabled or not by_engine else []
             found += [hit.memory_id for ranked in by_engine if ranked.variant == i for hit in ranked.hits]
-            pool = resources.cosines(vector, candidate_set(found, config, resources, where))
+            chosen = candidate_set(found, config, resources, where)
+            if config.lists.vector.text == "indexed":
+                pool = resources.cosines(vector, chosen)
+            else:
+                allowed = set(chosen)
+                pool = [hit for hit in _nearest_piece(vector, config.lists.vector.text, resources) if hit[0] in allowed]
             hits = truncate_to_memories(pool, depths["vector"])
         else:
             hits = resources.indexes.vectors.search_chunks(vector, depths["vector"], where)
@@ -360,6 +369,22 @@ def _search(
         if hybrid:
             lists.append(RankedList(f"lexical:{i}", "lexical", i, _hits(lexical)))
     return lists
+
+
+def _by_variant(lists: Sequence[RankedList], by_engine: Sequence[RankedList]) -> list[RankedList]:
+    """The lists with those of engines after the others of their variant, so that `first_seen` meets one query after the other."""
+    placed = list(lists)
+    for ranked in by_engine:
+        same = [place for place, other in enumerate(placed) if other.variant == ranked.variant]
+        placed.insert(same[-1] + 1 if same else len(placed), ranked)
+    return placed
+
+
+def _nearest_piece(vector: Float32, piece: str, resources: Resources) -> ChunkHits:
+    """Every memory by the cosine of a piece of it."""
+    from cems_workbench.pipeline.piece_vectors import piece_vectors  # seldom needed
+
+    return piece_vectors(resources, piece).nearest(vector)
 
 
 def _text_for(source: str, i: int, variant: Variant, request: Request) -> str:

@@ -70,7 +70,9 @@ def expansions(
     `hits` are the first lexical hits with their scores, for `feedback`.
     """
     if config.backend == "manual":
-        texts = [text for text in dict.fromkeys(text.strip() for text in typed) if text and text != query]
+        texts = [text.strip() for text in typed if text.strip()]
+        if not config.repeats:
+            texts = [text for text in dict.fromkeys(texts) if text != query]
         empty = "expansion is manual, and nothing was typed"
     elif config.backend == "dictionary":
         texts = replaced(query, dictionary)
@@ -160,12 +162,11 @@ class Variants:
     found: list[Variant]
     said: list[str] = field(default_factory=list)
 
-    def add(self, texts: Sequence[str], kind: Any, most: int | None = None) -> None:
-        """Add texts that are not included yet, in order, at most `most`; cut ones are reported."""
+    def add(self, texts: Sequence[str], kind: Any, most: int | None = None, repeats: bool = False) -> None:
+        """Add texts that are not included yet, or with `repeats` all, in order, at most `most`; cut ones are reported."""
         there = {variant.text.casefold() for variant in self.found}
-        fresh = [
-            text for text in dict.fromkeys(text.strip() for text in texts) if text and text.casefold() not in there
-        ]
+        stripped = [text.strip() for text in texts if text.strip()]
+        fresh = stripped if repeats else [text for text in dict.fromkeys(stripped) if text.casefold() not in there]
         if most is not None and len(fresh) > most:
             self.said.append(f"{len(fresh)} {kind} variants were found; the first {most} are used")
         self.found += [Variant(text, kind) for text in fresh[:most]]
@@ -196,7 +197,7 @@ def make_variants(
         by_hand = section.model_copy(update={"backend": "manual"})
         texts, said = expansions(query, by_hand, typed, {}, [])
         made.said += said
-        made.add([variant.text for variant in texts], "expansion")
+        made.add([variant.text for variant in texts], "expansion", repeats=section.repeats)
     if typed and section.backend not in ("none", "manual"):
         made.said.append(f"what was typed is not searched: expansion.backend is {section.backend}")
     if section.backend in ("none", "manual") and not section.hyde and not section.decompose:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.lexical_engines import Document
-from cems_workbench.pipeline.lexical_engines.lucene import fact, without_markdown
 from cems_workbench.pipeline.resources import Resources, Servers
+from cems_workbench.pipeline.text_pieces import fact, without_markdown
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
 from tests.planted_source import Counting
@@ -72,14 +71,41 @@ def test_lucene_list_is_empty_with_a_warning_when_lucene_refuses_the_query(resou
     assert hits(gathered(resources, "lucene", "api --force", fuzzy=2), "lucene") != []
 
 
+def test_a_repeated_wording_is_searched_again_if_the_config_says_so(resources: Resources) -> None:
+    asked = Request("key", manual=("key", "Key", "api"))
+    by_hand = {"lists.lucene.enabled": True, "expansion.backend": "manual", "expansion.max_expansions": 9}
+    once = gather_lists(asked, with_values(PipelineConfig(), by_hand), resources)
+    assert [variant.text for variant in once.variants] == ["key", "api"]
+    again = gather_lists(asked, with_values(PipelineConfig(), by_hand | {"expansion.repeats": True}), resources)
+    assert [variant.text for variant in again.variants] == ["key", "key", "Key", "api"]
+    assert [ranked.name for ranked in again.lists if ranked.source in ("vector", "lucene")][:4] == [
+        "vector:0", "lucene:0", "vector:1", "lucene:1",
+    ]  # fmt: skip
+
+
 def test_a_fact_is_the_sentence_of_author_category_and_title() -> None:
-    assert fact(Document(MEMORIES[2], None, "")) == "Ana how to Where. Evidence: Ana: Keys of the api, its api key"
-    assert fact(Document(Memory("d", "Tea at five"), None, "")) == "Tea at five."
+    assert fact(MEMORIES[2]) == "Ana how to Where. Evidence: Ana: Keys of the api, its api key"
+    assert fact(Memory("d", "Tea at five.")) == "Tea at five."
 
 
 def test_markdown_is_left_out_of_plain_text() -> None:
     text = "> see [the *docs*](http://x.yz)\n```\ncode\n``` and `a_b` ~~not~~"
     assert without_markdown(text) == "see the docs and ab not"
+
+
+def test_vector_list_of_facts_embeds_them_once(resources: Resources) -> None:
+    changed = {"lists.vector.text": "fact"}
+    first = gather_lists(Request("Ana how to Where"), with_values(PipelineConfig(), changed), resources)
+    (ranked,) = [ranked for ranked in first.lists if ranked.name == "vector:0"]
+    counting = cast(Counting, resources.embedder)
+    [expected] = counting.encode([fact(MEMORIES[2])]) @ counting.encode_query("Ana how to Where")[:, None]
+    assert {hit.memory_id: hit.score for hit in ranked.hits}["c"] == pytest.approx(float(expected[0]), abs=1e-6)
+    files = list(resources.store.path.glob("vectors_fact_*.npz"))
+    assert len(files) == 1
+    written = files[0].stat().st_mtime_ns
+    again = Resources(resources.store, counting, resources.servers)
+    assert gather_lists(Request("tea"), with_values(PipelineConfig(), changed), again).lists[0].hits
+    assert files[0].stat().st_mtime_ns == written
 
 
 def test_ts_rank_cd_list_of_any_and_of_all_words(resources: Resources) -> None:

@@ -63,6 +63,15 @@ class VectorList(Section):
         step=1,
         soft=(1, 10),
     )
+    text: Literal["indexed", "content", "object", "plain_text", "fact"] = param(
+        "indexed",
+        "Vector text",
+        "What is embedded of each memory. indexed: the store's text, its chunks or title and content; the others are embedded whole at the "
+        "first search, and kept. content: without the title; object: the title, or the content without one; plain_text: the indexed text "
+        "without Markdown signs (memory agent, messages); fact: a sentence of author, category, title and content (memory agent, facts).",
+        cost="gather",
+        added=True,
+    )
     scale: Literal["cosine", "half_cosine", "inverse_l2", "negative_distance"] = param(
         "cosine",
         "Vector scale",

@@ -426,6 +426,13 @@ class LuceneList(Section):
         cost="gather",
         added=True,
     )
+    documents: Literal["chunks", "memories"] = param(
+        "chunks",
+        "Lucene documents",
+        "chunks: a document for each chunk, if the text as searched is a field; memories: each memory is one document, however long.",
+        cost="gather",
+        added=True,
+    )
     rows: Literal["created", "store"] = rows("Lucene")
     outside_ascii: Literal["kept", "blanked", "removed"] = param(
         "kept",

@@ -172,6 +172,13 @@ class ExpansionConfig(Section):
         step=1,
         soft=(0, 8),
     )
+    repeats: bool = param(
+        False,
+        "Repeated wordings",
+        "A wording typed by hand that is the query or another one again is searched again, so that its hits count twice (memory agent).",
+        cost="gather",
+        added=True,
+    )
     hyde: bool = param(False, "HyDE", "Also search with a hypothetical memory written by the LLM.", cost="gather")
     decompose: bool = param(
         False,

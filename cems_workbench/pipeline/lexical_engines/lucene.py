@@ -2,63 +2,25 @@
 
     words -> `w` or `w OR w~` of each -> BM25 summed over fields -> best first, equal scores by row or as Neo4j's heap leaves them
 
-A field is a piece of a memory: its text, its title, its author; a fact is the sentence that the memory agent makes of one,
-“author category title. Evidence: author: content”. Chunks are documents if the text as searched is a field; otherwise each memory is one.
+A field is a piece of a memory (`text_pieces`): its text, its title, its author, the fact that the memory agent makes of one. Chunks are
+documents if the text as searched is a field and the config does not say memories; otherwise each memory is one.
 
 Source: docs/internals/specification.md, "lists"; `store/search/lucene/lucene_index.py` has the formula.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from cems_workbench.config.sections.lexical_engines import LuceneList
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
+from cems_workbench.pipeline.text_pieces import OF_TEXT, PIECES
+from cems_workbench.records import indexed_text
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.lexical.query_words import query_words, stop_list
 from cems_workbench.store.search.lucene.lucene_index import Clause, LuceneIndex, LuceneRow, lucene_query, read_query
 from cems_workbench.store.search.lucene.standard_words import standard_words
-
-_FENCED, _LINK = re.compile(r"```.*?```", re.DOTALL), re.compile(r"\[([^\]]*)\]\([^)]*\)")
-
-
-def without_markdown(text: str) -> str:
-    """The text without fenced code, link targets and the signs ` * _ ~~ >; blanks collapsed."""
-    text = _LINK.sub(r"\1", _FENCED.sub(" ", text)).replace("~~", "")
-    return " ".join(re.sub(r"[`*_]", "", text).replace(">", " ").split())
-
-
-def fact(row: Document) -> str:
-    """A memory as the memory agent writes a fact: “author category object.”, with its content as evidence if the object is the title."""
-    memory = row.memory
-    words = [memory.author or "", (memory.category or "").replace("_", " "), _object(row)]
-    said = f"{' '.join(word for word in words if word)}."
-    evidence = f"{memory.author}: {memory.content}" if memory.author else memory.content
-    return f"{said} Evidence: {evidence}" if memory.title else said
-
-
-def _object(row: Document) -> str:
-    return row.memory.title or row.memory.content
-
-
-_FIELDS: Mapping[str, Callable[[Document], str | None]] = {
-    "text": lambda row: row.text,
-    "plain_text": lambda row: without_markdown(row.text),
-    "content": lambda row: row.memory.content,
-    "title": lambda row: row.memory.title,
-    "object": _object,
-    "fact": fact,
-    "tags": lambda row: " ".join(row.memory.tags),
-    "category": lambda row: row.memory.category,
-    "project": lambda row: row.memory.project,
-    "author": lambda row: row.memory.author,
-}
-
-_OF_CHUNKS = frozenset({"text", "plain_text"})
-"""Fields that are of a chunk; the others are of the whole memory."""
 
 
 def clauses_of(text: str, section: LuceneList) -> tuple[list[Clause], str, int]:
@@ -97,13 +59,17 @@ def search(request: EngineRequest) -> EngineAnswer:
 
     def build() -> LuceneIndex:
         rows = documents(request.resources, section.rows)
-        if not boosts.keys() & _OF_CHUNKS:
-            rows = list({row.memory.id: Document(row.memory, None, "") for row in rows}.values())
+        if section.documents == "memories" or not boosts.keys() & OF_TEXT:
+            whole = {row.memory.id: row.memory for row in rows}
+            rows = [Document(memory, None, indexed_text(memory)) for memory in whole.values()]
         return LuceneIndex(
-            [LuceneRow(row.memory.id, row.chunk, tuple(_FIELDS[name](row) for name in boosts)) for row in rows]
+            [
+                LuceneRow(row.memory.id, row.chunk, tuple(PIECES[name](row.memory, row.text) for name in boosts))
+                for row in rows
+            ]
         )
 
-    index = request.resources.derived(("lucene", section.rows, tuple(boosts)), build)
+    index = request.resources.derived(("lucene", section.documents, section.rows, tuple(boosts)), build)
     found, matches = index.search(
         clauses, None, section.k1, section.b, section.max_clauses, section.equal_scores, tuple(boosts.values())
     )
