@@ -42,7 +42,7 @@ def test_sidebar_glossary_strip_trace_and_journey_name_the_same_stages() -> None
 
 
 def test_strip_trace_and_journey_follow_the_order_of_the_config() -> None:
-    config = with_values(preset("cems").config, {"rerank.position": "returned"})
+    config = with_values(preset("cems").config, {"rerank.position": "returned", "rerank.backend": "cross_encoder"})
     trace = replay(Evidence("q", {}), config)
     names = [stage.name for stage in trace.stages]
     assert names == [

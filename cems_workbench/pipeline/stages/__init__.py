@@ -80,8 +80,8 @@ _ORDERS: Mapping[str, tuple[AnyStage, ...]] = {"before_adjust": STAGES, "returne
 
 
 def stages_in_order(config: PipelineConfig) -> tuple[AnyStage, ...]:
-    """All stages in the order in which they run under a config: `rerank.position` moves one."""
-    return _ORDERS[config.rerank.position]
+    """All stages in the order in which they run under a config: `rerank.position` moves one, if it is on."""
+    return STAGES if config.rerank.backend == "none" else _ORDERS[config.rerank.position]
 
 
 def ranking_stages(config: PipelineConfig) -> tuple[AnyStage, ...]:
