@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline.resources import ENTITIES_FILE
 from cems_workbench.store import Store
 
 
@@ -21,6 +22,8 @@ def missing_data(config: PipelineConfig, store: Store) -> list[str]:
     lacks = {name for name, count in has.items() if not count}
     if config.lists.relations.enabled and not store.relations.read():
         lacks.add("relations")
+    if config.lists.entities.enabled and not (store.path / ENTITIES_FILE).is_file():
+        lacks.add("entities")
     return list(_lines(config, lacks))
 
 
@@ -49,5 +52,7 @@ def _lines(config: PipelineConfig, lacks: set[str]) -> Iterator[str]:
         yield f"no projects: a query with a project multiplies all by {adjust.project.untagged:g}"
     if "high importance" in lacks and (fusion.importance_bonus_ranks or fusion.importance_floor is not None):
         yield "no memory of high importance: the bonus for it does nothing"
+    if "entities" in lacks:
+        yield f"no entity links ({ENTITIES_FILE}): the entities list is empty, and no memory is raised by one"
     if "relations" in lacks:
         yield "no relations: the relations list is empty, and its weight does nothing"

@@ -34,6 +34,8 @@ from cems_workbench.store.search.postgres.ts_rank_index import TsRankIndex
 from cems_workbench.store.text_rule import searched_text
 
 Model = TypeVar("Model")
+ENTITIES_FILE = "entities.jsonl"
+"""The links between entities and memories, in the store's directory."""
 MAX_DERIVED = 4
 """Most values that `Resources.derived` keeps."""
 MOST_WAIT, TRY_AGAIN = 0.5, 3.0
@@ -335,7 +337,7 @@ class Resources:
     @property
     def entities_path(self) -> Path:
         """The entities of this store and the memories that each is linked to, a JSON object a line."""
-        return self.store.path / "entities.jsonl"
+        return self.store.path / ENTITIES_FILE
 
     @property
     def technical_terms_path(self) -> Path:

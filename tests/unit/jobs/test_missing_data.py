@@ -48,3 +48,11 @@ def test_one_memory_with_the_data_is_enough(store: Store) -> None:
     )
     store.add(parsed([full, Memory("b", "two")]))
     assert [line.split(":")[0] for line in missing_data(READS_ALL, store)] == ["no relations"]
+
+
+def test_entities_need_links(store: Store) -> None:
+    store.add(parsed([Memory("a", "one")]))
+    (said,) = missing_data(preset("mem0_entities").config, store)
+    assert said.startswith("no entity links")
+    (store.path / "entities.jsonl").write_text('{"entity": "one", "memories": ["a"]}', encoding="utf-8")
+    assert missing_data(preset("mem0_entities").config, store) == []
