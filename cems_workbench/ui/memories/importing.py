@@ -29,7 +29,7 @@ LANGUAGE_NAMES = {
     CJK: "Chinese, Japanese, Korean",
     NO_LANGUAGE: "none: unmodified words",
 }
-TITLES = {True: "title and content", False: "content without the title"}
+TITLES = {True: "title and content", False: "content alone"}
 """The label of a text rule with the title or without."""
 
 
