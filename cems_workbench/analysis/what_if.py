@@ -154,7 +154,7 @@ class _Scratch:
         found: dict[str, RankedList] = {}
         lexical: dict[int | None, ChunkHits] = {}
         for ranked in sorted(self.evidence.lists, key=lambda ranked: ranked.source != "lexical"):
-            text = "" if ranked.variant is None else self.evidence.variants[ranked.variant].text
+            text = "" if ranked.variant is None else self.evidence.text_for(ranked.source, ranked.variant)
             if ranked.source == "lexical":
                 hits = lexical[ranked.variant] = self._lexical(text)
             elif ranked.source == "vector":

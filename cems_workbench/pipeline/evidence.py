@@ -108,6 +108,16 @@ class Evidence:
         noted = understood.get("corrected") if isinstance(understood, Mapping) else None
         return noted if isinstance(noted, str) else self.searched
 
+    def text_for(self, source: Source, variant: int = 0) -> str:
+        """What the list of a source searched for a variant: the text of the variant, or what was given for that list."""
+        understood = self.notes.get("query")
+        given = understood.get("engine_queries") if isinstance(understood, Mapping) else None
+        by_list = given if isinstance(given, Mapping) else {}
+        named = by_list.get(f"{source}:{variant}")
+        if named is None and variant == 0:
+            named = by_list.get(source)
+        return str(named) if named is not None else self.variants[variant].text
+
     def query_words(self, name: str, variant: int | None) -> int:
         """Number of the query's words in a list: as its engine counted them, else of the text of its variant, of the query without one."""
         engines = self.notes.get(ENGINES)
@@ -115,7 +125,8 @@ class Evidence:
         counted = answer.get("words") if isinstance(answer, Mapping) else None
         if isinstance(counted, int):
             return counted
-        return len((self.variants[variant].text if variant is not None else self.searched).split())
+        text = self.searched if variant is None else self.text_for(name.partition(":")[0], variant)
+        return len(text.split())
 
     @property
     def language(self) -> str:

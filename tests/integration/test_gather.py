@@ -205,6 +205,8 @@ def test_an_engine_query_is_what_that_list_alone_searches(opened: Resources) -> 
     assert ids(found, "vector:0") == ids(evidence(opened), "vector:0")
     assert ids(found, "lexical:0") == ids(evidence(opened, "postgres", query__mode="hybrid"), "lexical:0")
     assert ids(found, "lexical:1") == ids(evidence(opened, "undo", query__mode="hybrid"), "lexical:0")
+    assert [found.text_for("lexical", i) for i in range(2)] == ["postgres", "undo"]
+    assert [found.text_for("vector", i) for i in range(2)] == [QUERY, "x y"]
     for name in ("recency", "lexcal", "lexical:x"):
         with pytest.raises(InputError, match="engine query"):
             gather(Request(QUERY, engine_queries={name: "a"}), configured(), opened)

@@ -69,7 +69,7 @@ def list_ranks(
             return [ListEntry("every list", None, None, None, False, barred)]
     cuts = hybrid_cuts_of(evidence.query, config, evidence.language)
     search = _Search(memory_id, evidence, config, where, resources, cuts)
-    return [place for i, variant in enumerate(evidence.variants) for place in search.places(i, variant.text)]
+    return [place for i in range(len(evidence.variants)) for place in search.places(i)]
 
 
 def _barred(where: Filter, project: str | None, scope: str) -> str | None:
@@ -91,16 +91,16 @@ class _Search:
     resources: Resources
     cuts: nested.HybridCuts
 
-    def places(self, i: int, text: str) -> Iterator[ListEntry]:
+    def places(self, i: int) -> Iterator[ListEntry]:
         """The place in every list of one variant of the query."""
-        lists = self.config.lists
+        lists, text = self.config.lists, self.evidence.text_for("vector", i)
         by_ts_rank = lists.ts_rank.enabled or lists.hybrid.enabled
         by_meaning = self._by_cosine(text)
         yield self._place("vector", i, self._cosine_place(text, by_meaning))
         if lists.lexical.enabled or not by_ts_rank:
-            yield self._place("lexical", i, self._by_terms(text))
+            yield self._place("lexical", i, self._by_terms(self.evidence.text_for("lexical", i)))
         if by_ts_rank:
-            by_words = self.resources.full_text().ranking(text, self.where)
+            by_words = self.resources.full_text().ranking(self.evidence.text_for("ts_rank", i), self.where)
             found = _placed(self.memory_id, by_words)
             yield self._place("ts_rank", i, ListRank(found.rank, found.score or 0.0, found.chunk, found.chunk_rank))
             if lists.hybrid.enabled and by_meaning is not None:

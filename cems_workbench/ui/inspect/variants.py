@@ -32,9 +32,9 @@ def draw_switches(context: InspectContext) -> None:
     """Draw a switch per variant; the query itself is always searched."""
     variants, request = context.trace.evidence.variants, context.request
     if len(variants) < 2:
-        st.caption(
-            "One variant was searched: the query itself.", help="Choose an expansion under Expansion in the sidebar."
-        )
+        evidence = context.trace.evidence
+        which = "the query itself" if evidence.searched == evidence.corrected else "another text instead of the query"
+        st.caption(f"One variant was searched: {which}.", help="Choose an expansion under Expansion in the sidebar.")
         return
     st.caption("Variants searched; disabling one is instant.")
     for i, variant in enumerate(variants):

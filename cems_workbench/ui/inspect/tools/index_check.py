@@ -149,7 +149,7 @@ def _compared(
     where = search_filter(context.request, config)
     place = st.empty()
     try:
-        query = context.resources.embedder.encode_query(context.trace.evidence.variants[ranked.variant or 0].text)
+        query = context.resources.embedder.encode_query(context.trace.evidence.text_for("vector", ranked.variant or 0))
         exact = exact_ranking(query, ids, embeddings_of(vectors), progress_in(place))
         graph = vectors.approximate(query, depth, where)
     except WorkbenchError as error:
@@ -252,7 +252,7 @@ def _draw_live(context: InspectContext, engine: LiveEngine, variant: int) -> Non
     """Draw the engine's lists of this variant compared with exact ones, after a request."""
     st.markdown("## The live index", help=LIVE_HELP)
     where = engine.name
-    text, config = context.trace.evidence.variants[variant].text, context.trace.config
+    text, config = context.trace.evidence.text_for("vector", variant), context.trace.config
     key = (context.request, text, config, engine.address, context.resources.store.content_version)
     last: tuple[object, EngineCheck] | None = st.session_state.get(LIVE)
     if last is None or last[0] != key:

@@ -122,7 +122,10 @@ def _draw_words(context: InspectContext, memory: Memory) -> WordsInCommon:
     st.markdown("## Words in common", help=WORDS_HELP)
     lexical = context.resources.lexical(lists.lexical)
     texts = context.resources.store.indexes.texts([memory.id]).get(memory.id)
-    every = [lexical_evidence(lexical, variant.text, memory, texts) for variant in context.trace.evidence.variants]
+    evidence = context.trace.evidence
+    every = [
+        lexical_evidence(lexical, evidence.text_for("lexical", i), memory, texts) for i in range(len(evidence.variants))
+    ]
     which = _variant(context, memory.id, [(len(found.matched), len(found.terms)) for found in every])
     words = every[which]
     verdict = _verdict(len(words.matched), len(words.terms), "search terms", "lexical search")
@@ -178,7 +181,8 @@ def _draw_lexemes(context: InspectContext, memory: Memory) -> WordsInCommon:
     texts = context.resources.store.indexes.texts([memory.id]).get(memory.id, {})
     index = context.resources.full_text()
     try:
-        every = [rank_evidence(index, variant.text, texts) for variant in context.trace.evidence.variants]
+        evidence = context.trace.evidence
+        every = [rank_evidence(index, evidence.text_for("ts_rank", i), texts) for i in range(len(evidence.variants))]
     except TsQueryError as error:
         st.caption(plain(str(error)))
         return WordsInCommon({}, lambda text: ())
