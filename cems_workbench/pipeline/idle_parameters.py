@@ -10,6 +10,8 @@ from cems_workbench.pipeline.fusion_methods import fusion_method, own_parameters
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
 
+ORDERS = {"id": "id", "newest": "date"}
+"""What orders equal scores, by `fusion.tie_break`, where no list does."""
 _BLEND_PARAMETERS = (
     "rerank.position",
     "rerank.score_window",
@@ -57,8 +59,11 @@ def _reasons(config: PipelineConfig) -> dict[str, str]:
     for path in own_parameters():
         if not method.uses(path):
             found |= dict.fromkeys((path, f"{path}."), f"No effect under {method.name}")
+    blended = not RERANK.is_off(config) and config.rerank.combine == "position_bands"
+    if blended and config.rerank.retrieval_score in ("rrf", "normalized_rrf"):
+        found.pop("fusion.k", None)  # the retrieval score of the blend reads it, whatever the method
     if config.fusion.tie_break != "first_seen":
-        found["fusion.seen_first"] = "No effect: equal scores are ordered by id"
+        found["fusion.seen_first"] = f"No effect: equal scores are ordered by {ORDERS[config.fusion.tie_break]}"
     if config.assembly.strategy == "greedy":
         found |= {
             f"assembly.mmr_{name}": "No effect: results are chosen by score"

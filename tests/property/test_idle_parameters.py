@@ -51,3 +51,10 @@ def test_what_has_an_effect_is_not_said_to_be_idle() -> None:
         "rerank.bands",
         "abstain.vector",
     }
+
+
+def test_k_has_an_effect_where_the_blend_of_the_reranker_reads_it() -> None:
+    summed = with_values(preset("cems").config, {"fusion.method": "combsum", "rerank.backend": "cross_encoder"})
+    assert "fusion.k" not in idle_parameters(summed)
+    assert "fusion.k" in idle_parameters(with_values(summed, {"rerank.retrieval_score": "fused"}))
+    assert "fusion.k" in idle_parameters(with_values(summed, {"rerank.combine": "replace"}))
