@@ -68,7 +68,9 @@ def plans_of(recording: Recording) -> list[Plan]:
     if said.startswith("ace"):
         return [Plan("ACE", name, changes | limit) for name, changes in _of_ace(own)]
     if "mem0" in said:
-        return [Plan("mem0", *_of_mem0(own))]
+        name, changes = _of_mem0(own)
+        more = [Plan("mem0", name, changes, "recorded")] if name == "mem0_entities" else []
+        return [Plan("mem0", name, changes), *more]
     if "graphiti" in said:
         return [
             Plan("Graphiti", "graphiti_edges", limit),
@@ -204,7 +206,7 @@ def _causes(measured: MeasuredFidelity) -> str:
 
 def _line(named: str, plan: Plan, found: MeasuredFidelity) -> str:
     changes = ", ".join(f"{path}={value}" for path, value in plan.changes.items())
-    name = f"{plan.preset}" + (f" ({changes})" if changes else "") + (", its own lists" if plan.which != "own" else "")
+    name = f"{plan.preset}" + (f" ({changes})" if changes else "") + (", recorded lists" if plan.which != "own" else "")
     cells = [
         plan.system,
         named.removesuffix(".json"),
