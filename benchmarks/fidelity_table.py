@@ -42,6 +42,25 @@ from cems_workbench.settings import Settings
 WHOLE = "whole"
 TOLERANCES: Mapping[str, float] = {"engram": 1e-9}
 """Largest difference of equal scores where it is not 1e-6: engram computes in double precision throughout."""
+QMD_SEARCH: Mapping[str, Any] = {
+    "query.mode": "hybrid",
+    "lists.vector.enabled": False,
+    "lists.lexical.enabled": False,
+    "lists.fts5.enabled": True,
+    "lists.fts5.depth": 1,
+    "lists.fts5.first_stage_factor": 1,
+    "lists.fts5.tokenizer": "porter",
+    "lists.fts5.match": "all",
+    "lists.fts5.prefix": True,
+    "lists.fts5.columns.text": 0.0,
+    "lists.fts5.columns.title": 4.0,
+    "lists.fts5.columns.content": 1.0,
+    "lists.fts5.normalization": "saturating",
+    "fusion.single_list": "bypass",
+    "rerank.backend": "none",
+    "assembly.max_tokens": None,
+}
+"""`qmd search` is the FTS5 list of QMD alone."""
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
 
@@ -53,6 +72,8 @@ class Plan:
     preset: str
     changes: Mapping[str, Any]
     which: WhichLists = "own"
+    label: str = ""
+    """Said instead of the changes, where they are many."""
 
 
 def plans_of(recording: Recording) -> list[Plan]:
@@ -77,7 +98,7 @@ def plans_of(recording: Recording) -> list[Plan]:
             Plan("Graphiti", "graphiti_edges", limit, "recorded"),
         ]
     if "qmd" in said:
-        return [Plan("QMD", "qmd", limit)]
+        return [Plan("QMD", "qmd", {**QMD_SEARCH, **limit}, label="an FTS5 list alone, as `qmd search`")]
     if "knowledge_extraction" in said or "memory agent" in said:
         return [Plan("memory agent", *_of_agent(own))]
     return []
@@ -205,7 +226,7 @@ def _causes(measured: MeasuredFidelity) -> str:
 
 
 def _line(named: str, plan: Plan, found: MeasuredFidelity) -> str:
-    changes = ", ".join(f"{path}={value}" for path, value in plan.changes.items())
+    changes = plan.label or ", ".join(f"{path}={value}" for path, value in plan.changes.items())
     name = f"{plan.preset}" + (f" ({changes})" if changes else "") + (", recorded lists" if plan.which != "own" else "")
     cells = [
         plan.system,

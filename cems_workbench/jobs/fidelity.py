@@ -575,12 +575,15 @@ def _replayed(evidences: Sequence[Evidence], config: PipelineConfig, limit: int 
     if not evidences:
         return []
     table = to_table(evidences)
-    cut = run(table, config).of(ASSEMBLY)
+    stages = run(table, config)
+    cut = stages.of(ASSEMBLY)
+    # A reranker of what is returned reads what the cut has left: the scores before both are those that it gets.
+    before = cut.before if RERANK.is_off(config) else stages.of(RERANK).before
 
     def scores(ranking: Ranking, q: int, most: int | None = None) -> dict[str, float]:
         return {table.ids[q][int(c)]: float(ranking.score[q, int(c)]) for c in list(ranking.order(q))[:most]}
 
-    return [_Replayed(scores(cut.after, q, limit), scores(cut.before, q)) for q in range(len(evidences))]
+    return [_Replayed(scores(cut.after, q, limit), scores(before, q)) for q in range(len(evidences))]
 
 
 def _lists_by_source(setting: FidelitySetting, answer: RecordedAnswer) -> Lists:
@@ -600,6 +603,8 @@ def lexical_lists(recordings: Sequence[Recording]) -> dict[str, Lists]:
     """
     found: dict[str, Lists] = {}
     for recording in recordings:
+        if recording.system is not None and not recording.system.startswith("CEMS"):
+            continue  # of another system each tool has its words
         for answer in recording.answers:
             if answer.query is not None and "lexical" in answer.lists:
                 found.setdefault(answer.query, {"lexical": answer.lists["lexical"]})
