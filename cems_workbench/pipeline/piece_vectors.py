@@ -17,8 +17,8 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.text_pieces import PIECES
 from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import indexed_text
 from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.text_rule import searched_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ def piece_vectors(resources: Resources, piece: str, progress: Progress = silent)
 
 def _made(resources: Resources, piece: str, progress: Progress) -> PieceVectors:
     memories = resources.store.memories.read()
-    texts = {key: PIECES[piece](memory, indexed_text(memory)) for key, memory in memories.items()}
+    rule = resources.store.texts.rule
+    texts = {key: PIECES[piece](memory, searched_text(memory, rule)) for key, memory in memories.items()}
     digests = {key: hashlib.sha256(text.encode()).hexdigest() for key, text in texts.items() if text}
     model = hashlib.sha256(resources.embedder.model_id.encode()).hexdigest()[:12]
     file = resources.store.path / f"vectors_{piece}_{model}.npz"

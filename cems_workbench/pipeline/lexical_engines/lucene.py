@@ -16,11 +16,11 @@ from cems_workbench.config.sections.lexical_engines import LuceneList
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.pipeline.text_pieces import OF_TEXT, PIECES
-from cems_workbench.records import indexed_text
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.lexical.query_words import query_words, stop_list
 from cems_workbench.store.search.lucene.lucene_index import Clause, LuceneIndex, LuceneRow, lucene_query, read_query
 from cems_workbench.store.search.lucene.standard_words import standard_words
+from cems_workbench.store.text_rule import searched_text
 
 
 def clauses_of(text: str, section: LuceneList) -> tuple[list[Clause], str, int]:
@@ -61,7 +61,8 @@ def search(request: EngineRequest) -> EngineAnswer:
         rows = documents(request.resources, section.rows)
         if section.documents == "memories" or not boosts.keys() & OF_TEXT:
             whole = {row.memory.id: row.memory for row in rows}
-            rows = [Document(memory, None, indexed_text(memory)) for memory in whole.values()]
+            rule = request.resources.store.texts.rule
+            rows = [Document(memory, None, searched_text(memory, rule)) for memory in whole.values()]
         return LuceneIndex(
             [
                 LuceneRow(row.memory.id, row.chunk, tuple(PIECES[name](row.memory, row.text) for name in boosts))
