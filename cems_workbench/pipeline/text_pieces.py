@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping
 from cems_workbench.records import Memory
 
 _FENCED, _LINK = re.compile(r"```.*?```", re.DOTALL), re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_QUOTED = re.compile(r"^\s*>\s?", re.MULTILINE)
 
 
 def without_markdown(text: str) -> str:
-    """The text without fenced code, link targets and the signs ` * _ ~~ >; blanks collapsed."""
-    text = _LINK.sub(r"\1", _FENCED.sub(" ", text)).replace("~~", "")
-    return " ".join(re.sub(r"[`*_]", "", text).replace(">", " ").split())
+    """The text without fenced code, link targets, the signs ` * _ ~~, and > before a quoted line; blanks collapsed."""
+    text = _LINK.sub(r"\1", _QUOTED.sub("", _FENCED.sub(" ", text))).replace("~~", "")
+    return " ".join(re.sub(r"[`*_]", "", text).split())
 
 
 def fact(memory: Memory) -> str:

@@ -89,8 +89,8 @@ def test_a_fact_is_the_sentence_of_author_category_and_title() -> None:
 
 
 def test_markdown_is_left_out_of_plain_text() -> None:
-    text = "> see [the *docs*](http://x.yz)\n```\ncode\n``` and `a_b` ~~not~~"
-    assert without_markdown(text) == "see the docs and ab not"
+    text = "> see [the *docs*](http://x.yz)\n```\ncode\n``` and `a_b` ~~not~~ x >= 1"
+    assert without_markdown(text) == "see the docs and ab not x >= 1"
 
 
 def test_vector_list_of_facts_embeds_them_once(resources: Resources) -> None:
