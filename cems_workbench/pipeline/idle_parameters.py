@@ -82,7 +82,7 @@ def _reasons(config: PipelineConfig) -> dict[str, str]:
     if config.adjust.time_decay.mode == "none":
         found |= {
             f"adjust.time_decay.{name}": "No effect: time decay is off"
-            for name in ("half_life_days", "whole_days", "tiers", "floor", "alpha")
+            for name in ("half_life_days", "whole_days", "tiers", "floor", "future", "alpha")
         }
     if not config.adjust.project.enabled:
         found |= {

@@ -4,7 +4,7 @@
     minmax          (s - least) / (largest - least)              `lists.equal_scores` where all are equal
     saturating      s / (1 + s)                                  0 for s <= 0
     logistic        1 / (1 + exp(-slope * (s - midpoint)))       0 for s <= 0; midpoint and slope by the number of the query's words
-    exponential     0.5 ** (age / half_life_days)                of dates (recency); age from the query's moment, at least 0
+    exponential     0.5 ** (age / half_life_days)                of dates (recency); above 1 for a memory written after the query's moment
     smoothed_share  (n + 1) / (max(largest, 1) + 1)              of counts (access)
 
 Each takes (Q, L, C) scores and the mask of the hits that it scales. A list is cut to its depth first, so extremes are those of its hits.
@@ -23,6 +23,8 @@ from cems_workbench.config.sections.gathering import ListsConfig
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints
 
 DAY = 86400.0
+MOST_DOUBLINGS = 100.0
+"""Half-lives into the future that count: a wrong date must not make a score infinite."""
 
 
 def _largest(raw: Floats, mask: Bools) -> Floats:
@@ -78,8 +80,8 @@ def logistic_of(words: Ints, config: ListsConfig) -> tuple[Floats, Floats]:
 
 def _exponential(raw: Floats, mask: Bools, config: ListsConfig, table: CandidateTable) -> Floats:
     # Without a moment there is no age, and nothing is older than another.
-    age = np.maximum(np.nan_to_num(table.as_of[:, None, None] - raw, nan=0.0), 0.0) / DAY
-    normalised: Floats = 0.5 ** (age / config.recency.half_life_days)
+    age = np.nan_to_num(table.as_of[:, None, None] - raw, nan=0.0) / DAY
+    normalised: Floats = 0.5 ** np.maximum(age / config.recency.half_life_days, -MOST_DOUBLINGS)
     return normalised
 
 

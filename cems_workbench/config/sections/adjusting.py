@@ -37,6 +37,13 @@ class TimeDecay(Section):
         step=0.05,
         added=True,
     )
+    future: Literal["age_0", "grows"] = param(
+        "age_0",
+        "Future dates",
+        "A memory dated after the query's moment: age_0 counts as new, with a warning; grows: the exponential decay goes on, so that it "
+        "doubles per half-life (engram).",
+        added=True,
+    )
     alpha: float | None = param(
         None,
         "Decay strength α",

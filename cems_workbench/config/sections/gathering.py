@@ -596,6 +596,13 @@ class ListsConfig(Section):
         step=1,
         soft=(1, 20),
     )
+    metadata_ranks: Literal["gathered", "in_use"] = param(
+        "gathered",
+        "Ranked by date and use",
+        "Which candidates the recency and access lists rank. gathered: every memory that a gathered list found, also of lists that are off or "
+        "that reach deeper than the depths, so that ranks may have gaps; in_use: those of the lists in use, within their depths (engram).",
+        added=True,
+    )
     logistic: LogisticConfig = LogisticConfig()
     equal_scores: float = param(
         1.0,

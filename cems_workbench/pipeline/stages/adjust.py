@@ -4,7 +4,7 @@
     time_decay  hyperbolic 1 / (1 + age / half_life);  exponential 0.5 ** (age / half_life);  linear max(0, 1 - age / (2 * half_life))
                 decay = max(floor, that);  the factor is the decay, or with `alpha` 1 + alpha * (decay - 0.5), no date 1
                 age in days from the query's `as_of` to the chosen clock, floored with `whole_days`; `tiers` give a
-                half-life per category; a future date is age 0; no date is factor 1; both warn. `accessed_or_created` takes the creation
+                half-life per category; a future date is age 0, unless `future: grows` lets it grow exponentially; no date is factor 1; both warn. `accessed_or_created` takes the creation
                 of what was never accessed
     pinned      `pinned_factor` for a pinned memory
     project     same | different | untagged; nothing when the query has no project; `prefix` is CEMS's mistake, `source_ref` the same on
@@ -47,6 +47,8 @@ from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import PROJECT_REFERENCE, source_reference
 
 DAY = 86400.0
+MOST_DOUBLINGS = 100.0
+"""Half-lives into the future that count: a wrong date must not make a score infinite."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -246,13 +248,19 @@ def _days(table: CandidateTable, clock: Floats, decay: TimeDecay) -> Floats:
 def _decay(table: CandidateTable, age: Floats, decay: TimeDecay) -> Floats:
     tiers = dict(decay.tiers)
     by_category = np.array([tiers.get(name or "", decay.half_life_days) for name in table.categories] or [1.0])
-    share = np.maximum(np.nan_to_num(age, nan=0.0), 0.0) / by_category[table.category]
+    share = np.maximum(
+        np.nan_to_num(age, nan=0.0) / by_category[table.category], -MOST_DOUBLINGS if _grows(decay) else 0.0
+    )
     signal: Floats = _DECAYS[decay.mode](share)
     if decay.floor > 0:
         signal = np.maximum(decay.floor, signal)
     if decay.alpha is None:
         return signal
     return 1 + decay.alpha * (np.where(np.isnan(age), 0.5, signal) - 0.5)
+
+
+def _grows(decay: TimeDecay) -> bool:
+    return decay.future == "grows" and decay.mode == "exponential"
 
 
 _DECAYS: Mapping[str, Callable[[Floats], Floats]] = {
@@ -293,7 +301,8 @@ def _warnings(
             elif undated:
                 found.append(f"{undated} candidates have no {config.time_decay.clock} date; their time decay is 1")
             if future:
-                found.append(f"{future} candidates are dated after as_of; they count as age 0")
+                counted = "their score grows" if _grows(config.time_decay) else "they count as age 0"
+                found.append(f"{future} candidates are dated after as_of; {counted}")
         if config.feedback.enabled and alive.any():
             least = config.feedback.min_signals
             if (table.relevant + table.noise)[q, alive].max() < least:

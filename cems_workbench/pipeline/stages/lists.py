@@ -3,7 +3,8 @@
 A list takes part if its source is enabled and its query variant is not switched off. It is cut to its depth first and
 normalised after (`normalisations`), lexical scores by default, the others if a config says so. Otherwise scores are not changed, not
 even negative cosines, unless `lists.vector.scale` puts the vector lists on
-another scale (`vector_scales`), which comes before the normalisation.
+another scale (`vector_scales`), which comes before the normalisation. Recency and access rank every gathered candidate, or with
+`lists.metadata_ranks: in_use` those alone that another list in use returns.
 
 Source: CEMS plan, phase 2; docs/internals/specification.md, "lists".
 """
@@ -11,7 +12,7 @@ Source: CEMS plan, phase 2; docs/internals/specification.md, "lists".
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -26,7 +27,7 @@ from cems_workbench.pipeline.normalisations import NORMALISATIONS
 from cems_workbench.pipeline.stages.query import aggregations, is_aggregation
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, Places, memoized, unranked
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ListArrays, Places, memoized, unranked
 from cems_workbench.pipeline.vector_scales import VECTOR_SCALES
 from cems_workbench.pipeline.wording import list_index, list_label, ordinal
 
@@ -113,7 +114,7 @@ def apply_lists(
     """
     several = np.zeros(len(table.queries), dtype=bool) if aggregation is None else aggregation
     made_with, places = nested.places(table, config, several)
-    scales = (*_normalisations(config), config.vector.scale, config.ts_rank.chunk_depth)
+    scales = (*_normalisations(config), config.vector.scale, config.ts_rank.chunk_depth, config.metadata_ranks)
     key = (made_with, _enabled(config), scales, tuple(depths.items()), frozenset(switched_off), frozenset(lists_off))
 
     def prepared() -> StageArrays[ListsRow, ListsFields]:
@@ -168,6 +169,12 @@ def _prepared(
     if config.hybrid.enabled:
         at = np.nonzero(present & (lists.source == HYBRID)[:, :, None])
         present[at] = ~nested.past_cuts(places, cuts, *at)
+    anywhere: Bools = np.any(gathered, axis=1)
+    if config.metadata_ranks == "in_use":
+        only_ranks = ONLY_RANKS[lists.source]
+        returned = np.any(present & ~only_ranks[:, :, None], axis=1)
+        present &= ~only_ranks[:, :, None] | returned[:, None]
+        places = _ranked_among(returned, places, only_ranks)
     raw = places.raw
     if config.vector.scale != "cosine":
         by_vector = (lists.source == VECTOR)[:, :, None]
@@ -183,7 +190,6 @@ def _prepared(
     # Scores may be negative, so absence cannot be 0.
     best = np.where(present, score, -np.inf).max(axis=1, initial=-np.inf)
     alive: Bools = np.any(present, axis=1)
-    anywhere: Bools = np.any(gathered, axis=1)
     return StageArrays(
         entered=anywhere,
         before=unranked(anywhere, np.full(best.shape, np.nan)),
@@ -194,6 +200,27 @@ def _prepared(
         warnings=_warnings(table, places, config, active, present),
         lists=ListArrays(places, present, score, active),
     )
+
+
+def _ranked_among(returned: Bools, places: Places, rows: Bools) -> Places:
+    """The places with the lists `rows` (Q, L) ranked anew among the candidates (Q, C) `returned`."""
+    q, i = np.nonzero(rows)
+    position, dense = places.position.copy(), places.dense.copy()
+    kept = (position[q, i] > 0) & returned[q]
+    order = np.argsort(np.where(kept, position[q, i], np.iinfo(np.int64).max), axis=1, kind="stable")
+    shared = np.take_along_axis(dense[q, i], order, axis=1)
+    ranks = np.zeros_like(shared)
+    for new, at in ((position, np.arange(1, shared.shape[1] + 1)), (dense, _counted_changes(shared))):
+        np.put_along_axis(ranks, order, np.broadcast_to(at, shared.shape), axis=1)
+        new[q, i] = np.where(kept, ranks, 0)
+    return replace(places, position=position, dense=dense)
+
+
+def _counted_changes(values: Ints) -> Ints:
+    """(R, C) 1 for the first of a row, and one more wherever the value differs from the one before."""
+    first = np.ones((len(values), min(1, values.shape[1])), bool)
+    counted: Ints = np.cumsum(np.concatenate((first, values[:, 1:] != values[:, :-1]), axis=1), axis=1)
+    return counted
 
 
 def _reason(
