@@ -4,8 +4,8 @@
     time_decay  hyperbolic 1 / (1 + age / half_life);  exponential 0.5 ** (age / half_life);  linear max(0, 1 - age / (2 * half_life))
                 decay = max(floor, that);  the factor is the decay, or with `alpha` 1 + alpha * (decay - 0.5), no date 1
                 age in days from the query's `as_of` to the chosen clock, floored with `whole_days`; `tiers` give a
-                half-life per category; a future date is age 0, unless `future: grows` lets it grow exponentially; no date is factor 1; both warn. `accessed_or_created` takes the creation
-                of what was never accessed
+                half-life per category; a future date is age 0, or negative with `future: grows` (exponential); no date is factor 1; both
+                warn. `accessed_or_created` takes the creation of what was never accessed
     pinned      `pinned_factor` for a pinned memory
     project     same | different | untagged; nothing when the query has no project; `prefix` is CEMS's mistake, `source_ref` the same on
                 what CEMS compares, "project:" + project where a memory has no source reference
