@@ -203,7 +203,7 @@ def _prepared(
 
 
 def _ranked_among(returned: Bools, places: Places, rows: Bools) -> Places:
-    """The places with the lists `rows` (Q, L) ranked anew among the candidates (Q, C) `returned`."""
+    """The places with the lists `rows` (Q, L) ranked again among the candidates (Q, C) `returned`."""
     q, i = np.nonzero(rows)
     position, dense = places.position.copy(), places.dense.copy()
     kept = (position[q, i] > 0) & returned[q]
