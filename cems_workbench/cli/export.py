@@ -27,6 +27,9 @@ class Form(StrEnum):
     toml = "toml"
     env = "env"
     reranker_env = "reranker-env"
+    ace_env = "ace-env"
+    mem0 = "mem0"
+    engram = "engram"
     python = "python"
 
 
@@ -34,7 +37,11 @@ def export_command(
     config: Annotated[Path, typer.Argument(help=f"A config file in any of these formats, or a preset: {PRESETS}.")],
     format: Annotated[
         Form,
-        typer.Option("--format", help="Output format; env is the .env of CEMS, reranker-env that of the memory agent."),
+        typer.Option(
+            "--format",
+            help="Output format; env is the .env of CEMS, reranker-env that of the memory agent, ace-env that of ACE; mem0 is Python, "
+            "engram the constants of its source.",
+        ),
     ] = Form.yaml,
     changes: SetOption = None,
     out: Annotated[

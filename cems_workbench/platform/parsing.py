@@ -11,7 +11,7 @@ import ast
 import json
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,20 +192,39 @@ def _toml_problem(message: str, text: str) -> str:
 
 def python_literal(text: str, source: str, call: str) -> Any:
     """The literal in the only `call({...})` of a snippet, which is parsed, never executed. Raises InputError."""
+
+    def literal(node: ast.AST) -> ast.expr | None:
+        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == call
+        return node.args[0] if isinstance(node, ast.Call) and called and node.args else None
+
+    return _python_literal(text, source, literal, f"{call}({{...}})", call)
+
+
+def python_assigned(text: str, source: str, name: str) -> Any:
+    """The literal in the only `name = {...}` of a snippet, which is parsed, never executed. Raises InputError."""
+
+    def literal(node: ast.AST) -> ast.expr | None:
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            return None
+        target = node.targets[0]
+        return node.value if isinstance(target, ast.Name) and target.id == name else None
+
+    return _python_literal(text, source, literal, f"{name} = {{...}}", name)
+
+
+def _python_literal(
+    text: str, source: str, literal: Callable[[ast.AST], ast.expr | None], form: str, needs: str
+) -> Any:
     try:
         tree = ast.parse(within_length(text, source))
-        calls = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == call and node.args
-        ]
-        if len(calls) != 1:
-            raise InputError(f"{source}: expected one {call}({{...}}), found {len(calls)}")
-        for node in ast.walk(calls[0].args[0]):
+        found = [value for node in ast.walk(tree) if (value := literal(node)) is not None]
+        if len(found) != 1:
+            raise InputError(f"{source}: expected one {form}, found {len(found)}")
+        for node in ast.walk(found[0]):
             if isinstance(node, ast.Dict):
                 # `literal_eval` would keep the last value silently.
                 _unique_keys((key.value, None) for key in node.keys if isinstance(key, ast.Constant))
-        return _check_bounds(ast.literal_eval(calls[0].args[0]), source)
+        return _check_bounds(ast.literal_eval(found[0]), source)
     except SyntaxError as error:
         raise InputError(
             f"{source}: line {error.lineno or 1}: not readable as Python: {_parse_problem(error)}"
@@ -213,7 +232,7 @@ def python_literal(text: str, source: str, call: str) -> Any:
     except _DuplicateKey as error:
         raise InputError(f"{source}: {error}") from None
     except (ValueError, TypeError, RecursionError, MemoryError):
-        raise InputError(f"{source}: {call} needs a literal: text, numbers, lists and mappings only") from None
+        raise InputError(f"{source}: {needs} needs a literal: text, numbers, lists and mappings only") from None
 
 
 def env_bindings(text: str, source: str) -> list[Binding]:

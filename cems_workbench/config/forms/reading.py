@@ -1,9 +1,9 @@
 """Reader of config files in every form that `export_config` writes.
 
 YAML, JSON, TOML and Python state a whole config: what they leave out takes the default, an unknown key or a value out of range
-is an error, since it may be a mistyped one. A `.env` states a part, laid over a base: the present config, or else the preset
-of its system. `salvaged` alone is lenient, for configs that another version of the workbench kept: what it does not know, or does not
-allow, is left out and named, and its parameter has the default.
+is an error, since it may be a mistyped one. The forms of other systems (`.env`, mem0's Python, engram's constants) state a part, laid over
+a base: the present config, or else the preset of the system. `salvaged` alone is lenient, for configs that another version of the workbench
+kept: what it does not know, or does not allow, is left out and named, and its parameter has the default.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.config.export_names import TARGET_PRESETS, Target
+from cems_workbench.config.export_names import ENV_PREFIXES, TARGET_PRESETS, Target
+from cems_workbench.config.forms.engram_form import has_engram, read_engram
 from cems_workbench.config.forms.env_form import read_env, targets_of
+from cems_workbench.config.forms.mem0_form import MARK as MEM0_MARK
+from cems_workbench.config.forms.mem0_form import read_mem0
 from cems_workbench.config.forms.python_form import CALL, parse_python
+from cems_workbench.config.forms.sheet import Reading
 from cems_workbench.config.forms.toml_form import parse_toml
 from cems_workbench.config.forms.writing import Form
 from cems_workbench.config.forms.yaml_form import difference, parse_config, with_values
@@ -36,7 +40,7 @@ SUFFIXES: dict[str, Form] = {
     ".env": "env",
     ".py": "python",
 }
-_VARIABLE = re.compile(r"^[ \t]*(export[ \t]+)?(CEMS|RERANKER)_[A-Z0-9_]+[ \t]*=", re.MULTILINE)
+_VARIABLE = re.compile(r"^[ \t]*(export[ \t]+)?(CEMS|RERANKER|ACE)_[A-Z0-9_]+[ \t]*=", re.MULTILINE)
 _TOML = re.compile(r"^[ \t]*(\[\[?[a-z_.]+\]\]?[ \t\r]*(#.*)?$|[a-z_]+[ \t]*=[ \t]*\S)", re.MULTILINE)
 _PYTHON = re.compile(r"\bconfig_from\(")
 _YAML = re.compile(r"^[ \t]*[a-z_]+:(\s|$)", re.MULTILINE)
@@ -55,7 +59,7 @@ class Imported:
 
     @property
     def whole(self) -> bool:
-        """Does the file state all of the config, and was all of it read? A `.env` never does: the rest is of what it was laid over."""
+        """Does the file state all of the config, and was all of it read? A form of another system never does: the rest is of the base."""
         return not self.warnings and self.form not in TARGET_PRESETS
 
 
@@ -72,8 +76,8 @@ def load_import(path: Path, present: PipelineConfig | None = None) -> Imported:
 def import_config(text: str, present: PipelineConfig | None = None, source: str = "config") -> Imported:
     """Read a config from text of any form; `source` is its file name, where it has one. Raises InputError.
 
-    `present` is what the result is compared with and what a `.env` is laid over; without one, a `.env` of CEMS is laid over
-    preset `cems_head`, one of the memory agent over `memory_agent`, and nothing is compared.
+    `present` is what the result is compared with and what the form of another system is laid over; without one that is the preset of the
+    system (`export_names.TARGET_PRESETS`), and nothing is compared.
     """
     form = form_of(within_length(text, source), source)
     warnings: list[str] = []
@@ -81,9 +85,9 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
         config = parse_toml(text, source)
     elif form == "python":
         config = parse_python(text, source)
-    elif form in ("env", "reranker-env"):
-        base = present or _base(text)
-        reading = read_env(text, base, source)
+    elif form in TARGET_PRESETS:
+        base = present or preset(TARGET_PRESETS[form]).config.model_copy(update={"name": "imported"})
+        reading = _read_target(text, form, base, source)
         config, warnings = reading.config, reading.warnings
     else:
         config = parse_config(text, source)
@@ -108,10 +112,10 @@ def _renamed(text: str, form: Form, source: str) -> str:
 def read_back(text: str, form: Form, name: str) -> PipelineConfig:
     """The config, under this name, that the target of an export ranks with after reading it.
 
-    A `.env` is laid over what its target does anyway, without the variables that it does not read yet. Raises InputError.
+    The form of another system is laid over what that does anyway, without the variables that it does not read yet. Raises InputError.
     """
     if form in TARGET_PRESETS:
-        config = read_env(text, preset(TARGET_PRESETS[form]).config, planned=False).config
+        config = _read_target(text, form, preset(TARGET_PRESETS[form]).config, planned=False).config
     else:
         config = import_config(
             text, source=f"export{next(suffix for suffix in SUFFIXES if SUFFIXES[suffix] == form)}"
@@ -127,16 +131,19 @@ def form_of(text: str, source: str = "") -> Form:
         form = "env"
     if form is None:
         form = _sniffed(text)
-    if form == "env" and targets_of(text, source or ".env") == {"reranker-env"}:
-        return "reranker-env"
-    return form
+    if form == "env":
+        targets = targets_of(text, source or ".env")
+        return next((target for target in ENV_PREFIXES.values() if target in targets), form)
+    return "mem0" if form == "python" and MEM0_MARK in text else form
 
 
 def _sniffed(text: str) -> Form:
     if text.lstrip().startswith("{"):
         return "json"
-    if _PYTHON.search(text):
+    if _PYTHON.search(text) or MEM0_MARK in text:
         return "python"
+    if has_engram(text):
+        return "engram"
     if _YAML.search(text):
         return "yaml"
     if _VARIABLE.search(text):
@@ -144,9 +151,14 @@ def _sniffed(text: str) -> Form:
     return "toml" if _TOML.search(text) else "yaml"
 
 
-def _base(text: str) -> PipelineConfig:
-    target: Target = "env" if "env" in targets_of(text) else "reranker-env"
-    return preset(TARGET_PRESETS[target]).config.model_copy(update={"name": "imported"})
+def _read_target(
+    text: str, target: Target, base: PipelineConfig, source: str = "export", *, planned: bool = True
+) -> Reading:
+    if target == "mem0":
+        return read_mem0(text, base, source)
+    if target == "engram":
+        return read_engram(text, base, source)
+    return read_env(text, base, source, planned=planned)
 
 
 NAMES = ("version", "name")

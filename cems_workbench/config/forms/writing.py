@@ -1,4 +1,4 @@
-"""Configs in the forms other programs read: YAML, JSON and TOML losslessly, `.env` files of two systems, and Python."""
+"""Configs in the forms other programs read: YAML, JSON, TOML and Python losslessly, and the words of the systems that have settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Literal, get_args
 
 from cems_workbench.config.evidence_card import EvidenceCard
 from cems_workbench.config.export_names import TARGET_TITLES
+from cems_workbench.config.forms.engram_form import dump_engram
 from cems_workbench.config.forms.env_form import export_env
+from cems_workbench.config.forms.mem0_form import dump_mem0
 from cems_workbench.config.forms.python_form import dump_python
 from cems_workbench.config.forms.toml_form import dump_toml
 from cems_workbench.config.forms.yaml_form import commented, dump_config, nested
@@ -15,7 +17,7 @@ from cems_workbench.config.model import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import safe_stem
 
-Form = Literal["yaml", "json", "toml", "env", "reranker-env", "python"]
+Form = Literal["yaml", "json", "toml", "env", "reranker-env", "ace-env", "mem0", "engram", "python"]
 FORMS: tuple[Form, ...] = get_args(Form)
 FORM_TITLES: dict[Form, str] = {
     "yaml": "YAML",
@@ -23,15 +25,25 @@ FORM_TITLES: dict[Form, str] = {
     "toml": "TOML",
     "env": ".env for CEMS",
     "reranker-env": ".env for the memory agent",
+    "ace-env": ".env for ACE",
+    "mem0": "Python for mem0",
+    "engram": "constants of engram",
     "python": "Python",
 }
-_SUFFIXES = {"env": "cems.env", "reranker-env": "reranker.env", "python": "py"}
+_SUFFIXES = {
+    "env": "cems.env",
+    "reranker-env": "reranker.env",
+    "ace-env": "ace.env",
+    "mem0": "mem0.py",
+    "engram": "engram.txt",
+    "python": "py",
+}
 
 
 def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard | None = None) -> str:
     """The config as text with every key stated, headed by the evidence card where the form has comments.
 
-    YAML, JSON, TOML and Python are read back to the same config; a `.env` holds what its target can express and lists the
+    YAML, JSON, TOML and Python are read back to the same config; the forms of other systems hold what those can express and list the
     rest in comments. JSON has no comments: its card is a second file. Raises InputError on an unknown form.
     """
     if form not in FORMS:
@@ -46,7 +58,8 @@ def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard |
     if form == "python":
         return commented(head) + dump_python(config)
     title = f"Config {config.name} of CEMS Workbench for {TARGET_TITLES[form]}"
-    return export_env(config, form, f"{title}\n{head}")
+    dump = {"mem0": dump_mem0, "engram": dump_engram}.get(form)
+    return dump(config, f"{title}\n{head}") if dump else export_env(config, form, f"{title}\n{head}")
 
 
 def file_name(config: PipelineConfig, form: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cems_workbench.config.export_names import cems
+from cems_workbench.config.export_names import cems, engram, mem0
 from cems_workbench.config.fields import JudgeBands, Section, Tiers, param
 
 
@@ -274,7 +274,16 @@ class AbstainConfig(Section):
 class AssemblyConfig(Section):
     """The results and the context text within a token budget."""
 
-    limit: int | None = param(10, "Result limit", "Maximum number of results.", ge=1, le=10_000, step=1, soft=(1, 50))
+    limit: int | None = param(
+        10,
+        "Result limit",
+        "Maximum number of results.",
+        ge=1,
+        le=10_000,
+        step=1,
+        soft=(1, 50),
+        exports=mem0("search.top_k") + engram("scored.slice(0, …)"),
+    )
     max_tokens: int | None = param(
         2000,
         "Token budget",
@@ -352,6 +361,7 @@ class AssemblyConfig(Section):
         soft=(0, 1),
         null="off",
         added=True,
+        exports=engram("MIN_VECTOR_SIM"),
     )
     token_counter: Literal["chars4", "cl100k"] = param(
         "chars4",

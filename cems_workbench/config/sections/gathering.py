@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, create_model
 
 from cems_workbench import extensions
-from cems_workbench.config.export_names import cems
+from cems_workbench.config.export_names import cems, engram, mem0
 from cems_workbench.config.fields import AsList, Section, as_tuple, param
 from cems_workbench.config.sections.lexical_engines import (
     Fts5List,
@@ -45,7 +45,14 @@ class VectorList(Section):
         soft=(5, 300),
     )
     weight: float = param(
-        1.0, "Vector weight", "Weight of vector lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
+        1.0,
+        "Vector weight",
+        "Weight of vector lists in the fusion.",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 3),
+        exports=engram("W_VECTOR"),
     )
     ties: Ties = param(
         "ordinal",
@@ -79,6 +86,7 @@ class VectorList(Section):
         "Lucene's k-nearest neighbours: 0.5 is a cosine of 0); inverse_l2 1 / (1 + squared distance) (mem0 on Chroma and FAISS: 0.333 is a "
         "cosine of 0); negative_distance cosine − 1. The order of the list does not change.",
         added=True,
+        exports=mem0("config.vector_store.provider", codec="mem0_store"),
     )
     normalization: Normalization = param(
         "none",
@@ -337,7 +345,14 @@ class RecencyList(Section):
 
     enabled: bool = param(False, "Recency list", "Rank the candidates by age and fuse that list too.")
     weight: float = param(
-        0.6, "Recency weight", "Weight of the recency list in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
+        0.6,
+        "Recency weight",
+        "Weight of the recency list in the fusion.",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 3),
+        exports=engram("W_RECENCY"),
     )
     ties: Ties = param("dense", "Recency ties", f"Ranks of equal dates. ordinal: consecutive, by id; {SHARED_RANK}.")
     normalization: Literal["none", "exponential"] = param(
@@ -367,7 +382,14 @@ class AccessList(Section):
         False, "Access list", "Rank the candidates by how often they were used and fuse that list too."
     )
     weight: float = param(
-        0.4, "Access weight", "Weight of the access list in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
+        0.4,
+        "Access weight",
+        "Weight of the access list in the fusion.",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 3),
+        exports=engram("W_ACCESS"),
     )
     ties: Ties = param("dense", "Access ties", f"Ranks of equal counts. ordinal: consecutive, by id; {SHARED_RANK}.")
     normalization: Literal["none", "smoothed_share"] = param(
@@ -510,6 +532,7 @@ class CandidateSet(Section):
         le=1_000_000,
         step=10,
         soft=(10, 1000),
+        exports=engram("ORDER BY accessed_at DESC LIMIT"),
     )
     size_factor: int = param(
         0,

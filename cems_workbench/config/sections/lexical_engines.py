@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from cems_workbench.config.export_names import ExportName, ace, engram
 from cems_workbench.config.fields import Section, param
 
 Ties = Literal["ordinal", "dense", "competition"]
@@ -15,7 +16,7 @@ def enabled(title: str, what: str) -> Any:
     return param(False, f"{title} list", what, cost="gather", added=True)
 
 
-def depth(title: str) -> Any:
+def depth(title: str, exports: tuple[ExportName, ...] = ()) -> Any:
     """Memories kept of each of its lists."""
     return param(
         50,
@@ -27,6 +28,7 @@ def depth(title: str) -> Any:
         step=5,
         soft=(5, 300),
         added=True,
+        exports=exports,
     )
 
 
@@ -45,7 +47,7 @@ def first_stage_factor(title: str) -> Any:
     )
 
 
-def weight(title: str) -> Any:
+def weight(title: str, exports: tuple[ExportName, ...] = ()) -> Any:
     """Its weight in the fusion."""
     return param(
         1.0,
@@ -56,6 +58,7 @@ def weight(title: str) -> Any:
         step=0.05,
         soft=(0, 3),
         added=True,
+        exports=exports,
     )
 
 
@@ -126,9 +129,9 @@ class Fts5List(Section):
         "FTS5",
         "SQLite's FTS5, the engine itself (Python's sqlite3, in memory). Scores are −bm25(): idf of the whole store, k1 1.2, b 0.75.",
     )
-    depth: int | None = depth("FTS5")
+    depth: int | None = depth("FTS5", engram("MATCH query, LIMIT"))
     first_stage_factor: int = first_stage_factor("FTS5")
-    weight: float = weight("FTS5")
+    weight: float = weight("FTS5", engram("W_BM25"))
     ties: Ties = ties("FTS5")
     normalization: Normalization = normalization("FTS5")
     columns: Fts5Columns = Fts5Columns()
@@ -155,6 +158,7 @@ class Fts5List(Section):
         "score: the best; row: the first in order of insertion, whatever their score, as a LIMIT without ORDER BY takes them (engram).",
         cost="gather",
         added=True,
+        exports=engram("MATCH query, ORDER BY", codec="row_order"),
     )
     rows: Literal["created", "store"] = rows("FTS5")
     outside_ascii: Literal["kept", "blanked", "removed"] = param(
@@ -198,6 +202,7 @@ class Fts5List(Section):
         step=1,
         soft=(1, 50),
         added=True,
+        exports=engram("words of ftsQuery, slice(0, …)"),
     )
 
 
@@ -224,6 +229,7 @@ class SparseList(Section):
         step=0.1,
         soft=(0, 3),
         added=True,
+        exports=ace("BM25_K1"),
     )
     b: float = param(
         0.75,
@@ -234,6 +240,7 @@ class SparseList(Section):
         le=1,
         step=0.05,
         added=True,
+        exports=ace("BM25_B"),
     )
     mean_length: float | None = param(
         None,
@@ -248,6 +255,7 @@ class SparseList(Section):
         unit="words",
         null="the true mean",
         added=True,
+        exports=ace("BM25_AVG_DOC_LENGTH"),
     )
     idf: Literal["none", "lucene"] = param(
         "lucene",

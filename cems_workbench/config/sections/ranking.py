@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BeforeValidator
 
 from cems_workbench import extensions
-from cems_workbench.config.export_names import agent, cems, planned
+from cems_workbench.config.export_names import agent, cems, engram, mem0, planned
 from cems_workbench.config.fields import AsList, Section, WholeOrFraction, as_tuple, param
 from cems_workbench.config.sections.gathering import ListsConfig
 
@@ -81,6 +81,7 @@ class ThresholdConfig(Section):
         le=100,
         step=0.01,
         soft=(0, 1),
+        exports=mem0("search.threshold", codec="mem0_threshold", low=0, high=1),
     )
     adaptive: Adaptive = Adaptive()
     applies_to: Sources = param(("vector", "lexical"), "Applies to", "Lists that are cut; the others pass whole.")
@@ -146,6 +147,7 @@ class FusionConfig(Section):
         step=1,
         soft=(1, 200),
         by_ones=True,
+        exports=engram("K"),
     )
     rank_base: Literal[1, 0] = param(
         1,
@@ -166,6 +168,7 @@ class FusionConfig(Section):
         step=1,
         soft=(0, 50),
         unit="ranks",
+        exports=engram("bonus of importance high, 1.0 / (K + 1) - 1.0 / (K + …)", codec="bonus_constant"),
     )
     normalize: Literal["minmax", "none"] = param(
         "minmax", "Normalise fused", "minmax over the candidates (all equal → 1.0), or none."
@@ -287,7 +290,9 @@ class RerankConfig(Section):
         "Reranker",
         "Model that scores query and memory together.",
         cost="gather",
-        exports=planned("RERANKER_BACKEND", codec="cems_backend") + agent("ENABLED", codec="llama_server"),
+        exports=planned("RERANKER_BACKEND", codec="cems_backend")
+        + agent("ENABLED", codec="llama_server")
+        + mem0("search.rerank", codec="mem0_rerank"),
     )
     model: str | None = param(
         None,
@@ -295,7 +300,7 @@ class RerankConfig(Section):
         "Model id or path; null is the backend's default.",
         cost="gather",
         null="the default",
-        exports=planned("RERANKER_MODEL") + agent("MODEL"),
+        exports=planned("RERANKER_MODEL") + agent("MODEL") + mem0("config.reranker.config.model"),
     )
     instruction: str = param(
         "Given a query, retrieve relevant facts that answer the query",

@@ -36,7 +36,7 @@ def draw_transfer(resources: Resources) -> None:
     with popover:
         st.caption(
             "Export",
-            help="The file contains all parameters. An .env lists those its target cannot express as comments.",
+            help="The file contains all parameters. A form of another system lists those it cannot express as comments.",
         )
         buttons = st.container(horizontal=True)
         lost: list[str] = []
@@ -60,11 +60,11 @@ def draw_import(resources: Resources, place: str = "inspect:") -> None:
     """Draw the upload of a config in any format, its differences and measurements, and a button to use it. `place` is the key prefix."""
     uploads = st.file_uploader(
         "Import a config",
-        ["yaml", "yml", "json", "toml", "env", "py"],
+        ["yaml", "yml", "json", "toml", "env", "py", "txt"],
         key=f"{place}config_file",
         accept_multiple_files=True,
-        help="Any export format, optionally with its evidence card (NAME.card.json). An .env overrides only the parameters "
-        "it names.",
+        help="Any export format, optionally with its evidence card (NAME.card.json). A form of another system overrides only the "
+        "parameters it names.",
     )
     configs = [upload for upload in uploads if not upload.name.endswith(CARD_SUFFIX)]
     cards = [upload for upload in uploads if upload.name.endswith(CARD_SUFFIX)]
