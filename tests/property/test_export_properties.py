@@ -20,8 +20,10 @@ from cems_workbench.config import (
     import_config,
     with_values,
 )
-from cems_workbench.config.export_names import Target
-from cems_workbench.config.forms.env_form import Inexpressible, encode, exported, quoted
+from cems_workbench.config.export_names import TARGET_TITLES, Target
+from cems_workbench.config.forms.codecs import Inexpressible, encode
+from cems_workbench.config.forms.env_form import quoted
+from cems_workbench.config.forms.sheet import exported
 
 
 @pytest.mark.parametrize("form", ["yaml", "json", "toml", "python"])
@@ -33,17 +35,17 @@ def test_a_whole_form_gives_the_identical_config_back(form: Form, config: Pipeli
     assert (imported.form, imported.changes, imported.warnings) == (form, [], [])
 
 
-@pytest.mark.parametrize("form", ["yaml", "json", "toml", "python", "env", "reranker-env"])
+@pytest.mark.parametrize("form", ["yaml", "json", "toml", "python", "env", "reranker-env", "mem0", "engram"])
 @given(config=configs())
 def test_a_form_is_told_by_its_text_alone(form: Form, config: PipelineConfig) -> None:
     text = export_config(config, form)
-    if form in ("env", "reranker-env"):
+    if form in TARGET_TITLES:
         assert import_config(text, config, source="upload").form == form
     else:
         assert import_config(text, source="upload").config == config
 
 
-@pytest.mark.parametrize("target", ["env", "reranker-env"])
+@pytest.mark.parametrize("target", ["env", "reranker-env", "ace-env"])
 @given(config=configs(), present=configs())
 def test_every_variable_of_an_env_survives(target: Target, config: PipelineConfig, present: PipelineConfig) -> None:
     """Laid over another config, the file brings every parameter that its target has, and leaves every other."""
@@ -61,7 +63,7 @@ def test_every_variable_of_an_env_survives(target: Target, config: PipelineConfi
     assert {path for path, _, _ in difference(present, imported)} <= carried
 
 
-@pytest.mark.parametrize("target", ["env", "reranker-env"])
+@pytest.mark.parametrize("target", ["env", "reranker-env", "ace-env"])
 @given(config=configs())
 def test_an_env_lists_what_it_does_not_carry(target: Target, config: PipelineConfig) -> None:
     """Each parameter is a variable, which reads back to its value, or a comment with its path and value."""
@@ -95,7 +97,6 @@ def test_no_name_breaks_out_of_a_comment(config: PipelineConfig, name: str) -> N
 
 
 def test_every_variable_stands_for_one_parameter() -> None:
-    targets: tuple[Target, ...] = ("env", "reranker-env")
-    for target in targets:
+    for target in TARGET_TITLES:
         names = [export.name for _, export in exported(target) if export.codec != "band"]
         assert len(set(names)) == len(names)

@@ -191,7 +191,7 @@ def test_a_bad_variable_is_a_warning_and_the_good_ones_count() -> None:
 
 
 def test_an_env_without_any_variable_of_the_two_systems_is_refused() -> None:
-    with pytest.raises(InputError, match="no variable of CEMS or the memory agent"):
+    with pytest.raises(InputError, match="no variable of CEMS, the memory agent or ACE"):
         import_config("PATH=/bin\n", source=".env")
 
 
@@ -247,7 +247,7 @@ def test_the_python_snippet_runs() -> None:
     assert scope["config"] == preset("qmd").config
 
 
-@pytest.mark.parametrize("form", ["yaml", "toml", "env", "reranker-env", "python"])
+@pytest.mark.parametrize("form", ["yaml", "toml", "env", "reranker-env", "ace-env", "engram", "python"])
 def test_the_evidence_card_stands_at_the_head_as_comments(form: str) -> None:
     text = export_config(preset("cems").config, form, CARD)
     assert (
@@ -272,6 +272,64 @@ def test_every_preset_goes_to_every_form_and_back(subtests: pytest.Subtests) -> 
     for name in preset_names():
         with subtests.test(name=name):
             config = preset(name).config
-            for form in ("yaml", "json", "toml", "python", "env", "reranker-env"):
+            for form in ("yaml", "json", "toml", "python", "env", "reranker-env", "ace-env", "engram"):
                 imported = import_config(export_config(config, form), config, source=file_name(config, form))
                 assert (imported.config, imported.changes, imported.warnings) == (config, [], [])
+
+
+def test_a_tuned_mem0_is_exported_as_constructor_and_search_arguments() -> None:
+    changes = {
+        "assembly.limit": 5,
+        "threshold.fixed": 0.3,
+        "lists.vector.scale": "inverse_l2",
+        "rerank.backend": "cross_encoder",
+    }
+    tuned = with_values(preset("mem0").config, changes)
+    text = export_config(tuned, "mem0", CARD)
+    scope: dict[str, object] = {}
+    exec("\n".join(line for line in text.splitlines() if line.startswith(("config =", "search ="))), scope)
+    assert scope["config"] == {
+        "vector_store": {"provider": "chroma"},
+        "reranker": {"provider": "sentence_transformer"},
+    }
+    assert scope["search"] == {"threshold": 0.3, "rerank": True, "top_k": 5}
+    read = import_config(text, source="tuned.mem0.py")
+    assert (read.form, read.warnings, read.config) == ("mem0", [], with_values(tuned, {"name": "imported"}))
+
+
+def test_what_mem0_has_fixed_is_listed_with_its_value() -> None:
+    config = with_values(preset("mem0").config, {"lists.vector.depth": 200, "threshold.mode": "none"})
+    text = export_config(config, "mem0")
+    assert "lists.vector.depth = 200   (there 60)" in text
+    assert "threshold.fixed = 0.1   (search.threshold: it always has one, and 0 comes nearest to none)" in text
+    assert "'threshold': 0.0" in text
+
+
+def test_an_argument_that_mem0_does_not_have_is_a_warning() -> None:
+    text = "from mem0 import Memory\nconfig = {'embedder': {'provider': 'huggingface'}}\nsearch = {'topk': 3, 'threshold': 2}\n"
+    read = import_config(text, source="x.py")
+    assert read.config == with_values(preset("mem0").config, {"name": "imported"})
+    assert "search.topk: no parameter of the pipeline; the nearest known one is search.top_k" in read.warnings[0]
+    assert "'2' is not allowed; allowed: 0 to 1" in read.warnings[1] and len(read.warnings) == 2
+
+
+def test_a_tuned_engram_is_exported_as_constants_and_where_they_are() -> None:
+    changes = {"fusion.k": 30, "lists.fts5.cut": "score", "fusion.importance_bonus_ranks": 4, "dedup.enabled": True}
+    tuned = with_values(preset("engram_head").config, changes)
+    text = export_config(tuned, "engram", CARD)
+    file = "processor/recollection-writer.ts"
+    assert f"{file}: K = 30   # 60 at 10a2fe6\n" in text
+    assert f"{file}: MATCH query, ORDER BY = bm25(episodes_fts)   # none at 10a2fe6\n" in text
+    assert f"{file}: MIN_VECTOR_SIM = 0.25\n" in text, "an unchanged constant has no value of HEAD behind it"
+    assert "K + …) = 5   # 11 at" in text and "dedup.enabled = true   (there false)" in text
+    read = import_config(text, source="tuned.engram.txt")
+    assert (read.form, read.warnings) == ("engram", [])
+    assert read.config == with_values(tuned, {"name": "imported", "dedup.enabled": False})
+
+
+def test_the_env_of_ace_has_what_its_encoder_reads() -> None:
+    values = dotenv_values(stream=io.StringIO(export_config(preset("ace_head").config, "ace-env")))
+    assert values == {"ACE_BM25_K1": "1.5", "ACE_BM25_B": "0.75", "ACE_BM25_AVG_DOC_LENGTH": "50.0"}
+    read = import_config("ACE_BM25_B=0.5\nACE_EMBEDDING_URL=http://x\n", source=".env")
+    assert read.form == "ace-env" and read.config.lists.sparse.b == 0.5
+    assert "ACE_EMBEDDING_URL: no parameter of the pipeline" in read.warnings[0] and "http://x" not in read.warnings[0]
