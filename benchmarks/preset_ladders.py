@@ -1,6 +1,6 @@
 """What each rule of a running system costs or gains against its plan: docs/presets.md.
 
-    python -m benchmarks.preset_ladders [--work .workbench/ladders] [--only SYSTEM]
+    python -m benchmarks.preset_ladders [--work .workbench/ladders] [--only PLAN] [--ace RECORDING]
 
 Imports the sample set, without titles and uncut, as the recorded systems were given it. Then a ladder per system: from the preset of the
 plan to that of the running system, one config field at a time; the fields of a list that the plan lacks are one step. Each rung is measured
@@ -8,11 +8,13 @@ on the judged queries, as hit@3, hit@5 and nDCG@10, and compared with the rung b
 intervals.
 
 A field that changes no result on its rung is named below the table. Models that need a server are left out on both sides (`NO_SERVER`).
+ACE searches another text than the query, which only a recording has: with one its program is measured on that text as well.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,7 +31,7 @@ from cems_workbench.evaluation.evaluate import Evaluation
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled_selection
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.query_set_evidence import ensure_evidence, judged_selection
+from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, judged_selection
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.settings import Settings
@@ -72,9 +74,8 @@ LADDERS = (
             "assembly.min_vector_score",
         ),
     ),
-    Ladder("ACE, row A", "ace_a", "ace_row_a"),
-    Ladder("the memory agent, facts", "memory_agent", "memory_agent_head"),
-    Ladder("QMD", "qmd_plan", "qmd"),
+    Ladder("ACE, row A", "ace_a", "ace_row_a", ("lists.sparse", "lists.lexical.enabled", REST)),
+    Ladder("the memory agent, facts", "memory_agent", "memory_agent_head", ("lists.lucene", REST)),
     Ladder("mem0: words added to the plain install", "mem0", "mem0_keyword"),
     Ladder("mem0: entities added to words", "mem0_keyword", "mem0_entities"),
 )
@@ -187,6 +188,44 @@ def climbed(ladder: Ladder, resources: Resources) -> list[Rung]:
     return rungs
 
 
+def as_ace_searches(resources: Resources, recording: Path) -> str:
+    """What ACE's program reaches on the query and on the text that ACE made of it, in a sentence."""
+    store = resources.store
+    judgments = store.judgments.read()
+    typed = judged_selection(QUERY_SET, resources, judgments)
+    answers = json.loads(recording.read_text(encoding="utf-8"))["answers"]
+    made = {answer["qid"]: answer["understood"]["searched"] for answer in answers}
+    given = QuerySelection(
+        f"{QUERY_SET} as ACE searches it",
+        tuple(replace(query, searched=made[query.qid]) for query in typed.queries if query.qid in made),
+    )
+    config, measures, grades = (
+        preset("ace_row_a").config,
+        parse_measures("hit@1 hit@5", RELEVANT_FROM),
+        agreed(judgments, None),
+    )
+    found = []
+    for selection in (given, typed):
+        ensure_evidence(config, selection, judgments, resources)
+        evaluated, _ = evaluate_configs(
+            [("ace_row_a", config)],
+            lambda config, selection=selection: labelled_selection(config, selection, grades, resources),
+            measures,
+        )
+        found.append(evaluated[0].evaluation)
+    changed = sum(made[query.qid].lower() != query.query.lower() for query in given.queries)
+    rows = compare(found).compared[0].differences
+    moved = "; ".join(
+        f"{name} {row.baseline:.3f} → {row.value:.3f}, {_difference(row)}"
+        for name, row in zip(("hit@1", "hit@5"), rows, strict=True)
+    )
+    return (
+        f"For {changed} of {len(given.queries)} queries ACE searches another text than the query: typos, terms and dictionary are on in every "
+        "row. "
+        f"Without all that, `ace_row_a` as typed against as ACE searches: {moved}."
+    )
+
+
 def table(ladder: Ladder, rungs: Sequence[Rung]) -> str:
     """The section of a ladder."""
     names = MEASURES.split()
@@ -265,6 +304,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--work", type=Path, default=Path(".workbench/ladders"))
     parser.add_argument("--only", help="Print the ladder of this plan preset, and write no page.")
+    parser.add_argument("--ace", type=Path, help="A recording of ACE, whose searched texts are measured as well.")
     options = parser.parse_args()
     known = set(preset_names())
     resources = filled_store(options.work)
@@ -277,6 +317,8 @@ def main() -> None:
                 raise InputError(f"{ladder.system}: there is no preset {ladder.plan} or {ladder.program}")
             rungs = climbed(ladder, resources)
             sections.append(table(ladder, rungs))
+            if ladder.program == "ace_row_a" and options.ace is not None:
+                sections[-1] += f"\n\n{as_ace_searches(resources, options.ace)}"
         queries = len(rungs[0].evaluation.qids)
         text = page(sections, queries, resources.store.memories.count())
     finally:
