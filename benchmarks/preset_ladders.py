@@ -220,8 +220,8 @@ def as_ace_searches(resources: Resources, recording: Path) -> str:
         for name, row in zip(("hit@1", "hit@5"), rows, strict=True)
     )
     return (
-        f"For {changed} of {len(given.queries)} queries ACE searches another text than the query: typos, terms and dictionary are on in every "
-        "row. "
+        f"For {changed} of {len(given.queries)} queries ACE searches another text than the query: typos, terms and dictionary are on "
+        "in every row. "
         f"Without all that, `ace_row_a` as typed against as ACE searches: {moved}."
     )
 
