@@ -40,7 +40,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs/presets.md"
 MEASURES = "hit@3 hit@5 nDCG@10"
 RELEVANT_FROM = 2
 QUERY_SET = "sample_data"
-NO_SERVER: Mapping[str, Any] = {"rerank.backend": "none", "judge.backend": "none", "expansion.backend": "none"}
+NO_SERVER: Mapping[str, Any] = {"rerank.backend": "none", "expansion.backend": "none"}
 """What replaces a backend that needs a server, in the plan and in what runs."""
 SERVERS = ("llama_server", "ollama", "llm")
 
@@ -149,9 +149,9 @@ def _plain(value: Any) -> Any:
 
 
 def without_servers(config: PipelineConfig) -> PipelineConfig:
-    """The config without backends that need a server."""
+    """The config without backends that need a server, and without a judge."""
     off = {path: value for path, value in NO_SERVER.items() if config.get(path) in SERVERS}
-    return with_values(config, off)
+    return with_values(config, off | {"judge.backend": "none"})  # a judge moves nothing, and takes most of the time
 
 
 @dataclass(frozen=True)
