@@ -1,6 +1,6 @@
 """What each rule of a running system costs or gains against its plan: docs/presets.md.
 
-    python -m benchmarks.preset_ladders [--work .workbench/ladders] [--only PLAN] [--ace RECORDING]
+    python -m benchmarks.preset_ladders [--work .workbench/ladders] [--only PLAN] [--ace RECORDING] [--engram FILE]
 
 Imports the sample set, without titles and uncut, as the recorded systems were given it. Then a ladder per system: from the preset of the
 plan to that of the running system, one config field at a time; the fields of a list that the plan lacks are one step. Each rung is measured
@@ -8,7 +8,8 @@ on the judged queries, as hit@3, hit@5 and nDCG@10, and compared with the rung b
 intervals.
 
 A field that changes no result on its rung is named below the table. Models that need a server are left out on both sides (`NO_SERVER`).
-ACE searches another text than the query, which only a recording has: with one its program is measured on that text as well.
+ACE searches another text than the query, which only a recording has: with one its program is measured on that text as well. engram leaves
+out stop words, which only its source has: with that file its program is measured with them as well.
 """
 
 from __future__ import annotations
@@ -226,6 +227,31 @@ def as_ace_searches(resources: Resources, recording: Path) -> str:
     )
 
 
+def with_stop_words_of_engram(resources: Resources, source: Path) -> str:
+    """What engram's program reaches with the stop words of an installation, in a sentence."""
+    judgments = resources.store.judgments.read()
+    selection = judged_selection(QUERY_SET, resources, judgments)
+    plan, without = (without_servers(preset(name).config) for name in ("recollection", "engram_head"))
+    given = with_values(without, {"lists.fts5.stop_words": f"{source}#STOP_WORDS"})
+    for config in (plan, without, given):
+        ensure_evidence(config, selection, judgments, resources)
+    grades = agreed(judgments, None)
+    evaluated, _ = evaluate_configs(
+        [("plan", plan), ("without", without), ("with", given)],
+        lambda config: labelled_selection(config, selection, grades, resources),
+        parse_measures("hit@3 nDCG@10", RELEVANT_FROM),
+    )
+    gained, lost = (compare([evaluated[i].evaluation, evaluated[2].evaluation]).compared[0].differences for i in (1, 0))
+    moved = "; ".join(
+        f"{name} {row.baseline:.3f} → {row.value:.3f}, {_difference(row)}, against the plan {_difference(total)}"
+        for name, row, total in zip(("hit@3", "nDCG@10"), gained, lost, strict=True)
+    )
+    return (
+        "The stop words of engram are in its source and in no preset. Where they are searched, many more memories match, and the oldest 50 are "
+        f"listed. Left out, as read from an installation (`lists.fts5.stop_words`): {moved}."
+    )
+
+
 def table(ladder: Ladder, rungs: Sequence[Rung]) -> str:
     """The section of a ladder."""
     names = MEASURES.split()
@@ -305,6 +331,9 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(".workbench/ladders"))
     parser.add_argument("--only", help="Print the ladder of this plan preset, and write no page.")
     parser.add_argument("--ace", type=Path, help="A recording of ACE, whose searched texts are measured as well.")
+    parser.add_argument(
+        "--engram", type=Path, help="engram's recollection-writer.ts, whose stop words are measured as well."
+    )
     options = parser.parse_args()
     known = set(preset_names())
     resources = filled_store(options.work)
@@ -317,6 +346,8 @@ def main() -> None:
                 raise InputError(f"{ladder.system}: there is no preset {ladder.plan} or {ladder.program}")
             rungs = climbed(ladder, resources)
             sections.append(table(ladder, rungs))
+            if ladder.program == "engram_head" and options.engram is not None:
+                sections[-1] += f"\n\n{with_stop_words_of_engram(resources, options.engram)}"
             if ladder.program == "ace_row_a" and options.ace is not None:
                 sections[-1] += f"\n\n{as_ace_searches(resources, options.ace)}"
         queries = len(rungs[0].evaluation.qids)
