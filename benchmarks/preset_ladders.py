@@ -247,8 +247,8 @@ def with_stop_words_of_engram(resources: Resources, source: Path) -> str:
         for name, row, total in zip(("hit@3", "nDCG@10"), gained, lost, strict=True)
     )
     return (
-        "The stop words of engram are in its source and in no preset. Where they are searched, many more memories match, and the oldest 50 are "
-        f"listed. Left out, as read from an installation (`lists.fts5.stop_words`): {moved}."
+        "The stop words of engram are in its source and in no preset. Where they are searched, many more memories match, and the oldest 50 "
+        f"are listed. Left out, as read from an installation (`lists.fts5.stop_words`): {moved}."
     )
 
 
