@@ -19,6 +19,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +211,7 @@ def as_ace_searches(resources: Resources, recording: Path) -> str:
         ensure_evidence(config, selection, judgments, resources)
         evaluated, _ = evaluate_configs(
             [("ace_row_a", config)],
-            lambda config, selection=selection: labelled_selection(config, selection, grades, resources),
+            partial(labelled_selection, selection=selection, grades=grades, resources=resources),
             measures,
         )
         found.append(evaluated[0].evaluation)
