@@ -129,7 +129,12 @@ def _of_agent(own: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     changes: dict[str, Any] = {}
     if own.get("adaptive_threshold") == "False":
         changes |= {"threshold.mode": "fixed", "threshold.fixed": float(own.get("similarity_threshold", "0.6"))}
-        changes |= {f"lists.{name}.first_stage_factor": 1 for name in ("vector", "lucene")}
+        rows = int(own.get("limit", "10"))  # a factor of 1 would leave the depth at that of the preset, which is 1
+        changes |= {
+            f"lists.{name}.{key}": value
+            for name in ("vector", "lucene")
+            for key, value in (("depth", rows), ("first_stage_factor", 1))
+        }
     if own.get("fusion_method") in ("score_sum", "score_max"):
         changes |= {"fusion.method": {"score_sum": "combsum", "score_max": "combmax"}[own["fusion_method"]]}
     if own.get("keyword_search") == "False":
