@@ -242,6 +242,7 @@ def fidelity_command(
                 which_lists=which,
                 chosen_lists=chosen_lists,
                 own_searches=own_searches,
+                own_limit=any(change.partition("=")[0].strip() == "assembly.limit" for change in changes or ()),
                 tolerance=tolerance,
                 depth=depth,
             )

@@ -271,11 +271,13 @@ def setting_for(
     which_lists: WhichLists = "own",
     chosen_lists: Mapping[str, str] | None = None,
     own_searches: bool = False,
+    own_limit: bool = False,
     tolerance: float | None = None,
     depth: int = DEPTH,
 ) -> FidelitySetting:
     """The config for a recording: with the recording's settings and token budget, unless it stays `as_chosen`.
 
+    The limit that the recording states was an argument of each search: it is used, unless the config is to keep its own (`own_limit`).
     `chosen_lists` names our list for a recorded one. Raises InputError as `list_map` does.
     """
     title = name or f"{Path(recording.name).stem}, {config.name}"
@@ -296,6 +298,10 @@ def setting_for(
         if recording.max_tokens is not None:
             config = with_values(config, {"assembly.max_tokens": recording.max_tokens}, recording.name)
             applied["max_tokens"] = str(recording.max_tokens)
+    limit = stated_limit(recording)
+    if limit is not None and not own_limit and limit != config.assembly.limit:
+        config = with_values(config, {"assembly.limit": limit}, recording.name)
+        applied["limit"] = str(limit)
     mapping = list_map(recording, config, chosen_lists)
     if which_lists == "recorded":
         warnings += (
@@ -313,6 +319,12 @@ def setting_for(
         tolerance,
         depth,
     )
+
+
+def stated_limit(recording: Recording) -> int | None:
+    """The number of results that the recording says was asked for; None if it says nothing."""
+    stated = (recording.own_settings.get(name, "") for name in ("limit", "top_k"))
+    return next((int(text) for text in stated if text.isdecimal() and int(text) > 0), None)
 
 
 def _unquoted(text: str) -> str:

@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from cems_workbench.config.sections.gathering import BY_LANGUAGE, LexicalList
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreLockedError
 from cems_workbench.models.circuit_breaker import CircuitBreaker
@@ -241,11 +243,16 @@ class Resources:
 
     def cosines(self, query: Float32, ids: Sequence[str]) -> ChunkHits:
         """(id, cosine, chunk) of each chunk of `ids` to the query vector, best first, ties by id and chunk; exact."""
-        scored = [
-            (memory_id, float(vector @ query), chunk)
-            for memory_id, parts in self.indexes.vectors.chunk_embeddings(ids).items()
-            for chunk, vector in parts.items()
-        ]
+        target = np.asarray(query, dtype=np.float64)
+        length = float(np.linalg.norm(target))
+        scored = []
+        for memory_id, parts in self.indexes.vectors.chunk_embeddings(ids).items():
+            for chunk, single in parts.items():
+                vector = np.asarray(
+                    single, dtype=np.float64
+                )  # in double precision, as the systems with a candidate set compute it
+                lengths = float(np.linalg.norm(vector)) * length
+                scored.append((memory_id, float(vector @ target) / lengths if lengths else 0.0, chunk))
         return sorted(scored, key=lambda hit: (-hit[1], hit[0], hit[2] or 0))
 
     def shared(self, key: object, make: Callable[[], Model]) -> Model:
