@@ -194,7 +194,7 @@ def search(request: EngineRequest) -> EngineAnswer:
 
 
 def _piece(name: str, row: Document) -> str:
-    return row.text if name == "text" else PIECES[name](row.memory)
+    return row.text if name == "text" else _PIECES[name](row.memory)
 
 
 LEXICAL_ENGINE = LexicalEngine(search)

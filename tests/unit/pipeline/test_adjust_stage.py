@@ -203,3 +203,10 @@ def test_factors_say_what_the_store_lacks_for_them() -> None:
     assert warned(found, "no candidate has 3 votes: the feedback factor does nothing")
     assert warned(found, "no candidate belongs to a project: every one has the factor 0.9")
     assert warned(stage("fusion", subject, {"fusion.importance_bonus_ranks": 10}), "the bonus of 10 ranks does nothing")
+
+
+def test_a_future_date_grows_where_the_config_says_so() -> None:
+    growing = {"mode": "exponential", "half_life_days": 30.0, "clock": "created_at", "future": "grows"}
+    assert decay({"created_at": ago(days=-60)["created_at"]}, **growing) == pytest.approx(4.0, rel=1e-12)
+    assert decay({"created_at": ago(days=60)["created_at"]}, **growing) == pytest.approx(0.25, rel=1e-12)
+    assert decay({"created_at": ago(days=-60)["created_at"]}, **growing | {"mode": "linear"}) == 1.0

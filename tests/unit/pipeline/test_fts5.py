@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.config.sections.lexical_engines import Fts5List
+from cems_workbench.config.sections.lexical_engines import Fts5Columns, Fts5List
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline.lexical_engines import fts5
+from cems_workbench.pipeline.lexical_engines import Document, fts5
 from cems_workbench.pipeline.lexical_engines.fts5 import Fts5Index, Row, match_query
+from cems_workbench.records import Memory
 from cems_workbench.store import Filter
 
 WORDS = [f"word{number}" for number in range(30)]
@@ -140,3 +141,18 @@ def test_porter_finds_the_stem_and_unicode61_the_letters() -> None:
     plain = Fts5Index([(row, ["Releases in Zürich"])], (1.0,))
     assert not plain.search("release", 5).hits
     assert plain.search("zurich", 5).hits
+
+
+def test_every_column_of_the_section_has_a_text() -> None:
+    memory = Memory("m1", "the content", title="a title", tags=("one", "two"), category="c", project="p", author="a")
+    found = {name: fts5._piece(name, Document(memory, None, "as searched")) for name in Fts5Columns.model_fields}
+    assert found == {
+        "text": "as searched",
+        "id": "m1",
+        "content": "the content",
+        "title": "a title",
+        "tags": "one two",
+        "category": "c",
+        "project": "p",
+        "author": "a",
+    }

@@ -192,3 +192,24 @@ def test_a_list_by_metadata_that_tells_nothing_apart_says_so_and_what_it_costs()
     assert warned(stage("lists", subject, by_id), "its ranks are the order of ids")
     used = evidence({"vector": {"a": 0.9, "b": 0.8}, "access": {"a": 3.0, "b": 0.0}})
     assert not warned(stage("lists", used, by_id), "tells nothing apart")
+
+
+def test_dates_of_lists_in_use_are_ranked_without_gaps() -> None:
+    lists = {
+        "vector": {"a": 0.9, "b": 0.8, "c": 0.7},
+        "lexical": {"x": 3.0},
+        "recency": {"x": 9.0, "c": 8.0, "b": 7.0, "a": 7.0},
+    }
+    changes = {"lists.lexical.enabled": False, "lists.recency.enabled": True, "lists.recency.ties": "competition"}
+    subject = evidence(lists)
+    gathered = stage("fusion", subject, changes)
+    in_use = stage("fusion", subject, {**changes, "lists.metadata_ranks": "in_use"})
+    ranks = [
+        {row.memory_id: term.rank for row in fusion.rows for term in row.contributions if term.list == "recency"}
+        for fusion in (gathered, in_use)
+    ]
+    assert ranks == [{"x": 1, "c": 2, "b": 3, "a": 3}, {"c": 1, "b": 2, "a": 2}]
+    assert warned(stage("lists", subject, changes), "only in recency or access")
+    assert not warned(stage("lists", subject, {**changes, "lists.metadata_ranks": "in_use"}), "only in recency")
+    shallow = stage("fusion", subject, {**changes, "lists.metadata_ranks": "in_use", "lists.vector.depth": 1})
+    assert {row.memory_id for row in shallow.kept} == {"a"}
