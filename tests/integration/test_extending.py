@@ -176,11 +176,11 @@ from cems_workbench.config import PipelineConfig, field_spec, parse_config, dump
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
 from cems_workbench.pipeline.idle_parameters import idle_parameters
 from cems_workbench.records import Memory
-changes = {"fusion.method": "dbsf", "lists.lexical.weight": 2.0, "variants.original_weight": 1.0}
+changes = {"fusion.method": "borda", "lists.lexical.weight": 2.0, "variants.original_weight": 1.0}
 changes |= {"fusion.normalize": "none", "fusion.score_blend": 0.0}
 config = with_values(PipelineConfig(), changes | {"lists.lexical.normalization": "none"})
-assert parse_config(dump_config(config)) == config and "dbsf: Σ weight·score" in field_spec("fusion.method").help
-assert idle_parameters(config)["fusion.k"] == "No effect under dbsf"
+assert parse_config(dump_config(config)) == config and "borda: Σ weight·(size" in field_spec("fusion.method").help
+assert idle_parameters(config)["fusion.k"] == "No effect under borda"
 memories = {key: Memory(key, key) for key in "abc"}
 lists = (
     RankedList("vector:0", "vector", 0, (Hit("a", 0.9), Hit("b", 0.7), Hit("c", 0.5))),
