@@ -188,7 +188,7 @@ lists = (
 )
 trace = replay(Evidence("q", memories, variants=(Variant("q"),), lists=lists), config)
 raw = {row.memory_id: row.raw for row in trace.stage("fusion").rows}
-assert all(abs(raw[key] - value) < 1e-12 for key, value in {"a": 0.5 + 1 / 6, "b": 1.5, "c": 0.5 - 1 / 6}.items()), raw
+assert all(abs(raw[key] - value) < 1e-12 for key, value in {"a": 1.0, "b": 2 / 3 + 2.0, "c": 1 / 3}.items()), raw
 """,
     "A preset": """
 from cems_workbench.config import preset, preset_names
