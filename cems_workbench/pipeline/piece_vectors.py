@@ -57,8 +57,8 @@ def _made(resources: Resources, piece: str, progress: Progress) -> PieceVectors:
     if missing:
         kept |= dict(zip(missing, _encoded(resources.embedder, list(missing.values()), progress), strict=True))
         kept = {digest: kept[digest] for digest in dict.fromkeys(digests.values())}
-        with suppress(OSError), write_atomically(file) as part, part.open("wb") as out:
-            np.savez(out, digests=np.array(list(kept)), vectors=np.stack(list(kept.values())))
+        with suppress(OSError), write_atomically(file) as part, part.open("wb") as place:
+            np.savez(place, digests=np.array(list(kept)), vectors=np.stack(list(kept.values())))
     ids = tuple(sorted(digests))
     vectors = np.stack([kept[digests[key]] for key in ids]) if ids else np.zeros((0, 1), np.float32)
     return PieceVectors(ids, vectors)

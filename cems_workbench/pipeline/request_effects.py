@@ -58,6 +58,10 @@ def project_effect(config: PipelineConfig, project_only: bool = False) -> Effect
 def moment_effect(config: PipelineConfig) -> Effect:
     """What the moment of the query, "as of", does: ages are counted to it, or nothing."""
     decay = config.adjust.time_decay
+    recency = config.lists.recency
+    if recency.enabled and recency.normalization == "exponential":
+        also = "" if decay.mode == "none" else f"; time decay from {CLOCKS[decay.clock]}"
+        return Effect(f"The recency list counts ages to it from the creation{also}", False)
     if decay.mode == "none":
         given = _handed_on(config)
         return Effect(f"Ignored by the ranking: time decay is off{given}", not given)

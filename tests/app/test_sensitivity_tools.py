@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.analysis.sensitivity.scan import sweep
 from cems_workbench.config import preset, with_values
+from cems_workbench.config.sections.ranking import FUSION_METHODS
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.ui.inspect import labelled
@@ -66,11 +67,9 @@ def test_counting_members_only_has_fewer_breakpoints(open_page: OpenPage) -> Non
 
 def test_a_choice_has_a_row_and_a_button_for_each_value(open_page: OpenPage) -> None:
     page = chosen(opened(open_page, "Sensitivity"), "fusion.method")
-    assert "3 values give" in markdown(page)
+    assert f"{len(FUSION_METHODS)} values give" in markdown(page)
     assert set(buttons(page, "inspect:sensitivity:value:")) == {
-        "inspect:sensitivity:value:rrf",
-        "inspect:sensitivity:value:combsum",
-        "inspect:sensitivity:value:combmax",
+        f"inspect:sensitivity:value:{name}" for name in FUSION_METHODS
     }
     assert page.button(key="inspect:sensitivity:value:rrf").disabled
     page = page.button(key="inspect:sensitivity:value:combmax").click().run()

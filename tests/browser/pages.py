@@ -144,6 +144,8 @@ class Window:
         place = self.page.get_by_role("combobox", name=box, exact=True) if isinstance(box, str) else box
         place.click()
         choice = self.page.get_by_role("option", name=option, exact=True)
+        if isinstance(option, str) and not choice.is_visible():
+            place.fill(option)  # a long list draws only its first options
         if choice.get_attribute("aria-selected") == "true":
             place.press("Escape")
             return

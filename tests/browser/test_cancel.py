@@ -79,8 +79,10 @@ def test_scoring_is_cancelled_at_once_and_gone_on_with_where_it_stopped(
         inspect = Inspect.open(window)
         inspect.search(QUERY)
         assert server.scored() == []
-        inspect.page.get_by_test_id("stSidebar").get_by_role("combobox").first.click()
-        inspect.page.get_by_role("option", name="qmd").click()
+        presets = inspect.page.get_by_test_id("stSidebar").get_by_role("combobox").first
+        presets.click()
+        presets.fill("qmd")
+        inspect.page.get_by_role("option", name="qmd", exact=True).click()
 
         count = inspect.page.get_by_test_id("stProgress").get_by_text(re.compile(rf"reranking: {BATCH} of \d+"))
         expect(count).to_be_visible()

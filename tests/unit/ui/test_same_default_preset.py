@@ -52,4 +52,4 @@ def test_every_command_with_a_preset_states_the_choices_and_the_default() -> Non
     for name, said in options.items():
         assert all(choice in said for choice in preset_names()), name
         assert "(default: " in said
-    assert CliRunner().invoke(commands, ["export", "--help"]).output.count("memory_agent") == 1
+    assert CliRunner().invoke(commands, ["export", "--help"]).output.count("memory_agent_messages") == 1
