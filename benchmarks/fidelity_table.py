@@ -43,22 +43,12 @@ WHOLE = "whole"
 TOLERANCES: Mapping[str, float] = {"engram": 1e-9}
 """Largest difference of equal scores where it is not 1e-6: engram computes in double precision throughout."""
 QMD_SEARCH: Mapping[str, Any] = {
-    "query.mode": "hybrid",
     "lists.vector.enabled": False,
-    "lists.lexical.enabled": False,
-    "lists.fts5.enabled": True,
-    "lists.fts5.depth": 1,
-    "lists.fts5.first_stage_factor": 1,
-    "lists.fts5.tokenizer": "porter",
-    "lists.fts5.match": "all",
-    "lists.fts5.prefix": True,
-    "lists.fts5.columns.text": 0.0,
-    "lists.fts5.columns.title": 4.0,
-    "lists.fts5.columns.content": 1.0,
-    "lists.fts5.normalization": "saturating",
-    "fusion.single_list": "bypass",
+    "fusion.method": "combsum",
+    "fusion.top_rank_bonus.rank1": 0.0,
+    "fusion.top_rank_bonus.rank2_3": 0.0,
+    "variants.original_weight": 1.0,
     "rerank.backend": "none",
-    "assembly.max_tokens": None,
 }
 """`qmd search` is the FTS5 list of QMD alone."""
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
@@ -98,7 +88,14 @@ def plans_of(recording: Recording) -> list[Plan]:
             Plan("Graphiti", "graphiti_edges", limit, "recorded"),
         ]
     if "qmd" in said:
-        return [Plan("QMD", "qmd", {**QMD_SEARCH, **limit}, label="an FTS5 list alone, as `qmd search`")]
+        return [
+            Plan(
+                "QMD",
+                "qmd_head",
+                {**QMD_SEARCH, **limit, "lists.fts5.depth": limit.get("assembly.limit", 50)},
+                label="an FTS5 list alone, as `qmd search`",
+            )
+        ]
     if "knowledge_extraction" in said or "memory agent" in said:
         return [Plan("memory agent", *_of_agent(own))]
     return []
