@@ -34,6 +34,7 @@ from cems_workbench.jobs.fidelity import (
     measure_fidelity,
     read_answers,
     setting_for,
+    stated_limit,
     store_of_folder,
 )
 from cems_workbench.jobs.recorded_lists import WhichLists
@@ -70,29 +71,28 @@ def plans_of(recording: Recording) -> list[Plan]:
     """The presets of a recording, by what it says of its system; none for a system without one."""
     said = (recording.system or "").lower()
     own = recording.own_settings
-    limit = {"assembly.limit": int(own["limit"])} if own.get("limit", "").isdigit() else {}
     if said.startswith("cems"):
         return [Plan("CEMS", BASE_PRESET, {})]
     if "engram" in said:
         name = {"recall": "engram_recall", "search": "engram_search"}.get(own.get("path", ""), "engram_head")
-        return [Plan("engram", name, limit if name != "engram_head" else {})]
+        return [Plan("engram", name, {})]
     if said.startswith("ace"):
-        return [Plan("ACE", name, changes | limit) for name, changes in _of_ace(own)]
+        return [Plan("ACE", name, changes) for name, changes in _of_ace(own)]
     if "mem0" in said:
         name, changes = _of_mem0(own)
         more = [Plan("mem0", name, changes, "recorded")] if name == "mem0_entities" else []
         return [Plan("mem0", name, changes), *more]
     if "graphiti" in said:
         return [
-            Plan("Graphiti", "graphiti_edges", limit),
-            Plan("Graphiti", "graphiti_edges", limit, "recorded"),
+            Plan("Graphiti", "graphiti_edges", {}),
+            Plan("Graphiti", "graphiti_edges", {}, "recorded"),
         ]
     if "qmd" in said:
         return [
             Plan(
                 "QMD",
                 "qmd_head",
-                {**QMD_SEARCH, **limit, "lists.fts5.depth": limit.get("assembly.limit", 50)},
+                {**QMD_SEARCH, "lists.fts5.depth": stated_limit(recording) or 50},
                 label="an FTS5 list alone, as `qmd search`",
             )
         ]

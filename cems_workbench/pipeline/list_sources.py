@@ -21,7 +21,7 @@ class ListSource:
 
     `per_variant`: one list per query variant, whose weight multiplies the list's, and whose scores may be blended into the fused
     one; the others make one list per query. `finds`: its lists add candidates; the others only rank those
-    candidates. `engine`: its lists are those of a lexical engine, gathered while enabled. `most`: the largest score of a hit, which
+    candidates. `most`: the largest score of a hit, which
     `fusion.divisor` counts the list with. `relevance`: its score measures relevance, so that combsum and combmax may use it. `ordered`:
     equal scores stay in the order of the source, not of ids. `nested`: replay makes its lists from other lists; none is gathered.
     """
@@ -35,7 +35,6 @@ class ListSource:
     relevance: bool = True
     ordered: bool = False
     nested: bool = False
-    engine: bool = False
     most: float = 1.0
 
 
@@ -67,7 +66,6 @@ LIST_SOURCES: tuple[ListSource, ...] = (
         raw="−bm25() of SQLite's FTS5.",
         per_variant=True,
         ordered=True,
-        engine=True,
     ),
     ListSource(
         name="sparse",
@@ -75,7 +73,6 @@ LIST_SOURCES: tuple[ListSource, ...] = (
         raw="Dot product of the sparse vectors of query and memory.",
         per_variant=True,
         ordered=True,
-        engine=True,
     ),
     ListSource(
         name="lucene",
@@ -83,7 +80,6 @@ LIST_SOURCES: tuple[ListSource, ...] = (
         raw="Lucene's BM25 score, summed over fields.",
         per_variant=True,
         ordered=True,
-        engine=True,
     ),
     ListSource(
         name="ts_rank_cd",
@@ -91,7 +87,6 @@ LIST_SOURCES: tuple[ListSource, ...] = (
         raw="ts_rank_cd of its best chunk.",
         per_variant=True,
         ordered=True,
-        engine=True,
     ),
     ListSource(
         name="recency",

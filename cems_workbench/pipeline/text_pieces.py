@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from cems_workbench.records import Memory
+from cems_workbench.store import text_rule
 
 _FENCED, _LINK = re.compile(r"```.*?```", re.DOTALL), re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _QUOTED = re.compile(r"^\s*>\s?", re.MULTILINE)
@@ -33,17 +34,17 @@ def fact(memory: Memory) -> str:
     return f"{said} Evidence: {evidence}" if memory.title else said
 
 
+def _stored(read: Callable[[Memory], str]) -> Callable[[Memory, str], str | None]:
+    """A piece that a memory has as it is; None for an empty one."""
+    return lambda memory, text: read(memory) or None
+
+
 PIECES: Mapping[str, Callable[[Memory, str], str | None]] = {
     "text": lambda memory, text: text,
     "plain_text": lambda memory, text: without_markdown(text),
-    "content": lambda memory, text: memory.content,
-    "title": lambda memory, text: memory.title,
     "object": lambda memory, text: memory.title or memory.content,
     "fact": lambda memory, text: fact(memory),
-    "tags": lambda memory, text: " ".join(memory.tags),
-    "category": lambda memory, text: memory.category,
-    "project": lambda memory, text: memory.project,
-    "author": lambda memory, text: memory.author,
+    **{name: _stored(read) for name, read in text_rule.PIECES.items()},
 }
 """Each piece by name, made of a memory and its text as searched."""
 OF_TEXT = frozenset({"text", "plain_text"})

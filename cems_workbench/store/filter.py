@@ -41,6 +41,10 @@ class Filter:
         """Whether all memories pass."""
         return self.required_project is None and self.required_scope is None
 
+    def passes(self, project: str | None, scope: str) -> bool:
+        """Whether a memory of this project and scope passes."""
+        return self.required_project in (None, project) and self.required_scope in (None, scope)
+
     def sql(self) -> tuple[str, list[str]]:
         """A WHERE fragment over `project` and `scope` and its parameters; `TRUE` when trivial."""
         wanted = [("project", self.required_project), ("scope", self.required_scope)]

@@ -14,6 +14,7 @@ from cems_workbench import extensions
 from cems_workbench.config.export_names import cems, engram, mem0
 from cems_workbench.config.fields import AsList, Section, as_tuple, param
 from cems_workbench.config.sections.lexical_engines import (
+    EngineList,
     Fts5List,
     LuceneList,
     Normalization,
@@ -652,7 +653,11 @@ OUR_LISTS = (
     "relations",
     "entities",
 )
-ENGINE_LISTS = ("fts5", "sparse", "lucene", "ts_rank_cd")
+ENGINE_LISTS = tuple(
+    name
+    for name, info in ListsConfig.model_fields.items()
+    if isinstance(info.annotation, type) and issubclass(info.annotation, EngineList)
+)
 """The lists of lexical engines (`pipeline/lexical_engines`)."""
 ADDED_LISTS = tuple(
     name

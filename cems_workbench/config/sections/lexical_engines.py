@@ -11,6 +11,10 @@ Ties = Literal["ordinal", "dense", "competition"]
 Normalization = Literal["none", "max", "minmax", "saturating", "logistic"]
 
 
+class EngineList(Section):
+    """The list of a lexical engine: every subclass in `ListsConfig` is one."""
+
+
 def enabled(title: str, what: str) -> Any:
     """The switch of an engine's list."""
     return param(False, f"{title} list", what, cost="gather", added=True)
@@ -122,7 +126,7 @@ class Fts5Columns(Section):
     author: float = column("author")
 
 
-class Fts5List(Section):
+class Fts5List(EngineList):
     """Hits of SQLite's FTS5 by its bm25."""
 
     enabled: bool = enabled(
@@ -206,7 +210,7 @@ class Fts5List(Section):
     )
 
 
-class SparseList(Section):
+class SparseList(EngineList):
     """Hits of sparse BM25 vectors, as encoders of vector databases make them."""
 
     enabled: bool = enabled(
@@ -369,7 +373,7 @@ class LuceneFields(Section):
     author: float = field("author")
 
 
-class LuceneList(Section):
+class LuceneList(EngineList):
     """Hits of Lucene's BM25, as Neo4j and Elasticsearch have it."""
 
     enabled: bool = enabled(
@@ -489,7 +493,7 @@ class LuceneList(Section):
     )
 
 
-class TsRankCdList(Section):
+class TsRankCdList(EngineList):
     """Hits of PostgreSQL's full-text search by ts_rank_cd."""
 
     enabled: bool = enabled(

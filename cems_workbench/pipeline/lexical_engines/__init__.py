@@ -13,14 +13,13 @@ Source: docs/internals/specification.md, "lists".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
 from typing import Any, Literal
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Filter
@@ -28,7 +27,6 @@ from cems_workbench.store.search.hits import ChunkHits, truncate_to_memories
 
 Rows = Literal["created", "store"]
 """Order of insertion: by created_at, equal ones as imported; or as imported."""
-ENGINES = tuple(source.name for source in LIST_SOURCES if source.engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +55,10 @@ class EngineRequest:
     def hits(self, found: ChunkHits) -> ChunkHits:
         """The hits that pass the filter on project and scope, down to the depth."""
         if not self.where.trivial:
-            allowed = self.allowed({memory_id for memory_id, _, _ in found})
-            found = [hit for hit in found if hit[0] in allowed]
+            memories = self.resources.store.memories.read({memory_id for memory_id, _, _ in found})
+            passing = {key for key, memory in memories.items() if self.where.passes(memory.project, memory.scope)}
+            found = [hit for hit in found if hit[0] in passing]
         return truncate_to_memories(found, self.depth)
-
-    def allowed(self, ids: Collection[str]) -> set[str]:
-        """Those of the memories that pass the filter on project and scope."""
-        memories = self.resources.store.memories.read(ids)
-        where = self.where
-        return {
-            key
-            for key, memory in memories.items()
-            if where.required_project in (None, memory.project) and where.required_scope in (None, memory.scope)
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,10 +50,6 @@ class Row:
     project: str | None
     scope: str
 
-    def passes(self, where: Filter) -> bool:
-        """Whether a search with this filter may return it."""
-        return where.required_project in (None, self.project) and where.required_scope in (None, self.scope)
-
 
 @dataclass(frozen=True, slots=True)
 class Matches:
@@ -132,7 +128,9 @@ class Fts5Index:
     def _hits(self, found: Sequence[tuple[int, float]], depth: int, where: Filter) -> ChunkHits:
         rows = self._rows
         hits: ChunkHits = [
-            (rows[row].memory_id, -score, rows[row].chunk) for row, score in found if rows[row].passes(where)
+            (rows[row].memory_id, -score, rows[row].chunk)
+            for row, score in found
+            if where.passes(rows[row].project, rows[row].scope)
         ]
         return truncate_to_memories(hits, depth)
 

@@ -85,4 +85,4 @@ def ranked_list(name: str, scores: Mapping[str, float], depth: int | None = None
 
 def passes(memory: Memory, where: Filter) -> bool:
     """Whether a memory passes a filter."""
-    return where.required_project in (None, memory.project) and where.required_scope in (None, memory.scope)
+    return where.passes(memory.project, memory.scope)
