@@ -177,12 +177,20 @@ DEFAULT_TEXT_RULE = TextRule()
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A directed edge between two memories; `weight` in 0..1 is its strength."""
+    """A directed edge between two memories; `weight` in 0..1 is its strength.
+
+    `author` is the person who accepted a proposed edge; None for the edge of a file or a source.
+    """
 
     source_id: str
     target_id: str
     kind: str = "related"
     weight: float = 1.0
+    author: str | None = None
+
+
+SUPERSEDES = "supersedes"
+"""The kind of the edges from a newer memory to the older one that it replaces."""
 
 
 @dataclass(frozen=True, slots=True)

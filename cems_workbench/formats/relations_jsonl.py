@@ -1,4 +1,4 @@
-"""relations.jsonl: one edge between two memories a line, `{source_id, target_id, kind?, weight?}`."""
+"""relations.jsonl: one edge between two memories a line, `{source_id, target_id, kind?, weight?, author?}`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Relation, RowError
 
 NAME = "relations-jsonl"
-KNOWN = ("source_id", "target_id", "kind", "weight")
+KNOWN = ("source_id", "target_id", "kind", "weight", "author")
 
 
 def parse_relation(row: dict[str, Any]) -> Relation:
@@ -27,12 +27,14 @@ def parse_relation(row: dict[str, Any]) -> Relation:
         target,
         kind=fields.text(row, "kind") or "related",
         weight=fields.number(row, "weight", 0.0, 1.0, 1.0),
+        author=fields.text(row, "author"),
     )
 
 
 def as_row(relation: Relation) -> dict[str, Any]:
-    """The fields of an edge as JSON values."""
-    return {name: getattr(relation, name) for name in KNOWN}
+    """The fields of an edge as JSON values, its author only if it has one."""
+    row = {name: getattr(relation, name) for name in KNOWN}
+    return row if relation.author else {name: value for name, value in row.items() if name != "author"}
 
 
 def _key(relation: Relation) -> tuple[str, str, str]:
@@ -64,7 +66,7 @@ def sniff(sample: Sample) -> bool:
 
 FORMAT = Format(
     NAME,
-    "one edge a line: {source_id, target_id, kind?, weight?}",
+    "one edge a line: {source_id, target_id, kind?, weight?, author?}",
     order=1,
     sniff=sniff,
     read=read,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config import preset, preset_names
+from cems_workbench.formats.relations_jsonl import as_row as relation_row
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH
 from cems_workbench.store import ConfigRecord
@@ -87,7 +88,7 @@ def corpus_digest(store: Store) -> str:
     rows: list[Any] = [store.chunks.rule, *(asdict(memories[memory_id]) for memory_id in sorted(memories))]
     rows += [str(rule)] if (rule := store.texts.rule) != DEFAULT_TEXT_RULE else []
     rows += [spoken] if (spoken := store.language.current) != ENGLISH else []
-    rows += [asdict(relation) for relation in store.relations.read()]
+    rows += [relation_row(relation) for relation in store.relations.read()]
     rows += [[row.qid, row.memory_id, row.judge, row.kind, row.grade] for row in store.judgments.read()]
     digest = hashlib.sha256()
     for row in rows:

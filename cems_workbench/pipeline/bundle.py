@@ -29,6 +29,8 @@ from cems_workbench.platform.parsing import MAX_FILE_BYTES, json_values, read_te
 from cems_workbench.records import Chunk, Memory, Relation
 
 _TIMES = ("created_at", "last_accessed", "updated_at")
+_RELATION_FIELDS = ("source_id", "target_id", "kind", "weight")
+"""Of an edge in evidence; its author is not read by the pipeline."""
 _MEMORY_FIELDS = {item.name for item in dataclasses.fields(Memory)} - {"id"}
 _NUMBERS = ("priority", "access_count", "relevant_count", "noise_count")
 
@@ -76,7 +78,9 @@ def bundle_from(evidence: Evidence) -> dict[str, Any]:
             for key, chunks in sorted(evidence.chunks.items())
         }
     if evidence.relations:
-        bundle["relations"] = [dataclasses.asdict(relation) for relation in evidence.relations]
+        bundle["relations"] = [
+            {name: getattr(relation, name) for name in _RELATION_FIELDS} for relation in evidence.relations
+        ]
     if evidence.tokens:
         bundle["tokens"] = {key: list(counts) for key, counts in sorted(evidence.tokens.items())}
     if evidence.notes:

@@ -23,7 +23,7 @@ class Relations:
         """All edges between live memories, by source, target and kind."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
-                "SELECT source_id, target_id, kind, weight FROM relations "
+                "SELECT source_id, target_id, kind, weight, r.author FROM relations AS r "
                 "JOIN memories AS s ON s.id = source_id AND s.deleted_at IS NULL "
                 "JOIN memories AS t ON t.id = target_id AND t.deleted_at IS NULL ORDER BY source_id, target_id, kind"
             ).fetchall()
@@ -33,7 +33,7 @@ class Relations:
         """The edges from and to a memory, outgoing first, strongest first, ties by the other end; without deleted memories."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
-                "SELECT source_id, target_id, kind, weight FROM relations AS r "
+                "SELECT source_id, target_id, kind, weight, r.author FROM relations AS r "
                 "JOIN memories AS m ON m.id = CASE WHEN r.source_id = $id THEN r.target_id ELSE r.source_id END "
                 "WHERE (r.source_id = $id OR r.target_id = $id) AND m.deleted_at IS NULL "
                 "ORDER BY r.source_id <> $id, weight DESC, m.id, kind",
@@ -44,7 +44,7 @@ class Relations:
     def leading_from(self, sources: Sequence[str], most: int) -> list[Relation]:
         """The outgoing edges of each of `sources`, in that order, at most `most` each, strongest first.
 
-        Ties by the import order of the targets. Deleted targets are left out; parallel edges are not merged.
+        Ties by the import order of the targets. Deleted targets are left out; parallel edges are not merged. Without authors.
         """
         wanted = list(dict.fromkeys(sources))
         with self._database.reading() as cursor:
@@ -86,7 +86,10 @@ QUALIFY row_number() OVER (PARTITION BY seed ORDER BY best DESC, other) <= ?
 
 
 def upsert(cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation]) -> RowCounts:
-    """Insert edges and update the weight of known ones; (source, target, kind) must be distinct in `relations`."""
+    """Insert edges and update weight and author of known ones; (source, target, kind) must be distinct in `relations`.
+
+    An edge without an author keeps the one it has in the store.
+    """
     import pyarrow as pa
 
     table = pa.table(
@@ -95,16 +98,18 @@ def upsert(cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation]) -> 
             "target_id": [relation.target_id for relation in relations],
             "kind": [relation.kind for relation in relations],
             "weight": [float(relation.weight) for relation in relations],
+            "author": pa.array([relation.author for relation in relations], pa.string()),
         }
     )
     same = "r.source_id = s.source_id AND r.target_id = s.target_id AND r.kind = s.kind"
     with staged(cursor, "staged_relations", table):
         updated = cursor.execute(
-            "UPDATE relations AS r SET weight = s.weight FROM staged_relations AS s "
-            f"WHERE {same} AND r.weight <> s.weight"
+            "UPDATE relations AS r SET weight = s.weight, author = coalesce(s.author, r.author) FROM staged_relations AS s "
+            f"WHERE {same} AND (r.weight <> s.weight OR r.author IS DISTINCT FROM coalesce(s.author, r.author))"
         ).fetchall()[0][0]
         added = cursor.execute(
-            "INSERT INTO relations SELECT source_id, target_id, kind, weight FROM staged_relations AS s "
+            "INSERT INTO relations (source_id, target_id, kind, weight, author) "
+            "SELECT source_id, target_id, kind, weight, author FROM staged_relations AS s "
             f"WHERE NOT EXISTS (FROM relations AS r WHERE {same})"
         ).fetchall()[0][0]
     return RowCounts(added, updated, len(relations) - added - updated)

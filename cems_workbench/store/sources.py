@@ -374,7 +374,9 @@ class Sources:
         table = pa.concat_tables([*seen, _keys(())])
         with staged(cursor, "staged_edges", table):
             gone = cursor.execute(
-                "DELETE FROM relations AS r WHERE r.source_id IN (SELECT memory_id FROM source_rows WHERE source_id = ?) AND NOT EXISTS "
+                "DELETE FROM relations AS r WHERE r.source_id IN (SELECT memory_id FROM source_rows WHERE source_id = ?) "
+                # An edge that a person accepted here is not in the source.
+                "AND r.author IS NULL AND NOT EXISTS "
                 "(FROM staged_edges AS s WHERE s.source_id = r.source_id AND s.target_id = r.target_id AND s.kind = r.kind)",
                 [source_id],
             ).fetchall()[0][0]

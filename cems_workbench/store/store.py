@@ -40,6 +40,7 @@ from cems_workbench.store.recorded_answers import RecordedAnswers
 from cems_workbench.store.relations import Relations
 from cems_workbench.store.search.indexes import DerivedIndexes
 from cems_workbench.store.sources import Sources
+from cems_workbench.store.supersessions import Supersessions
 from cems_workbench.store.team.embedded import EmbeddedTables
 from cems_workbench.store.team.postgres import ADDRESS_FORM, ENV_VARIABLE, PostgresTables
 from cems_workbench.store.team.push import PushReport, missing_queries, push
@@ -70,6 +71,7 @@ class Store:
         self.judgments = Judgments(database, team)
         self.labels = Labels(database, team)
         self.decisions = Decisions(database, team)
+        self.supersessions = Supersessions(database, team)
         self.queues = Queues(database, team)
         self.configs = Configs(team)
         self.holdouts = Holdouts(team)

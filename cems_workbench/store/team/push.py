@@ -38,11 +38,14 @@ _EVENT = (
 _EVENT_KEY_COLUMNS = 6
 """Events are equal if the first columns are."""
 _DECISION = ("qid", "memory_id", "decided_by", "decided_at", "grade", "note")
+_SUPERSESSION = ("newer_id", "older_id", "decided_by", "decided_at", "verdict", "why", "undone_at")
+_SUPERSESSION_KEY_COLUMNS = 4
+"""Decisions on supersession are equal if the first columns are."""
 _CONFIG = ("kind", "config_yaml", "author", "saved_at", "name", "base", "why", "card")
 _NUMBERED = {"history": "config", "experiment": "experiment"}
 """The kinds of configs that users refer to by number."""
 _QUERY = ("qid", "query", "project", "as_of", "type", "answerable", "given")
-_TIMES = ("as_of", "created_at", "judged_at", "recorded_at", "decided_at", "saved_at", "last_at")
+_TIMES = ("as_of", "created_at", "judged_at", "recorded_at", "decided_at", "saved_at", "last_at", "undone_at")
 _NUMBERS = ("grade", "version", "position", "rank", "overlap", "id", "undoes", "looks")
 
 
@@ -104,6 +107,7 @@ def _push(source: Session, target: Session, store_id: str, when: datetime) -> Pu
     _push_queues(source, target, strange, report)
     _push_configs(source, target, report)
     _push_looks(source, target, store_id, report)
+    _push_supersessions(source, target, report)
     return report
 
 
@@ -313,6 +317,25 @@ def _push_looks(source: Session, target: Session, store_id: str, report: PushRep
                 [store_id, column, name, of, looks],
             )
     report.rows.append(PushedRows("counts of looks at hold-outs", copied, there))
+
+
+def _push_supersessions(source: Session, target: Session, report: PushReport) -> None:
+    """The decisions on supersession; one that was undone here after it was pushed is undone there too."""
+    same = _SUPERSESSION_KEY_COLUMNS
+    columns = ", ".join(_SUPERSESSION)
+    own = source.rows(f"SELECT {columns} FROM supersession_decisions ORDER BY decided_at, decided_by")
+    there = {row[:same]: row[-1] for row in target.rows(f"SELECT {columns} FROM supersession_decisions")}
+    new = [row for row in own if row[:same] not in there]
+    _insert(target, "supersession_decisions", _SUPERSESSION, new)
+    undone = [row for row in own if row[:same] in there and row[-1] is not None and there[row[:same]] is None]
+    for row in undone:
+        target.change(
+            "UPDATE supersession_decisions SET undone_at = ? "
+            "WHERE newer_id = ? AND older_id = ? AND decided_by = ? AND decided_at = ?",
+            [row[-1], *row[:same]],
+        )
+    copied = len(new) + len(undone)
+    report.rows.append(PushedRows("decisions on supersession", copied, len(own) - copied))
 
 
 def _pairs(rows: Iterable[Row]) -> Iterable[tuple[tuple[str, str], int]]:

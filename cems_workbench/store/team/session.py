@@ -38,6 +38,7 @@ TABLES = (
     "configs",
     "holdout_looks",
     "holdout_lookers",
+    "supersession_decisions",
 )
 """The tables that a team shares."""
 

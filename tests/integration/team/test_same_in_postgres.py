@@ -57,3 +57,11 @@ from tests.unit.store.test_store_relations_and_judgments import (
     test_judgments_of_deleted_memories_are_absent,
     test_queries_round_trip_and_update,
 )
+from tests.unit.store.test_supersessions import (
+    test_a_rejected_edge_of_a_file_stays,
+    test_a_skip_is_of_one_person_and_changes_no_verdict,
+    test_an_accepted_pair_is_an_edge_under_its_author_until_it_is_undone,
+    test_the_decision_of_a_colleague_becomes_an_edge_of_this_store,
+    test_the_latest_decision_counts_and_undo_restores_the_one_before,
+    three,
+)

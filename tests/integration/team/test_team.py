@@ -301,6 +301,9 @@ def own_store(folder: Path) -> None:
         own.decisions.decide("q", "m0", 1, "Ann")
         own.configs.add("mine", "name: mine", author="Ann")
         own.holdouts.look("t", ["q"], "Ann")
+        own.supersessions.decide("m1", "m0", "accepted", "Ann")
+        own.supersessions.decide("m2", "m0", "rejected", "Bo")
+        own.supersessions.undo("Bo")
 
 
 def test_a_push_copies_what_a_store_has_and_again_copies_nothing(team: str, tmp_path: Path) -> None:
@@ -317,14 +320,16 @@ def test_a_push_copies_what_a_store_has_and_again_copies_nothing(team: str, tmp_
             "labelling queues": (1, 0, 0),
             "configs and experiments": (1, 0, 0),
             "counts of looks at hold-outs": (2, 0, 0),
+            "decisions on supersession": (2, 0, 0),
         }
+        assert [(one.newer, one.author) for one in store.supersessions.standing()] == [("m1", "Ann")]
         assert team_status(store) == [] and said(store) == {("q", "m0", "Ann"): 3}
         before = dict(store.team.state().counts)
         again = store.push()
         assert {row.copied for row in again.rows} == {0} and again.lines == []
         assert dict(store.team.state().counts) == before
         assert store.labels.undo("Ann").grade == 3 and said(store) == {("q", "m0", "Ann"): 2}
-        assert [row.copied for row in store.push().rows] == [0] * 8, "what the team took back is not brought back"
+        assert [row.copied for row in store.push().rows] == [0] * 9, "what the team took back is not brought back"
         assert said(store) == {("q", "m0", "Ann"): 2} and store.holdouts.count("t", ["q"]) == 1
 
 
