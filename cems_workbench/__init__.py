@@ -24,6 +24,7 @@ _HOMES = {
     "api.open_store": ("OpenStore", "open_store"),
     "api.results": ("Result", "Table", "WorkbenchWarning"),
     "api.stability": ("ExperimentalWarning",),
+    "api.supersessions": ("SupersessionReport", "supersessions"),
     "api.terrier": ("SearchTransformer", "as_transformer"),
     "api.tuning": ("TuningReport", "tune"),
     "config": ("PipelineConfig",),
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from cems_workbench.api.results import Result, Table, WorkbenchWarning
     from cems_workbench.api.single_query import Answer, Explanation, replay, search, why
     from cems_workbench.api.stability import ExperimentalWarning
+    from cems_workbench.api.supersessions import SupersessionReport, supersessions
     from cems_workbench.api.terrier import SearchTransformer, as_transformer
     from cems_workbench.api.tuning import TuningReport, tune
     from cems_workbench.config import PipelineConfig
@@ -80,6 +82,7 @@ __all__ = [
     "SearchTransformer",
     "StoreError",
     "StoreLockedError",
+    "SupersessionReport",
     "Table",
     "TuningReport",
     "WorkbenchError",
@@ -97,6 +100,7 @@ __all__ = [
     "replay",
     "save_config",
     "search",
+    "supersessions",
     "tune",
     "why",
 ]

@@ -39,6 +39,7 @@ from cems_workbench.cli import (
     report,
     sample,
     search,
+    supersessions,
     team,
     tune,
     watch,
@@ -91,6 +92,7 @@ commands.command("export")(export.export_command)
 commands.command("dataset")(dataset.dataset_command)
 commands.command("judgments")(judgments.judgments_command)
 commands.command("agreement")(agreement.agreement_command)
+commands.command("supersessions")(supersessions.supersessions_command)
 commands.command("mcp")(mcp.mcp_command)
 commands.command("sample")(sample.sample_command)
 commands.command("watch")(watch.watch_command)

@@ -113,6 +113,16 @@ class DeletedMemory:
     deleted_at: datetime
 
 
+class Origin(NamedTuple):
+    """When and where a memory was written."""
+
+    id: str
+    created_at: datetime | None
+    project: str | None
+    session: str | None
+    author: str | None
+
+
 class Memories:
     """The memories of an open store. Thread-safe."""
 
@@ -160,6 +170,14 @@ class Memories:
         with self._database.reading() as cursor:
             rows = cursor.execute("SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id").fetchall()
         return [memory_id for (memory_id,) in rows]
+
+    def origins(self) -> list[Origin]:
+        """When and where each live memory was written, sorted by id; no texts are read."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT id, created_at, project, session, author FROM memories WHERE deleted_at IS NULL ORDER BY id"
+            ).fetchall()
+        return [Origin(row[0], to_aware(row[1]), *row[2:]) for row in rows]
 
     def iterate(self, project: str | None = None) -> Iterator[Memory]:
         """The live memories sorted by id, of one project or all. The ids are those of one moment; the rows are read in batches."""

@@ -12,7 +12,7 @@ A memory with chunks has one vector per chunk.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 EXACT_ROWS = 10_000
 """The search is exact up to this many vectors."""
 MAX_CACHED_FILTERS = 4
+NEIGHBOUR_BATCH = 256
+"""Memories whose neighbours are searched at once."""
 OVERSAMPLING = 1.5
 """Factor on the search depth that the share of passing memories demands, before the hits are filtered."""
 
@@ -134,6 +136,37 @@ class VectorIndex:
             if vector is not None:
                 embeddings.setdefault(entry_id[0], {})[entry_id[1]] = vector
         return embeddings
+
+    def neighbours(self, ids: Sequence[str], k: int) -> Iterator[tuple[str, Hits]]:
+        """(memory id, its k nearest other memories, best first) for those of `ids` that have a vector, in their order.
+
+        Each memory is compared as in `embeddings` with the others' nearest chunks. In batches of NEIGHBOUR_BATCH: one matrix product up
+        to EXACT_ROWS vectors, one request to the HNSW graph above. Memory is bounded by the batch.
+        """
+        for start in range(0, len(ids), NEIGHBOUR_BATCH):
+            vectors = self.embeddings(ids[start : start + NEIGHBOUR_BATCH])
+            if not vectors:
+                continue
+            # One more, since a memory is its own nearest; hidden ones are dropped afterwards.
+            found = self._search_batch(np.stack(list(vectors.values())), k + 1 + len(self._hidden))
+            for memory_id, hits in zip(vectors, found, strict=True):
+                others = [hit for hit in best_per_memory(hits) if hit[0] != memory_id and hit[0] not in self._hidden]
+                yield memory_id, others[:k]
+
+    def _search_batch(self, units: Float32, k: int) -> list[ChunkHits]:
+        """The chunks that cover the k nearest memories of each of `units`, shape (queries, dimension)."""
+        if self._count(ANY) > EXACT_ROWS:
+            return self._query_batch(units, math.ceil(k * self._size / max(1, self._memories)))
+        if ANY not in self._matrices:
+            _evict_oldest(self._matrices)
+            self._matrices[ANY] = self._load(ANY)
+        rows = self._matrices[ANY]
+        cosines = rows.matrix @ units.T
+        found: list[ChunkHits] = []
+        for column in range(len(units)):
+            best = top_memories(cosines[:, column], rows.starts, k).tolist()
+            found.append([(rows.ids[i], float(cosines[i, column]), rows.chunks[i]) for i in best])
+        return found
 
     def ids(self, where: Filter = ANY) -> list[str]:
         """The memories with a vector that pass a filter, sorted."""
@@ -277,10 +310,22 @@ class VectorIndex:
                 where=where.chroma() if where else None,
                 include=["distances"],
             )
-        rows = zip(map(parse_key, response["ids"][0]), response["distances"][0], strict=True)
-        # Chroma returns 1 - cosine.
-        hits: ChunkHits = [(memory_id, 1.0 - distance, seq) for (memory_id, seq), distance in rows]
-        return sorted(hits, key=lambda hit: (-hit[1], *sort_key((hit[0], hit[2]))))
+        return _chunk_hits(response["ids"][0], response["distances"][0])
+
+    def _query_batch(self, queries: NDArray[np.float32], k: int) -> list[ChunkHits]:
+        assert self._collection is not None
+        with store_errors("vector search failed"):
+            response: Any = self._collection.query(
+                query_embeddings=queries, n_results=min(k, self._size), include=["distances"]
+            )
+        return [_chunk_hits(*row) for row in zip(response["ids"], response["distances"], strict=True)]
+
+
+def _chunk_hits(keys: Sequence[str], distances: Sequence[float]) -> ChunkHits:
+    """Chroma's hits of one query, which have 1 - cosine, in our order."""
+    rows = zip(map(parse_key, keys), distances, strict=True)
+    hits: ChunkHits = [(memory_id, 1.0 - distance, seq) for (memory_id, seq), distance in rows]
+    return sorted(hits, key=lambda hit: (-hit[1], *sort_key((hit[0], hit[2]))))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
