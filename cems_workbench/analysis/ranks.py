@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
+from cems_workbench.analysis.losses import NEVER_FOUND, Branch, lost
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import ABSTAIN, RANKING_STAGES, candidate_stages, ranking_stages
+from cems_workbench.pipeline.stages import ABSTAIN, BY_NAME, RANKING_STAGES, candidate_stages, ranking_stages
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.stage import AnyStage
 
@@ -96,25 +99,29 @@ def ranks_in(trace: Trace, name: str) -> Ranks:
 def loss(trace: Trace, memory_id: str, k: int | None = None) -> Loss | None:
     """The stage after which the memory is never again within the first `k`: the definition of lost for every page and command.
 
-    It is the first stage from which on its rank is worse than k, or none because it was dropped. Before fusion there
-    are no ranks, so a memory that is kept can still reach it. None if it ends within the first k, or was in no list. `k` is
-    `target_rank` of the config by default.
+    It is the first stage from which on its rank is worse than k, or none because it was dropped (`losses.lost`, which decides it for
+    whole query sets too). Before fusion there are no ranks, so a memory that is kept can still reach it. None if it ends within the
+    first k, or was in no list. `k` is `target_rank` of the config by default.
     """
-    k = target_rank(trace.config) if k is None else k
-    lost: AnyStage | None = None
-    for stage in reversed(candidate_stages(trace.config)):
-        row = trace.stage(stage).by_id.get(memory_id)
-        if row is not None and row.kept and (row.rank_out or 0) <= k:
-            break
-        lost = stage
-    if lost is None or memory_id not in trace.stage(LISTS).by_id:
+    branch = branch_of(trace, memory_id, k)
+    if branch is None or branch == NEVER_FOUND:
         return None
     end = dropped(trace, memory_id)
-    if end is not None and end.stage == lost.name:
+    if end is not None and end.stage == branch.stage:
         return end
-    row = trace.stage(lost).by_id[memory_id]
+    row = trace.stage(branch.stage).by_id[memory_id]
     later = "" if end is None else f"; {end.stage} dropped it: {end.reason}"
-    return Loss(lost.name, row.rank_out, row.score, stage_words(trace, lost, memory_id) + later)
+    return Loss(branch.stage, row.rank_out, row.score, stage_words(trace, BY_NAME[branch.stage], memory_id) + later)
+
+
+def branch_of(trace: Trace, memory_id: str, k: int | None = None) -> Branch | None:
+    """Where the memory leaves the pipeline, as `evaluation/losses.py` counts it over a query set; None if it is within the first `k`."""
+    c = trace.columns.get(memory_id)
+    if c is None:
+        return NEVER_FOUND
+    k = target_rank(trace.config) if k is None else k
+    found = lost(trace.run, trace.table, trace.config, k, (np.array([0]), np.array([c])))
+    return found.branch(int(found.at[0]), bool(found.dropped[0]))
 
 
 def stage_words(trace: Trace, stage: AnyStage, memory_id: str) -> str:

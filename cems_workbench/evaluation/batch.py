@@ -7,7 +7,7 @@ of a single replay, little is padded, and the arrays of a block stay in the proc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -23,6 +23,7 @@ from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES, asking_all
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key, reason
+from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
 from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.records import Query
@@ -57,7 +58,7 @@ class Rankings:
 
 
 @dataclass(frozen=True, eq=False)
-class _Block:
+class Block:
     """Some of the queries: their places in the batch, their table, and the grades of its candidates."""
 
     places: Ints
@@ -93,7 +94,7 @@ class LabelledBatch:
         self.unanswerable = np.array([query.answerable is False for query in self.queries], dtype=bool)
         self._alike = _gathered_alike(self.evidences)
         self._failed: dict[str, Counter[str]] = {}
-        self._blocks = self._encode()
+        self.blocks = self._encode()
 
     def __reduce__(self) -> tuple[type[LabelledBatch], tuple[object, ...]]:
         """Encoded again after unpickling: tables hold functions, which cannot be pickled."""
@@ -133,12 +134,16 @@ class LabelledBatch:
         evidences = dict(zip(self.qids, self.evidences, strict=True))
         return LabelledBatch(chosen, evidences, dict(zip(self.qids, self.grades, strict=True)), self.seconds_per_query)
 
+    def runs(self, config: PipelineConfig, switched_off: Collection[int] = ()) -> Iterator[tuple[Block, PipelineRun]]:
+        """What every stage does with the queries under a config, a block at a time."""
+        for block in self.blocks:
+            yield block, run(block.table, config, switched_off)
+
     def rankings(self, config: PipelineConfig, switched_off: Collection[int] = ()) -> Rankings:
         """Replay every query under a config."""
         found, needs = [], dict(self._unmet(config))
         sent = np.zeros(len(self.queries), dtype=np.int64)
-        for block in self._blocks:
-            stages = run(block.table, config, switched_off)
+        for block, stages in self.runs(config, switched_off):
             after = stages.of(ASSEMBLY).after
             found.append(_ranked(block, after))
             if not RERANK.is_off(config):
@@ -154,7 +159,7 @@ class LabelledBatch:
         shape = (len(self.queries), depth)
         order, grade = np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.int64)
         score, judged = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
-        for block, part in zip(self._blocks, found, strict=True):
+        for block, part in zip(self.blocks, found, strict=True):
             width = part[0].shape[1]
             for whole, piece in zip((order, score, grade, judged), part, strict=True):
                 whole[block.places, :width] = piece
@@ -168,7 +173,7 @@ class LabelledBatch:
         """(Q) of each signal of abstain the value of every query under a config, regardless of thresholds; NaN if there is none."""
         asking = asking_all(config)
         found = {name: np.full(len(self.queries), np.nan) for name in CONFIDENCE_FEATURES}
-        for block in self._blocks:
+        for block in self.blocks:
             arrays = run(block.table, asking).of(ABSTAIN)
             for name, values in found.items():
                 values[block.places] = arrays.signals(name)
@@ -177,7 +182,7 @@ class LabelledBatch:
     def result_ids(self, rankings: Rankings) -> list[list[str]]:
         """The memory ids of every query's results, best first."""
         out: list[list[str]] = [[] for _ in self.queries]
-        for block in self._blocks:
+        for block in self.blocks:
             for row, place in enumerate(block.places.tolist()):
                 ids = block.table.ids[row]
                 out[place] = [ids[c] for c in rankings.order[place].tolist() if c >= 0]
@@ -195,7 +200,7 @@ class LabelledBatch:
                 found.update({reason(error) for error in errors})
         return self._failed[key]
 
-    def _encode(self) -> list[_Block]:
+    def _encode(self) -> list[Block]:
         sizes = np.array([len(evidence.memories) for evidence in self.evidences])
         order = np.argsort(sizes, kind="stable")
         blocks = []
@@ -208,7 +213,7 @@ class LabelledBatch:
                 for c, key in enumerate(table.ids[row]):
                     if key in given:
                         judged[row, c], grade[row, c] = True, given[key]
-            blocks.append(_Block(places, table, grade, judged))
+            blocks.append(Block(places, table, grade, judged))
         return blocks
 
     def _unmet(self, config: PipelineConfig) -> dict[str, int]:
@@ -251,7 +256,7 @@ def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Evidence, int]]
     return list(alike.values())
 
 
-def _ranked(block: _Block, results: Ranking) -> tuple[Ints, Floats, Ints, Bools]:
+def _ranked(block: Block, results: Ranking) -> tuple[Ints, Floats, Ints, Bools]:
     """Candidate, score, grade and whether it is judged, (Qb, R) each, by rank."""
     order = results.leading(results.alive.shape[1])
     filled = order >= 0

@@ -6,8 +6,7 @@ No model, no search, no file, no clock, no randomness: the same evidence and con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages import STAGES, stages_in_order
 from cems_workbench.pipeline.stages.query import no_candidates
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, StageTrace
-from cems_workbench.pipeline.stages.stage import ArraysT, Stage, StageInput
+from cems_workbench.pipeline.stages.stage import PipelineRun, StageInput
 from cems_workbench.pipeline.table import CandidateTable, gathered_lists
 from cems_workbench.pipeline.tabulate import single_table
 from cems_workbench.pipeline.trace import Trace
@@ -51,22 +50,9 @@ def replay(
         StageTrace(name, arrays, table, 0, None if ms is None else float(ms))
         for (name, arrays), ms in zip(done.items(), elapsed, strict=True)
     ]
-    return Trace(evidence, config, traces, [need for _, arrays in done.items() for need in arrays.needs(0)])
-
-
-class PipelineRun:
-    """What every stage did with a batch of Q queries."""
-
-    def __init__(self, arrays: Mapping[str, StageArrays[StageRow, StageFields]]) -> None:
-        self._arrays = arrays
-
-    def of(self, stage: Stage[Any, Any, ArraysT]) -> ArraysT:
-        """What one stage did."""
-        return cast(ArraysT, self._arrays[stage.name])
-
-    def items(self) -> Iterator[tuple[str, StageArrays[StageRow, StageFields]]]:
-        """Every stage by name with what it did, in order."""
-        yield from self._arrays.items()
+    return Trace(
+        evidence, config, traces, [need for _, arrays in done.items() for need in arrays.needs(0)], done, table
+    )
 
 
 def run(

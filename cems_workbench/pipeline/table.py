@@ -24,6 +24,10 @@ Made = TypeVar("Made")
 Number = TypeVar("Number", np.float64, np.int64)
 
 
+COUNTED_PER_QUERY = 4
+"""With more candidates a query than these, sorting all of them is faster than counting who is ahead of each."""
+
+
 @dataclass(frozen=True, eq=False)
 class Places:
     """Ranks of candidates in lists. A memory of several chunks has the rank of its best chunk."""
@@ -190,6 +194,21 @@ class Ranking:
             return _ranks(self.lead, self.alive)
         return np.where(self.alive, _places(self.key), 0)
 
+    def rank_of(self, q: Ints, c: Ints) -> Ints:
+        """(P) 1-based ranks of some candidates, 0 for the dropped; few of them are counted instead of ranking all."""
+        if "rank" in self.__dict__ or (self.lead is None and len(q) > COUNTED_PER_QUERY * len(self.alive)):
+            return self.rank[q, c]
+        if self.lead is not None:
+            found = self.lead[q] == c[:, None]
+            place: Ints = (
+                np.where(found.any(axis=1), found.argmax(axis=1) + 1, 0) if found.shape[1] else np.zeros_like(q)
+            )
+            return place
+        keys = self.key[q]
+        own = keys[np.arange(len(c)), c][:, None]
+        ahead = (keys < own) | ((keys == own) & (np.arange(keys.shape[1]) < c[:, None]))
+        return np.where(self.alive[q, c], ahead.sum(axis=1) + 1, 0)
+
     def order(self, q: int) -> Ints:
         """Candidate indices of query q that are alive, best first."""
         alive = np.flatnonzero(self.alive[q])
@@ -209,6 +228,10 @@ class Unranked(Ranking):
     def rank(self) -> Ints:
         """(Q, C) zeros."""
         return np.zeros(self.alive.shape, dtype=np.int64)
+
+    def rank_of(self, q: Ints, c: Ints) -> Ints:
+        """(P) zeros."""
+        return np.zeros(len(q), dtype=np.int64)
 
     def order(self, q: int) -> Ints:
         """Candidate indices of query q that are alive, by id."""

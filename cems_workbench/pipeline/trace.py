@@ -7,7 +7,7 @@ Rows are made from the stage arrays on first access; an unread trace costs nothi
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
@@ -26,7 +26,8 @@ from cems_workbench.pipeline.stages.result import (
     field_names,
     plain_fields,
 )
-from cems_workbench.pipeline.stages.stage import Stage
+from cems_workbench.pipeline.stages.stage import PipelineRun, Stage
+from cems_workbench.pipeline.table import CandidateTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,14 @@ class Trace:
         config: PipelineConfig,
         stages: Sequence[StageTrace[StageRow, StageFields]],
         needs: Sequence[ScoreNeed],
+        run: PipelineRun,
+        table: CandidateTable,
     ) -> None:
+        """`run` and `table` are what the stages are a view of: a batch of one query."""
         self.evidence = evidence
         self.config = config
+        self.run = run
+        self.table = table
         self.stages = tuple(stages)
         self.stage_needs = tuple(needs)
         self._by_name = {stage.name: stage for stage in self.stages}
@@ -76,6 +82,11 @@ class Trace:
         KeyError when there is no stage of that name.
         """
         return self._by_name[stage if isinstance(stage, str) else stage.name]
+
+    @cached_property
+    def columns(self) -> Mapping[str, int]:
+        """The candidates' columns in the table, by memory id."""
+        return {memory_id: c for c, memory_id in enumerate(self.table.ids[0])}
 
     @cached_property
     def results(self) -> list[Result]:

@@ -35,12 +35,11 @@ import numpy as np
 
 from cems_workbench.analysis.sensitivity.replays import ParameterSweep
 from cems_workbench.analysis.why.linear import LINEAR
-from cems_workbench.pipeline.replay import PipelineRun
 from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, LISTS, RERANK
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, FeatureKind
 from cems_workbench.pipeline.stages.assembly import best_cosines, on_scale
 from cems_workbench.pipeline.stages.fusion import FusionArrays, linear_in_weights
-from cems_workbench.pipeline.stages.stage import StageInput
+from cems_workbench.pipeline.stages.stage import PipelineRun, StageInput
 from cems_workbench.pipeline.table import Bools, Floats
 
 FACTORS = frozenset(

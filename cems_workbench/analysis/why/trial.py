@@ -13,8 +13,9 @@ from cems_workbench.config.fields import Section
 from cems_workbench.config.model import attribute_name
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import gathered_parameters
-from cems_workbench.pipeline.replay import PipelineRun, run
+from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY, CANDIDATE_STAGES, RERANK, STAGES
+from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.table import Floats, Ranking
 from cems_workbench.pipeline.tabulate import single_table
 

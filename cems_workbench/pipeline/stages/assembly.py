@@ -197,6 +197,10 @@ def apply_assembly(
             return f"{had}: below the floor of {config.min_vector_score:g}, and nobody moves up"
         return f"past the result limit of {config.limit}"
 
+    def past_limit(q: int, c: int) -> bool:
+        picked = selection(q)
+        return c not in picked.skipped and c not in picked.left_out and not (low[q, c] and c in picked.chosen)
+
     def row(q: int) -> Callable[[int, RowContract], AssemblyRow]:
         counts, mmr, skipped = tokens[q].tolist(), selection(q).mmr, frozenset(selection(q).skipped)
         return lambda c, contract: AssemblyRow(*contract, counts[c], mmr.get(c), c in skipped)
@@ -240,6 +244,7 @@ def apply_assembly(
         row=row,
         fields=fields,
         reason=reason,
+        past_limit=past_limit,
         warnings=warnings,
     )
 

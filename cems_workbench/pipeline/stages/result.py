@@ -94,6 +94,10 @@ def _no_reason(q: int, c: int) -> str | None:
     return None
 
 
+def _no_limit(q: int, c: int) -> bool:
+    return False
+
+
 def _no_warnings(q: int) -> list[str]:
     return []
 
@@ -117,6 +121,8 @@ class StageArrays(Generic[RowT, FieldsT]):
     row: Callable[[int], Callable[[int, RowContract], RowT]]
     fields: Callable[[int], FieldsT]
     reason: Callable[[int, int], str | None] = _no_reason
+    past_limit: Callable[[int, int], bool] = _no_limit
+    """Whether a dropped candidate had no fault but its rank: the places were taken."""
     warnings: Callable[[int], list[str]] = _no_warnings
     needs: Callable[[int], list[ScoreNeed]] = _no_needs
     lists: ListArrays | None = None

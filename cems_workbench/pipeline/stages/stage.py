@@ -6,7 +6,7 @@ sidebar, the strip, "is it off?", ablations, tooltips) is derived from that list
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -140,3 +140,18 @@ class Stage(Generic[RowT, FieldsT, ArraysT]):
 
 AnyStage = Stage[StageRow, StageFields, StageArrays[StageRow, StageFields]]
 """A stage with the columns of the row contract only."""
+
+
+class PipelineRun:
+    """What every stage did with a batch of Q queries."""
+
+    def __init__(self, arrays: Mapping[str, StageArrays[StageRow, StageFields]]) -> None:
+        self._arrays = arrays
+
+    def of(self, stage: Stage[Any, Any, ArraysT]) -> ArraysT:
+        """What one stage did."""
+        return cast(ArraysT, self._arrays[stage.name])
+
+    def items(self) -> Iterator[tuple[str, StageArrays[StageRow, StageFields]]]:
+        """Every stage by name with what it did, in order."""
+        yield from self._arrays.items()

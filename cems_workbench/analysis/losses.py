@@ -1,0 +1,133 @@
+"""The stage that loses a candidate, decided on the arrays of a replay for one query or a thousand.
+
+A candidate is lost at the first stage from which on it is never again within the first `k`: the stage ranked it worse than k, or dropped
+it. Before fusion there are no ranks, so a candidate that is kept can still reach them. `analysis/ranks.py:loss` reads one memory's loss
+from here, and `evaluation/losses.py` counts those of a query set, so that one query and the whole set agree.
+
+What a loss is depends on the stage that made it (`Branch`):
+
+    never     in no list of the evidence
+    depth     in a list, and past the depth of every list in use
+    dropped   by a threshold, a filter, the gap, a duplicate, the budget, or because nothing was returned
+    below     kept, and ranked worse than k; or cut off by the result limit
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline.stages import STAGES, candidate_stages
+from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.stage import PipelineRun
+from cems_workbench.pipeline.table import Bools, CandidateTable, Ints
+
+Manner = Literal["never", "depth", "dropped", "below"]
+RETURNED, NEVER = -1, -2
+"""Values of `LossArrays.at` that are no stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Where relevant memories leave: the stage, and what it did to them. The stage of what no list found is empty."""
+
+    stage: str
+    manner: Manner
+
+    def words(self, k: int) -> str:
+        """ "pushed below 10 by adjust": a label."""
+        if self.manner == "never":
+            return "never a candidate"
+        if self.manner == "depth":
+            return "below every depth"
+        return f"dropped by {self.stage}" if self.manner == "dropped" else f"pushed below {k} by {self.stage}"
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Sort key: pipeline order, of one stage the dropped first."""
+        names = [stage.name for stage in STAGES]
+        return names.index(self.stage) if self.stage in names else -1, int(self.manner == "below")
+
+    def to_json(self) -> dict[str, Any]:
+        """Stage and manner as plain values."""
+        return {"stage": self.stage, "manner": self.manner}
+
+
+NEVER_FOUND = Branch("", "never")
+"""The branch of memories that no list of the evidence has."""
+
+
+@dataclass(frozen=True, eq=False)
+class LossArrays:
+    """The losses of candidates: (Q, C) of all, or (P) of those that were asked for."""
+
+    stages: tuple[str, ...]
+    """The stages that can lose a memory, in the order of the config."""
+    at: NDArray[np.int8]
+    """Index into `stages` of the one that lost it; RETURNED if it ends within the first k, NEVER if no list of the evidence has it."""
+    dropped: Bools
+    """Whether that stage dropped it; False if it ranked it worse than k, or cut it off at the result limit."""
+    rank: Ints
+    """The rank that the stage gave it, or with which it was dropped; of the returned the one in the results. 0 before fusion."""
+
+    def branch(self, at: int, dropped: bool) -> Branch | None:
+        """The branch of a value of `at` and one of `dropped`; None for the returned."""
+        if at == RETURNED:
+            return None
+        if at == NEVER:
+            return NEVER_FOUND
+        stage = self.stages[at]
+        if stage == LISTS.name:
+            return Branch(stage, "depth")
+        return Branch(stage, "dropped" if dropped else "below")
+
+
+def lost(
+    done: PipelineRun,
+    table: CandidateTable,
+    config: PipelineConfig,
+    k: int,
+    of: tuple[Ints, Ints] | None = None,
+) -> LossArrays:
+    """Where each candidate of a replay is lost at `k`.
+
+    `done` is what the stages did with the queries of `table` under `config`; `of` are the rows (P) and columns (P) of the candidates that
+    are asked for, all (Q, C) when None. Few of them are cheap: no stage has to rank everything.
+    """
+    if of is None:
+        queries, columns = np.indices(table.shape)
+        flat = lost(done, table, config, k, (queries.ravel(), columns.ravel()))
+        shape = table.shape
+        return LossArrays(flat.stages, flat.at.reshape(shape), flat.dropped.reshape(shape), flat.rank.reshape(shape))
+    q, c = of
+    stages = candidate_stages(config)
+    at: NDArray[np.int8] = np.full(len(q), RETURNED, dtype=np.int8)
+    dropped: Bools = np.zeros(len(q), dtype=bool)
+    rank: Ints = np.zeros(len(q), dtype=np.int64)
+    listed = done.of(LISTS).entered[q, c]
+    at[~listed] = NEVER
+    left: Ints = np.flatnonzero(listed)  # those that no later stage has within k
+    for i in reversed(range(len(stages))):
+        arrays = done.of(stages[i])
+        if arrays.passed and i:  # as the stage before left it
+            continue
+        kept = arrays.entered[q[left], c[left]] & arrays.after.alive[q[left], c[left]]
+        after = arrays.after.rank_of(q[left], c[left])
+        within = kept & (after <= k)
+        returned = within & (at[left] == RETURNED)
+        rank[left[returned]] = after[returned]
+        left = left[~within]
+        at[left], dropped[left], rank[left] = i, ~kept[~within], after[~within]
+        if not len(left):
+            break
+    # Only now is it known which stage lost each, and few are left to ask why.
+    for i in np.unique(at[dropped]).tolist():
+        arrays, out = done.of(stages[i]), np.flatnonzero(dropped & (at == i))
+        rank[out] = arrays.before.rank_of(q[out], c[out])
+        for p in out.tolist():
+            dropped[p] = not arrays.past_limit(int(q[p]), int(c[p]))
+    return LossArrays(tuple(stage.name for stage in stages), at, dropped, rank)

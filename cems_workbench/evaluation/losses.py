@@ -1,0 +1,604 @@
+"""Where the relevant memories of a query set are lost: how many at each stage, and what happened to each.
+
+Every relevant memory (judged with at least the set's lowest relevant grade) is in exactly one place: within the first k results, or in the
+branch where it leaves the pipeline (`analysis/losses.py:Branch`). Counts are read from the arrays of a replay; sentences are made from
+traces, as `why` makes them, and only for the rows that are shown.
+
+A `LossCollector` counts one portion after the other: the batch of a query set, or the portions of `evaluate_stream`, as whose `each`
+it can be used. Counts are exact; of each branch it keeps the first rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.analysis.losses import NEVER, NEVER_FOUND, RETURNED, Branch, LossArrays, lost
+from cems_workbench.analysis.why.path import cause, memory_path
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
+from cems_workbench.evaluation.evaluate import NO_TYPE
+from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.stages import candidate_stages
+from cems_workbench.pipeline.table import Bools, Ints
+
+DEFAULT_K = 10
+MAX_ROWS = 100
+"""Rows kept of each branch."""
+NO_PROJECT = "(no project)"
+Found = Callable[[Collection[str]], Mapping[str, Evidence]]
+"""The evidence of some queries, by qid."""
+
+
+@dataclass(frozen=True)
+class LossCounts:
+    """Of some queries: their relevant memories, those within the first k, and how many leave by each branch, in pipeline order."""
+
+    relevant: int
+    returned: int
+    branches: Mapping[Branch, int]
+
+    @property
+    def lost(self) -> int:
+        """The relevant memories that are not within the first k."""
+        return self.relevant - self.returned
+
+    def at(self, stage: str) -> int:
+        """How many a stage loses, in any manner; of the empty stage those that were never a candidate."""
+        return sum(count for branch, count in self.branches.items() if branch.stage == stage)
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as plain values."""
+        return {
+            "relevant": self.relevant,
+            "returned": self.returned,
+            "branches": [branch.to_json() | {"count": count} for branch, count in self.branches.items()],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LostMemory:
+    """A relevant memory that is not within the first k of its query, and where it leaves.
+
+    `rank` is the one that the stage gave it, or with which it was dropped; None before fusion. `words` say what happened, as `why`
+    does; they are empty until `with_words` makes them.
+    """
+
+    qid: str
+    query: str
+    memory_id: str
+    grade: int
+    branch: Branch
+    rank: int | None
+    words: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as plain values."""
+        return {
+            "qid": self.qid,
+            "query": self.query,
+            "memory_id": self.memory_id,
+            "grade": self.grade,
+            **self.branch.to_json(),
+            "rank": self.rank,
+            "words": self.words,
+        }
+
+
+@dataclass(frozen=True)
+class LossMap(LossCounts):
+    """The losses of one config over a query set."""
+
+    config_name: str
+    k: int
+    relevant_from: int
+    """The lowest grade that counts as relevant."""
+    queries: int
+    """Queries with a relevant memory."""
+    after: Mapping[str, int]
+    """By stage, in order, how many are not yet lost after it: the width of a drawing."""
+    by_type: Mapping[str, LossCounts]
+    by_project: Mapping[str, LossCounts]
+    rows: tuple[LostMemory, ...]
+    """By branch in pipeline order, then in the order of the queries; of each branch the first."""
+    remarks: tuple[str, ...] = ()
+    """What the config asks for that the evidence does not hold."""
+
+    def rows_of(self, branch: Branch) -> list[LostMemory]:
+        """The rows of a branch."""
+        return [row for row in self.rows if row.branch == branch]
+
+    @property
+    def worst_stage(self) -> str | None:
+        """The stage that loses most, the first of equals; None if no stage loses any."""
+        stages = [stage for stage in self.after if self.at(stage)]
+        return max(stages, key=self.at) if stages else None
+
+    def sentence(self) -> str:
+        """ "adjust loses most: 18 of the 121 relevant memories that fell out of the first 10; 16 were never a candidate"."""
+        first = "the first result" if self.k == 1 else f"the first {self.k}"
+        worst, never = self.worst_stage, self.at("")
+        if not self.lost:
+            return f"nothing is lost: {_of_all(self.relevant)} in {first}"
+        out = f"the {self.lost} relevant memories that fell out of {first}"
+        if self.lost == 1:
+            out = f"the only relevant memory that fell out of {first}"
+        if worst is None:
+            return f"no stage loses any: {out} {'was' if self.lost == 1 else 'were'} never a candidate"
+        count = self.at(worst)
+        said = f"{worst} loses {out}" if self.lost == 1 else f"{worst} loses most: {count} of {out}"
+        if self.lost == 1:
+            return said
+        return f"{said}; {never or 'none'} {'was' if never == 1 else 'were'} never a candidate"
+
+    def to_json(self) -> dict[str, Any]:
+        """The map as plain values."""
+        return {
+            "config": self.config_name,
+            "sentence": self.sentence(),
+            "k": self.k,
+            "relevant_from": self.relevant_from,
+            "queries": self.queries,
+            **super().to_json(),
+            "after": dict(self.after),
+            "by_type": {name: counts.to_json() for name, counts in self.by_type.items()},
+            "by_project": {name: counts.to_json() for name, counts in self.by_project.items()},
+            "rows": [row.to_json() for row in self.rows],
+            "remarks": list(self.remarks),
+        }
+
+
+@dataclass(frozen=True)
+class LossDifference:
+    """What config B saves of that which A loses, and what it breaks, of the relevant memories of the same queries."""
+
+    before: str
+    after: str
+    """The names of A and of B."""
+    k: int
+    relevant: int
+    saved: Mapping[Branch, int]
+    """By the branch where A loses them: B returns them."""
+    broken: Mapping[Branch, int]
+    """By the branch where B loses them: A returns them."""
+    moved: Mapping[tuple[Branch, Branch], int]
+    """Lost by both, in another branch."""
+    saved_rows: tuple[LostMemory, ...]
+    """As A loses them."""
+    broken_rows: tuple[LostMemory, ...]
+    """As B loses them."""
+
+    def sentence(self) -> str:
+        """ "B saves 7 that A loses (5 at adjust, 2 never a candidate) and breaks 1 that A returns (at rerank)"."""
+        saved, broken = sum(self.saved.values()), sum(self.broken.values())
+        if not saved and not broken:
+            return f"{self.after} saves and breaks nothing of what {self.before} returns"
+        return (
+            f"{self.after} saves {saved or 'none'} that {self.before} loses{_by_stage(self.saved)} "
+            f"and breaks {broken or 'none'} that {self.before} returns{_by_stage(self.broken)}"
+        )
+
+    @property
+    def branches(self) -> list[Branch]:
+        """Every branch with a memory that is saved or broken, in pipeline order."""
+        return sorted({*self.saved, *self.broken}, key=lambda branch: branch.order)
+
+    def to_json(self) -> dict[str, Any]:
+        """The difference as plain values."""
+        return {
+            "before": self.before,
+            "after": self.after,
+            "sentence": self.sentence(),
+            "k": self.k,
+            "relevant": self.relevant,
+            "saved": [branch.to_json() | {"count": count} for branch, count in self.saved.items()],
+            "broken": [branch.to_json() | {"count": count} for branch, count in self.broken.items()],
+            "moved": [
+                {"from": one.to_json(), "to": other.to_json(), "count": count}
+                for (one, other), count in self.moved.items()
+            ],
+            "saved_rows": [row.to_json() for row in self.saved_rows],
+            "broken_rows": [row.to_json() for row in self.broken_rows],
+        }
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The losses of configs on the same judged queries, and those of each but the first compared with the first."""
+
+    maps: tuple[LossMap, ...]
+    differences: tuple[LossDifference, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Maps and differences as plain values."""
+        return {
+            "maps": [one.to_json() for one in self.maps],
+            "differences": [one.to_json() for one in self.differences],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class RelevantPairs:
+    """The relevant memories of a batch, by query in its order, then by id; P of them."""
+
+    query: Ints
+    """(P) the query's place in the batch."""
+    memory_ids: Sequence[str]
+    grade: Ints
+    places: Sequence[tuple[Ints, Ints, Ints]]
+    """Of each block of the batch: which of the pairs are candidates there, and their rows and columns in its table."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairLosses:
+    """`LossArrays` of the relevant pairs of a batch, (P) each."""
+
+    pairs: RelevantPairs
+    found: LossArrays
+
+    @property
+    def code(self) -> Ints:
+        """(P) a number for each branch: see `branch_of`."""
+        return (2 * (self.found.at.astype(np.int64) + 2) + self.found.dropped).astype(np.int64)
+
+    @property
+    def codes(self) -> int:
+        """How many numbers there are."""
+        return 2 * (len(self.found.stages) + 2)
+
+    def branch_of(self, code: int) -> Branch | None:
+        """The branch of a number; None for what is returned."""
+        return self.found.branch(code // 2 - 2, bool(code % 2))
+
+
+def relevant_pairs(batch: LabelledBatch, relevant_from: int) -> RelevantPairs:
+    """The relevant memories of every query, and where they are candidates."""
+    per_query = [
+        sorted((key, grade) for key, grade in given.items() if grade >= relevant_from) for given in batch.grades
+    ]
+    counts = np.array([len(row) for row in per_query], dtype=np.int64)
+    starts = np.cumsum(counts) - counts
+    places = []
+    for block in batch.blocks:
+        inside: list[tuple[int, int, int]] = []
+        for row, q in enumerate(block.places.tolist()):
+            if not per_query[q]:
+                continue
+            columns = {key: c for c, key in enumerate(block.table.ids[row])}
+            inside += [
+                (int(starts[q]) + i, row, columns[key]) for i, (key, _) in enumerate(per_query[q]) if key in columns
+            ]
+        pair, row_of, column = np.array(inside, dtype=np.int64).reshape(-1, 3).T
+        places.append((pair, row_of, column))
+    return RelevantPairs(
+        np.repeat(np.arange(len(counts)), counts),
+        [key for row in per_query for key, _ in row],
+        np.array([grade for row in per_query for _, grade in row], dtype=np.int64),
+        places,
+    )
+
+
+def pair_losses(batch: LabelledBatch, pairs: RelevantPairs, config: PipelineConfig, k: int) -> PairLosses:
+    """Where each relevant memory of a batch is lost under a config; what is no candidate of the evidence was never found."""
+    count = len(pairs.query)
+    at = np.full(count, NEVER, dtype=np.int8)
+    dropped, rank = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
+    stages = tuple(stage.name for stage in candidate_stages(config))
+    for (block, done), (pair, row, column) in zip(batch.runs(config), pairs.places, strict=True):
+        found = lost(done, block.table, config, k, (row, column))
+        at[pair], dropped[pair], rank[pair] = found.at, found.dropped, found.rank
+    return PairLosses(pairs, LossArrays(stages, at, dropped, rank))
+
+
+class LossCollector:
+    """Counts the losses of configs, one portion of the queries after the other, in bounded memory."""
+
+    def __init__(
+        self, configs: Sequence[PipelineConfig], relevant_from: int, k: int = DEFAULT_K, *, rows: int = MAX_ROWS
+    ) -> None:
+        """`rows` are kept of each branch."""
+        self.configs = tuple(configs)
+        self.relevant_from = relevant_from
+        self.k = k
+        self._tallies = [_Tally(config, rows) for config in configs]
+        self._changes = [_Changes(rows) for _ in configs[1:]]
+
+    def __call__(self, batch: LabelledBatch, found: Sequence[Rankings]) -> None:
+        """Add a portion, as `each` of `evaluate_stream`; `found` are its rankings under each config."""
+        self.add(batch)
+        for tally, rankings in zip(self._tallies, found, strict=True):
+            tally.needs.update(rankings.needs)
+
+    def add(self, batch: LabelledBatch) -> None:
+        """Add queries with their evidence, on which every config is replayed."""
+        pairs = relevant_pairs(batch, self.relevant_from)
+        outcomes = [pair_losses(batch, pairs, config, self.k) for config in self.configs]
+        for tally, one in zip(self._tallies, outcomes, strict=True):
+            tally.add(batch, one)
+        for changes, one in zip(self._changes, outcomes[1:], strict=True):
+            changes.add(batch, outcomes[0], one, slice(None), slice(None))
+
+    def add_each(self, batches: Sequence[LabelledBatch]) -> None:
+        """Add queries of which each config has separate evidence; compared are those that both have."""
+        outcomes = [
+            pair_losses(batch, relevant_pairs(batch, self.relevant_from), config, self.k)
+            for batch, config in zip(batches, self.configs, strict=True)
+        ]
+        for tally, batch, one in zip(self._tallies, batches, outcomes, strict=True):
+            tally.add(batch, one)
+        for changes, batch, one in zip(self._changes, batches[1:], outcomes[1:], strict=True):
+            left, right = _in_both(batches[0], outcomes[0].pairs, batch, one.pairs)
+            changes.add(batches[0], outcomes[0], one, left, right)
+
+    def finished(self) -> Losses:
+        """The maps, and the differences from the first config. Raises InputError if no query has a relevant memory."""
+        if not any(tally.total.sum() for tally in self._tallies):
+            raise InputError(
+                f"no query has a relevant memory (grade {self.relevant_from} or higher), so nothing can be lost: judge some on Label, "
+                "or import judgments"
+            )
+        maps = tuple(tally.map(self.relevant_from, self.k) for tally in self._tallies)
+        names = [config.name for config in self.configs]
+        differences = tuple(
+            changes.difference(names[0], name, self.k) for changes, name in zip(self._changes, names[1:], strict=True)
+        )
+        return Losses(maps, differences)
+
+
+def losses_of(
+    batches: Sequence[LabelledBatch],
+    configs: Sequence[PipelineConfig],
+    relevant_from: int,
+    k: int = DEFAULT_K,
+    *,
+    rows: int = MAX_ROWS,
+    needs: Sequence[Mapping[str, int]] = (),
+) -> Losses:
+    """The losses of configs on evidence in memory: one batch for all of them, or each config's own.
+
+    `needs` are those of the rankings (`Rankings.needs`), for the remarks. Raises InputError if no query has a relevant memory.
+    """
+    collector = LossCollector(configs, relevant_from, k, rows=rows)
+    if len({id(batch) for batch in batches}) == 1:
+        collector.add(batches[0])
+    else:
+        collector.add_each(batches)
+    for tally, lacking in zip(collector._tallies, needs, strict=False):
+        tally.needs.update(lacking)
+    return collector.finished()
+
+
+def with_words(losses: Losses, configs: Sequence[PipelineConfig], evidences: Sequence[Found], shown: int) -> Losses:
+    """The losses with `shown` rows of each branch, and what happened to each of these memories in the words of `why`.
+
+    `evidences` has for each config the evidence of queries; each query that is shown is replayed once.
+    """
+    pairs = list(zip(configs, evidences, strict=True))
+    maps = tuple(
+        replace(one, rows=_worded(_first(one.rows, shown), config, one.k, found))
+        for one, (config, found) in zip(losses.maps, pairs, strict=True)
+    )
+    differences = tuple(
+        replace(
+            one,
+            saved_rows=_worded(_first(one.saved_rows, shown), *_with_k(pairs[0], one.k)),
+            broken_rows=_worded(_first(one.broken_rows, shown), *_with_k(pair, one.k)),
+        )
+        for one, pair in zip(losses.differences, pairs[1:], strict=True)
+    )
+    return Losses(maps, differences)
+
+
+def _with_k(pair: tuple[PipelineConfig, Found], k: int) -> tuple[PipelineConfig, int, Found]:
+    return pair[0], k, pair[1]
+
+
+def _first(rows: Iterable[LostMemory], shown: int) -> list[LostMemory]:
+    """The first rows of each branch."""
+    seen: Counter[Branch] = Counter()
+    kept = []
+    for row in rows:
+        seen[row.branch] += 1
+        if seen[row.branch] <= shown:
+            kept.append(row)
+    return kept
+
+
+def _worded(rows: Sequence[LostMemory], config: PipelineConfig, k: int, found: Found) -> tuple[LostMemory, ...]:
+    evidences = found({row.qid for row in rows}) if rows else {}
+    traces = {qid: replay(evidence, config) for qid, evidence in evidences.items()}
+    return tuple(
+        replace(row, words=cause(memory_path(traces[row.qid], row.memory_id, k), traces[row.qid])) for row in rows
+    )
+
+
+@dataclass
+class _Tally:
+    """What was counted of a config so far."""
+
+    config: PipelineConfig
+    most: int
+    total: Ints = field(init=False)
+    """(N) by the code of `PairLosses`."""
+    queries: int = 0
+    by_type: dict[str, Ints] = field(default_factory=dict)
+    by_project: dict[str, Ints] = field(default_factory=dict)
+    rows: dict[Branch, list[LostMemory]] = field(default_factory=dict)
+    needs: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.total = np.zeros(2 * (len(candidate_stages(self.config)) + 2), dtype=np.int64)
+
+    def add(self, batch: LabelledBatch, losses: PairLosses) -> None:
+        code, query = losses.code, losses.pairs.query
+        self.total += np.bincount(code, minlength=losses.codes)
+        self.queries += len(np.unique(query))
+        _count(self.by_type, [kind or NO_TYPE for kind in batch.types], query, code, losses.codes)
+        _count(self.by_project, [one.project or NO_PROJECT for one in batch.queries], query, code, losses.codes)
+        for number in np.unique(code).tolist():
+            branch = losses.branch_of(number)
+            if branch is not None:
+                kept = self.rows.setdefault(branch, [])
+                kept += _rows(batch, losses, code == number, branch, self.most - len(kept))
+
+    def map(self, relevant_from: int, k: int) -> LossMap:
+        branches = self._branches(self.total)
+        relevant, returned = int(self.total.sum()), int(self.total[2 * (RETURNED + 2)])
+        left, after = relevant - sum(n for branch, n in branches.items() if branch == NEVER_FOUND), {}
+        for stage in candidate_stages(self.config):
+            left -= sum(n for branch, n in branches.items() if branch.stage == stage.name)
+            after[stage.name] = left
+        rows = tuple(row for branch in branches for row in self.rows.get(branch, ()))
+        return LossMap(
+            relevant,
+            returned,
+            branches,
+            self.config.name,
+            k,
+            relevant_from,
+            self.queries,
+            after,
+            {name: self._counts(self.by_type[name]) for name in sorted(self.by_type)},
+            {name: self._counts(self.by_project[name]) for name in sorted(self.by_project)},
+            rows,
+            tuple(missing_score_lines([(self.config.name, self.needs)])),
+        )
+
+    def _counts(self, counts: Ints) -> LossCounts:
+        return LossCounts(int(counts.sum()), int(counts[2 * (RETURNED + 2)]), self._branches(counts))
+
+    def _branches(self, counts: Ints) -> dict[Branch, int]:
+        """By branch, in the order of the config's pipeline."""
+        stages = tuple(stage.name for stage in candidate_stages(self.config))
+        nothing = np.zeros(0, dtype=np.int64)
+        names = LossArrays(stages, nothing.astype(np.int8), nothing.astype(bool), nothing)
+        found: Counter[Branch] = Counter()
+        for code in np.flatnonzero(counts).tolist():
+            branch = names.branch(code // 2 - 2, bool(code % 2))
+            if branch is not None:
+                found[branch] += int(counts[code])
+        order = ["", *stages]
+        return dict(sorted(found.items(), key=lambda row: (order.index(row[0].stage), row[0].manner == "below")))
+
+
+@dataclass
+class _Changes:
+    """What was counted so far of two configs."""
+
+    most: int
+    relevant: int = 0
+    counts: Counter[tuple[Branch | None, Branch | None]] = field(default_factory=Counter)
+    rows: dict[tuple[bool, Branch], list[LostMemory]] = field(default_factory=dict)
+
+    def add(
+        self, batch: LabelledBatch, one: PairLosses, other: PairLosses, left: Ints | slice, right: Ints | slice
+    ) -> None:
+        """`left` and `right` say which pairs of the two are the same; the rows' queries are those of `batch`."""
+        before, after = one.code[left], other.code[right]
+        self.relevant += len(before)
+        for number in np.unique(before * other.codes + after).tolist():
+            was, now = number // other.codes, number % other.codes
+            same = (before == was) & (after == now)
+            branches = one.branch_of(was), other.branch_of(now)
+            self.counts[branches] += int(same.sum())
+            broken = branches[0] is None
+            branch = branches[1] if broken else branches[0]
+            if branch is None or (not broken and branches[1] is not None):
+                continue
+            kept = self.rows.setdefault((broken, branch), [])
+            which = np.zeros(len(one.code), dtype=bool)
+            which[left] = same
+            losing = one
+            if broken:  # ranks and order of the one that loses them, queries of the first
+                losing = PairLosses(one.pairs, _taken(other.found, one, left, right))
+            kept += _rows(batch, losing, which, branch, self.most - len(kept))
+
+    def difference(self, before: str, after: str, k: int) -> LossDifference:
+        saved: Counter[Branch] = Counter()
+        broken: Counter[Branch] = Counter()
+        moved: Counter[tuple[Branch, Branch]] = Counter()
+        for (was, now), count in self.counts.items():
+            if was is not None and now is None:
+                saved[was] += count
+            elif was is None and now is not None:
+                broken[now] += count
+            elif was is not None and now is not None and was != now:
+                moved[was, now] += count
+        rows = [
+            tuple(row for branch in _in_order(found) for row in self.rows.get((is_broken, branch), ()))
+            for is_broken, found in ((False, saved), (True, broken))
+        ]
+        return LossDifference(
+            before,
+            after,
+            k,
+            self.relevant,
+            _in_order(saved),
+            _in_order(broken),
+            dict(sorted(moved.items(), key=lambda row: (row[0][0].order, row[0][1].order))),
+            rows[0],
+            rows[1],
+        )
+
+
+def _taken(found: LossArrays, one: PairLosses, left: Ints | slice, right: Ints | slice) -> LossArrays:
+    """The losses of the second config at the pairs of the first; what only the first has is not read."""
+    at = np.full(len(one.code), NEVER, dtype=np.int8)
+    dropped, rank = np.zeros(len(at), dtype=bool), np.zeros(len(at), dtype=np.int64)
+    at[left], dropped[left], rank[left] = found.at[right], found.dropped[right], found.rank[right]
+    return LossArrays(found.stages, at, dropped, rank)
+
+
+def _in_order(counts: Mapping[Branch, int]) -> dict[Branch, int]:
+    return dict(sorted(counts.items(), key=lambda row: row[0].order))
+
+
+def _rows(batch: LabelledBatch, losses: PairLosses, which: Bools, branch: Branch, most: int) -> list[LostMemory]:
+    pairs, found = losses.pairs, []
+    for p in np.flatnonzero(which)[: max(most, 0)].tolist():
+        query = batch.queries[pairs.query[p]]
+        rank = int(losses.found.rank[p]) or None
+        found.append(LostMemory(query.qid, query.query, pairs.memory_ids[p], int(pairs.grade[p]), branch, rank))
+    return found
+
+
+def _count(groups: dict[str, Ints], names: Sequence[str], query: Ints, code: Ints, codes: int) -> None:
+    """Add the pairs' codes to the group of their query."""
+    known = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    group = np.array([known[name] for name in names], dtype=np.int64)[query] if names else query
+    counts = np.bincount(group * codes + code, minlength=len(known) * codes).reshape(-1, codes)
+    for name, i in known.items():
+        if counts[i].any():
+            groups[name] = groups.get(name, 0) + counts[i]
+
+
+def _in_both(
+    one: LabelledBatch, pairs: RelevantPairs, other: LabelledBatch, others: RelevantPairs
+) -> tuple[Ints, Ints]:
+    """The pairs of query and memory that two batches have, as their places in each."""
+    known = {key: p for p, key in enumerate(_names(other, others))}
+    both = [(p, known[key]) for p, key in enumerate(_names(one, pairs)) if key in known]
+    left, right = np.array(both, dtype=np.int64).reshape(-1, 2).T
+    return left, right
+
+
+def _names(batch: LabelledBatch, pairs: RelevantPairs) -> list[tuple[str, str]]:
+    return [(batch.queries[q].qid, key) for q, key in zip(pairs.query.tolist(), pairs.memory_ids, strict=True)]
+
+
+def _of_all(relevant: int) -> str:
+    return "the only relevant memory is" if relevant == 1 else f"all {relevant} relevant memories are"
+
+
+def _by_stage(counts: Mapping[Branch, int]) -> str:
+    """ " (5 at adjust, 2 never a candidate)"."""
+    stages: Counter[str] = Counter()
+    for branch, count in counts.items():
+        stages[branch.stage] += count
+    said = [f"{count} at {stage}" if stage else f"{count} never a candidate" for stage, count in stages.items()]
+    return f" ({', '.join(said)})" if said else ""
