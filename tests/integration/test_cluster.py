@@ -81,6 +81,7 @@ def gathered(store: Path, out: Path, dask: str, count: int = 8, progress: Any = 
     return {qid: bundle_from(one) for qid, one in read_evidence_file(out).evidences.items()}
 
 
+@pytest.mark.thorough  # a search on a cluster gathers too
 def test_evidence_gathered_on_two_workers_is_that_of_one_process_though_one_is_killed(
     store: Path, workers: Any, tmp_path: Path
 ) -> None:

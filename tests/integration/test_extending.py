@@ -273,6 +273,7 @@ UNIT_TESTS = (
 )
 
 
+@pytest.mark.thorough  # each addition works in the tests above; this is every list that names what there is
 def test_one_file_is_all_that_an_addition_takes(tree: Path) -> None:
     """The unit tests pass with the additions in the tree, so no list elsewhere names what there is."""
     done = subprocess.run(

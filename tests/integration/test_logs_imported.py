@@ -91,6 +91,7 @@ def test_a_log_is_kept_as_a_query_set_and_held_against_a_config_from_there_or_fr
         assert found["differing"] == []
 
 
+@pytest.mark.thorough
 def test_what_fits_no_memory_is_said_by_line_and_the_rest_is_kept(
     command: Command, store: Path, tmp_path: Path
 ) -> None:
