@@ -23,9 +23,10 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.pipeline import Evidence, RankedList
 from cems_workbench.pipeline.evidence import Hit, Variant
-from cems_workbench.pipeline.gather import counted, metadata_lists
+from cems_workbench.pipeline.gather import Request, counted, metadata_lists, search_filter, successors_of
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, ListSource
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.records import RankedIds, RecordedAnswer
 
 WhichLists = Literal["own", "ties", "recorded"]
@@ -148,20 +149,22 @@ def with_lists(
         return evidence
     if which == "ties":
         lists = [_settled(ranked, _recorded_for(ranked, answer, mapping), config) for ranked in evidence.lists]
-        return evidence if tuple(lists) == evidence.lists else _with_candidates(evidence, lists, resources)
+        return evidence if tuple(lists) == evidence.lists else _with_candidates(evidence, lists, config, resources)
     variants = _variants(evidence, answer, mapping)
     replaced = set(mapping.sources.values())
     lists = [ranked for ranked in evidence.lists if ranked.source not in replaced | DATED]
     given = [one for name, source in mapping.sources.items() for one in _given(name, source, answer, variants, config)]
     unscored = {mapping.sources[name] for name in mapping.unscored}
     given = [_with_our_scores(one, evidence) if one.source in unscored else one for one in given]
-    found = _with_candidates(replace(evidence, variants=variants), _in_order([*lists, *given]), resources)
+    found = _with_candidates(replace(evidence, variants=variants), _in_order([*lists, *given]), config, resources)
     dated = [one for one in metadata_lists(found.memories, found.lists, config) if one.source not in replaced]
     said = {"recorded_lists": {one.name: len(one.hits) for one in given}}
     return replace(found, lists=tuple(_in_order([*found.lists, *dated])), notes={**found.notes, **said})
 
 
-def _with_candidates(evidence: Evidence, lists: Sequence[RankedList], resources: Resources) -> Evidence:
+def _with_candidates(
+    evidence: Evidence, lists: Sequence[RankedList], config: PipelineConfig, resources: Resources
+) -> Evidence:
     """The evidence with other lists, and what it lacks of their memories; hits that are no memory of the store are left out."""
     wanted = {hit.memory_id for ranked in lists for hit in ranked.hits} - evidence.memories.keys()
     fresh = resources.store.memories.read(wanted) if wanted else {}
@@ -172,6 +175,13 @@ def _with_candidates(evidence: Evidence, lists: Sequence[RankedList], resources:
         ]
     if not fresh:
         return replace(evidence, lists=tuple(lists))
+    notes = evidence.notes
+    if SUPERSEDED in notes:
+        within = bool(notes.get("query", {}).get("project_only"))
+        where = search_filter(Request(evidence.query, evidence.project, project_only=within), config)
+        found, later = successors_of({**evidence.memories, **fresh}, evidence.as_of, where, resources)
+        fresh |= later
+        notes = {**notes, SUPERSEDED: found.to_json()}
     chunks = resources.store.chunks.read(fresh)
     return replace(
         evidence,
@@ -180,6 +190,7 @@ def _with_candidates(evidence: Evidence, lists: Sequence[RankedList], resources:
         embeddings={**evidence.embeddings, **resources.indexes.vectors.embeddings(sorted(fresh))},
         chunks={**evidence.chunks, **chunks},
         tokens={**evidence.tokens, **counted(fresh, chunks)},
+        notes=notes,
     )
 
 

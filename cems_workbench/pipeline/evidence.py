@@ -11,9 +11,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal
 
 from cems_workbench.pipeline.list_sources import Source
+from cems_workbench.pipeline.supersession import Successor, superseded
 from cems_workbench.records import ENGLISH, Chunk, Memory, Relation
 
 FORMAT = "cems-workbench-evidence/1"
@@ -139,8 +141,16 @@ class Evidence:
         found = self.notes.get(QUESTIONS, {})
         return found if isinstance(found, Mapping) else {}
 
+    @cached_property
+    def superseded(self) -> Mapping[str, tuple[Successor, ...]]:
+        """Of each candidate that others supersede these, latest first; empty if no edge was found, or none was looked for."""
+        return superseded(self.notes)
+
     @property
     def candidate_ids(self) -> list[str]:
-        """Sorted ids of every memory that is in a list or that an edge leads to."""
+        """Sorted ids of every memory that is in a list, that an edge leads to, or that supersedes another candidate."""
         found = {hit.memory_id for ranked in self.lists for hit in ranked.hits}
-        return sorted(found | {relation.target_id for relation in self.relations})
+        found |= {relation.target_id for relation in self.relations}
+        for own in self.superseded.values():
+            found |= {successor.memory_id for successor in own}
+        return sorted(found)

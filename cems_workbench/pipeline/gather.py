@@ -36,6 +36,7 @@ from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_conversational
+from cems_workbench.pipeline.supersession import SUPERSEDED, Supersession, find_successors
 from cems_workbench.pipeline.trace import Trace
 from cems_workbench.pipeline.typos import CorrectedQuery, corrected, technical_terms
 from cems_workbench.pipeline.understanding import Intent, asker, understand
@@ -277,6 +278,10 @@ def gather_lists(
         {hit.memory_id for ranked in lists for hit in ranked.hits} | {relation.target_id for relation in relations}
     )
     lists = [_only_known(ranked, memories) for ranked in lists]
+    as_of = request.as_of or datetime.now(UTC)
+    noted, later = successors_of(memories, as_of, where, resources)
+    memories |= later
+    warnings["supersession"] = noted.warnings
     lists += metadata_lists(memories, lists, config)
     chunks = resources.store.chunks.read(memories)
     progress("searching", 2, 3)
@@ -285,7 +290,7 @@ def gather_lists(
         memories=memories,
         variants=tuple(variants),
         lists=tuple(lists),
-        as_of=request.as_of or datetime.now(UTC),
+        as_of=as_of,
         project=request.project,
         embeddings=resources.indexes.vectors.embeddings(sorted(memories)),
         chunks=chunks,
@@ -297,10 +302,24 @@ def gather_lists(
         | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None}
         | ({"engine": answered} if answered else {})
         | ({ENGINES: answers} if answers else {})
-        | ({LANGUAGE: spoken} if spoken != ENGLISH else {}),
+        | ({LANGUAGE: spoken} if spoken != ENGLISH else {})
+        | ({SUPERSEDED: noted.to_json()} if notes_superseded(config, resources) else {}),
     )
     progress("searching", 3, 3)
     return evidence
+
+
+def notes_superseded(config: PipelineConfig, resources: Resources) -> bool:
+    """Whether gathered evidence has the note of superseded candidates: if the store has edges that say so."""
+    return resources.store.relations.has_superseding()
+
+
+def successors_of(
+    memories: Mapping[str, Memory], as_of: datetime | None, where: Filter, resources: Resources
+) -> tuple[Supersession, dict[str, Memory]]:
+    """Which of the candidates are superseded, by what, and those of their successors that are no candidates yet."""
+    found = find_successors(resources.store.relations.superseding(memories), as_of, where)
+    return found, resources.store.memories.read(found.added - memories.keys())
 
 
 def _check_engine_queries(request: Request) -> None:

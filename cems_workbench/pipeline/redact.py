@@ -35,6 +35,7 @@ from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore, Ra
 from cems_workbench.pipeline.list_provenance import without_source
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect
+from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.records import PROJECT_REFERENCE, Chunk, Memory, Relation
 
@@ -271,6 +272,12 @@ class _Redaction:
         if self.source.questions:
             questions = self.source.questions.items()
             kept[QUESTIONS] = {self.ids[key]: self.words.text(text) for key, text in questions if key in self.ids}
+        if SUPERSEDED in source:
+            # Without the people who accepted edges.
+            kept[SUPERSEDED] = {
+                self.ids[key]: [replace(one, memory_id=self.ids[one.memory_id], author=None).to_json() for one in own]
+                for key, own in self.source.superseded.items()
+            }
         if "engine" in source:
             kept["engine"] = without_source(source["engine"])
         if "warnings" in source:

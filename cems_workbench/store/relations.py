@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cems_workbench.records import Relation
+from cems_workbench.records import SUPERSEDES, Relation
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import RowCounts, staged
+from cems_workbench.store.rows import RowCounts, staged, to_aware
 
 if TYPE_CHECKING:
     import duckdb
+
+
+@dataclass(frozen=True, slots=True)
+class SupersedingEdge:
+    """An edge by which `newer` supersedes `older`, with what is known of `newer`; `live` is whether it is in the store."""
+
+    older: str
+    newer: str
+    kind: str
+    author: str | None
+    created_at: datetime | None
+    project: str | None
+    scope: str
+    live: bool
 
 
 class Relations:
@@ -70,7 +86,43 @@ class Relations:
         place = {seed: position for position, seed in enumerate(wanted)}
         return sorted(rows, key=lambda row: (place[row[0]], -row[2], row[1]))
 
+    def superseding(self, memory_ids: Collection[str]) -> list[SupersedingEdge]:
+        """The edges by which these memories are superseded, those by which their successors are, and so on; by older, newer and kind."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(_SUPERSEDING, [sorted(memory_ids)]).fetchall()
+        return [
+            SupersedingEdge(older, newer, kind, author, to_aware(created_at), project, scope or "", live)
+            for older, newer, kind, author, created_at, project, scope, live in rows
+        ]
 
+    def has_superseding(self) -> bool:
+        """Whether any memory supersedes another."""
+        with self._database.reading() as cursor:
+            return (
+                cursor.execute(
+                    f"SELECT 1 FROM relations WHERE kind IN {_NEWER_FIRST + _OLDER_FIRST} LIMIT 1"
+                ).fetchone()
+                is not None
+            )
+
+
+_NEWER_FIRST, _OLDER_FIRST = (SUPERSEDES, "replaces"), ("superseded_by", "replaced_by")
+"""The kinds of edges from a newer memory to the older one, and those the other way."""
+_SUPERSEDING = f"""
+WITH RECURSIVE edges AS MATERIALIZED (
+    SELECT target_id AS older, source_id AS newer, kind, author FROM relations WHERE kind IN {_NEWER_FIRST}
+    UNION ALL
+    SELECT source_id AS older, target_id AS newer, kind, author FROM relations WHERE kind IN {_OLDER_FIRST}
+),
+reached AS (
+    SELECT unnest(?) AS id
+    UNION
+    SELECT newer FROM edges JOIN reached ON older = id
+)
+SELECT older, newer, kind, edges.author, created_at, project, scope, m.id IS NOT NULL AND deleted_at IS NULL
+FROM edges JOIN reached ON older = reached.id LEFT JOIN memories AS m ON m.id = newer
+ORDER BY older, newer, kind
+"""
 _NEIGHBOURS = """
 WITH seeds AS (SELECT unnest(?) AS seed),
 edges AS (

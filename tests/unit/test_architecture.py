@@ -89,6 +89,7 @@ PURE = sorted(
                 "list_sources",
                 "nested",
                 "normalisations",
+                "supersession",
                 "validation",
                 "vector_scales",
                 "wording",

@@ -1,0 +1,165 @@
+"""Supersession: which candidates a later memory replaces, noted in evidence when it is gathered.
+
+A `supersedes` or `replaces` edge leads from the newer memory to the older one, `superseded_by` and `replaced_by` the other way. A memory
+is superseded by the ends of its edges, by theirs, and so on. What did not exist at the moment of the query supersedes nothing: an edge
+counts only if the newer memory was created by then (a memory without a date counts). An edge in a cycle is ignored, with a warning.
+A successor that the query's filter or a deletion hides is none, but the chain goes on behind it.
+
+The note names of each superseded candidate its successors, and gathering adds these to the candidates although no list found them,
+so that replay can use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cems_workbench.store.filter import Filter
+    from cems_workbench.store.relations import SupersedingEdge
+
+SUPERSEDED = "superseded"
+"""The note of the superseded candidates."""
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """A memory that supersedes another: its id and date, the kind of the edge that leads to it, and the person who accepted that edge,
+    None for an edge of a file or a source."""
+
+    memory_id: str
+    created_at: datetime | None = None
+    kind: str = "supersedes"
+    author: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The successor as it is noted; without the author if there is none."""
+        noted = {"id": self.memory_id, "created_at": self.created_at and self.created_at.isoformat(), "kind": self.kind}
+        return noted if self.author is None else noted | {"author": self.author}
+
+
+@dataclass(frozen=True, slots=True)
+class Supersession:
+    """Of memory ids that are superseded their successors, latest first, and the ids on cycles, sorted."""
+
+    successors: Mapping[str, tuple[Successor, ...]]
+    cyclic: tuple[str, ...] = ()
+
+    @property
+    def added(self) -> set[str]:
+        """The ids of all successors."""
+        return {one.memory_id for own in self.successors.values() for one in own}
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line about the ignored edges, if there are any."""
+        if not self.cyclic:
+            return []
+        some = ", ".join(self.cyclic[:4]) + (" …" if len(self.cyclic) > 4 else "")
+        return [
+            f"{len(self.cyclic)} memories supersede each other in a circle; the edges between them are ignored: {some}"
+        ]
+
+    def to_json(self) -> dict[str, list[dict[str, Any]]]:
+        """The note."""
+        return {key: [one.to_json() for one in own] for key, own in sorted(self.successors.items())}
+
+
+def superseded(notes: Mapping[str, Any]) -> dict[str, tuple[Successor, ...]]:
+    """Of each superseded candidate the successors, latest first, as the notes of evidence have them; empty without the note."""
+    noted = notes.get(SUPERSEDED) or {}
+    return {
+        str(key): tuple(
+            Successor(str(one["id"]), _moment(one.get("created_at")), str(one["kind"]), one.get("author"))
+            for one in own
+        )
+        for key, own in noted.items()
+    }
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def find_successors(edges: Iterable[SupersedingEdge], as_of: datetime | None, where: Filter) -> Supersession:
+    """The successors of every memory that an edge supersedes; `edges` are all that can be reached from the candidates."""
+    leading: dict[str, dict[str, SupersedingEdge]] = {}
+    for edge in edges:
+        if edge.created_at is None or as_of is None or edge.created_at <= as_of:
+            leading.setdefault(edge.older, {}).setdefault(edge.newer, edge)
+    reached = {older: _reached(older, leading) for older in leading}
+    cyclic = {key for key, own in reached.items() if key in own}
+    if cyclic:
+        # Both ends of an edge in a cycle reach each other; other edges of these memories stay.
+        leading = {
+            older: {newer: edge for newer, edge in own.items() if older not in (*reached.get(newer, ()), newer)}
+            for older, own in leading.items()
+        }
+        reached = {older: _reached(older, leading) for older in leading}
+    by_newer = {newer: edge for own in leading.values() for newer, edge in sorted(own.items())}
+    found = {}
+    for older, newer in reached.items():
+        own = [
+            # The own edge tells more than the one by which the chain goes on.
+            _successor(leading[older].get(key, by_newer[key]))
+            for key in newer
+            if by_newer[key].live and where.passes(by_newer[key].project, by_newer[key].scope)
+        ]
+        if own:
+            found[older] = tuple(latest_first(own))
+    return Supersession(found, tuple(sorted(cyclic)))
+
+
+def latest_first(successors: Iterable[Successor]) -> list[Successor]:
+    """By falling date, those without a date last, ties by id."""
+    by_id = sorted(successors, key=lambda one: one.memory_id)
+    return sorted(by_id, key=lambda one: one.created_at or _EARLIEST, reverse=True)
+
+
+def _successor(edge: SupersedingEdge) -> Successor:
+    return Successor(edge.newer, edge.created_at, edge.kind, edge.author)
+
+
+def _reached(older: str, leading: Mapping[str, Collection[str]]) -> set[str]:
+    """Every memory that the edges lead to from `older`; itself too if it is on a cycle."""
+    found: set[str] = set()
+    left = list(leading.get(older, ()))
+    while left:
+        key = left.pop()
+        if key not in found:
+            found.add(key)
+            left += leading.get(key, ())
+    return found
+
+
+def check_note(note: Any, memories: Collection[str]) -> str | None:
+    """What is wrong with a note of superseded candidates; None if nothing is."""
+    if not isinstance(note, Mapping):
+        return "expected an object"
+    for key, own in note.items():
+        if key not in memories:
+            return f"{key!r:.60} is not among the memories"
+        problem = _fault_of(own, memories)
+        if problem:
+            return f"{key}: {problem}"
+    return None
+
+
+def _fault_of(own: Any, memories: Collection[str]) -> str | None:
+    if not isinstance(own, Sequence) or isinstance(own, str) or not own:
+        return "expected an array of successors"
+    for one in own:
+        if not isinstance(one, Mapping) or one.get("id") not in memories:
+            return "expected successors that are among the memories"
+        if not isinstance(one.get("kind"), str) or not isinstance(one.get("author"), str | None):
+            return "expected a successor's kind of edge, and its author, as text"
+        try:
+            moment = _moment(one.get("created_at"))
+        except (TypeError, ValueError):
+            return f"expected an ISO 8601 time, found {one.get('created_at')!r:.60}"
+        if moment is not None and moment.tzinfo is None:
+            return f"expected a time with its zone, found {one.get('created_at')!r:.60}"
+    return None
