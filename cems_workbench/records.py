@@ -24,7 +24,10 @@ IMPORTANCE = ("low", "normal", "high")
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One memory. `content` is untrusted text and is only ever shown literally."""
+    """One memory. `content` is untrusted text and is only ever shown literally.
+
+    It holds from `valid_from` until before `valid_until`: from that moment on it is expired. None: no such bound is known.
+    """
 
     id: str
     content: str
@@ -45,6 +48,12 @@ class Memory:
     scope: str = "personal"
     source_ref: str | None = None
     updated_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+
+    def expired(self, moment: datetime) -> bool:
+        """Whether it no longer holds at a moment."""
+        return self.valid_until is not None and self.valid_until <= moment
 
 
 PROJECT_REFERENCE = "project:"

@@ -91,7 +91,8 @@ def _dataset(
         judgments = [label for label in judgments if label.memory_id in about and label.qid in asked]
         relations = [one for one in relations if one.source_id in about and one.target_id in about]
     total = store.memories.count() if project is None else counts[project]
-    return DataSet(store.memories.iterate(project), total, relations, queries, judgments)
+    memories = store.memories.iterate(project)
+    return DataSet(memories, total, relations, queries, judgments, store.memories.any_validity())
 
 
 def _print_report(done: Exported, left: dict[str, int], format: str, out: Path) -> None:

@@ -635,7 +635,7 @@ def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: boo
     if "meta" not in tables:
         raise InputError(f"{path} is a DuckDB database, but not an evidence file")
     optional = evidence_rows.ADDED_IN_FORMAT_2 if "chunks" in tables else evidence_rows.ADDED_LATER
-    problem = differences(connection, columns_of(evidence_rows.TABLES), optional)
+    problem = differences(connection, columns_of(evidence_rows.ALL_COLUMNS), optional)
     if problem is not None:
         raise InputError(f"{path} is not taken for an evidence file: {problem}")
 

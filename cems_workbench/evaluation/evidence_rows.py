@@ -69,7 +69,16 @@ CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR NOT NULL);
 whole, and -1 stands for such a one among chunks; `tokens` are null where they were not counted. `chunks`, `edges` and these columns are
 not in files of the first format."""
 
-ADDED_IN_FORMAT_2 = ("memories.updated_at", "queries.answerable", "queries.given")
+VALIDITY = ("valid_from", "valid_until")
+"""Columns of memories that a file only has if a memory has a value of them: other files are, to the hash, as before they existed."""
+ALL_COLUMNS = TABLES + "".join(f"ALTER TABLE memories ADD COLUMN {name} TIMESTAMP;" for name in VALIDITY)
+"""The tables of a file that has them."""
+ADDED_IN_FORMAT_2 = (
+    "memories.updated_at",
+    "queries.answerable",
+    "queries.given",
+    *(f"memories.{name}" for name in VALIDITY),
+)
 """Columns that the first files of the second format have not."""
 ADDED_LATER = ("chunks", "edges", "lists.chunks", "memories.tokens", *ADDED_IN_FORMAT_2)
 """Tables and columns that files of the first format have not."""
@@ -329,7 +338,13 @@ def _write_memories(cursor: duckdb.DuckDBPyConnection, evidence: Evidence, known
     table = table.append_column("tokens", pa.array(tokens, pa.int32()))
     cursor.register("staged", table.append_column("number", pa.array(range(first, first + len(fresh)), pa.int32())))
     try:
-        columns = ", ".join(("number", *memories_table.FIELDS, "embedding", "tokens"))
+        there = column_names(cursor, "memories")
+        for name in VALIDITY:
+            if name not in there and any(getattr(memory, name) is not None for memory in fresh):
+                cursor.execute(f"ALTER TABLE memories ADD COLUMN {name} TIMESTAMP")
+                there.add(name)
+        fields = (name for name in memories_table.FIELDS if name not in VALIDITY or name in there)
+        columns = ", ".join(("number", *fields, "embedding", "tokens"))
         cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged")
     finally:
         cursor.unregister("staged")

@@ -8,7 +8,7 @@ injection is taken off. A row is numbered by its place among the rows below the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,11 @@ from cems_workbench.records import Memory, ParsedInput, RowError
 
 NAME = "memories-csv"
 REQUIRED = ("id", "content")
+VALIDITY = ("valid_from", "valid_until")
+BEFORE_VALIDITY = tuple(name for name in KNOWN if name not in VALIDITY)
+"""The columns of a file none of whose memories has these two: it is then that of earlier versions, byte for byte."""
 NUMBERS = ("priority", "access_count", "relevant_count", "noise_count")
-TRIMMED = ("importance", "scope", "created_at", "last_accessed", "updated_at")
+TRIMMED = ("importance", "scope", "created_at", "last_accessed", "updated_at", *VALIDITY)
 
 
 @dataclass
@@ -112,27 +115,28 @@ def _parse(row: dict[str, Any]) -> Memory:
     return parse_memory(typed)
 
 
-def as_cells(memory: Memory) -> list[str]:
-    """A memory as the cells of the columns of memories.jsonl; `csv_table.written` makes a line of them."""
+def as_cells(memory: Memory, columns: Sequence[str] = KNOWN) -> list[str]:
+    """A memory as the cells of columns of memories.jsonl; `csv_table.written` makes a line of them."""
     row = as_row(memory)
     if memory.tags:
         row["tags"] = json.dumps(row["tags"], ensure_ascii=False)
-    return ["true" if row.get(name) is True else str(row.get(name, "")) for name in KNOWN]
+    return ["true" if row.get(name) is True else str(row.get(name, "")) for name in columns]
 
 
-def parse_cells(row: list[str]) -> Memory:
+def parse_cells(row: list[str], columns: Sequence[str] = KNOWN) -> Memory:
     """The memory that such cells are read back as; raises FieldError."""
-    return _parse({column: cells.guarded(cell) for column, cell in zip(KNOWN, row, strict=True) if cell.strip()})
+    return _parse({column: cells.guarded(cell) for column, cell in zip(columns, row, strict=True) if cell.strip()})
 
 
 def write(dataset: DataSet, path: Path, progress: Progress) -> Exported:
     """Write memories.csv; raises InputError when no memory can be written."""
-    return write_rows(dataset.counted(progress, path.name), _line, "memories", path, header=written([KNOWN]))
+    columns = KNOWN if dataset.validity else BEFORE_VALIDITY
 
+    def line(memory: Memory) -> tuple[str, Memory]:
+        row = as_cells(memory, columns)
+        return written([row]).removesuffix("\n"), parse_cells(row, columns)
 
-def _line(memory: Memory) -> tuple[str, Memory]:
-    row = as_cells(memory)
-    return written([row]).removesuffix("\n"), parse_cells(row)
+    return write_rows(dataset.counted(progress, path.name), line, "memories", path, header=written([columns]))
 
 
 def sniff(sample: Sample) -> bool:

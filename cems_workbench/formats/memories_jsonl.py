@@ -2,7 +2,7 @@
 
 `{id, content, title?, category?, project?, session?, author?, tags?, priority?, pinned?, importance?, created_at?,
 last_accessed?, access_count?, relevant_count?, noise_count?, scope?, source_ref?,
-updated_at?}`
+updated_at?, valid_from?, valid_until?}`
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ KNOWN = tuple(field.name for field in dataclass_fields(Memory))
 
 def parse_memory(row: dict[str, Any]) -> Memory:
     """One memory; raises FieldError."""
+    valid_from, valid_until = fields.validity(row)
     return Memory(
         id=fields.identifier(row, "id"),
         content=fields.required_text(row, "content"),
@@ -47,6 +48,8 @@ def parse_memory(row: dict[str, Any]) -> Memory:
         scope=fields.choice(row, "scope", ("personal", "shared"), "personal"),
         source_ref=fields.text(row, "source_ref"),
         updated_at=fields.moment(row, "updated_at"),
+        valid_from=valid_from,
+        valid_until=valid_until,
     )
 
 

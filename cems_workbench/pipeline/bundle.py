@@ -28,7 +28,7 @@ from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.platform.parsing import MAX_FILE_BYTES, json_values, read_text
 from cems_workbench.records import Chunk, Memory, Relation
 
-_TIMES = ("created_at", "last_accessed", "updated_at")
+_TIMES = ("created_at", "last_accessed", "updated_at", "valid_from", "valid_until")
 _RELATION_FIELDS = ("source_id", "target_id", "kind", "weight")
 """Of an edge in evidence; its author is not read by the pipeline."""
 _MEMORY_FIELDS = {item.name for item in dataclasses.fields(Memory)} - {"id"}

@@ -54,6 +54,8 @@ FIELDS = (
     "scope",
     "source_ref",
     "updated_at",
+    "valid_from",
+    "valid_until",
 )
 COLUMNS = (*FIELDS, "text_sha", "size", "folded")
 MANY_IDS = 500
@@ -76,7 +78,7 @@ LOOKUP_BATCH = 2_000
 """Keys per statement: DuckDB uses the index for at most 2,048."""
 FIELD_SEPARATOR = "\x1f"
 """Separates the fields of a folded text, so that no match spans two of them."""
-_TIMES = ("created_at", "last_accessed", "updated_at")
+_TIMES = ("created_at", "last_accessed", "updated_at", "valid_from", "valid_until")
 _SET = ", ".join(f"{name} = s.{name}" for name in COLUMNS if name != "id")
 _DIFFERS = " OR ".join(
     f"m.{name} IS DISTINCT FROM s.{name}" for name in COLUMNS if name not in ("id", "content", "folded")
@@ -250,6 +252,13 @@ class Memories:
         with self._database.reading() as cursor:
             row = cursor.execute(f"SELECT {columns} FROM memories WHERE deleted_at IS NULL").fetchall()[0]
         return dict(zip(having, map(int, row), strict=True))
+
+    def any_validity(self) -> bool:
+        """Whether a live memory has a `valid_from` or a `valid_until`."""
+        said = (
+            "SELECT 1 FROM memories WHERE deleted_at IS NULL AND coalesce(valid_from, valid_until) IS NOT NULL LIMIT 1"
+        )
+        return self._cache.get("any validity", lambda cursor: bool(cursor.execute(said).fetchall()))
 
     def newest_by_access(self, size: int, where: Filter = ANY) -> list[str]:
         """Ids of the `size` most recently accessed memories (created, when never accessed; undated last), ties by id."""
@@ -713,6 +722,8 @@ def record(row: tuple[Any, ...]) -> Memory:
         scope,
         source_ref,
         updated_at,
+        valid_from,
+        valid_until,
     ) = row
     return Memory(
         id_,
@@ -734,6 +745,8 @@ def record(row: tuple[Any, ...]) -> Memory:
         scope,
         source_ref,
         to_aware(updated_at),
+        to_aware(valid_from),
+        to_aware(valid_until),
     )
 
 

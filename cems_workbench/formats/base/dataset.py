@@ -64,13 +64,17 @@ def judged(judgment: Judgment) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """Memories with the queries and judgments about them. `memories` is gone through once; `total` is how many there are."""
+    """Memories with the queries and judgments about them. `memories` is gone through once; `total` is how many there are.
+
+    `validity` is False where no memory has a `valid_from` or `valid_until`: a table then needs no column for them.
+    """
 
     memories: Iterable[Memory]
     total: int = 0
     relations: Iterable[Relation] = ()
     queries: Sequence[Query] = ()
     judgments: Sequence[Judgment] = ()
+    validity: bool = True
 
     def counted(self, progress: Progress, name: str) -> Iterator[Memory]:
         """The memories, with progress."""

@@ -15,6 +15,8 @@ from typing import Any
 from cems_workbench.formats.base.files import type_name
 
 MAX_COUNT = 2**63 - 1
+NO_END = datetime(9999, 12, 30, tzinfo=UTC)
+"""From here on a date says that there is no end, as 9999-12-31 does in many databases."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 Row = Mapping[str, Any]
 
@@ -159,6 +161,19 @@ def moment(row: Row, field: str) -> datetime | None:
         return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
     except (ValueError, OverflowError):
         raise FieldError(field, f"{allowed}, found {_shown(value)}") from None
+
+
+def validity(
+    row: Row, valid_from: str = "valid_from", valid_until: str = "valid_until"
+) -> tuple[datetime | None, datetime | None]:
+    """From when until before when the row holds; a last day of the calendar stands for no end, as None does."""
+    begin, end = moment(row, valid_from), moment(row, valid_until)
+    if end is not None and end >= NO_END:
+        end = None
+    if begin is not None and end is not None and end < begin:
+        found = f"found {_shown(row[valid_until])} and {_shown(row[valid_from])}"
+        raise FieldError(valid_until, f"must not be before {valid_from}, {found}")
+    return begin, end
 
 
 def _storable(field: str, value: str) -> str:

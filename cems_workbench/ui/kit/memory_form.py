@@ -16,7 +16,7 @@ from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.memories_jsonl import parse_memory
 from cems_workbench.records import Memory
 
-DATES = ("created_at", "last_accessed")
+DATES = ("created_at", "last_accessed", "valid_from", "valid_until")
 TEXTS = ("title", "session")
 """Optional text fields; a missing value is shown as an empty box."""
 DAY_HELP = "UTC, as 2024-05-08 or 2024-05-08T13:56:00Z; empty when unknown."
@@ -51,7 +51,12 @@ def edited_memory(memory: Memory, typed: Mapping[str, Any], labels: Mapping[str,
     try:
         return parse_memory(row)
     except FieldError as error:
-        raise InputError(f"{labels.get(error.field, error.field)} {error.reason}") from error
+        raise InputError(f"{labels.get(error.field, error.field)} {_named(error.reason, labels)}") from error
+
+
+def _named(reason: str, labels: Mapping[str, str]) -> str:
+    """A reason that names another field, as the form calls it."""
+    return reason.replace("valid_from", labels.get("valid_from", "valid_from"))
 
 
 def optional_choice(label: str, key: str, values: Iterable[tuple[str | None, int]], help: str) -> None:

@@ -87,6 +87,8 @@ def facts_html(memory: Memory) -> Markup:
         ("Scope", memory.scope),
         ("Created", _moment(memory.created_at)),
         ("Last accessed", _moment(memory.last_accessed)),
+        ("Valid from", _moment(memory.valid_from)),
+        ("Valid until", _moment(memory.valid_until)),
         ("Accesses", f"{memory.access_count:,}"),
         ("Feedback", f"{memory.relevant_count:,} relevant, {memory.noise_count:,} noise"),
         ("Priority", f"{memory.priority:g}"),

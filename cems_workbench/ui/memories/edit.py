@@ -26,6 +26,8 @@ LABELS = {
     "scope": "Scope",
     "created_at": "Created",
     "last_accessed": "Last accessed",
+    "valid_from": "Valid from",
+    "valid_until": "Valid until",
 }
 
 
@@ -65,6 +67,9 @@ def draw(resources: Resources, memory: Memory) -> None:
         left, right = st.columns(2)
         left.text_input("Created", key=keys["created_at"], help=DAY_HELP)
         right.text_input("Last accessed", key=keys["last_accessed"], help=DAY_HELP)
+        left, right = st.columns(2)
+        left.text_input("Valid from", key=keys["valid_from"], help=f"From when on it holds. {DAY_HELP}")
+        right.text_input("Valid until", key=keys["valid_until"], help=f"Expired from this moment on. {DAY_HELP}")
         st.toggle("Pinned", key=keys["pinned"], help="A pinned memory is never dropped because of its age.")
         if problem := state.present().problem:
             st.error(plain(problem), icon=":material/block:")

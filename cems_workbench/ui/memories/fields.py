@@ -16,6 +16,8 @@ FIELDS = {
     "scope": "Who may find it: personal: only its owner; shared: everybody.",
     "created": "When it was written, UTC.",
     "last accessed": "When it was last returned to an agent, UTC.",
+    "valid from": "From when on it holds, UTC; empty: not known.",
+    "valid until": "From this moment on it is expired, UTC; empty: not known to end.",
     "accesses": "How often it was returned to an agent.",
     "feedback": "How often it was marked relevant, and how often noise, after it was returned to an agent.",
     "priority": "1 to 2: a factor of the search score.",

@@ -259,3 +259,17 @@ def test_a_file_of_the_first_format_opens_and_is_not_gone_on_with(tmp_path: Path
     assert bundle_from(read.evidences["q1"]) == bundle_from(evidence("first"))
     with pytest.raises(InputError, match="earlier version"):
         EvidenceFile.resume(tmp_path / "e", HEADER, QUERIES)
+
+
+def test_validity_comes_back_and_a_file_without_it_is_that_of_before(tmp_path: Path) -> None:
+    plain = evidence("first", "ab")
+    write(tmp_path / "plain", {"q1": plain})
+    with duckdb.connect(str(tmp_path / "plain")) as file:
+        columns = {name for name, *_ in file.execute("SELECT * FROM memories LIMIT 0").description or ()}
+    assert not {"valid_from", "valid_until"} & columns
+    bounded = Memory("v", "Parking is free", valid_from=NOW, valid_until=datetime(2030, 1, 1, tzinfo=UTC))
+    later = evidence("second", "abc")
+    later = replace(later, memories={**later.memories, "v": bounded})
+    write(tmp_path / "e", {"q1": plain, "q2": later})
+    back = read_evidence_file(tmp_path / "e").evidences
+    assert (back["q1"].memories, back["q2"].memories) == (plain.memories, later.memories)

@@ -242,3 +242,15 @@ def test_the_shared_data_are_read_written_and_read_again(tmp_path, name, form, c
     assert (done.left_out, done.not_kept, done.notes) == ((), (), ())
     assert tuple(done.rows.values()) == counts == (len(second.memories), len(second.queries), len(second.judgments))
     assert (second.memories, second.queries, second.judgments) == (first.memories, first.queries, first.judgments)
+
+
+@pytest.mark.parametrize("form", ["memories-jsonl", "memories-csv"])
+def test_validity_comes_back_and_takes_no_place_where_no_memory_has_it(tmp_path, form):
+    plain, bounded = (
+        Memory("p", "always"),
+        Memory("b", "for a day", valid_from=SAID, valid_until=SAID + timedelta(days=1)),
+    )
+    write_dataset(form, DataSet([plain, bounded], 2), tmp_path / "both")
+    assert read(tmp_path / "both", form).memories == (plain, bounded)
+    done = write_dataset(form, DataSet([plain], 1, validity=False), tmp_path / "plain")
+    assert "valid" not in (tmp_path / "plain").read_text() and not done.not_kept

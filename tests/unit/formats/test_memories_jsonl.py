@@ -37,6 +37,9 @@ def test_all_fields_are_read(write):
         "noise_count": 0,
         "scope": "shared",
         "source_ref": "r",
+        "updated_at": "2024-05-10",
+        "valid_from": "2024-05-01",
+        "valid_until": "2024-06-01T12:00:00+02:00",
     }
     parsed = read(write("m.jsonl", row))
     assert parsed.memories == (
@@ -59,6 +62,9 @@ def test_all_fields_are_read(write):
             0,
             "shared",
             "r",
+            datetime(2024, 5, 10, tzinfo=UTC),
+            datetime(2024, 5, 1, tzinfo=UTC),
+            datetime(2024, 6, 1, 10, tzinfo=UTC),
         ),
     )
     assert (parsed.errors, parsed.notes, parsed.format) == ((), (), "memories-jsonl")
@@ -76,6 +82,11 @@ def test_absent_null_and_blank_optional_fields_take_the_defaults(write):
         ({"content": None}, "content", "is missing"),
         ({"content": "  "}, "content", "is empty"),
         ({"content": 5}, "content", "must be a string, found a number"),
+        (
+            {"valid_from": "2024-05-02", "valid_until": "2024-05-01"},
+            "valid_until",
+            "must not be before valid_from, found '2024-05-01' and '2024-05-02'",
+        ),
         ({"id": None}, "id", "is missing"),
         ({"id": ""}, "id", "is empty"),
         ({"id": True}, "id", "must be a string, found true or false"),
@@ -204,3 +215,8 @@ def test_errors_print_as_one_line_with_file_and_line(write):
 def test_line_numbers_of_the_kept_rows_are_remembered(write):
     parsed = read(write("m.jsonl", "broken", GOOD, "", {"id": "b", "content": "x"}))
     assert parsed.extra["rows"]["memories"] == [2, 4]
+
+
+@pytest.mark.parametrize("forever", ["9999-12-31", "9999-12-31T23:59:59Z"])
+def test_the_last_day_of_the_calendar_is_no_end(write, forever):
+    assert read(write("m.jsonl", {**GOOD, "valid_until": forever})).memories == (Memory("good", "kept"),)

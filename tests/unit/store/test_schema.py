@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 
@@ -166,3 +167,13 @@ def test_an_upgrade_that_fails_leaves_the_older_store_as_it_was(old, monkeypatch
     assert tables(old) == before
     with Store.open(old) as store:
         assert len(store.configs.experiments()) == 3
+
+
+def test_memories_of_a_store_without_validity_have_no_bounds_and_can_be_given_some(old):
+    with Store.open(old) as store:
+        before = store.memories.get("m2")
+        assert (before.valid_from, before.valid_until, store.memories.any_validity()) == (None, None, False)
+        until = replace(before, valid_until=WHEN)
+        assert store.memories.update(until, before)
+        assert store.memories.get("m2") == until and store.memories.any_validity()
+        assert until.expired(WHEN) and not until.expired(WHEN - timedelta(seconds=1)) and not before.expired(WHEN)

@@ -20,6 +20,7 @@ MEMORY = Memory(
     project="p",
     author="Ada",
     created_at=datetime(2024, 5, 8, 13, 56, 1, 123456, tzinfo=UTC),
+    valid_from=datetime(2024, 5, 8, tzinfo=UTC),
     access_count=7,
     source_ref="ref",
     scope="shared",
@@ -46,6 +47,7 @@ def test_an_edit_changes_only_what_was_typed():
         ("content", "", "Content is empty"),
         ("priority", 3.0, "Priority must be a number"),
         ("created_at", "soon", "Created must be an ISO 8601"),
+        ("valid_until", "2023-01-01", "Valid until must not be before Valid from, found"),
     ],
 )
 def test_an_edit_is_held_to_the_rules_of_the_import(field, value, line):
