@@ -52,7 +52,8 @@ def write(path: Path, queries: int, seed: int = 0) -> None:
     with EvidenceFile.create(path, header, [], []) as file:
         with file.writing() as cursor:
             cursor.execute(
-                "INSERT INTO queries SELECT range::INTEGER, printf('q%07d', range), 'query number ' || range, NULL, NULL, "
+                "INSERT INTO queries (position, qid, query, project, as_of, type, answerable) "
+                "SELECT range::INTEGER, printf('q%07d', range), 'query number ' || range, NULL, NULL, "
                 f"'type ' || (range % 3), NULL FROM range({queries})"
             )
             cursor.execute(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cems_workbench.cli.gather import LimitOption, PerQueryProjectOption, SeedOption
+from cems_workbench.cli.losses import LossesCutoffOption, LossesOption, LossesShownOption, print_losses
 from cems_workbench.cli.options import (
     AblateOption,
     ConfigsOption,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from cems_workbench.evaluation.evaluate import Evaluation
     from cems_workbench.evaluation.evidence_file import Header
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
+    from cems_workbench.evaluation.losses import LossCollector, Losses
     from cems_workbench.evaluation.metrics import Measure
     from cems_workbench.evaluation.relevance_sources import RelevanceSources
     from cems_workbench.jobs.evaluation import Labelled, LabelledEvidence, StreamedConfigs
@@ -83,6 +85,9 @@ def evaluate_command(
         typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Exit with 1 unless this bound holds; repeatable."),
     ] = None,
     ablate: AblateOption = None,
+    losses: LossesOption = False,
+    cutoff: LossesCutoffOption = None,
+    shown: LossesShownOption = None,
     compare_judges: Annotated[
         bool,
         typer.Option(
@@ -103,7 +108,14 @@ def evaluate_command(
     from cems_workbench.evaluation.assertions import check, parse_assertion
     from cems_workbench.evaluation.evidence_file import is_evidence_file
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
-    from cems_workbench.jobs.evaluation import evaluate_configs, labelled_file, refuse_nothing, streamed
+    from cems_workbench.evaluation.losses import DEFAULT_K, SHOWN, LossCollector, stream_words
+    from cems_workbench.jobs.evaluation import (
+        evaluate_configs,
+        labelled_file,
+        measured_losses,
+        refuse_nothing,
+        streamed,
+    )
 
     def wanted(relevant_from: int) -> tuple[tuple[Measure, ...], list[Assertion]]:
         least = relevant_from if grade is None else grade
@@ -112,6 +124,9 @@ def evaluate_command(
 
     wanted(1)  # report invalid arguments before gathering
     check_judge_kind(judge_kind)
+    if not losses and (cutoff is not None or shown is not None):
+        raise InputError("--cutoff and --show are for --losses")
+    k, rows = DEFAULT_K if cutoff is None else cutoff, SHOWN if shown is None else shown
     paths = [Path(name) for name in evidence]
     are_files = [is_evidence_file(path) for path in paths]
     if any(are_files) and (per_query_project or limit is not None):
@@ -126,11 +141,16 @@ def evaluate_command(
         with EvidenceStream(paths) as stream:
             measures, assertions = wanted(stream.header.relevant_from)
             configs = configs_for(stream.header, config, preset, changes, ablate)
-            found = _streamed(stream, configs, measures, judge_kind, seed, run_out, as_json)
+            least = stream.header.relevant_from if grade is None else grade
+            counted = LossCollector([chosen for chosen, _ in configs], least, k) if losses else None
+            found = _streamed(stream, configs, measures, judge_kind, seed, run_out, as_json, counted)
+            lost = None if counted is None else stream_words(counted, stream, rows)
         outcomes = [check(assertion, evaluation) for evaluation in found.evaluations for assertion in assertions]
         if as_json:
-            put_json({"evaluations": found.to_json()} | asserted_json(outcomes))
+            put_json(_losses_json(lost) | {"evaluations": found.to_json()} | asserted_json(outcomes))
         else:
+            if lost is not None:
+                print_losses(lost, _remarks(found.evaluations))
             for evaluation in found.evaluations:
                 print_evaluation(evaluation)
                 say(f"content hash {found.content_hash}")
@@ -144,7 +164,8 @@ def evaluate_command(
     _refuse_runs(run_out, configs)
     named = [(chosen.name, chosen) for chosen, _ in configs]
     if read is not None:
-        measures, assertions = wanted(read.header.relevant_from)
+        relevant_from = read.header.relevant_from
+        measures, assertions = wanted(relevant_from)
         of_file = labelled_file(read, judge_kind)
         measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed)
     else:
@@ -154,16 +175,20 @@ def evaluate_command(
         ):
             measures, assertions = wanted(relevant_from)
             measured, _ = evaluate_configs(named, source, measures, seed=seed)
+    least = relevant_from if grade is None else grade
     evaluations, batches = [row.evaluation for row in measured], [row.batch for row in measured]
     refuse_nothing(evaluations[0].qids, evidence[0])
     if run_out is not None:
         _write_run(run_out, batches[0], evaluations[0])
     outcomes = [check(assertion, evaluation) for evaluation in evaluations for assertion in assertions]
     views = _relevance_sources(batches, evaluations) if compare_judges else []
+    lost = measured_losses(measured, least, k, rows) if losses else None
     if as_json:
-        values = {"evaluations": [row.to_json() for row in measured]} | asserted_json(outcomes)
+        values = _losses_json(lost) | {"evaluations": [row.to_json() for row in measured]} | asserted_json(outcomes)
         put_json(values | ({"honest": [view.to_json() for view in views]} if compare_judges else {}))
     else:
+        if lost is not None:
+            print_losses(lost, _remarks(evaluations))
         for row in measured:
             print_evaluation(row.evaluation)
             say(f"content hash {row.content_hash}")
@@ -192,8 +217,9 @@ def _streamed(
     seed: int,
     run_out: Path | None,
     quiet: bool,
+    counted: LossCollector | None = None,
 ) -> StreamedConfigs:
-    """Measure the configs on a stream; the run is written as it is computed."""
+    """Measure the configs on a stream; the run is written as it is computed, and losses are counted."""
     from cems_workbench.evaluation.report import run_lines
     from cems_workbench.jobs.evaluation import evaluate_streamed
     from cems_workbench.platform.atomic_write import write_atomically
@@ -203,12 +229,14 @@ def _streamed(
     named = [(chosen.name, chosen) for chosen, _ in configs]
     with progress_bar(quiet) as progress:
         if run_out is None:
-            return evaluate_streamed(stream, named, measures, judges, seed=seed, progress=progress)
+            return evaluate_streamed(stream, named, measures, judges, seed=seed, each=counted, progress=progress)
         try:
             with write_atomically(run_out) as part, part.open("w", encoding="utf-8", newline="\n") as file:
 
                 def each(batch: LabelledBatch, found: Sequence[Rankings]) -> None:
                     file.write(run_lines(batch, found[0]))
+                    if counted is not None:
+                        counted(batch, found)
 
                 return evaluate_streamed(stream, named, measures, judges, seed=seed, each=each, progress=progress)
         except (OSError, ValueError) as error:
@@ -261,6 +289,15 @@ def score_line(evidence: Path, named: Options, store: Path | None = None) -> str
     where = [] if store is None else ["--store", str(store)]
     command = shlex.join(["python", "-m", "cems_workbench", "fill-scores", str(evidence), *words, *where])
     return f"score them: {command}"
+
+
+def _remarks(evaluations: Iterable[Evaluation]) -> set[str]:
+    return {line for evaluation in evaluations for line in evaluation.remarks}
+
+
+def _losses_json(losses: Losses | None) -> dict[str, Any]:
+    """The losses as plain values, where they were asked for."""
+    return {} if losses is None else {"losses": losses.to_json()}
 
 
 def asserted_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class LabelledBatch:
 
     def rankings(self, config: PipelineConfig, switched_off: Collection[int] = ()) -> Rankings:
         """Replay every query under a config."""
-        found, needs = [], dict(self._unmet(config))
+        found, needs = [], dict(self.unmet(config))
         sent = np.zeros(len(self.queries), dtype=np.int64)
         for block, stages in self.runs(config, switched_off):
             after = stages.of(ASSEMBLY).after
@@ -216,7 +216,7 @@ class LabelledBatch:
             blocks.append(Block(places, table, grade, judged))
         return blocks
 
-    def _unmet(self, config: PipelineConfig) -> dict[str, int]:
+    def unmet(self, config: PipelineConfig) -> dict[str, int]:
         """Gather parameters that the config wants otherwise; asked once for queries that were gathered alike."""
         found: dict[str, int] = {}
         for evidence, count in self._alike:

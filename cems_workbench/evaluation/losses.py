@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,16 +21,23 @@ from cems_workbench.analysis.losses import NEVER, NEVER_FOUND, RETURNED, Branch,
 from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
+from cems_workbench.evaluation.batch import Block, LabelledBatch, Rankings, missing_score_lines
 from cems_workbench.evaluation.evaluate import NO_TYPE
+from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.pipeline.table import Bools, Ints
+from cems_workbench.progress import Progress, silent
 
 DEFAULT_K = 10
 MAX_ROWS = 100
 """Rows kept of each branch."""
+SHOWN = 10
+"""Rows of each branch that are put in words where nobody asks for another number."""
+LABEL = "counting losses"
 NO_PROJECT = "(no project)"
+Rows = tuple[tuple[str, ...], list[tuple[object, ...]]]
+"""The columns of a table, and its rows."""
 Found = Callable[[Collection[str]], Mapping[str, Evidence]]
 """The evidence of some queries, by qid."""
 
@@ -112,6 +119,16 @@ class LossMap(LossCounts):
     def rows_of(self, branch: Branch) -> list[LostMemory]:
         """The rows of a branch."""
         return [row for row in self.rows if row.branch == branch]
+
+    def groups(self, by: Literal["type", "project"]) -> Rows:
+        """A row for each query type or project: its relevant memories, those returned, and those lost by each branch."""
+        found = self.by_type if by == "type" else self.by_project
+        branches = list(self.branches)
+        rows: list[tuple[object, ...]] = [
+            (name, counts.relevant, counts.returned, *(counts.branches.get(branch, 0) for branch in branches))
+            for name, counts in found.items()
+        ]
+        return (by, "relevant", "returned", *(branch.words(self.k) for branch in branches)), rows
 
     @property
     def worst_stage(self) -> str | None:
@@ -214,6 +231,43 @@ class Losses:
     maps: tuple[LossMap, ...]
     differences: tuple[LossDifference, ...]
 
+    @property
+    def sentences(self) -> list[str]:
+        """What is to be read first: of each config where it loses most, then what the others save and break."""
+        first = self.maps[0]
+        if len(self.maps) == 1:
+            return [first.sentence()]
+        return [f"{one.config_name}: {one.sentence()}" for one in self.maps] + [
+            one.sentence() for one in self.differences
+        ]
+
+    @property
+    def remarks(self) -> list[str]:
+        """Those of every map, each once."""
+        return list(dict.fromkeys(line for one in self.maps for line in one.remarks))
+
+    @property
+    def branches(self) -> list[Branch]:
+        """Every branch by which some config loses a memory, in pipeline order."""
+        return sorted({branch for one in self.maps for branch in one.branches}, key=lambda branch: branch.order)
+
+    def table(self) -> Rows:
+        """Where the relevant memories end: a row for each branch, a column for each config, and what the others save and break."""
+        k, names = self.maps[0].k, [one.config_name for one in self.maps]
+        changed = [name for one in self.differences for name in (f"saved by {one.after}", f"broken by {one.after}")]
+        rows: list[tuple[object, ...]] = [
+            (f"returned in the first {k}", *(one.returned for one in self.maps), *(None for _ in changed))
+        ]
+        for branch in self.branches:
+            found = [one.branches.get(branch, 0) for one in self.maps]
+            moves = [
+                count for one in self.differences for count in (one.saved.get(branch, 0), one.broken.get(branch, 0))
+            ]
+            rows.append((branch.words(k), *found, *moves))
+        totals = [total for one in self.differences for total in (sum(one.saved.values()), sum(one.broken.values()))]
+        rows.append(("all relevant memories", *(one.relevant for one in self.maps), *totals))
+        return ("where they end", *names, *changed), rows
+
     def to_json(self) -> dict[str, Any]:
         """Maps and differences as plain values."""
         return {
@@ -226,12 +280,22 @@ class Losses:
 class RelevantPairs:
     """The relevant memories of a batch, by query in its order, then by id; P of them."""
 
+    batch: LabelledBatch
+    relevant_from: int
     query: Ints
     """(P) the query's place in the batch."""
-    memory_ids: Sequence[str]
-    grade: Ints
+    first: Ints
+    """(Q) the first pair of each query."""
     places: Sequence[tuple[Ints, Ints, Ints]]
     """Of each block of the batch: which of the pairs are candidates there, and their rows and columns in its table."""
+
+    def of_query(self, q: int) -> list[tuple[str, int]]:
+        """The relevant memories of a query with their grades, in the order of its pairs."""
+        return sorted((key, grade) for key, grade in self.batch.grades[q].items() if grade >= self.relevant_from)
+
+    def names(self) -> list[tuple[str, str]]:
+        """(P) query and memory of each pair."""
+        return [(qid, key) for q, qid in enumerate(self.batch.qids) for key, _ in self.of_query(q)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,29 +322,22 @@ class PairLosses:
 
 def relevant_pairs(batch: LabelledBatch, relevant_from: int) -> RelevantPairs:
     """The relevant memories of every query, and where they are candidates."""
-    per_query = [
-        sorted((key, grade) for key, grade in given.items() if grade >= relevant_from) for given in batch.grades
-    ]
-    counts = np.array([len(row) for row in per_query], dtype=np.int64)
-    starts = np.cumsum(counts) - counts
-    places = []
-    for block in batch.blocks:
-        inside: list[tuple[int, int, int]] = []
-        for row, q in enumerate(block.places.tolist()):
-            if not per_query[q]:
-                continue
-            columns = {key: c for c, key in enumerate(block.table.ids[row])}
-            inside += [
-                (int(starts[q]) + i, row, columns[key]) for i, (key, _) in enumerate(per_query[q]) if key in columns
-            ]
-        pair, row_of, column = np.array(inside, dtype=np.int64).reshape(-1, 3).T
-        places.append((pair, row_of, column))
-    return RelevantPairs(
-        np.repeat(np.arange(len(counts)), counts),
-        [key for row in per_query for key, _ in row],
-        np.array([grade for row in per_query for _, grade in row], dtype=np.int64),
-        places,
-    )
+    counts = (batch.ideal >= relevant_from).sum(axis=1)
+    first = np.cumsum(counts) - counts
+    pairs = RelevantPairs(batch, relevant_from, np.repeat(np.arange(len(counts)), counts), first, [])
+    return replace(pairs, places=[_places(pairs, counts, block) for block in batch.blocks])
+
+
+def _places(pairs: RelevantPairs, counts: Ints, block: Block) -> tuple[Ints, Ints, Ints]:
+    rows, columns = np.nonzero(block.judged & (block.grade >= pairs.relevant_from))
+    there = np.bincount(rows, minlength=len(block.places))
+    # Candidates are in the order of their ids, as the pairs are.
+    number = np.arange(len(rows)) - np.repeat(np.cumsum(there) - there, there)
+    for row in np.flatnonzero((there > 0) & (there < counts[block.places])).tolist():  # some are no candidates
+        numbers = {key: i for i, (key, _) in enumerate(pairs.of_query(int(block.places[row])))}
+        ids = block.table.ids[row]
+        number[rows == row] = [numbers[ids[c]] for c in columns[rows == row].tolist()]
+    return pairs.first[block.places][rows] + number, rows, columns
 
 
 def pair_losses(batch: LabelledBatch, pairs: RelevantPairs, config: PipelineConfig, k: int) -> PairLosses:
@@ -310,30 +367,27 @@ class LossCollector:
 
     def __call__(self, batch: LabelledBatch, found: Sequence[Rankings]) -> None:
         """Add a portion, as `each` of `evaluate_stream`; `found` are its rankings under each config."""
-        self.add(batch)
-        for tally, rankings in zip(self._tallies, found, strict=True):
-            tally.needs.update(rankings.needs)
+        self.add(batch, [rankings.needs for rankings in found])
 
-    def add(self, batch: LabelledBatch) -> None:
-        """Add queries with their evidence, on which every config is replayed."""
+    def add(self, batch: LabelledBatch, needs: Sequence[Mapping[str, int]] | None = None) -> None:
+        """Add queries with their evidence, on which every config is replayed; `needs` are those of their rankings, where known."""
         pairs = relevant_pairs(batch, self.relevant_from)
         outcomes = [pair_losses(batch, pairs, config, self.k) for config in self.configs]
-        for tally, one in zip(self._tallies, outcomes, strict=True):
-            tally.add(batch, one)
+        for i, (tally, one) in enumerate(zip(self._tallies, outcomes, strict=True)):
+            tally.add(one, None if needs is None else needs[i])
         for changes, one in zip(self._changes, outcomes[1:], strict=True):
-            changes.add(batch, outcomes[0], one, slice(None), slice(None))
+            changes.add(outcomes[0], one, slice(None), slice(None))
 
-    def add_each(self, batches: Sequence[LabelledBatch]) -> None:
-        """Add queries of which each config has separate evidence; compared are those that both have."""
+    def add_each(self, batches: Sequence[LabelledBatch], needs: Sequence[Mapping[str, int]] | None = None) -> None:
+        """Add queries of which each config has separate evidence; compared are the memories that are relevant in both."""
         outcomes = [
             pair_losses(batch, relevant_pairs(batch, self.relevant_from), config, self.k)
             for batch, config in zip(batches, self.configs, strict=True)
         ]
-        for tally, batch, one in zip(self._tallies, batches, outcomes, strict=True):
-            tally.add(batch, one)
-        for changes, batch, one in zip(self._changes, batches[1:], outcomes[1:], strict=True):
-            left, right = _in_both(batches[0], outcomes[0].pairs, batch, one.pairs)
-            changes.add(batches[0], outcomes[0], one, left, right)
+        for i, (tally, one) in enumerate(zip(self._tallies, outcomes, strict=True)):
+            tally.add(one, None if needs is None else needs[i])
+        for changes, one in zip(self._changes, outcomes[1:], strict=True):
+            changes.add(outcomes[0], one, *_in_both(outcomes[0].pairs, one.pairs))
 
     def finished(self) -> Losses:
         """The maps, and the differences from the first config. Raises InputError if no query has a relevant memory."""
@@ -357,7 +411,7 @@ def losses_of(
     k: int = DEFAULT_K,
     *,
     rows: int = MAX_ROWS,
-    needs: Sequence[Mapping[str, int]] = (),
+    needs: Sequence[Mapping[str, int]] | None = None,
 ) -> Losses:
     """The losses of configs on evidence in memory: one batch for all of them, or each config's own.
 
@@ -365,15 +419,40 @@ def losses_of(
     """
     collector = LossCollector(configs, relevant_from, k, rows=rows)
     if len({id(batch) for batch in batches}) == 1:
-        collector.add(batches[0])
+        collector.add(batches[0], needs)
     else:
-        collector.add_each(batches)
-    for tally, lacking in zip(collector._tallies, needs, strict=False):
-        tally.needs.update(lacking)
+        collector.add_each(batches, needs)
     return collector.finished()
 
 
-def with_words(losses: Losses, configs: Sequence[PipelineConfig], evidences: Sequence[Found], shown: int) -> Losses:
+def stream_losses(
+    stream: EvidenceStream,
+    configs: Sequence[PipelineConfig],
+    relevant_from: int,
+    k: int = DEFAULT_K,
+    *,
+    kind: str | None = None,
+    rows: int = MAX_ROWS,
+    progress: Progress = silent,
+) -> Losses:
+    """The losses of configs on a stream of any size, in one pass without measures.
+
+    `kind` is the kind of judge whose judgments count, human or model; None: human before model. Raises InputError if no query has a
+    relevant memory, and for a query that is not as evidence is.
+    """
+    collector = LossCollector(configs, relevant_from, k, rows=rows)
+    done = 0
+    for portion in stream.portions():
+        progress(LABEL, done, stream.queries)
+        collector.add(LabelledBatch.of(portion, kind))
+        done += len(portion.queries)
+    progress(LABEL, done, stream.queries)
+    return collector.finished()
+
+
+def with_words(
+    losses: Losses, configs: Sequence[PipelineConfig], evidences: Sequence[Found], shown: int = SHOWN
+) -> Losses:
     """The losses with `shown` rows of each branch, and what happened to each of these memories in the words of `why`.
 
     `evidences` has for each config the evidence of queries; each query that is shown is replayed once.
@@ -392,6 +471,14 @@ def with_words(losses: Losses, configs: Sequence[PipelineConfig], evidences: Seq
         for one, pair in zip(losses.differences, pairs[1:], strict=True)
     )
     return Losses(maps, differences)
+
+
+def stream_words(collector: LossCollector, stream: EvidenceStream, shown: int = SHOWN) -> Losses:
+    """What a collector counted on a stream, `with_words`; only the queries that are shown are read a second time."""
+    found = collector.finished()
+    return with_words(
+        found, collector.configs, [lambda qids: stream.of_queries(qids).evidences] * len(found.maps), shown
+    )
 
 
 def _with_k(pair: tuple[PipelineConfig, Found], k: int) -> tuple[PipelineConfig, int, Found]:
@@ -434,17 +521,18 @@ class _Tally:
     def __post_init__(self) -> None:
         self.total = np.zeros(2 * (len(candidate_stages(self.config)) + 2), dtype=np.int64)
 
-    def add(self, batch: LabelledBatch, losses: PairLosses) -> None:
-        code, query = losses.code, losses.pairs.query
+    def add(self, losses: PairLosses, needs: Mapping[str, int] | None) -> None:
+        batch, code, query = losses.pairs.batch, losses.code, losses.pairs.query
         self.total += np.bincount(code, minlength=losses.codes)
         self.queries += len(np.unique(query))
+        self.needs.update(batch.unmet(self.config) if needs is None else needs)
         _count(self.by_type, [kind or NO_TYPE for kind in batch.types], query, code, losses.codes)
         _count(self.by_project, [one.project or NO_PROJECT for one in batch.queries], query, code, losses.codes)
         for number in np.unique(code).tolist():
             branch = losses.branch_of(number)
             if branch is not None:
                 kept = self.rows.setdefault(branch, [])
-                kept += _rows(batch, losses, code == number, branch, self.most - len(kept))
+                kept += _rows(losses, code == number, branch, self.most - len(kept))
 
     def map(self, relevant_from: int, k: int) -> LossMap:
         branches = self._branches(self.total)
@@ -466,7 +554,7 @@ class _Tally:
             {name: self._counts(self.by_type[name]) for name in sorted(self.by_type)},
             {name: self._counts(self.by_project[name]) for name in sorted(self.by_project)},
             rows,
-            tuple(missing_score_lines([(self.config.name, self.needs)])),
+            _remarks(self.config, self.needs),
         )
 
     def _counts(self, counts: Ints) -> LossCounts:
@@ -495,10 +583,8 @@ class _Changes:
     counts: Counter[tuple[Branch | None, Branch | None]] = field(default_factory=Counter)
     rows: dict[tuple[bool, Branch], list[LostMemory]] = field(default_factory=dict)
 
-    def add(
-        self, batch: LabelledBatch, one: PairLosses, other: PairLosses, left: Ints | slice, right: Ints | slice
-    ) -> None:
-        """`left` and `right` say which pairs of the two are the same; the rows' queries are those of `batch`."""
+    def add(self, one: PairLosses, other: PairLosses, left: Ints | slice, right: Ints | slice) -> None:
+        """`left` and `right` say which pairs of the two are the same."""
         before, after = one.code[left], other.code[right]
         self.relevant += len(before)
         for number in np.unique(before * other.codes + after).tolist():
@@ -516,7 +602,7 @@ class _Changes:
             losing = one
             if broken:  # ranks and order of the one that loses them, queries of the first
                 losing = PairLosses(one.pairs, _taken(other.found, one, left, right))
-            kept += _rows(batch, losing, which, branch, self.most - len(kept))
+            kept += _rows(losing, which, branch, self.most - len(kept))
 
     def difference(self, before: str, after: str, k: int) -> LossDifference:
         saved: Counter[Branch] = Counter()
@@ -558,12 +644,13 @@ def _in_order(counts: Mapping[Branch, int]) -> dict[Branch, int]:
     return dict(sorted(counts.items(), key=lambda row: row[0].order))
 
 
-def _rows(batch: LabelledBatch, losses: PairLosses, which: Bools, branch: Branch, most: int) -> list[LostMemory]:
+def _rows(losses: PairLosses, which: Bools, branch: Branch, most: int) -> list[LostMemory]:
     pairs, found = losses.pairs, []
     for p in np.flatnonzero(which)[: max(most, 0)].tolist():
-        query = batch.queries[pairs.query[p]]
-        rank = int(losses.found.rank[p]) or None
-        found.append(LostMemory(query.qid, query.query, pairs.memory_ids[p], int(pairs.grade[p]), branch, rank))
+        q = int(pairs.query[p])
+        memory_id, grade = pairs.of_query(q)[p - int(pairs.first[q])]
+        query, rank = pairs.batch.queries[q], int(losses.found.rank[p]) or None
+        found.append(LostMemory(query.qid, query.query, memory_id, grade, branch, rank))
     return found
 
 
@@ -577,18 +664,26 @@ def _count(groups: dict[str, Ints], names: Sequence[str], query: Ints, code: Int
             groups[name] = groups.get(name, 0) + counts[i]
 
 
-def _in_both(
-    one: LabelledBatch, pairs: RelevantPairs, other: LabelledBatch, others: RelevantPairs
-) -> tuple[Ints, Ints]:
+def _in_both(one: RelevantPairs, other: RelevantPairs) -> tuple[Ints, Ints]:
     """The pairs of query and memory that two batches have, as their places in each."""
-    known = {key: p for p, key in enumerate(_names(other, others))}
-    both = [(p, known[key]) for p, key in enumerate(_names(one, pairs)) if key in known]
+    known = {name: p for p, name in enumerate(other.names())}
+    both = [(p, known[name]) for p, name in enumerate(one.names()) if name in known]
     left, right = np.array(both, dtype=np.int64).reshape(-1, 2).T
     return left, right
 
 
-def _names(batch: LabelledBatch, pairs: RelevantPairs) -> list[tuple[str, str]]:
-    return [(batch.queries[q].qid, key) for q, key in zip(pairs.query.tolist(), pairs.memory_ids, strict=True)]
+_FINDING = ("query.", "expansion.", "lists.")
+"""Parameters of what is searched."""
+
+
+def _remarks(config: PipelineConfig, needs: Mapping[str, int]) -> tuple[str, ...]:
+    """What the evidence lacks, and how that is counted."""
+    lines = [f"warning: {line}" for line in missing_score_lines([(config.name, needs)])]
+    if any(need.startswith(_FINDING) for need in needs):
+        lines.append(
+            "what only a search would find that was not made counts as never a candidate: gather with the config to know better"
+        )
+    return tuple(lines)
 
 
 def _of_all(relevant: int) -> str:

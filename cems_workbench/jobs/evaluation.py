@@ -21,11 +21,13 @@ from cems_workbench.evaluation.evaluate import Evaluation, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash, read_progress
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
+from cems_workbench.evaluation.losses import DEFAULT_K, SHOWN, Found, Losses, losses_of, with_words
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.evaluation.stream_evaluation import Each, StreamEvaluation, evaluate_stream
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.query_set_evidence import QuerySelection, read_evidence
+from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment
@@ -223,6 +225,23 @@ def evaluate_configs(
                 EvaluatedConfig(name, evidence, _evaluated(evidence, named(name, config), measures, seed, cache))
             )
     return measured, missing
+
+
+def measured_losses(
+    measured: Sequence[EvaluatedConfig], relevant_from: int, k: int = DEFAULT_K, shown: int = SHOWN
+) -> Losses:
+    """Where measured configs lose relevant memories, with `shown` rows of each branch in words.
+
+    Raises InputError if no query has a memory of at least the grade `relevant_from`.
+    """
+    configs = [row.evaluation.config for row in measured]
+    needs = [row.evaluation.rankings.needs for row in measured]
+    found = losses_of([row.batch for row in measured], configs, relevant_from, k, needs=needs)
+    return with_words(found, configs, [_evidences(row.labelled.evidence.evidences) for row in measured], shown)
+
+
+def _evidences(known: Mapping[str, Evidence]) -> Found:
+    return lambda qids: {qid: known[qid] for qid in qids}
 
 
 def _evaluated(

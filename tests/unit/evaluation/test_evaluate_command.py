@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from sets import AS_LISTED, OTHER_WAY, evidence_file
+from sets import evidence as one_evidence
 
 from cems_workbench.config import dump_config
 
@@ -186,3 +187,78 @@ def test_an_evidence_file_is_measured_without_loading_a_model(evidence: Path) ->
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_losses_are_told_first_and_their_rows_say_what_happened(command: Command, evidence: Path) -> None:
+    done = command("evaluate", evidence, "--losses", "--cutoff", 5)
+    lines = done.out.splitlines()
+    assert (
+        lines[0]
+        == "fusion loses most: 1 of the 2 relevant memories that fell out of the first 5; 1 was never a candidate"
+    )
+    assert done.out.index("pushed below 5 by fusion") < done.out.index("as_listed: 5 queries")
+    assert "Lost at fusion: g was 7th after fusion" in done.out and "No list returned a." in done.out
+    rows = {name: count for name, _, count in (line.strip().rpartition("  ") for line in lines[2:6])}
+    assert {name.strip(): int(count) for name, count in rows.items()} == {
+        "returned in the first 5": 2,
+        "never a candidate": 1,
+        "pushed below 5 by fusion": 1,
+        "all relevant memories": 4,
+    }
+
+
+def test_two_configs_are_put_side_by_side_with_what_the_second_saves_and_breaks(
+    command: Command, evidence: Path, as_listed: Path, other_way: Path
+) -> None:
+    both = ["--config", as_listed, "--config", other_way, "--losses", "--cutoff", 5]
+    found = json.loads(command("evaluate", evidence, *both, "--json").out)["losses"]
+    first, second = found["maps"]
+    assert (first["relevant"], first["returned"], second["returned"]) == (4, 2, 1)
+    assert first["branches"] == [
+        {"stage": "", "manner": "never", "count": 1},
+        {"stage": "fusion", "manner": "below", "count": 1},
+    ]
+    (change,) = found["differences"]
+    assert change["sentence"] == (
+        "other_way saves 1 that as_listed loses (1 at fusion) and breaks 2 that as_listed returns (2 at fusion)"
+    )
+    assert [(row["qid"], row["memory_id"], row["rank"]) for row in change["saved_rows"]] == [("q2", "g", 7)]
+    assert [(row["qid"], row["memory_id"], row["rank"]) for row in change["broken_rows"]] == [
+        ("q1", "a", 8),
+        ("q3", "b", 7),
+    ]
+    assert all(row["words"].startswith("Lost at fusion: ") for row in change["broken_rows"])
+    assert {name: row["relevant"] for name, row in first["by_type"].items()} == {"temporal": 2, "other": 2}
+
+
+def test_losses_of_a_stream_are_those_of_the_file_in_memory(
+    command: Command, evidence: Path, as_listed: Path, other_way: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cems_workbench.jobs import evaluation
+
+    asked = ["evaluate", evidence, "--config", as_listed, "--config", other_way, "--losses", "--cutoff", 5, "--json"]
+    whole = json.loads(command(*asked).out)["losses"]
+    monkeypatch.setattr(evaluation, "MAX_QUERIES_IN_MEMORY", 1)
+    assert json.loads(command(*asked).out)["losses"] == whole
+
+
+def test_losses_need_a_relevant_memory_and_their_options_need_losses(command: Command, evidence: Path) -> None:
+    none = command("evaluate", evidence, "--losses", "--grade", 9)
+    assert none.code == 2 and "no query has a relevant memory (grade 9 or higher)" in none.err
+    alone = command("evaluate", evidence, "--cutoff", 5)
+    assert alone.code == 2 and "--cutoff and --show are for --losses" in alone.err
+
+
+def test_evidence_without_a_list_that_the_config_asks_for_says_how_that_is_counted() -> None:
+    from cems_workbench.config import with_values
+    from cems_workbench.evaluation.batch import LabelledBatch
+    from cems_workbench.evaluation.losses import losses_of
+    from cems_workbench.records import Query
+
+    gathered = replace(one_evidence("one"), notes={"gathered": {"lists.relations.enabled": False}})
+    batch = LabelledBatch([Query("q1", "one")], {"q1": gathered}, {"q1": {"a": 1}})
+    config = with_values(AS_LISTED, {"lists.relations.enabled": True})
+    lacking, counted = losses_of([batch], [config], 1).remarks
+    assert "1 query lacks lists.relations.enabled: gathered with False, wanted True" in lacking
+    assert counted.endswith("counts as never a candidate: gather with the config to know better")
+    assert losses_of([batch], [AS_LISTED], 1).remarks == []
