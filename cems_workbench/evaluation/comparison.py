@@ -15,12 +15,12 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, number
 from cems_workbench.evaluation.metrics import MEASURES, Measure, rbo
 from cems_workbench.evaluation.statistics import (
-    bootstrap,
     bootstrap_test,
     effect_size,
     holm,
     interval,
     means,
+    paired_interval,
     randomisation_test,
     resample,
 )
@@ -128,7 +128,7 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
             raise InputError(f"{other.config.name} and {base.config.name} were not measured alike")
     deltas = [other.values - base.values for other in evaluations[1:]]
     p = [randomisation_test(delta, seed) for delta in deltas]
-    intervals = [bootstrap(delta, seed) for delta in deltas]
+    intervals = [paired_interval(delta) for delta in deltas]
     for m, measure in enumerate(base.measures):
         before = resample(measure, base.rankings.graded, seed)
         for other, tested, ends in zip(evaluations[1:], p, intervals, strict=True):
@@ -171,16 +171,33 @@ def p_of(comparison: Comparison, place: int, measure: Measure, query_type: str |
 
     Raises InputError for a measure over all queries together, such as AUROC, of one type.
     """
-    base, other = comparison.evaluations[0], comparison.evaluations[1 + place]
-    found = comparison.compared[place].differences[base.measures.index(measure)]
+    base = comparison.evaluations[0]
     if query_type is None:
-        return found.p
-    if MEASURES[measure.family].resampled is not None:
-        raise InputError(f"{measure} is of all queries together: it has no p of one type")
-    column = base.measures.index(measure)
-    of_type = np.array([kind == query_type for kind in base.types])
-    delta = other.values[of_type, column] - base.values[of_type, column]
+        return comparison.compared[place].differences[base.measures.index(measure)].p
+    _, delta = differences_of_type(comparison, place, measure, query_type)
     return float(randomisation_test(delta[:, None], seed)[0])
+
+
+def differences_of_type(comparison: Comparison, place: int, measure: Measure, query_type: str) -> tuple[Ints, Floats]:
+    """The places of the queries of one type, and their differences of one compared config from the baseline, NaN where not measured.
+
+    Raises InputError if no query of that type can be measured, and for a measure over all queries together, such as AUROC.
+    """
+    base, other = comparison.evaluations[0], comparison.evaluations[1 + place]
+    if MEASURES[measure.family].resampled is not None:
+        raise InputError(f"{measure} is of all queries together: it cannot be compared over the queries of one type")
+    rows = np.flatnonzero([kind == query_type for kind in base.types])
+    column = base.measures.index(measure)
+    differences = other.values[rows, column] - base.values[rows, column]
+    if np.isnan(differences).all():
+        known = ", ".join(sorted({kind for kind in base.types if kind})) or "none"
+        raise InputError(f"{measure}: no query of type {query_type!r} can be measured; types: {known}")
+    return rows, differences
+
+
+def interval_words(low: float, high: float) -> str:
+    """The interval of a difference as tables show it; a dash where there is none."""
+    return "–" if np.isnan(low) else f"{low:+.3f} to {high:+.3f}"
 
 
 def significantly_lower(evaluations: Sequence[Evaluation], measure: Measure, *, seed: int = 0) -> dict[str, list[str]]:

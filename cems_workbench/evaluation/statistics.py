@@ -1,7 +1,10 @@
-"""How sure a mean over queries is: bootstrap confidence intervals, and bounds for what nobody judged.
+"""How sure a mean over queries is: confidence intervals, and bounds for what nobody judged.
 
-The bootstrap draws as many queries as there are, with replacement, `RESAMPLES` times with a fixed seed, and takes the percentiles of
-the means (Efron & Tibshirani 1993; Sakai, Evaluating evaluation metrics based on the bootstrap, 2006).
+The mean of a difference between two configs, paired by query, has Student's interval, d ± t(n - 1) · s / √n: on 30 to 2,000 queries of
+which most do not change it covers what it should, where the percentile bootstrap covers too little (benchmarks/bench_verdicts.py). The
+mean of a measure, which is often near an end of its range, has a bootstrap interval. The bootstrap draws as many queries as there are, with
+replacement, `RESAMPLES` times with a fixed seed, and takes the percentiles of the means (Efron & Tibshirani 1993; Sakai, Evaluating
+evaluation metrics based on the bootstrap, 2006).
 
 Point values count an unjudged result as not relevant, as trec_eval does. The bounds let each unjudged result within the measure's
 cut-off be either not relevant or of the highest grade that the judgments have. For a number m of them relevant, a measure is
@@ -70,6 +73,32 @@ def bootstrap(values: Floats, seed: int = 0, resamples: int = RESAMPLES, level: 
         # A resample that drew no defined query has no mean.
         out[:, m] = np.nanpercentile(sampled[:, m], [50 * (1 - level), 50 * (1 + level)])
     return out
+
+
+def paired_interval(differences: Floats, level: float = LEVEL) -> Floats:
+    """(2, M) ends of Student's confidence interval of the mean of each column of (Q, M) paired differences; NaN with fewer than two.
+
+    Queries whose difference is NaN are left out of that column. Source: Student, The probable error of a mean, 1908.
+    """
+    from scipy.special import stdtrit  # loaded where an interval is asked for: scipy is slow to import
+
+    defined = ~np.isnan(differences)
+    count = defined.sum(axis=0)
+    average = means(differences)
+    squares = (np.where(defined, differences - average, 0.0) ** 2).sum(axis=0)
+    out = np.full((2, differences.shape[1]), np.nan)
+    some = count > 1
+    error = np.sqrt(squares[some] / (count[some] - 1) / count[some])
+    half = stdtrit(count[some] - 1, (1 + level) / 2) * error
+    out[:, some] = average[some] - half, average[some] + half
+    return out
+
+
+def standard_error(low: float, high: float, queries: int, level: float = LEVEL) -> float:
+    """The standard error of a mean whose interval `paired_interval` gave, of at least two queries."""
+    from scipy.special import stdtrit
+
+    return (high - low) / 2 / float(stdtrit(queries - 1, (1 + level) / 2))
 
 
 def resample(measure: Measure, rankings: GradedRankings, seed: int = 0, resamples: int = RESAMPLES) -> Floats | None:

@@ -1,0 +1,309 @@
+"""Does a config lose against the baseline? Pass, fail, or cannot tell: one sentence for every page, command and report.
+
+A loss is tolerated up to δ, in units of the measure. With [low, high] the 95 % interval of the mean paired difference that tables show,
+positive where better:
+
+    pass         low ≥ -δ            a larger loss is excluded
+    fail         high < -δ           a larger loss is certain
+    cannot tell  otherwise
+
+This tests for non-inferiority (Piaggio et al., Reporting of noninferiority and equivalence randomized trials, JAMA 2012). How many queries
+would tell, if the config truly loses nothing, follows from the observed standard deviation s of the differences:
+
+    N = ((z(0.975) + z(0.8)) · s / δ)²
+
+with the quantiles of the normal distribution for the interval's end and a power of 0.8 (Julious, Sample sizes for clinical trials with
+normal data, Statistics in Medicine 2004). Where there are as many queries already, the true difference is hardly 0. Then N is the number
+that tells, with the same power, if the true difference d is the observed one: |d + δ| replaces δ.
+
+Two cases have no use for an interval. Results that are the same for every query pass. And what few queries show says too little of others:
+fewer than `MIN_QUERIES` cannot tell, nor can fewer than `MIN_CHANGED` changed ones, unless so many did not change that a loss of δ, even
+all of it in single queries, would have been seen with 95 % certainty, ln(0.05) / ln(1 - δ) of them (Hanley & Lippman-Hand, If nothing goes
+wrong, is everything all right?, JAMA 1983). benchmarks/bench_verdicts.py measures how often a verdict is wrong.
+
+For a measure of all queries together, such as AUROC, the interval is a bootstrap's, and s is √queries times its standard error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.comparison import (
+    VALUE_TOLERANCE,
+    Comparison,
+    ConfigComparison,
+    MeasureDifference,
+    differences_of_type,
+)
+from cems_workbench.evaluation.evaluate import number
+from cems_workbench.evaluation.metrics import MEASURES, Measure
+from cems_workbench.evaluation.statistics import paired_interval, standard_error
+from cems_workbench.pipeline.table import Floats
+
+Kind = Literal["pass", "fail", "cannot tell"]
+PASS: Kind = "pass"
+FAIL: Kind = "fail"
+CANNOT_TELL: Kind = "cannot tell"
+DEFAULT_TOLERANCE = 0.01
+DEFAULT_MEASURE = "nDCG@10"
+"""The measure of a verdict where none is named and this one was measured; otherwise it is the first."""
+MIN_QUERIES, MIN_CHANGED = 10, 3
+Z_INTERVAL, Z_POWER = 1.959964, 0.841621
+"""Quantiles of the normal distribution at 0.975 and at 0.8."""
+MISSED = 0.05
+"""With how many queries a loss that none of them shows is at most this likely to be missed."""
+SAME_RESULTS = 1 - 1e-9
+"""An overlap of results above this is that of rankings which are alike for every query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a config loses against the baseline by a measure, over the queries of one type where `scope` names it."""
+
+    kind: Kind
+    sentence: str
+    measure: Measure
+    scope: str | None
+    difference: float
+    """Value minus baseline, mean over queries, as in the tables; `low` to `high` is its 95 % interval."""
+    low: float
+    high: float
+    tolerance: float
+    queries: int
+    queries_needed: int | None
+    """About how many queries would tell; None where it is told, or where no number can be given."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as plain values."""
+        return {
+            "verdict": self.kind,
+            "sentence": self.sentence,
+            "measure": str(self.measure),
+            "type": self.scope,
+            "difference": number(self.difference),
+            "interval": [number(self.low), number(self.high)],
+            "tolerance": self.tolerance,
+            "queries": self.queries,
+            "queries_needed": self.queries_needed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Paired:
+    """What a verdict is reached from: a mean difference with its interval, of how many queries, and how many of them changed."""
+
+    measure: Measure
+    difference: float
+    low: float
+    high: float
+    queries: int
+    changed: int
+    same_results: bool
+    scope: str | None = None
+
+    @property
+    def better(self) -> tuple[float, float, float]:
+        """The difference and its interval, positive where better."""
+        if self.measure.direction > 0:
+            return self.difference, self.low, self.high
+        return -self.difference, -self.high, -self.low
+
+
+def verdict_of(
+    comparison: Comparison,
+    place: int,
+    measure: Measure | None = None,
+    query_type: str | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+) -> Verdict:
+    """The verdict on a compared config.
+
+    Args:
+        comparison: of the configs with the baseline.
+        place: which of the compared configs, from 0.
+        measure: None is nDCG@10, or else the first that was measured.
+        query_type: only the queries of this type count.
+        tolerance: the tolerated loss, in units of the measure.
+
+    Raises:
+        InputError: the measure was not measured, no query of that type can be measured, a measure of all queries together is asked of one
+            type, or the tolerance is not a number of at least 0.
+    """
+    base, other = comparison.evaluations[0], comparison.compared[place]
+    if query_type is None:
+        return verdict_on(base.config.name, other, measure, tolerance)
+    found = _difference(other, measure)
+    rows, differences = differences_of_type(comparison, place, found.measure, query_type)
+    results = base.results, comparison.evaluations[1 + place].results
+    same = (
+        all(results[0][q] == results[1][q] for q in rows)
+        if all(results)
+        else other.overlap >= SAME_RESULTS  # a stream keeps no results
+    )
+    names = other.name, base.config.name
+    return _verdict(names, _paired(found.measure, differences, same, query_type), tolerance)
+
+
+def verdict_on(
+    baseline: str, compared: ConfigComparison, measure: Measure | None = None, tolerance: float = DEFAULT_TOLERANCE
+) -> Verdict:
+    """The verdict on a compared config over all queries, also of a saved comparison; `baseline` is the name of the other config.
+
+    Raises InputError as `verdict_of` does.
+    """
+    found = _difference(compared, measure)
+    changed = len(found.wins) + len(found.losses)
+    paired = _Paired(
+        found.measure,
+        found.difference,
+        found.low,
+        found.high,
+        changed + found.ties,
+        changed,
+        compared.overlap >= SAME_RESULTS,
+    )
+    return _verdict((compared.name, baseline), paired, tolerance)
+
+
+def verdict_of_values(
+    names: tuple[str, str], measure: Measure, differences: Floats, query_type: str | None, tolerance: float
+) -> Verdict:
+    """The verdict on (Q) paired differences, value minus baseline, of which no results are known; `names`: config and baseline."""
+    return _verdict(names, _paired(measure, differences, False, query_type), tolerance)
+
+
+def verdict_measure(measures: Sequence[Measure]) -> Measure:
+    """The measure of a verdict where none is named: nDCG@10, or else the first."""
+    return next((measure for measure in measures if str(measure) == DEFAULT_MEASURE), measures[0])
+
+
+def require_tolerance(tolerance: float) -> None:
+    """Raise InputError unless a tolerated loss is a number of at least 0."""
+    if not (math.isfinite(tolerance) and tolerance >= 0):
+        raise InputError(
+            f"tolerance {tolerance:g}: expected a number of at least 0, in units of the measure, such as 0.01"
+        )
+
+
+def _difference(compared: ConfigComparison, measure: Measure | None) -> MeasureDifference:
+    measures = [one.measure for one in compared.differences]
+    wanted = verdict_measure(measures) if measure is None else measure
+    if wanted not in measures:
+        raise InputError(f"measure {wanted}: it was not measured; there are {', '.join(map(str, measures))}")
+    return compared.differences[measures.index(wanted)]
+
+
+def _paired(measure: Measure, differences: Floats, same_results: bool, scope: str | None) -> _Paired:
+    known = differences[~np.isnan(differences)]
+    low, high = paired_interval(known[:, None])[:, 0]
+    return _Paired(
+        measure,
+        float(known.mean()) if len(known) else math.nan,
+        float(low),
+        float(high),
+        len(known),
+        int((np.abs(known) > VALUE_TOLERANCE).sum()),
+        same_results,
+        scope,
+    )
+
+
+def _verdict(names: tuple[str, str], found: _Paired, tolerance: float) -> Verdict:
+    require_tolerance(tolerance)
+    kind, shown = _kind(found, tolerance)
+    needed, further = _needed(found, tolerance) if kind == CANNOT_TELL else (None, "")
+    sentence = _sentence(kind, names, found, tolerance, shown + further)
+    return Verdict(
+        kind,
+        sentence,
+        found.measure,
+        found.scope,
+        found.difference,
+        found.low,
+        found.high,
+        tolerance,
+        found.queries,
+        needed,
+    )
+
+
+def _kind(found: _Paired, tolerance: float) -> tuple[Kind, str]:
+    """The verdict, and what more the sentence says of why."""
+    if found.same_results and not found.changed:
+        return PASS, ""
+    if found.queries < MIN_QUERIES:
+        return CANNOT_TELL, f", which are fewer than {MIN_QUERIES}" if found.queries else ""
+    if math.isnan(found.low):
+        return CANNOT_TELL, ""
+    if found.changed < MIN_CHANGED and found.queries < unseen(tolerance):
+        return CANNOT_TELL, f", of which {f'only {found.changed}' if found.changed else 'none'} changed"
+    _, low, high = found.better
+    if low >= -tolerance - VALUE_TOLERANCE:
+        return PASS, ""
+    return (FAIL, "") if high < -tolerance - VALUE_TOLERANCE else (CANNOT_TELL, "")
+
+
+def unseen(loss: float) -> float:
+    """Queries after which a mean loss, all of it in queries that lose 1, was seen with 95 % certainty; infinite for a loss of 0."""
+    if loss <= 0:
+        return math.inf
+    return 1 if loss >= 1 else math.ceil(math.log(MISSED) / math.log1p(-loss))
+
+
+def _needed(found: _Paired, tolerance: float) -> tuple[int | None, str]:
+    """About how many queries would tell, and the words for it; None where their spread is unknown."""
+    least = unseen(tolerance) if found.changed < MIN_CHANGED else MIN_QUERIES
+    if found.queries < MIN_QUERIES or math.isnan(found.low) or math.isinf(least):
+        return None, ""
+    deviation = math.sqrt(found.queries) * standard_error(found.low, found.high, found.queries)
+    for margin, truth in ((tolerance, ""), (abs(found.better[0] + tolerance), " a loss as large as this one")):
+        if margin > 0:
+            needed = max(math.ceil(((Z_INTERVAL + Z_POWER) * deviation / margin) ** 2), int(least))
+            if needed > found.queries:
+                return needed, f"; about {_rounded(needed)} queries would tell{truth} (you have {found.queries:,})"
+    return None, ""
+
+
+def _rounded(count: int) -> str:
+    """Two digits of a number, rounded up."""
+    step = 10 ** max(0, len(str(count)) - 2)
+    return f"{-(-count // step) * step:,}"
+
+
+def _sentence(kind: Kind, names: tuple[str, str], found: _Paired, tolerance: float, why: str) -> str:
+    """Who is compared by which measure, the difference with its interval, what is tolerated, and what follows."""
+    name, baseline = names
+    verb = "adds" if found.measure.lower_is_better else "loses"
+    loss = f"{tolerance:g} {found.measure} against {baseline}"
+    counted = (
+        f"{found.queries:,} {f'{found.scope} ' if found.scope else ''}{'query' if found.queries == 1 else 'queries'}"
+    )
+    if kind == PASS and found.same_results and not found.changed:
+        return f"Pass: {name} {verb} no more than {loss}: no query changed, of {counted}."
+    digits = _digits(found, tolerance)
+    shown = f"{found.difference:+.{digits}f} over {counted}" if found.queries else "no query has a value under both"
+    if not math.isnan(found.low):
+        bootstrapped = "bootstrap " if MEASURES[found.measure.family].resampled is not None else ""
+        ends = f"[{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+        shown = f"{found.difference:+.{digits}f} {ends}, 95 % {bootstrapped}interval over {counted}"
+    shown += why
+    if kind == PASS and found.better[1] > 0:
+        return f"Pass: {name} is better than {baseline} by {found.measure}: {shown}; tolerated loss {tolerance:g}."
+    if kind == CANNOT_TELL:
+        return f"Cannot tell whether {name} {verb} more than {loss}: {shown}."
+    return f"{kind.capitalize()}: {name} {verb} {'no more' if kind == PASS else 'more'} than {loss}: {shown}."
+
+
+def _digits(found: _Paired, tolerance: float) -> int:
+    """Three, or as many as show on which side of the tolerated loss the ends of the interval are."""
+    limit = -tolerance - VALUE_TOLERANCE
+    for digits in range(3, 7):
+        if all((round(end, digits) >= limit) == (end >= limit) for end in found.better[1:] if not math.isnan(end)):
+            return digits
+    return 6
