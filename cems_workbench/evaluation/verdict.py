@@ -77,7 +77,7 @@ class Verdict:
     tolerance: float
     queries: int
     queries_needed: int | None
-    """About how many queries would tell; None where it is told, or where no number can be given."""
+    """About how many queries would tell; None unless the verdict is "cannot tell" and a number can be given."""
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as plain values."""
