@@ -34,6 +34,7 @@ from cems_workbench.cli import (
     import_,
     judgments,
     mcp,
+    memory,
     reindex,
     replay,
     report,
@@ -77,6 +78,7 @@ commands.command("connect", cls=connect.ConnectCommand)(connect.connect_command)
 commands.command("search")(search.search_command)
 commands.command("replay")(replay.replay_command)
 commands.command("why")(why.why_command)
+commands.command("memory")(memory.memory_command)
 commands.command("gather")(gather.gather_command)
 commands.command("fill-scores")(fill_scores.fill_scores_command)
 commands.command("evaluate")(evaluate.evaluate_command)
