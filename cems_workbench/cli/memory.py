@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 40
 """Rows of a table that are printed; JSON has all."""
-MAX_QUERY_CHARS = 60
 
 
 def memory_command(
@@ -154,11 +153,8 @@ def _print_memory(found: UsesOf, memory_id: str, options: Sequence[str]) -> None
     rows = uses.rows.get(memory_id, ())
     if rows:
         say()
-        table = [
-            [row.status, row.grade, row.rank, _short(row.query.query), row.words, row.next_command(options)]
-            for row in rows[:MAX_ROWS]
-        ]
-        print_table(["query", "grade", "rank", "text", "what happened", "next"], table)
+        table = [[row.status, row.grade, row.rank, row.words, row.next_command(options)] for row in rows[:MAX_ROWS]]
+        print_table(["query", "grade", "rank", "what happened", "next"], table)
     if len(rows) > MAX_ROWS:
         say(f"and {len(rows) - MAX_ROWS:,} more; --json lists them all")
 
@@ -175,7 +171,7 @@ def _print_uses(found: UsesOf, uses: Sequence[MemoryUse], sentence: str) -> None
             use.irrelevant,
             use.wanted,
             use.found,
-            ", ".join(f"{count:,} {branch.words(found.uses.k)}" for branch, count in (use.lost or {}).items()) or None,
+            ", ".join(f"{count:,} {branch.words(found.uses.k)}" for branch, count in use.lost.items()) or None,
             f"memory {use.memory_id}",
         ]
         for use in uses[:MAX_ROWS]
@@ -184,8 +180,3 @@ def _print_uses(found: UsesOf, uses: Sequence[MemoryUse], sentence: str) -> None
     print_table(columns, rows)
     if len(uses) > MAX_ROWS:
         say(f"and {len(uses) - MAX_ROWS:,} more; --json lists them all")
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= MAX_QUERY_CHARS else f"{text[: MAX_QUERY_CHARS - 1]}…"

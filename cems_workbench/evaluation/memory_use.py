@@ -22,7 +22,7 @@ import shlex
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -36,6 +36,7 @@ from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import replay, run
 from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.table import Ints
 from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.progress import Progress, silent
@@ -76,7 +77,7 @@ class MemoryUse:
     """They judge it relevant, and return it within the first k."""
     irrelevant: int = 0
     """They judge it irrelevant, and return it within the first k: its bad k-occurrence."""
-    lost: Mapping[Branch, int] | None = None
+    lost: Mapping[Branch, int] = field(default_factory=dict)
     """By the branch at which it is lost, the queries that judge it relevant and do not return it within the first k."""
 
     @property
@@ -96,7 +97,7 @@ class MemoryUse:
             "returned_unjudged": self.unjudged,
             "lost": [
                 {"stage": branch.stage, "manner": branch.manner, "words": branch.words(k), "queries": count}
-                for branch, count in (self.lost or {}).items()
+                for branch, count in self.lost.items()
             ],
         }
 
@@ -194,14 +195,14 @@ class MemoryUses:
         missed = use.wanted - use.found
         said = f"{memory_id} is wanted by {_queries(use.wanted)} of {self.queries:,}"
         if use.wanted:
-            said += f": {use.found:,} return it within the first {k}"
-            where = ", ".join(f"{count:,} {branch.words(k)}" for branch, count in (use.lost or {}).items())
-            said += f", {missed:,} lose it ({where})" if missed else ", none loses it"
+            said += f": {use.found:,} {'returns' if use.found == 1 else 'return'} it within the first {k}"
+            where = ", ".join(f"{count:,} {branch.words(k)}" for branch, count in use.lost.items())
+            said += f", {missed:,} {'loses' if missed == 1 else 'lose'} it ({where})" if missed else ", none loses it"
         more = use.returned - use.found
         if not more:
             return f"{said}. No other query returns it."
         said += f". {more:,} other {'query returns' if more == 1 else 'queries return'} it"
-        said += f": {use.irrelevant:,} judge it irrelevant, {use.unjudged:,} do not judge it"
+        said += f": {use.irrelevant:,} although judged irrelevant, {use.unjudged:,} not judged"
         if self.is_hub(use):
             said += f". It is a hub: {self.expected:.2g} would judge it irrelevant if such results were spread evenly"
         return f"{said}."
@@ -274,10 +275,7 @@ class MemoryUseCounter:
     def finished(self) -> MemoryUses:
         """All counts so far."""
         counts = self._counts
-        uses = {
-            memory_id: MemoryUse(memory_id, *counts[i].tolist(), lost=_by_count(self._lost.get(i)))
-            for memory_id, i in self._number.items()
-        }
+        uses = {memory_id: _use(memory_id, counts[i], self._lost.get(i)) for memory_id, i in self._number.items()}
         bad = counts[counts[:, CANDIDATE] > 0, IRRELEVANT]
         rows = {
             memory_id: tuple(sorted(rows, key=lambda row: (STATUS_ORDER.index(row.status), row.query.qid)))
@@ -351,8 +349,10 @@ class MemoryUseCounter:
         self._rows.setdefault(memory_id, []).append(UseRow(query, memory_id, grade, rank, status, words))
 
 
-def _by_count(branches: Counter[Branch] | None) -> dict[Branch, int]:
-    return dict(sorted((branches or {}).items(), key=lambda pair: (-pair[1], pair[0].order)))
+def _use(memory_id: str, counts: Ints, branches: Mapping[Branch, int] | None) -> MemoryUse:
+    candidate, returned, wanted, found, irrelevant = counts.tolist()
+    by_count = sorted((branches or {}).items(), key=lambda pair: (-pair[1], pair[0].order))
+    return MemoryUse(memory_id, candidate, returned, wanted, found, irrelevant, dict(by_count))
 
 
 def memory_uses(

@@ -87,9 +87,7 @@ def uses_in_store(
     for memory_id in followed:
         require_known(memory_id, known)
     queries, judgments = queries_named(query_set, resources, True)
-    evidence = ensure_evidence(
-        config, QuerySelection(query_set, tuple(queries)), judgments, resources, progress, cache
-    )
+    evidence = ensure_evidence(config, QuerySelection(query_set, tuple(queries)), judgments, resources, progress, cache)
     relevant_from = resources.store.query_sets.relevant_from(query_set)
     found = memory_uses(
         queries, evidence.evidences, agreed_grades(judgments, kind), config, relevant_from, k=k, followed=followed
@@ -122,4 +120,3 @@ def uses_in_files(
     for memory_id in followed:
         found.require(memory_id)
     return found
-
