@@ -23,7 +23,7 @@ from cems_workbench.cli.options import (
     settings_for,
     warn_unverified,
 )
-from cems_workbench.cli.terminal import put_json, say
+from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -151,10 +151,11 @@ def _print_memory(found: UsesOf, memory_id: str, options: Sequence[str]) -> None
     say(uses.sentence(memory_id))
     say(f"config {uses.config_name}, {uses.judged:,} of {uses.queries:,} queries have a judged memory")
     rows = uses.rows.get(memory_id, ())
-    if rows:
-        say()
-        table = [[row.status, row.grade, row.rank, row.words, row.next_command(options)] for row in rows[:MAX_ROWS]]
-        print_table(["query", "grade", "rank", "what happened", "next"], table)
+    for row in rows[:MAX_ROWS]:
+        grade = "" if row.grade is None else f" (grade {row.grade})"
+        say_wrapped(f"{row.status}{grade}: {row.words}")
+        # On one line, so that it can be copied.
+        say(f"  next: python -m cems_workbench {row.next_command(options)}")
     if len(rows) > MAX_ROWS:
         say(f"and {len(rows) - MAX_ROWS:,} more; --json lists them all")
 
@@ -172,11 +173,11 @@ def _print_uses(found: UsesOf, uses: Sequence[MemoryUse], sentence: str) -> None
             use.wanted,
             use.found,
             ", ".join(f"{count:,} {branch.words(found.uses.k)}" for branch, count in use.lost.items()) or None,
-            f"memory {use.memory_id}",
         ]
         for use in uses[:MAX_ROWS]
     ]
-    columns = ["memory", "candidate", "returned", "judged irrelevant", "wanted", "found", "lost", "next"]
+    columns = ["memory", "candidate", "returned", "judged irrelevant", "wanted", "found", "lost"]
     print_table(columns, rows)
+    say(f"next, for one of them: python -m cems_workbench memory {uses[0].memory_id}")
     if len(uses) > MAX_ROWS:
         say(f"and {len(uses) - MAX_ROWS:,} more; --json lists them all")
