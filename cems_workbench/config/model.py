@@ -30,6 +30,7 @@ from cems_workbench.config.sections.adjusting import (
     DedupConfig,
     GapConfig,
     JudgeConfig,
+    SupersessionConfig,
 )
 from cems_workbench.config.sections.gathering import ADDED_LISTS, ListsConfig, VariantWeights
 from cems_workbench.config.sections.ranking import FilterConfig, FusionConfig, RerankConfig, ThresholdConfig
@@ -53,6 +54,7 @@ class PipelineConfig(Section):
     filter: FilterConfig = FilterConfig()
     rerank: RerankConfig = RerankConfig()
     adjust: AdjustConfig = AdjustConfig()
+    supersession: SupersessionConfig = SupersessionConfig()
     gap: GapConfig = GapConfig()
     dedup: DedupConfig = DedupConfig()
     abstain: AbstainConfig = AbstainConfig()

@@ -24,6 +24,7 @@ from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES,
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key, reason
 from cems_workbench.pipeline.stages.stage import PipelineRun
+from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
 from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.records import Query
@@ -247,10 +248,16 @@ def _some(names: Iterable[str]) -> str:
 
 
 def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Evidence, int]]:
-    """One of each kind of evidence, by what it was gathered with and whether it has chunks, and how many there are of it."""
-    alike: dict[tuple[int, bool, str], tuple[Evidence, int]] = {}
+    """One of each kind of evidence, by all that `unmet` reads of it, and how many there are of it."""
+    alike: dict[tuple[int, bool, str, bool], tuple[Evidence, int]] = {}
     for evidence in evidences:
-        key = id(evidence.notes.get("gathered")), bool(evidence.chunks), repr(evidence.notes.get(SCORED_WITH))
+        notes = evidence.notes
+        key = (
+            id(notes.get("gathered")),
+            bool(evidence.chunks),
+            repr(notes.get(SCORED_WITH)),
+            SUPERSEDED in notes,
+        )
         first, count = alike.get(key, (evidence, 0))
         alike[key] = (first, count + 1)
     return list(alike.values())

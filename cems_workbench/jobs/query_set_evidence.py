@@ -51,11 +51,12 @@ from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.cluster import Cluster, cluster_at
 from cems_workbench.models.embedder import CachedQueries
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores
+from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores, notes_superseded
 from cems_workbench.pipeline.list_provenance import asked_between
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
+from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.pipeline.variants import read_dictionary
 from cems_workbench.progress import Cancelled, Progress, silent
 from cems_workbench.records import Judgment, Query, RowError
@@ -386,6 +387,8 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
     given = [(query.qid, given_text(query)) for query in selection.queries if query.given]
     if given:  # only then, so that evidence of other queries keeps its name
         parts += (given,)
+    if notes_superseded(config, resources):  # evidence of before has no note, and stays as it is
+        parts += (SUPERSEDED,)
     # The name of the set is left out, so that sets of the same queries share a file.
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 

@@ -310,8 +310,8 @@ def gather_lists(
 
 
 def notes_superseded(config: PipelineConfig, resources: Resources) -> bool:
-    """Whether gathered evidence has the note of superseded candidates: if the store has edges that say so."""
-    return resources.store.relations.has_superseding()
+    """Whether gathered evidence has the note of superseded candidates: if the store has edges that say so, or the config reads it."""
+    return config.supersession.mode != "off" or resources.store.relations.has_superseding()
 
 
 def successors_of(

@@ -2,7 +2,8 @@
 
 Gather records the gather parameters it used in `notes["gathered"]`. A gather parameter that differs, or a depth that grew,
 is a need: the page fetches it, the CLI says so. Evidence without that record (a bundle from elsewhere) has none. Of a parameter that
-is younger than the evidence, `BEFORE` holds the behaviour before the parameter existed.
+is younger than the evidence, `BEFORE` holds the behaviour before the parameter existed. Evidence in which nobody looked for superseded
+candidates cannot show what `supersession.mode` does.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cems_workbench.config.sections.gathering import ENGINE_LISTS
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed, field_names, plain_fields
+from cems_workbench.pipeline.supersession import SUPERSEDED
 
 NO_NEW_EVIDENCE = frozenset({"rerank.max_concurrent", "rerank.timeout_s", "query.raw"})
 """Gather parameters that change how evidence is fetched, or only what replay does with it, but not the evidence."""
@@ -102,6 +104,8 @@ def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
         ):
             continue
         needs.append(ParameterNeed(path.split(".")[0], path, had, wanted))
+    if config.supersession.mode != "off" and SUPERSEDED not in evidence.notes:
+        needs.append(ParameterNeed("supersession", "supersession.mode", "off", config.supersession.mode))
     return needs
 
 

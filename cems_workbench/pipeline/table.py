@@ -101,6 +101,18 @@ class ModelTable:
 
 
 @dataclass(frozen=True, eq=False)
+class SuccessionTable:
+    """Which candidates supersede which: E pairs of Q queries, of each superseded candidate one with every successor, latest first."""
+
+    query: Ints
+    older: Ints
+    newer: Ints
+    """(E) candidates."""
+    level: Ints
+    """(E) successors of the older one: fewer than any memory has that it supersedes."""
+
+
+@dataclass(frozen=True, eq=False)
 class CandidateTable:
     """Everything the stages read about the candidates of Q queries."""
 
@@ -140,6 +152,8 @@ class CandidateTable:
     overlaps: Callable[[int, int], Floats]
     """q, c -> (C) Jaccard overlap of every candidate's words with candidate c's."""
     notes: Sequence[Mapping[str, Any]]
+    succession: SuccessionTable | None = None
+    """None if no candidate is superseded, or if that was not gathered."""
     memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """Values derived from this table and few parameters; see `memoized`."""
 
@@ -158,6 +172,14 @@ class CandidateTable:
             return out
 
         return memoized(self.memo, what, None, numbers)
+
+    @property
+    def expired(self) -> Bools:
+        """(Q, C) whether a candidate was valid until a moment that is not after the query's."""
+        until = self.of_memories(
+            "valid until", lambda memory: np.inf if memory.valid_until is None else memory.valid_until.timestamp()
+        )
+        return self.valid & (until <= self.as_of[:, None])
 
 
 def chars4(text: str) -> int:
@@ -181,6 +203,8 @@ class Ranking:
     """(Q, n), n the largest number alive."""
     stable: bool = False
     """Whether equal scores stay in this order instead of the order of ids."""
+    placed: bool = False
+    """Whether candidates were placed beside others of the same score, so that no later stage may order equal scores by id."""
 
     @cached_property
     def key(self) -> Floats:
@@ -298,7 +322,9 @@ def unranked(alive: Bools, score: Floats) -> Ranking:
 
 def reranked_by(alive: Bools, before: Ranking, score: Floats | None = None) -> Ranking:
     """Close the gaps of dropped candidates: the others keep their order."""
-    return Ranking(alive, before.score if score is None else score, lambda: before.key, stable=before.stable)
+    return Ranking(
+        alive, before.score if score is None else score, lambda: before.key, stable=before.stable, placed=before.placed
+    )
 
 
 def _ranks(order: Ints, alive: Bools) -> Ints:

@@ -17,7 +17,16 @@ import numpy as np
 from cems_workbench.pipeline.evidence import VARIANT_KINDS, Evidence, Hit, ModelScore, RankedList
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
 from cems_workbench.pipeline.nested import nested_table, with_nested
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListTable, ModelTable, Places, chars4
+from cems_workbench.pipeline.table import (
+    Bools,
+    CandidateTable,
+    Floats,
+    ListTable,
+    ModelTable,
+    Places,
+    SuccessionTable,
+    chars4,
+)
 from cems_workbench.records import Memory
 
 ORDERED = frozenset(source.name for source in LIST_SOURCES if source.ordered)
@@ -81,7 +90,21 @@ def to_table(evidences: Sequence[Evidence]) -> CandidateTable:
         cosines=_cosines([evidence.embeddings for evidence in evidences], ids, width),
         overlaps=_overlaps(memories, width),
         notes=[evidence.notes for evidence in evidences],
+        succession=_succession(evidences, index),
     )
+
+
+def _succession(evidences: Sequence[Evidence], index: Sequence[Mapping[str, int]]) -> SuccessionTable | None:
+    pairs = [
+        (q, index[q][older], index[q][one.memory_id], len(own))
+        for q, evidence in enumerate(evidences)
+        for older, own in evidence.superseded.items()
+        if older in index[q]
+        for one in own
+    ]
+    if not pairs:
+        return None
+    return SuccessionTable(*np.array(pairs, dtype=np.int64).T)
 
 
 def _kinship(projects: Sequence[str | None], memories: Sequence[Sequence[Memory]], width: int) -> np.ndarray:

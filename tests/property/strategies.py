@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -19,7 +20,10 @@ from hypothesis import strategies as st
 from cems_workbench.config import FieldSpec, PipelineConfig, field_specs, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
+from cems_workbench.pipeline.supersession import find_successors
 from cems_workbench.records import Memory
+from cems_workbench.store.filter import ANY
+from cems_workbench.store.relations import SupersedingEdge
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 IDS = [f"m{i:02d}" for i in range(8)] + ["Z", "é/1"]
@@ -117,6 +121,7 @@ FEW_VALUES: dict[str, list[Any]] = {
     "access_count": list(range(6)),
     "relevant_count": list(range(5)),
     "noise_count": list(range(5)),
+    "valid_until": [None, None, None, NOW - timedelta(days=9)],
 }
 
 
@@ -187,8 +192,25 @@ def model_scores(ids: tuple[str, ...]) -> st.SearchStrategy[dict[str, ModelScore
 
 
 @st.composite
+def successions(draw: st.DrawFn, ids: Sequence[str]) -> dict[str, Any]:
+    """The note of superseded candidates: edges that lead from a memory to a later one of a random order, all along their chains."""
+    order = draw(st.permutations(ids))
+    places = st.integers(0, max(0, len(ids) - 1))
+    pairs = draw(st.lists(st.tuples(places, places), max_size=5)) if ids else []
+    edges = [
+        SupersedingEdge(order[min(pair)], order[max(pair)], "supersedes", None, draw(MOMENTS), None, "personal", True)
+        for pair in pairs
+        if pair[0] != pair[1]
+    ]
+    return find_successors(edges, NOW, ANY).to_json()
+
+
+@st.composite
 def evidences(draw: st.DrawFn) -> Evidence:
-    """Evidence with up to three variants, all five sources, empty lists, ties, and gaps in everything optional."""
+    """Evidence with up to three variants, all five sources, empty lists, ties, and gaps in everything optional.
+
+    Some candidates are superseded, also by memories of no list.
+    """
     ids = draw(SOME_IDS)
     variants = tuple(Variant(f"query {i}", kind) for i, kind in enumerate(["original", *draw(MORE_VARIANTS)]))  # type: ignore[arg-type]
     lists = [
@@ -208,4 +230,5 @@ def evidences(draw: st.DrawFn) -> Evidence:
         model_scores={"oracle": scored, "cross_encoder": scored},
         judge_scores={"oracle": scored} if draw(st.booleans()) else {},
         embeddings={key: vector for key, vector in vectors.items() if vector is not None},
+        notes={"superseded": draw(successions(ids))} if draw(st.booleans()) else {},
     )

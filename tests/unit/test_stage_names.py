@@ -51,6 +51,7 @@ def test_strip_trace_and_journey_follow_the_order_of_the_config() -> None:
         "gap",
         "dedup",
         "rerank",
+        "supersession",
         "abstain",
         "assembly",
         "judge",

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator
 
 from cems_workbench.config.export_names import cems, engram, mem0
 from cems_workbench.config.fields import JudgeBands, Section, Tiers, param
+
+SupersessionMode = Annotated[
+    Literal["off", "demote", "drop", "follow"],
+    BeforeValidator(lambda value: "off" if value is False else value),  # YAML reads an unquoted off as false
+]
 
 
 class TimeDecay(Section):
@@ -156,6 +163,25 @@ class AdjustConfig(Section):
         "Whose dates and feedback the factors read. memory: always the memory's own. version (CEMS): of a memory whose best score is "
         "that of a relation, time decay counts from its last update instead of the decay clock, and the feedback factor does not apply; "
         "what some search found best is treated as with memory.",
+    )
+
+
+class SupersessionConfig(Section):
+    """What becomes of memories that a later one supersedes, or that have expired."""
+
+    mode: SupersessionMode = param(
+        "off",
+        "Superseded memories",
+        "What happens to a candidate that a later memory supersedes, by the store's edges. off: nothing. demote: it moves right below its "
+        "best ranked successor, if that is ranked lower. drop: it is dropped if a successor is ranked. follow: the latest successor takes "
+        "its rank and score, also if no list found it, and it is dropped.",
+        added=True,
+    )
+    expired: Literal["keep", "drop"] = param(
+        "keep",
+        "Expired memories",
+        "drop: memories are dropped that were valid until a moment before the query's; keep: they stay.",
+        added=True,
     )
 
 

@@ -16,6 +16,7 @@ from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.query import QUERY
 from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.stages.stage import AnyStage
+from cems_workbench.pipeline.stages.supersession import SUPERSESSION
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "RANKING_STAGES",
     "RERANK",
     "STAGES",
+    "SUPERSESSION",
     "THRESHOLD",
     "candidate_stages",
     "ranking_stages",
@@ -50,6 +52,7 @@ STAGES: tuple[AnyStage, ...] = (
     FILTER,
     RERANK,
     ADJUST,
+    SUPERSESSION,
     GAP,
     DEDUP,
     ABSTAIN,
@@ -71,16 +74,17 @@ CANDIDATE_STAGES = tuple(stage for stage in STAGES if stage.works_on in ("lists"
 
 
 def _rerank_after_dedup() -> tuple[AnyStage, ...]:
-    others = [stage for stage in STAGES if stage is not RERANK]
+    # Supersession follows the reranker, which would undo what it did.
+    others = [stage for stage in STAGES if stage not in (RERANK, SUPERSESSION)]
     place = others.index(DEDUP) + 1
-    return (*others[:place], RERANK, *others[place:])
+    return (*others[:place], RERANK, SUPERSESSION, *others[place:])
 
 
 _ORDERS: Mapping[str, tuple[AnyStage, ...]] = {"before_adjust": STAGES, "returned": _rerank_after_dedup()}
 
 
 def stages_in_order(config: PipelineConfig) -> tuple[AnyStage, ...]:
-    """All stages in the order in which they run under a config: `rerank.position` moves one, if it is on."""
+    """All stages in the order in which they run under a config: `rerank.position` moves two, if the reranker is on."""
     return STAGES if config.rerank.backend == "none" else _ORDERS[config.rerank.position]
 
 

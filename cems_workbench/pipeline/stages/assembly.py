@@ -333,10 +333,11 @@ def _select(given: Given, q: int, phase: Ints, selection: Selection, closest: np
     """Move candidates of one phase into the selection. `closest` (C) is the largest similarity to the selected."""
     config, remaining = given.config, phase  # ascending index = ascending id, which settles the last tie
     score, alike = given.relevance[q], _similarity(given, q)
+    ties = given.before.rank[q] if given.before.placed else np.arange(len(score))
     while len(remaining) and not selection.full:
         value = config.mmr_lambda * score[remaining] - (1 - config.mmr_lambda) * closest[remaining]
-        # lexsort takes the last key first: the MMR value, then the score, then the id.
-        at = int(np.lexsort((remaining, -score[remaining], -value))[0])
+        # lexsort takes the last key first: the MMR value, then the score, then the id or rank.
+        at = int(np.lexsort((ties[remaining], -score[remaining], -value))[0])
         c = int(remaining[at])
         selection.mmr[c] = float(value[at])
         remaining = np.delete(remaining, at)

@@ -48,9 +48,16 @@ def test_a_point_has_the_score_of_its_column() -> None:
 
 
 def test_stages_that_drop_nobody_and_move_nobody_are_folded() -> None:
-    assert rank_flow(trace(subject(), ADJUSTED), 5).folded == ("filter", "rerank", "gap", "dedup", "abstain")
+    assert rank_flow(trace(subject(), ADJUSTED), 5).folded == (
+        "filter",
+        "rerank",
+        "supersession",
+        "gap",
+        "dedup",
+        "abstain",
+    )
     bare = rank_flow(trace(subject()), 5)
-    assert bare.folded == ("filter", "rerank", "adjust", "gap", "dedup", "abstain")
+    assert bare.folded == ("filter", "rerank", "adjust", "supersession", "gap", "dedup", "abstain")
     assert bare.stages == ("fusion", "assembly")
 
 

@@ -283,7 +283,8 @@ def test_digests_are_those_of_0_1_0(expected: dict[str, Any]) -> None:
 
 @pytest.mark.skipif(bool(ADDED_LISTS), reason="the list of an added retriever is gathered too, which is other evidence")
 def test_name_of_gathered_evidence_is_that_of_0_1_0(kept_evidence: Path, expected: dict[str, Any]) -> None:
-    store = SimpleNamespace(identity="0123456789ab", content_version=7, path=Path("/store"))
+    relations = SimpleNamespace(has_superseding=lambda: False)
+    store = SimpleNamespace(identity="0123456789ab", content_version=7, path=Path("/store"), relations=relations)
     resources: Any = SimpleNamespace(store=store, embedder=SimpleNamespace(model_id="hash-16"))
     selection = QuerySelection("asked", tuple(read_evidence_file(kept_evidence).queries))
     assert evidence_path(everything(), selection, resources).name == expected["evidence_name"]

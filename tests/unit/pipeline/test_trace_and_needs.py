@@ -25,6 +25,7 @@ SPEC_ORDER = [
     "filter",
     "rerank",
     "adjust",
+    "supersession",
     "gap",
     "dedup",
     "abstain",
@@ -77,7 +78,7 @@ def test_trace_json_has_the_keys_of_the_specification() -> None:
 def test_a_memory_can_be_followed_to_the_stage_that_lost_it() -> None:
     path = trace(evidence({"vector": falling(3)}), {"assembly.limit": 1}).path("m02")
     assert [name for name, _ in path] == SPEC_ORDER[2:-1]
-    assert [row.kept for _, row in path] == [True] * 9 + [False]
+    assert [row.kept for _, row in path] == [True] * 10 + [False]
 
 
 def test_survivors_of_a_stage_are_the_entrants_of_the_next() -> None:

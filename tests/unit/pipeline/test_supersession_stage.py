@@ -1,0 +1,126 @@
+"""The stage supersession: demote, drop, follow, and what has expired."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from cems_workbench.config import parse_config
+from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
+from cems_workbench.pipeline.stages import SUPERSESSION
+from cems_workbench.records import Memory
+
+NOW = datetime(2026, 7, 1, tzinfo=UTC)
+PLAIN = """
+version: 2
+name: plain
+lists: {lexical: {enabled: false}}
+fusion: {top_rank_bonus: {rank1: 0.0, rank2_3: 0.0}}
+filter: {min_score: 0.0}
+adjust: {priority: false, time_decay: {mode: none}, pinned_factor: 1.0, project: {enabled: false}}
+assembly: {strategy: greedy, max_tokens: null}
+"""
+
+
+def day(number):
+    return datetime(2026, 1, number, tzinfo=UTC)
+
+
+def evidence(ranked, successors, *, more=(), until=None):
+    """One list of memories in this order; `successors` by id; memories of no list in `more`; dates of expiry in `until`."""
+    memories = {
+        key: Memory(id=key, content=f"text of {key}", created_at=day(1), valid_until=(until or {}).get(key))
+        for key in (*ranked, *more)
+    }
+    noted = {
+        key: [{"id": one, "created_at": day(20 - i).isoformat(), "kind": "supersedes"} for i, one in enumerate(own)]
+        for key, own in successors.items()
+    }
+    hits = tuple(Hit(key, 1.0 - i / 10) for i, key in enumerate(ranked))
+    return Evidence(
+        query="q",
+        memories=memories,
+        variants=(Variant("q"),),
+        lists=(RankedList("vector:0", "vector", 0, hits),),
+        as_of=NOW,
+        notes={"superseded": noted},
+    )
+
+
+def config(mode="off", expired="keep"):
+    return parse_config(PLAIN + f"supersession: {{mode: {mode}, expired: {expired}}}\n", "test")
+
+
+def results(given, mode="off", expired="keep"):
+    return [result.memory_id for result in replay(given, config(mode, expired)).results]
+
+
+def told(given, mode, memory_id, expired="keep"):
+    stage = replay(given, config(mode, expired)).stage(SUPERSESSION)
+    row = stage.by_id[memory_id]
+    return row.reason or SUPERSESSION.words(row, stage)
+
+
+def test_superseded_moves_right_below_its_successor():
+    given = evidence("abcd", {"a": ["c"]})
+    assert results(given) == ["a", "b", "c", "d"]
+    assert results(given, "demote") == ["b", "c", "a", "d"]
+    assert told(given, "demote", "a") == "superseded by c, which is 3rd; moved below it"
+
+
+def test_superseded_stays_if_it_is_below_a_successor_or_none_is_ranked():
+    assert results(evidence("abcd", {"c": ["a", "d"]}), "demote") == ["a", "b", "c", "d"]
+    lost = evidence("ab", {"a": ["z"]}, more="z")
+    assert results(lost, "demote") == results(lost, "drop") == ["a", "b"]
+
+
+def test_chain_ends_up_newest_first():
+    chain = {"a": ["d", "c"], "c": ["d"]}
+    assert results(evidence("abcd", chain), "demote") == ["b", "d", "c", "a"]
+    assert results(evidence("abcd", chain), "drop") == ["b", "d"]
+    assert results(evidence("abcd", chain), "follow") == ["d", "b"]
+
+
+def test_several_successors_demote_below_the_best_and_follow_the_latest():
+    given = evidence("abcd", {"a": ["d", "c"]})
+    assert results(given, "demote") == ["b", "c", "a", "d"]
+    assert results(given, "follow") == ["d", "b", "c"]
+
+
+def test_follow_fetches_what_no_list_found():
+    given = evidence("ab", {"a": ["z"]}, more="z")
+    assert results(given, "follow") == ["z", "b"]
+    assert told(given, "follow", "a") == "superseded by z, which is not ranked; it takes the rank"
+    assert told(given, "follow", "z") == "takes the rank of a, which it supersedes"
+    row = replay(given, config("follow")).stage(SUPERSESSION).by_id["z"]
+    assert (row.rank_in, row.rank_out, row.in_place_of) == (None, 1, "a")
+    off = replay(given, config()).results
+    assert replay(given, config("follow")).results[0].score == off[0].score
+
+
+def test_follow_ends_at_a_memory_that_is_valid():
+    chain = {"a": ["d", "c"], "c": ["d"]}
+    expired = {"d": day(9)}
+    assert results(evidence("abcd", chain, until=expired), "follow") == ["c", "b", "d"]
+    assert results(evidence("ad", {"a": ["d"]}, until=expired), "follow") == ["a", "d"]
+
+
+def test_expired_is_dropped_first_and_said():
+    given = evidence("abc", {"a": ["c"]}, until={"c": day(9), "b": NOW})
+    assert results(given, "drop", "drop") == ["a"]
+    assert told(given, "off", "b", "drop") == "expired 2026-07-01"
+    assert results(replace(given, as_of=day(5)), "off", "drop") == ["a", "b", "c"]
+
+
+def test_pin_does_not_protect():
+    given = evidence("ab", {"a": ["b"]})
+    pinned = {key: replace(memory, pinned=key == "a") for key, memory in given.memories.items()}
+    assert results(replace(given, memories=pinned), "demote") == ["b", "a"]
+
+
+@pytest.mark.parametrize("mode", ["demote", "drop", "follow"])
+def test_evidence_without_the_note_is_gathered_again(mode):
+    given = replace(evidence("ab", {}), notes={"gathered": {"lists.vector.depth": 150}})
+    assert [need.parameter for need in replay(given, config(mode)).needs] == ["supersession.mode"]
+    assert not replay(given, config()).needs
+    assert not replay(replace(given, notes={**given.notes, "superseded": {}}), config(mode)).needs
