@@ -20,7 +20,7 @@ _HOMES = {
     "api.configs": ("load_config", "presets", "save_config"),
     "api.drift": ("DriftReport", "drift"),
     "api.evidence": ("LoadedEvidence", "gather", "load_evidence"),
-    "api.measures": ("ComparisonReport", "EvaluationReport", "check", "compare", "evaluate"),
+    "api.measures": ("ComparisonReport", "EvaluationReport", "LossReport", "check", "compare", "evaluate"),
     "api.open_store": ("OpenStore", "open_store"),
     "api.results": ("Result", "Table", "WorkbenchWarning"),
     "api.stability": ("ExperimentalWarning",),
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cems_workbench.api.configs import load_config, presets, save_config
     from cems_workbench.api.drift import DriftReport, drift
     from cems_workbench.api.evidence import LoadedEvidence, gather, load_evidence
-    from cems_workbench.api.measures import ComparisonReport, EvaluationReport, check, compare, evaluate
+    from cems_workbench.api.measures import ComparisonReport, EvaluationReport, LossReport, check, compare, evaluate
     from cems_workbench.api.open_store import OpenStore, open_store
     from cems_workbench.api.results import Result, Table, WorkbenchWarning
     from cems_workbench.api.single_query import Answer, Explanation, replay, search, why
@@ -75,6 +75,7 @@ __all__ = [
     "Explanation",
     "InputError",
     "LoadedEvidence",
+    "LossReport",
     "ModelError",
     "OpenStore",
     "PipelineConfig",

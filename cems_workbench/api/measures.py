@@ -17,7 +17,80 @@ if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.comparison import Comparison
     from cems_workbench.evaluation.evaluate import Evaluation
+    from cems_workbench.evaluation.losses import Losses, Rows
     from cems_workbench.jobs.evaluation import EvaluatedConfig
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LossReport(Result):
+    """Where configs lose relevant memories, by stage, and what each but the first saves and breaks.
+
+    Attributes:
+        losses: the counts of each config, and its rows.
+    """
+
+    losses: Losses
+
+    @property
+    def title(self) -> str:
+        """Of which configs, on how many queries."""
+        first = self.losses.maps[0]
+        names = ", ".join(one.config_name for one in self.losses.maps)
+        return f"where {names} {'lose' if len(self.losses.maps) > 1 else 'loses'} relevant memories of {first.queries} queries, within the first {first.k}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Which stage loses most, and what the other configs save and break."""
+        return tuple(self.losses.sentences)
+
+    @property
+    def by_type(self) -> tuple[Table, ...]:
+        """Of each config a row for each query type: its relevant memories, those returned, and those lost by each branch."""
+        return tuple(_as_table(one.groups("type"), f"{one.config_name}, by type") for one in self.losses.maps)
+
+    @property
+    def by_project(self) -> tuple[Table, ...]:
+        """The same by project of the query."""
+        return tuple(_as_table(one.groups("project"), f"{one.config_name}, by project") for one in self.losses.maps)
+
+    @property
+    def memories(self) -> Table:
+        """The lost memories, the first of each branch, with what happened to each in the words of `why`."""
+        rows = tuple(
+            (
+                one.config_name,
+                row.branch.words(one.k),
+                row.qid,
+                row.query,
+                row.memory_id,
+                row.grade,
+                row.rank,
+                row.words,
+            )
+            for one in self.losses.maps
+            for row in one.rows
+        )
+        columns = ("config", "where", "qid", "query", "memory", "grade", "rank", "what happened")
+        return Table(columns, rows, "lost memories")
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Where the relevant memories end, a row for each branch; then the lost memories."""
+        return _as_table(self.losses.table()), self.memories
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the evidence lacks."""
+        return tuple(self.losses.remarks)
+
+    def to_json(self) -> dict[str, Any]:
+        """The losses as plain values, as `evaluate --losses --json` prints them."""
+        return self.losses.to_json()
+
+
+def _as_table(found: Rows, title: str = "") -> Table:
+    columns, rows = found
+    return Table(columns, tuple(rows), title)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,6 +139,18 @@ class EvaluationReport(Result):
             (kind, row["queries"], *(row[name] for name in names)) for kind, row in self.evaluation.by_type().items()
         )
         return Table(("type", "queries", *names), rows, f"{self.config.name}, by type of query")
+
+    def losses(self, cutoff: int = 10, shown: int = 10) -> LossReport:
+        """Which stage loses the relevant memories that are not within the first results.
+
+        Args:
+            cutoff: a memory below this rank counts as lost.
+            shown: how many memories of each branch are put in words, at most 100.
+
+        Raises:
+            InputError: `cutoff` is below 1, `shown` is not from 0 to 100, or no query has a relevant memory.
+        """
+        return _losses([self], cutoff, shown)
 
     def to_run(self) -> dict[str, dict[str, float]]:
         """The results as a run: score by memory id, by qid; ir_measures and `ranx.Run(...)` accept it unchanged.
@@ -216,6 +301,18 @@ class ComparisonReport(Result):
         columns = ("qid", "query", "type", "config", "baseline", "value", "difference")
         return Table(columns, tuple(rows), f"{wanted} against {self.baseline}")
 
+    def losses(self, cutoff: int = 10, shown: int = 10) -> LossReport:
+        """Which stage of each config loses relevant memories, and what each saves and breaks that the baseline loses or returns.
+
+        Args:
+            cutoff: a memory below this rank counts as lost.
+            shown: how many memories of each branch are put in words, at most 100.
+
+        Raises:
+            InputError: `cutoff` is below 1, `shown` is not from 0 to 100, or no query has a relevant memory.
+        """
+        return _losses(self.reports, cutoff, shown)
+
     def to_markdown(self) -> str:
         """The comparison as Markdown, for a pull request: means, differences, what was left out."""
         from cems_workbench.evaluation.report import markdown_report
@@ -275,6 +372,23 @@ class ComparisonReport(Result):
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain values, as `compare --json` prints it."""
         return self.comparison.to_json()
+
+
+def _losses(reports: Sequence[EvaluationReport], cutoff: int, shown: int) -> LossReport:
+    from cems_workbench.evaluation.losses import MAX_ROWS
+    from cems_workbench.jobs.catalogue import with_unique_names
+    from cems_workbench.jobs.evaluation import measured_losses
+
+    if cutoff < 1:
+        raise InputError(f"cutoff {cutoff}: expected a rank, 1 or more")
+    if not 0 <= shown <= MAX_ROWS:
+        raise InputError(f"shown {shown}: expected a number from 0 to {MAX_ROWS}")
+    configs = with_unique_names([report.config for report in reports])
+    measured = [
+        replace(report.measured, evaluation=replace(report.evaluation, config=config))
+        for report, config in zip(reports, configs, strict=True)
+    ]
+    return LossReport(measured_losses(measured, reports[0].evaluation.relevant_from, cutoff, shown))
 
 
 def compare(*reports: EvaluationReport, seed: int = 0) -> ComparisonReport:

@@ -25,7 +25,7 @@ from cems_workbench.evaluation.batch import Block, LabelledBatch, Rankings, miss
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.stages import candidate_stages
+from cems_workbench.pipeline.stages import LISTS, candidate_stages
 from cems_workbench.pipeline.table import Bools, Ints
 from cems_workbench.progress import Progress, silent
 
@@ -147,8 +147,8 @@ class LossMap(LossCounts):
             out = f"the only relevant memory that fell out of {first}"
         if worst is None:
             return f"no stage loses any: {out} {'was' if self.lost == 1 else 'were'} never a candidate"
-        count = self.at(worst)
-        said = f"{worst} loses {out}" if self.lost == 1 else f"{worst} loses most: {count} of {out}"
+        count, who = self.at(worst), "the depth of the lists" if worst == LISTS.name else worst
+        said = f"{who} loses {out}" if self.lost == 1 else f"{who} loses most: {count} of {out}"
         if self.lost == 1:
             return said
         return f"{said}; {never or 'none'} {'was' if never == 1 else 'were'} never a candidate"
@@ -459,14 +459,14 @@ def with_words(
     """
     pairs = list(zip(configs, evidences, strict=True))
     maps = tuple(
-        replace(one, rows=_worded(_first(one.rows, shown), config, one.k, found))
+        replace(one, rows=in_words(_first(one.rows, shown), config, one.k, found))
         for one, (config, found) in zip(losses.maps, pairs, strict=True)
     )
     differences = tuple(
         replace(
             one,
-            saved_rows=_worded(_first(one.saved_rows, shown), *_with_k(pairs[0], one.k)),
-            broken_rows=_worded(_first(one.broken_rows, shown), *_with_k(pair, one.k)),
+            saved_rows=in_words(_first(one.saved_rows, shown), *_with_k(pairs[0], one.k)),
+            broken_rows=in_words(_first(one.broken_rows, shown), *_with_k(pair, one.k)),
         )
         for one, pair in zip(losses.differences, pairs[1:], strict=True)
     )
@@ -496,7 +496,8 @@ def _first(rows: Iterable[LostMemory], shown: int) -> list[LostMemory]:
     return kept
 
 
-def _worded(rows: Sequence[LostMemory], config: PipelineConfig, k: int, found: Found) -> tuple[LostMemory, ...]:
+def in_words(rows: Sequence[LostMemory], config: PipelineConfig, k: int, found: Found) -> tuple[LostMemory, ...]:
+    """The rows of a config with what happened to each memory, as `why` says it; `found` gives the evidence of their queries."""
     evidences = found({row.qid for row in rows}) if rows else {}
     traces = {qid: replay(evidence, config) for qid, evidence in evidences.items()}
     return tuple(

@@ -27,7 +27,6 @@ from cems_workbench.evaluation.stream_evaluation import Each, StreamEvaluation, 
 from cems_workbench.jobs.caching import Cache, uncached
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.query_set_evidence import QuerySelection, read_evidence
-from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment
@@ -228,19 +227,23 @@ def evaluate_configs(
 
 
 def measured_losses(
-    measured: Sequence[EvaluatedConfig], relevant_from: int, k: int = DEFAULT_K, shown: int = SHOWN
+    measured: Sequence[EvaluatedConfig], relevant_from: int, k: int = DEFAULT_K, shown: int | None = SHOWN
 ) -> Losses:
-    """Where measured configs lose relevant memories, with `shown` rows of each branch in words.
+    """Where measured configs lose relevant memories, with `shown` rows of each branch in words; None: all that are kept, without words.
 
     Raises InputError if no query has a memory of at least the grade `relevant_from`.
     """
     configs = [row.evaluation.config for row in measured]
     needs = [row.evaluation.rankings.needs for row in measured]
     found = losses_of([row.batch for row in measured], configs, relevant_from, k, needs=needs)
-    return with_words(found, configs, [_evidences(row.labelled.evidence.evidences) for row in measured], shown)
+    if shown is None:
+        return found
+    return with_words(found, configs, [evidence_of(row) for row in measured], shown)
 
 
-def _evidences(known: Mapping[str, Evidence]) -> Found:
+def evidence_of(measured: EvaluatedConfig) -> Found:
+    """What gives the evidence of a measured config's queries, by qid."""
+    known = measured.labelled.evidence.evidences
     return lambda qids: {qid: known[qid] for qid in qids}
 
 

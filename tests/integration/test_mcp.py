@@ -54,6 +54,7 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("parameters", {"section": "fusion"}),
     ("evaluate", {"query_set": "t"}),
     ("compare", {"query_set": "t", "changes": FIRST_THREE}),
+    ("losses", {"query_set": "t", "changes": FIRST_THREE}),
     ("label", {"memory_id": "argo", "grade": 2, "qid": "q1"}),
     ("undo_label", {}),
 )
@@ -159,6 +160,12 @@ def test_an_agent_finds_what_lost_a_memory_and_what_brings_it_back(reader: Serve
         assert (
             better["said"][0] == "No measure is significantly better or worse: p, after Holm, is 0.05 or more for each."
         )
+
+        lost = await call("losses", query_set="t", changes=FIRST_THREE, cutoff=3)
+        assert lost["said"][0].startswith("adjust loses the only relevant memory that fell out of the first 3")
+        (row,) = lost["lost"]
+        assert (row["qid"], row["memory_id"], row["stage"]) == ("q1", LOST, "adjust")
+        assert row["words"] == why["cause"]
 
     asked(reader, ask)
 

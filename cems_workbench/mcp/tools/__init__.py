@@ -35,6 +35,7 @@ ALL_TOOLS: tuple[ToolEntry, ...] = (
     ToolEntry("parameters", "What can be changed", lambda served: OverviewTools(served).parameters),
     ToolEntry("evaluate", "A config on judged queries", lambda served: MeasuringTools(served).evaluate),
     ToolEntry("compare", "A change on judged queries", lambda served: MeasuringTools(served).compare),
+    ToolEntry("losses", "Where relevant memories are lost", lambda served: MeasuringTools(served).losses),
     ToolEntry("label", "Grade a memory", lambda served: LabellingTools(served).label, writes=True),
     ToolEntry("undo_label", "Take a grade back", lambda served: LabellingTools(served).undo_label, writes=True),
 )

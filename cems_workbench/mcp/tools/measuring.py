@@ -19,9 +19,21 @@ from cems_workbench.api.results import collect_warnings
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, verdict
 from cems_workbench.evaluation.evaluate import number
+from cems_workbench.evaluation.losses import in_words
 from cems_workbench.jobs.catalogue import named
+from cems_workbench.jobs.evaluation import evidence_of, measured_losses
 from cems_workbench.jobs.query_set_evidence import PROGRESS_LABEL
-from cems_workbench.mcp.arguments import Changes, ConfigName, Limit, Measures, Offset, Queries, QuerySet, Seconds
+from cems_workbench.mcp.arguments import (
+    Changes,
+    ConfigName,
+    Cutoff,
+    Limit,
+    Measures,
+    Offset,
+    Queries,
+    QuerySet,
+    Seconds,
+)
 from cems_workbench.mcp.responses import TITLE, UNTRUSTED, Paged, Reply, Text, cut, page, rounded
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.progress import Cancelled
@@ -117,6 +129,46 @@ class Compared(Paged):
     untrusted_note: str = UNTRUSTED
 
 
+class LossBranch(Reply):
+    """Where relevant memories leave the pipeline, and how many of each config; of two what the second saves and breaks."""
+
+    stage: str | None = None
+    manner: str | None = None
+    words: str
+    lost: dict[str, int]
+    saved: int | None = None
+    broken: int | None = None
+
+
+class LostPair(Reply):
+    """A relevant memory that a config does not return, with what happened in the words of `why`."""
+
+    qid: str
+    memory_id: str
+    config: str
+    stage: str | None = None
+    manner: str
+    rank: int | None = None
+    words: str
+    untrusted: Text
+
+
+class Lost(Paged):
+    """Which stage loses the relevant memories of a query set, and which ones; or the progress so far."""
+
+    state: Literal["counted", "searching"]
+    searching: Searching | None = None
+    configs: tuple[str, ...]
+    cutoff: int
+    relevant: int | None = None
+    returned: dict[str, int] = Field(default_factory=dict)
+    branches: tuple[LossBranch, ...] = ()
+    lost: tuple[LostPair, ...] = ()
+    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    untrusted_note: str = UNTRUSTED
+
+
 @dataclass
 class Allowance:
     """Progress of work with a time limit: reports to the client, and cancels at the limit.
@@ -146,7 +198,7 @@ class Allowance:
 
 
 class MeasuringTools:
-    """`evaluate` and `compare` of a served store."""
+    """`evaluate`, `compare` and `losses` of a served store."""
 
     def __init__(self, served: ServedStore) -> None:
         self._served = served
@@ -255,6 +307,80 @@ class MeasuringTools:
             ],
             said=[_verdict(report), f"changed: by {first}, the largest differences first"],
             notes=[*noted, *report.notes],
+            **counts,
+        )
+
+    def losses(
+        self,
+        context: Context,
+        query_set: QuerySet = "all",
+        config: ConfigName = "",
+        changes: Changes = None,
+        against: ConfigName = "",
+        cutoff: Cutoff = 10,
+        queries: Queries = 0,
+        seconds: Seconds = 40,
+        limit: Limit = 10,
+        offset: Offset = 0,
+    ) -> Lost:
+        """Which stage loses the relevant memories of judged queries. With `against`, what `config` saves and breaks compared with it."""
+        configs = [self._served.config(config, changes)]
+        if against:
+            configs.insert(0, self._served.config(against))
+        if len(configs) == 2 and configs[0] == configs[1]:
+            raise InputError("against: nothing to compare; name changes, or another config as against")
+        if len(configs) == 2 and configs[0].name == configs[1].name:
+            configs[1] = named(f"{configs[0].name} with changes", configs[1])
+        allowance, names = Allowance(seconds, context), [one.name for one in configs]
+        with collect_warnings() as noted:
+            try:
+                with self._served.measuring(seconds):
+                    found = [self._served.evidence(query_set, each, queries, allowance) for each in configs]
+            except Cancelled:
+                return Lost(state="searching", configs=names, cutoff=cutoff, **_unfinished(allowance))
+            reports = [evaluate(each, one, MEASURES) for each, one in zip(found, configs, strict=True)]
+            measured = [report.measured for report in reports]
+            losses = measured_losses(measured, reports[0].evaluation.relevant_from, cutoff, None)
+        listed = [(i, row) for i, one in enumerate(losses.maps) for row in one.rows]
+        rows, counts = page(listed, offset, limit)
+        asked = [{query.qid: query for query in one.batch.queries} for one in measured]
+        told = [(i, in_words([row], configs[i], cutoff, evidence_of(measured[i]))[0]) for i, row in rows]
+        change = losses.differences[0] if losses.differences else None
+        return Lost(
+            state="counted",
+            configs=names,
+            cutoff=cutoff,
+            relevant=losses.maps[-1].relevant,
+            returned={one.config_name: one.returned for one in losses.maps},
+            branches=[
+                LossBranch(
+                    stage=branch.stage or None,
+                    manner=branch.manner,
+                    words=branch.words(cutoff),
+                    lost={one.config_name: one.branches.get(branch, 0) for one in losses.maps},
+                    saved=None if change is None else change.saved.get(branch, 0),
+                    broken=None if change is None else change.broken.get(branch, 0),
+                )
+                for branch in losses.branches
+            ],
+            lost=[
+                LostPair(
+                    qid=row.qid,
+                    memory_id=row.memory_id,
+                    config=names[i],
+                    stage=row.branch.stage or None,
+                    manner=row.branch.manner,
+                    rank=row.rank,
+                    words=row.words,
+                    untrusted=_query_text(asked[i][row.qid]),
+                )
+                for i, row in told
+            ],
+            said=[
+                *losses.sentences,
+                "lost: by config and branch, in pipeline order; why(query, memory_id) says what would return one",
+            ],
+            notes=[*noted, *losses.remarks],
             **counts,
         )
 

@@ -255,10 +255,10 @@ def test_evidence_without_a_list_that_the_config_asks_for_says_how_that_is_count
     from cems_workbench.evaluation.losses import losses_of
     from cems_workbench.records import Query
 
-    gathered = replace(one_evidence("one"), notes={"gathered": {"lists.relations.enabled": False}})
+    gathered = replace(one_evidence("one"), notes={"gathered": {"lists.vector.depth": 20}})
     batch = LabelledBatch([Query("q1", "one")], {"q1": gathered}, {"q1": {"a": 1}})
-    config = with_values(AS_LISTED, {"lists.relations.enabled": True})
+    config = with_values(AS_LISTED, {"lists.vector.depth": 50})
     lacking, counted = losses_of([batch], [config], 1).remarks
-    assert "1 query lacks lists.relations.enabled: gathered with False, wanted True" in lacking
+    assert "1 query lacks lists.vector.depth: gathered with 20, wanted 50" in lacking
     assert counted.endswith("counts as never a candidate: gather with the config to know better")
-    assert losses_of([batch], [AS_LISTED], 1).remarks == []
+    assert losses_of([batch], [with_values(config, {"lists.vector.depth": 20})], 1).remarks == []
