@@ -36,7 +36,8 @@ class LossReport(Result):
         """Of which configs, on how many queries."""
         first = self.losses.maps[0]
         names = ", ".join(one.config_name for one in self.losses.maps)
-        return f"where {names} {'lose' if len(self.losses.maps) > 1 else 'loses'} relevant memories of {first.queries} queries, within the first {first.k}"
+        lose = "lose" if len(self.losses.maps) > 1 else "loses"
+        return f"where {names} {lose} relevant memories of {first.queries} queries, within the first {first.k}"
 
     @property
     def lines(self) -> tuple[str, ...]:
