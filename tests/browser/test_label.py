@@ -121,3 +121,36 @@ def test_the_judge_is_compared_with_people_and_called_wrong(window: Window) -> N
     window.pick_row(page.get_by_test_id("stDataFrame").last)
     window.press("Judge is wrong")
     expect(page.get_by_role("button", name="Undo “judge wrong”")).to_be_visible()
+
+
+def test_proposed_supersessions_are_decided_by_keyboard(window: Window, stocked_store: Path, tmp_path: Path) -> None:
+    """Accept, reject, other way round, skip and undo; keys of cards do nothing, and a bouncing key counts once."""
+    page = window.page
+    window.open("label")
+    label = Label(window)
+    label.sign("sue")
+    window.view("Superseded")
+    window.press("Find pairs")
+    label.card.wait_for()
+    left = page.locator(".wb-card-progress span")
+    total = int(re.search(r"(\d+) left", left.inner_text())[1])
+    for key in "23qn":
+        page.keyboard.press(key)
+    ids = [page.locator(".wb-card-memory code").nth(side).inner_text() for side in (0, 1)]
+    page.evaluate(TWICE, "a")
+    expect(left).to_contain_text(f"1 accepted · 0 rejected · {total - 1} left")
+    with Store.open(as_on_disk(stocked_store, tmp_path / "one")) as store:
+        edges = [one for one in store.relations.read() if one.author == "sue"]
+    assert [(one.target_id, one.source_id) for one in edges] == [tuple(ids)]
+    for key, words in (("x", "1 rejected"), ("w", "2 accepted"), ("s", "1 skipped")):
+        page.keyboard.press(key)
+        expect(left).to_contain_text(words)
+    page.keyboard.press("?")
+    page.get_by_text("is on disk before the next pair").wait_for()
+    page.keyboard.press("h")
+    for count in (3, 2, 1, 0):
+        page.keyboard.press("u")
+        expect(left).to_contain_text(f"{total - count} left")
+    expect(left).to_contain_text("0 accepted · 0 rejected")
+    with Store.open(as_on_disk(stocked_store, tmp_path / "two")) as store:
+        assert not [one for one in store.relations.read() if one.author == "sue"]

@@ -1,4 +1,4 @@
-/* Keys of the Label page: a listener that presses the card's buttons, and scrolls each new card to its top.
+/* Keys of the Label page: a listener that presses the buttons of a card or of a pair of memories, and scrolls each new card to its top.
 
 Streamlit's shortcuts exist only once their button does, so that a key pressed while a card is being drawn was lost, and they do not
 support "?". This listener starts before the card: a key applies to the card that is visible when it is pressed, and waits for that
@@ -8,7 +8,8 @@ The buttons carry the card's number in their key, so that a late press can never
   if (window.wbLabelKeys) return;
   window.wbLabelKeys = true;
   const WAIT = 30000, SETTLED = 2000, NOTE = '.st-key-label-note textarea';
-  const ANSWERS = {s: 'skip', q: 'unclear', x: 'nothing'}, OTHERS = {u: 'undo', n: 'open_note', h: 'help', '?': 'help'};
+  const ANSWERS = {s: 'skip', q: 'unclear', x: 'nothing'}, PAIR = {a: 'accept', x: 'reject', w: 'swap', s: 'skip'};  // not r: Streamlit's own key reruns the page
+  const OTHERS = {u: 'undo', n: 'open_note', h: 'help', '?': 'help'};
   let answered = null, wanted = null, noting = null;
   const cardNo = () => document.querySelector('.wb-card')?.dataset.card;
   // While the page is redrawn the card may be missing for a moment: then the last one counts.
@@ -41,9 +42,9 @@ The buttons carry the card's number in their key, so that a late press can never
     requestAnimationFrame(() => focus(asked, box ?? given));
   }
   function scroll(event) {
-    const text = document.querySelector('.wb-card-memory p');
-    if (!text || typing(event.target) || text.scrollHeight <= text.clientHeight) return;
-    text.scrollBy(0, event.key === 'ArrowDown' ? 66 : -66);
+    const long = [...document.querySelectorAll('.wb-card-memory p')].filter(text => text.scrollHeight > text.clientHeight);
+    if (!long.length || typing(event.target)) return;
+    for (const text of long) text.scrollBy(0, event.key === 'ArrowDown' ? 66 : -66);
     event.preventDefault();
   }
   // A box with a confirmed value gives up the focus: the name after Enter, the queue once its list is closed.
@@ -74,7 +75,10 @@ The buttons carry the card's number in their key, so that a late press can never
     if (event.key === 'ArrowDown' || event.key === 'ArrowUp') { scroll(event); return; }
     if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
     const key = event.key.toLowerCase(), now = cardNo() ?? seen;
-    const answer = /^[0-9]$/.test(key) ? 'grade-' + key : ANSWERS[key];
+    // A pair has other answers than a card, and no note; a key whose button never comes would hold up the next ones.
+    const pair = document.querySelector('.wb-card')?.dataset.answers === 'pair';
+    const answer = pair ? PAIR[key] : /^[0-9]$/.test(key) ? 'grade-' + key : ANSWERS[key];
+    if (pair && key === 'n') return;
     if (answer && now !== undefined && now !== answered && !wanted?.answers)
       wanted = {card: now, name: answer + '-' + now, answers: true, until: performance.now() + WAIT};
     else if (!answer && OTHERS[key] && document.querySelector('.wb-card-progress'))

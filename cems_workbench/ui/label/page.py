@@ -10,7 +10,7 @@ from cems_workbench.ui.kit import reviewer, shared_resources
 from cems_workbench.ui.kit.assets import begin_page, write_script
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
-from cems_workbench.ui.label import agreement, card, files, judge, queues, state, team
+from cems_workbench.ui.label import agreement, card, files, judge, queues, state, superseded, team
 
 
 def draw_label(resources: Resources) -> None:
@@ -43,6 +43,7 @@ def draw_queue(resources: Resources) -> None:
 VIEWS = {
     "Label": draw_label,
     "Queue": draw_queue,
+    "Superseded": superseded.draw,
     "Agreement": agreement.draw,
     "People and judge": judge.draw,
     "Files": files.draw,

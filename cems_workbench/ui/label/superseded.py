@@ -1,0 +1,309 @@
+"""Review of proposed supersessions: two memories side by side, the older left, and whether the right one replaces it.
+
+Nothing is stored before a verdict; an accepted pair is a relation `supersedes` under the reviewer's name. The pair is a fragment, so that
+a key press reruns only the pair. Keys press its buttons (`ui/assets/label_keys.js`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+from markupsafe import Markup
+
+from cems_workbench.analysis.proposed_edges import MINIMUM, Proposals, ProposedEdge, later_words, proposed_edges
+from cems_workbench.analysis.supersession_signals import Field, Span
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.background_priority import FOREGROUND
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Memory
+from cems_workbench.store.supersessions import Verdict
+from cems_workbench.ui.kit import reviewer as reviewers
+from cems_workbench.ui.kit.assets import write_script
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.progress import cancellable
+from cems_workbench.ui.kit.state import PageState
+from cems_workbench.ui.kit.templates import render
+
+MOST = 500
+"""Pairs of a review, best first."""
+KEYS_HELP = (
+    "**A** accepts: the right memory replaces the left one. **X** rejects; the pair is never proposed again. **W** accepts the other way "
+    "round: the left one replaces the right one. **S** skips the pair, for you. **U** undoes your last decision. **↑ ↓** scroll long "
+    "memories, **?** or **H** shows and hides this help. Each decision is on disk before the next pair appears."
+)
+_DONE = {"accepted": "Accepted.", "rejected": "Rejected.", "skipped": "Skipped."}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReviewState:
+    """What the view remembers between reruns: proposals of a store, and the pair shown."""
+
+    store: str = ""
+    found: Proposals | None = None
+    pair: frozenset[str] | None = None
+    pair_no: int = 0
+    """Number of the pair, part of its buttons' keys, so that a late press cannot reach another pair."""
+    message: str = ""
+    problem: str = ""
+    help_open: bool = False
+
+
+_view = PageState("label-superseded", ReviewState)
+present, update = _view.get, _view.update
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What is left of the proposals for a reviewer, in order, and the counts of decisions."""
+
+    pending: tuple[ProposedEdge, ...]
+    accepted: int
+    rejected: int
+    skipped: int
+
+
+def draw(resources: Resources) -> None:
+    """Draw the reviewer's name, the search for pairs, and the pair."""
+    write_script("label_keys")  # before the pair, so that no early key press is lost
+    name_box, minimum_box, button_box = st.columns([2, 2, 1.4], vertical_alignment="bottom")
+    with name_box:
+        reviewers.ask()
+    minimum = minimum_box.number_input(
+        "Least score",
+        0.0,
+        1.0,
+        MINIMUM,
+        0.05,
+        key="label:superseded:minimum",
+        help="Pairs with a lower score are not shown: lower finds more, of which fewer are right.",
+    )
+    asked = button_box.button("Find pairs", key="label:superseded:find", width="stretch", icon=":material/search:")
+    if asked:
+        update(found=None, pair=None, message="", problem="")
+        with cancellable("label:superseded:cancel", "Stops now; decisions are kept.") as progress:
+            resources.store.supersessions.apply()
+            resources.refresh(progress)
+            update(
+                store=str(resources.store.path),
+                found=proposed_edges(resources, most=MOST, minimum=minimum, progress=progress),
+            )
+    found = present().found if present().store == str(resources.store.path) else None
+    if found is None:
+        st.info(
+            "Finds pairs of memories of which the later one may replace the earlier one, from their texts and dates. "
+            "Press Find pairs; nothing changes until you accept a pair.",
+            icon=":material/published_with_changes:",
+        )
+        return
+    st.caption(plain(" · ".join([found.sentence, *found.notes])))
+    name = reviewers.reviewer()
+    if name is None:
+        how = "Sign in" if reviewers.sign_in_configured() else "Enter your name"
+        st.info(f"{how} above to start.", icon=":material/badge:")
+        return
+    _draw(found, resources, name)
+
+
+@st.fragment
+def _draw(found: Proposals, resources: Resources, name: str) -> None:
+    with FOREGROUND.foreground_work():
+        shown = present()
+        if shown.problem:
+            st.error(plain(shown.problem), icon=":material/block:")
+        try:
+            review = review_of(found, resources, name)
+            dealt = _deal(review, resources)
+        except WorkbenchError as error:  # the page's handler does not run when only the fragment reruns
+            st.error(plain(str(error)), icon=":material/cloud_off:")
+            st.button("Try again", key="label:superseded:again", icon=":material/refresh:")
+            return
+        progress = progress_html(review, len(found.edges))
+        if dealt is None:
+            st.html(progress)
+            _draw_finished(found, review)
+            _draw_undo(resources, name)
+        else:
+            edge, older, newer = dealt
+            # One element, so that the browser never shows a new count with an old pair.
+            st.html(progress + pair_html(edge, older, newer, present().pair_no))
+            _draw_answers(edge, resources, name)
+        if present().help_open:
+            box = st.container(key="label:keys")
+            box.info(KEYS_HELP, icon=":material/keyboard:")
+            box.button(
+                "Close the help",
+                key="label:keys:close",
+                icon=":material/close:",
+                type="tertiary",
+                on_click=toggle_help,
+            )
+
+
+def review_of(found: Proposals, resources: Resources, name: str) -> Review:
+    """What is left for a reviewer. Raises StoreError if the team's database is unreachable."""
+    supersessions = resources.store.supersessions
+    standing = {one.pair: one.verdict for one in supersessions.standing()}
+    skipped = {one.pair for one in supersessions.skipped(name)}
+    pairs = [frozenset((edge.newer, edge.older)) for edge in found.edges]
+    verdicts = [standing.get(pair) for pair in pairs]
+    pending = tuple(
+        edge
+        for edge, pair, verdict in zip(found.edges, pairs, verdicts, strict=True)
+        if verdict is None and pair not in skipped
+    )
+    put_off = sum(pair in skipped and verdict is None for pair, verdict in zip(pairs, verdicts, strict=True))
+    return Review(pending, verdicts.count("accepted"), verdicts.count("rejected"), put_off)
+
+
+def _deal(review: Review, resources: Resources) -> tuple[ProposedEdge, Memory, Memory] | None:
+    """The pair shown and its memories as they are now, older first; the shown one stays while it is pending."""
+    shown = present()
+    ordered = sorted(review.pending, key=lambda edge: frozenset((edge.newer, edge.older)) != shown.pair)
+    for edge in ordered:
+        texts = resources.store.memories.read([edge.older, edge.newer])
+        if len(texts) == 2:  # neither was deleted meanwhile
+            pair = frozenset((edge.newer, edge.older))
+            if pair != shown.pair:
+                update(pair=pair, pair_no=shown.pair_no + 1)
+            return edge, texts[edge.older], texts[edge.newer]
+    return None
+
+
+def pair_html(edge: ProposedEdge, older: Memory, newer: Memory, pair_no: int) -> Markup:
+    """The two memories with their dates and the marked parts, and the reasons."""
+    later = later_words(older.created_at, newer.created_at) if older.created_at and newer.created_at else ""
+    return render(
+        "label/superseded.html",
+        pair_no=f"p{pair_no}",
+        why=edge.why,
+        score=f"{edge.score:.2f}",
+        sides=[
+            _side("Older", older, edge.older_spans, ""),
+            _side("Newer", newer, edge.newer_spans, later),
+        ],
+    )
+
+
+def _side(word: str, memory: Memory, spans: Sequence[Span], later: str) -> dict[str, object]:
+    written = f"{memory.created_at:%Y-%m-%d}" if memory.created_at else "no date"
+    return {
+        "word": word,
+        "written": f"{written}, {later}" if later else written,
+        "title": marked_parts(memory.title or "", spans, "title"),
+        "content": marked_parts(memory.content, spans, "content"),
+        "facts": [fact for fact in (memory.category, memory.project, memory.author) if fact],
+        "memory_id": memory.id,
+    }
+
+
+def marked_parts(text: str, spans: Sequence[Span], field: Field) -> list[tuple[str, bool]]:
+    """The text in parts, each with whether it is marked; overlapping spans are one, those beyond the text are cut."""
+    parts: list[tuple[str, bool]] = []
+    end = 0
+    for span in sorted(span for span in spans if span.field == field):
+        start, stop = max(span.start, end), min(span.end, len(text))
+        if start < stop:
+            parts += [(text[end:start], False), (text[start:stop], True)]
+            end = stop
+    return [(part, is_marked) for part, is_marked in (*parts, (text[end:], False)) if part]
+
+
+def progress_html(review: Review, total: int) -> Markup:
+    """Progress bar and line."""
+    done = total - len(review.pending)
+    return render(
+        "label/superseded_progress.html",
+        share=f"{100 * done / total if total else 100:.1f}",
+        accepted=review.accepted,
+        parts=[
+            f"{review.rejected} rejected",
+            *([f"{review.skipped} skipped"] if review.skipped else []),
+            f"{len(review.pending)} left",
+        ],
+    )
+
+
+def _draw_answers(edge: ProposedEdge, resources: Resources, name: str) -> None:
+    number = present().pair_no
+    answers: list[tuple[str, str, Callable[..., None], tuple[object, ...], str]] = [
+        ("Accept :gray-badge[A]", "accept", decide, ("accepted",), "The newer memory replaces the older one."),
+        ("Reject :gray-badge[X]", "reject", decide, ("rejected",), "Neither replaces the other."),
+        (
+            "Other way :gray-badge[W]",
+            "swap",
+            decide,
+            ("accepted", True),
+            "The older memory replaces the newer one.",
+        ),
+        ("Skip :gray-badge[S]", "skip", decide, ("skipped",), "Leave the pair to others."),
+    ]
+    columns = st.container(key="label:grades").columns(len(answers))
+    for column, (label, key, press, arguments, words) in zip(columns, answers, strict=True):
+        column.button(
+            label,
+            key=f"label:{key}:p{number}",
+            width="stretch",
+            help=words,
+            on_click=press,
+            args=(resources, name, number, edge, *arguments),
+        )
+    _draw_undo(resources, name)
+
+
+def _draw_undo(resources: Resources, name: str) -> None:
+    box = st.container(horizontal=True, vertical_alignment="center")
+    box.button("Undo :gray-badge[U]", key="label:undo", icon=":material/undo:", on_click=undo, args=(resources, name))
+    box.button("Help :gray-badge[?]", key="label:help", icon=":material/keyboard:", on_click=toggle_help)
+    box.caption(plain(present().message))
+
+
+def _draw_finished(found: Proposals, review: Review) -> None:
+    if not found.edges:
+        st.info("No pair reaches the least score. Lower it to see weaker ones.", icon=":material/task_alt:")
+        return
+    st.success(
+        f"Nothing is left for you: {review.accepted} accepted, {review.rejected} rejected, {review.skipped} skipped.",
+        icon=":material/task_alt:",
+    )
+
+
+def decide(
+    resources: Resources, name: str, pair_no: int, edge: ProposedEdge, verdict: Verdict, swapped: bool = False
+) -> None:
+    """Save a verdict on the pair shown; the next one is dealt once it is on disk."""
+    if present().pair_no != pair_no:
+        update(message="Ignored: that pair is no longer shown.")
+        return
+    newer, older = (edge.older, edge.newer) if swapped else (edge.newer, edge.older)
+    try:
+        reviewers.require("reviewer")
+        resources.store.supersessions.decide(newer, older, verdict, name, edge.why)
+    except WorkbenchError as error:
+        update(problem=str(error), pair_no=pair_no + 1)  # the pair stays, and can be answered again
+        return
+    message = f"Accepted the other way round: {newer} replaces {older}." if swapped else _DONE[verdict]
+    update(pair=None, problem="", message=message)
+
+
+def undo(resources: Resources, name: str) -> None:
+    """Undo the reviewer's last decision and show its pair again, if it is among the proposals."""
+    try:
+        reviewers.require("reviewer")
+        undone = resources.store.supersessions.undo(name)
+    except WorkbenchError as error:
+        update(problem=str(error))
+        return
+    if undone is None:
+        update(message="There is nothing to undo.")
+        return
+    found = present().found
+    known = found is not None and any(undone.pair == {edge.newer, edge.older} for edge in found.edges)
+    words = "Undone." if known else f"Undone: {undone.newer} and {undone.older}; find pairs again to see them."
+    update(pair=undone.pair, pair_no=present().pair_no + 1, message=words, problem="")
+
+
+def toggle_help() -> None:
+    """Show or hide the help."""
+    update(help_open=not present().help_open)
