@@ -15,6 +15,7 @@ from cems_workbench.ui.evaluate import (
     compare,
     experiments,
     fidelity,
+    losses,
     missing_evidence,
     missing_scores,
     over_time,
@@ -30,6 +31,7 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
 
 VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], None]] = {
+    "Losses": lambda evaluated, choice, resources: losses.draw(evaluated, choice),
     "Compare": lambda evaluated, choice, resources: compare.draw(evaluated, choice),
     "By type": lambda evaluated, choice, resources: queries.draw_types(evaluated),
     "By query": lambda evaluated, choice, resources: queries.draw_queries(evaluated, choice),

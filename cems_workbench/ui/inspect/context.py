@@ -14,10 +14,9 @@ from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import DEFAULT_SCALE
+from cems_workbench.ui.inspect.state import TARGET
 
 Made = TypeVar("Made")
-TARGET = "inspect:why:k"
-"""Key of the typed target rank, shared by all views and tools."""
 
 
 @dataclass(frozen=True, eq=False)

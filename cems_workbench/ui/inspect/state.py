@@ -39,6 +39,8 @@ DRAG_S = 1.5
 QUERY, PROJECT, ONLY_PROJECT = "inspect:query", "inspect:project", "inspect:only_project"
 AS_OF, MANUAL = "inspect:as_of", "inspect:manual"
 FOLLOW, SECTION, VIEW, TOOL = "inspect:follow", "inspect:section", "inspect:view", "inspect:tool"
+TARGET = "inspect:why:k"
+"""Key of the typed target rank, shared by all views and tools."""
 SCROLL = "inspect:scroll_to_tool"
 """Session key: a tool was opened from elsewhere on the page, which then scrolls to it."""
 HAPPENED, WHY = "What happened", "Why, and what if"
@@ -196,11 +198,26 @@ def open_in_inspect(
     baseline: tuple[str, PipelineConfig] | None = None,
     *,
     answered: Sequence[Returned] = (),
+    why: tuple[str, int] | None = None,
 ) -> None:
-    """Open the Inspect page with this request and config; does not return.
+    """Open the Inspect page as `show` sets it; does not return."""
+    show(request, config, baseline, answered=answered, why=why)
+    st.switch_page("pages/inspect.py")
+
+
+def show(
+    request: Request,
+    config: PipelineConfig,
+    baseline: tuple[str, PipelineConfig] | None = None,
+    *,
+    answered: Sequence[Returned] = (),
+    why: tuple[str, int] | None = None,
+) -> None:
+    """Set request and config of the Inspect page; before it is drawn, from a callback, or from another page.
 
     `baseline` (name and config) is pinned; None keeps the current one. All query variants are enabled. The config is an undo step.
-    `answered` is a live system's answer to compare the trace with.
+    `answered` is a live system's answer to compare the trace with. `why` is a memory to follow, with the rank it should reach: the tool
+    that explains its rank is opened.
     """
     write_request(request)
     use_config(config)
@@ -208,7 +225,12 @@ def open_in_inspect(
     if baseline is not None:
         pin(*baseline)
     open_answer(request.query, answered)
-    st.switch_page("pages/inspect.py")
+    if why is not None:
+        memory_id, k = why
+        explain(memory_id, WHY_TOOL)
+        # Chosen as well, since a memory that is no candidate cannot be followed.
+        st.session_state["inspect:why:chosen"] = (request.query.strip(), memory_id)
+        st.session_state[TARGET] = k
 
 
 def explain(memory_id: str, tool: str) -> None:
