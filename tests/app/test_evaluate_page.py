@@ -14,19 +14,24 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import PipelineConfig, export_config, preset, with_values
+from cems_workbench.evaluation.evaluate import NO_TYPE
+from cems_workbench.evaluation.losses import Losses, losses_of
 from cems_workbench.jobs import query_set_evidence
+from cems_workbench.jobs.evaluation import agreed, labelled_selection
+from cems_workbench.jobs.query_set_evidence import judged_selection
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput
 from cems_workbench.store import Store
+from cems_workbench.ui.evaluate.page import VIEWS
 from cems_workbench.ui.kit import progress as kit_progress
 from cems_workbench.ui.kit import shared_resources
 from tests.sample import store_with_set
 
 from .inspect_page import config_of, pinned
-from .pages import OpenPage, captions, checked, plainly
+from .pages import OpenPage, captions, checked, markdown, plainly, table_with
 
 pytestmark = [pytest.mark.models]
 QUERIES = 12
@@ -40,12 +45,12 @@ def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def page(open_page: OpenPage, small_store: Path) -> AppTest:
-    """The page on the small set, gathered for two presets."""
+    """The page on the small set, gathered for two presets, which are compared."""
     opened = open_page(small_store).switch_page("pages/evaluate.py").run()
     opened.selectbox(key="evaluate:set").select("few").run()
     if any(button.key == "evaluate:gather" for button in opened.button):
         opened.button(key="evaluate:gather").click().run()
-    return checked(opened)
+    return show(opened, "Compare")
 
 
 def show(page: AppTest, view: str) -> AppTest:
@@ -67,7 +72,7 @@ def test_the_risk_of_answering_is_drawn_where_a_query_is_labelled_as_having_no_a
     page.multiselect(key="evaluate:configs").set_value(["cems"]).run()
     page.multiselect(key="evaluate:measures").set_value(["hit@5", "noise@5", "AUROC"]).run()
     page.button(key="evaluate:gather").click().run()
-    checked(page)
+    show(page, "Compare")
     assert any("Risk and coverage" in text.value for text in page.markdown)
     assert "means of 2 of 3 judged queries; 1 without an answer counts in noise" in captions(page)
     assert page.dataframe[0].value["noise@5"].tolist() == ["1.000"]
@@ -110,7 +115,7 @@ def test_a_gather_that_was_cancelled_goes_on_after_what_it_had_finished(
     assert f"cems_head (5 of {QUERIES} are there)" in plainly(page.info[0].value)
     assert page.button(key="evaluate:gather").label == "Resume"
     page.button(key="evaluate:gather").click().run()
-    checked(page)
+    show(page, "Compare")
     assert list(page.dataframe[0].value["config"]) == ["cems_head"]
     assert len(asked) == len(set(asked)) == QUERIES, "a query was searched twice"
 
@@ -129,6 +134,82 @@ def test_a_difference_is_that_of_the_means_and_names_its_wins_and_losses(page: A
     )
     assert found["wins"] + found["losses"] + found["ties"] <= QUERIES
     assert 0 < found["p (Holm)"] <= 1
+
+
+def on_losses(page: AppTest) -> AppTest:
+    """The view of losses, the first one."""
+    assert next(iter(VIEWS)) == "Losses"
+    return show(page, "Losses")
+
+
+def counted(page: AppTest, k: int = 10, qids: set[str] | None = None) -> Losses:
+    """The losses of both configs as the core counts them on the evidence that the page gathered."""
+    resources = shared_resources.resources()
+    selection = judged_selection("few", resources, resources.store.judgments.read())
+    grades = agreed(resources.store.judgments.read(), None)
+    batches = []
+    for name in ("cems", "recollection"):
+        labelled = labelled_selection(preset(name).config, selection, grades, resources)
+        assert labelled is not None
+        batches.append(labelled.batch if qids is None else labelled.batch.of_queries(qids))
+    configs = [preset(name).config for name in ("cems", "recollection")]
+    return losses_of(batches, configs, resources.store.query_sets.relevant_from("few"), k)
+
+
+def test_the_losses_of_two_configs_stand_first_with_what_the_other_saves_and_breaks(page: AppTest) -> None:
+    on_losses(page)
+    losses = counted(page)
+    for sentence in (*(one.sentence() for one in losses.maps), losses.differences[0].sentence()):
+        assert sentence in markdown(page)
+    table = table_with(page, "what happened").set_index("what happened")
+    assert table["cems"].sum() == losses.maps[0].lost > 0
+    assert table["recollection"].sum() == losses.maps[1].lost > 0
+    assert table["saved by recollection"].sum() == sum(losses.differences[0].saved.values())
+    assert table["broken by recollection"].sum() == sum(losses.differences[0].broken.values())
+
+
+def test_rank_and_query_type_choose_which_memories_count_as_lost(page: AppTest) -> None:
+    on_losses(page)
+    page.number_input(key="evaluate:losses:k").set_value(3).run()
+    kind = page.multiselect(key="evaluate:losses:types").options[0]
+    page.multiselect(key="evaluate:losses:types").set_value([kind]).run()
+    queries = shared_resources.resources().store.query_sets.queries("few")
+    losses = counted(checked(page), 3, {query.qid for query in queries if (query.type or NO_TYPE) == kind})
+    assert losses.maps[0].sentence() in markdown(page)
+    table = table_with(page, "what happened")
+    assert table["cems"].sum() == losses.maps[0].lost
+
+
+def test_one_config_alone_is_drawn_with_its_groups(page: AppTest) -> None:
+    on_losses(page)
+    page.selectbox(key="evaluate:losses:beside").select("no other config").run()
+    page.session_state["evaluate:losses:groups"] = True
+    (one, _) = counted(checked(page.run())).maps
+    assert one.sentence()[1:] in markdown(page)
+    groups = table_with(page, "type")
+    assert dict(zip(groups["type"], groups["lost"], strict=True)) == {
+        name: counts.lost for name, counts in one.by_type.items()
+    }
+
+
+def test_a_lost_memory_opens_in_inspect_where_it_is_explained(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(streamlit, "switch_page", opened.append)
+    on_losses(page)
+    chosen = page.selectbox(key="evaluate:losses:branch").value
+    assert chosen.of == "first"
+    key = f"evaluate:losses:rows:{chosen.of}:{chosen.branch.stage}:{chosen.branch.manner}"
+    page.session_state[key] = {"selection": {"rows": [0], "columns": [], "cells": []}}
+    checked(page.run())
+    lost = counted(page).maps[0].rows_of(chosen.branch)[0]
+    row = table_with(page, "memory").iloc[0]
+    assert (row["query"], row["memory"], row["grade"]) == (lost.query, lost.memory_id, lost.grade)
+    assert lost.memory_id in row["what happened"]
+    assert opened == ["pages/inspect.py"]
+    assert page.session_state["inspect:query"] == lost.query
+    assert page.session_state["inspect:why:chosen"] == (lost.query, lost.memory_id)
+    assert page.session_state["inspect:why:k"] == 10
+    assert (config_of(page).name, pinned(page).name) == ("cems", "recollection")
 
 
 def test_by_type_counts_every_query_of_the_set(page: AppTest) -> None:

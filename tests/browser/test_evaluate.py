@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from .accessibility import MAIN, violations
-from .pages import Inspect, Window, cells, column, window_on
+from .pages import Inspect, Window, cells, column, standing, window_on
 
 pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.thorough]
 QUERIES = 6
@@ -57,7 +57,7 @@ def test_three_configs_are_compared_with_intervals_significance_and_cost(gathere
     assert all(f"{name} against {CONFIGS[0]}" in report for name in CONFIGS[1:])
 
 
-VIEWS = ("By type", "By query", "Compare judges", "Calibrate", "Ablation", "Experiments", "Compare")
+VIEWS = ("Losses", "By type", "By query", "Compare judges", "Calibrate", "Ablation", "Experiments", "Compare")
 
 
 def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(gathered: Window) -> None:
@@ -68,6 +68,31 @@ def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(gathered
             gathered.resize(width, scheme)
             gathered.expect_fit(f"{name}, {width} wide, {scheme}")
         assert violations(gathered.page, MAIN) == [], name
+
+
+def test_a_click_on_a_branch_lists_its_memories_and_a_row_is_explained_in_inspect(gathered: Window) -> None:
+    gathered.view("Losses")
+    page = gathered.page
+    expect(page.get_by_text("fell out of the first 10").first).to_be_visible()
+    chosen = page.get_by_role("combobox", name="Lost memories")
+    before = chosen.input_value()
+    words = page.locator(".js-plotly-plot").nth(1).locator(".annotation-text").all_inner_texts()
+    end = page.locator(".js-plotly-plot").nth(1).locator(".scatterlayer .trace").first.locator("path.point").last
+    end.scroll_into_view_if_needed()
+    box = standing(end)
+    with gathered.rerun():
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    listed = chosen.input_value()
+    assert listed != before and listed.startswith(f"{CONFIGS[1]}: ")
+    assert listed.removeprefix(f"{CONFIGS[1]}: ") == " ".join(words[0].split())
+    table = gathered.table(1)
+    query, memory = (column(cells(table), name)[0] for name in ("query", "memory"))
+    gathered.pick_row(table)
+    inspect = Inspect(gathered)
+    expect(inspect.query).to_have_value(query)
+    expect(page.locator(".wb-sentence")).to_contain_text(memory)
+    expect(inspect.against).to_contain_text(CONFIGS[0])
+    gathered.switch("Evaluate")
 
 
 def test_one_click_on_a_query_opens_it_in_inspect_under_both_configs(gathered: Window) -> None:

@@ -98,11 +98,13 @@ def _tune(window: Window, shoot: Shoot, trials: int) -> None:
 def _compare(window: Window, shoot: Shoot) -> None:
     page = window.page
     window.switch("Evaluate")
-    page.get_by_text("Compared with the baseline").or_(page.get_by_role("button", name="Gather")).first.wait_for()
+    page.get_by_text("fell out of").or_(page.get_by_role("button", name="Gather")).first.wait_for()
     gather = page.get_by_role("button", name="Gather")
     if gather.count():  # the search gathered what its baseline needs, not the preset's
         gather.click()
     expect(gather).to_have_count(0, timeout=GATHERED)
+    window.settled()
+    window.view("Compare")
     page.get_by_text("Compared with the baseline").first.wait_for()
     window.settled()
     shoot(window.page, "6-compare", "[data-testid=stMain]")

@@ -47,8 +47,8 @@ MAX_SHOWN = 50
 """Queries of a branch that are listed: each is replayed for the words on what happened."""
 MAX_TABLE_ROWS = 12
 ALT = (
-    "Flow chart of {name}: {sentence}. The band is the relevant memories still within reach, from the lists to the results; a branch leaves "
-    "it at each stage that loses some."
+    "Flow chart of {name}: {sentence}. The band is the relevant memories still within reach, from the lists to the results; "
+    "a branch leaves it at each stage that loses some."
 )
 
 
@@ -79,7 +79,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         return
     options = _options(losses)
     if st.session_state.get(BRANCH) not in options:
-        st.session_state[BRANCH] = max(options, key=options.__getitem__)
+        st.session_state[BRANCH] = _largest(options)
     chosen: Chosen = st.session_state[BRANCH]
     _draw_figures(configs, losses, chosen)
     if losses.differences:
@@ -104,7 +104,11 @@ def _controls(
     )
     batch = measured[0].batch
     types = boxes[1].multiselect(
-        "Types", sorted({kind or NO_TYPE for kind in batch.types}), key=TYPES, placeholder="all", persist_state="session"
+        "Types",
+        sorted({kind or NO_TYPE for kind in batch.types}),
+        key=TYPES,
+        placeholder="all",
+        persist_state="session",
     )
     projects = boxes[2].multiselect(
         "Projects",
@@ -134,7 +138,8 @@ def _filtered(batch: LabelledBatch, types: Collection[str], projects: Collection
     return frozenset(
         query.qid
         for query in batch.queries
-        if (not types or (query.type or NO_TYPE) in types) and (not projects or (query.project or NO_PROJECT) in projects)
+        if (not types or (query.type or NO_TYPE) in types)
+        and (not projects or (query.project or NO_PROJECT) in projects)
     )
 
 
@@ -181,6 +186,12 @@ def _options(losses: Losses) -> dict[Chosen, int]:
     return found
 
 
+def _largest(options: Mapping[Chosen, int]) -> Chosen:
+    """The branch where the first config loses most; of the other, where the first loses nothing."""
+    own = [option for option in options if option.of == "first"]
+    return max(own or list(options), key=options.__getitem__)
+
+
 def shown_stages(config: PipelineConfig, lost: Mapping[Branch, int]) -> list[str]:
     """The columns of a config's figure: the stages that are on, and those that lose a memory."""
     losing = {branch.stage for branch in lost}
@@ -194,7 +205,9 @@ def _draw_figures(configs: Sequence[EvaluatedConfig], losses: Losses, chosen: Ch
     places = st.columns(len(configs), gap="medium") if narrow else [st.container()]
     whose: tuple[Literal["first", "other"], ...] = ("first", "other")
     for place, of, config, one in zip(places, whose, configs, losses.maps, strict=False):
-        flow = Flow(shown_stages(config.evaluation.config, one.branches), one.relevant, one.returned, one.branches, one.k)
+        flow = Flow(
+            shown_stages(config.evaluation.config, one.branches), one.relevant, one.returned, one.branches, one.k
+        )
         branches = list(one.branches)
         same = chosen.of in ((of, "saved") if of == "first" else (of, "broken"))
         # A new key after each choice, since a selected point cannot be selected again.
@@ -297,7 +310,13 @@ def _draw_rows(
     at = 1 if chosen.of in ("other", "broken") else 0
     picked = pick_row(
         [
-            {"query": row.query, "memory": row.memory_id, "grade": row.grade, "what happened": row.words, "qid": row.qid}
+            {
+                "query": row.query,
+                "memory": row.memory_id,
+                "grade": row.grade,
+                "what happened": row.words,
+                "qid": row.qid,
+            }
             for row in rows
         ],
         key=f"evaluate:losses:rows:{chosen.of}:{chosen.branch.stage}:{chosen.branch.manner}",

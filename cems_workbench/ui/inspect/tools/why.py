@@ -23,7 +23,7 @@ from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.report.investigation import investigation_report
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import TARGET, InspectContext
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.labelled import labelled_set, offer_labelled
@@ -93,7 +93,7 @@ def _draw_target(context: InspectContext) -> None:
         1,
         1000,
         None,
-        key=TARGET,
+        key=state.TARGET,
         persist_state="session",
         placeholder=f"{target_rank(context.trace.config)} (result limit)",
         help="A memory is missing if it is not among this many top results; Journey, Rank flow and Against production "
