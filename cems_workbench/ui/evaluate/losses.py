@@ -5,7 +5,7 @@ With several configs the first is shown beside another, with what the other save
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -20,17 +20,16 @@ from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.evaluation.losses import (
     DEFAULT_K,
     NO_PROJECT,
-    LossCounts,
+    Found,
     LossDifference,
     Losses,
-    LossMap,
     LostMemory,
+    Rows,
     losses_of,
     with_words,
 )
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.query_set_evidence import request_for
-from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.ui.evaluate.loss_flow import Flow, flow_figure
 from cems_workbench.ui.evaluate.state import Choice, cached_result
@@ -83,8 +82,8 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     chosen: Chosen = st.session_state[BRANCH]
     _draw_figures(configs, losses, chosen)
     if losses.differences:
-        _draw_difference(losses)
-    _draw_groups(losses.maps[0], configs[0].name)
+        _draw_table(losses)
+    _draw_groups(losses)
     _draw_rows(configs, losses, options, choice)
 
 
@@ -165,14 +164,12 @@ def _losses(
 
 def _draw_sentences(losses: Losses) -> None:
     """Draw what each config loses, and what the other saves and breaks."""
-    said = [one.sentence() for one in losses.maps]
-    if len(said) == 1:
-        lines = [f"**{plain(said[0][:1].upper() + said[0][1:])}.**"]
-    else:
-        lines = [f"**{plain(one.config_name)}** · {plain(text)}." for one, text in zip(losses.maps, said, strict=True)]
-        lines += [f"**{plain(one.sentence())}.**" for one in losses.differences]
-    st.markdown("  \n".join(lines))
-    announce(". ".join(said))
+    st.markdown(
+        "  \n".join(
+            f"**{plain(line[:1].upper() + line[1:] if len(losses.maps) == 1 else line)}.**" for line in losses.sentences
+        )
+    )
+    announce(". ".join(losses.sentences))
 
 
 def _options(losses: Losses) -> dict[Chosen, int]:
@@ -221,7 +218,7 @@ def _draw_figures(configs: Sequence[EvaluatedConfig], losses: Losses, chosen: Ch
                 on_select=partial(_choose_clicked, key, of, branches),
                 selection_mode="points",
                 alt=ALT.format(name=config.name, sentence=one.sentence()),
-                table=None if narrow else partial(_branch_rows, one),
+                table=None if narrow else partial(_records, losses.table()),
             )
 
 
@@ -232,66 +229,51 @@ def _choose_clicked(key: str, of: Literal["first", "other"], branches: Sequence[
         st.session_state[BRANCH] = Chosen(of, branches[points[-1]["curve_number"]])
 
 
-def _branch_rows(one: LossMap) -> list[dict[str, Any]]:
-    """The figure as a table."""
-    rows: list[dict[str, Any]] = [
-        {"what happened": branch.words(one.k), "relevant memories": count, "share": f"{count / one.relevant:.1%}"}
-        for branch, count in one.branches.items()
-    ]
-    returned = {"relevant memories": one.returned, "share": f"{one.returned / one.relevant:.1%}"}
-    return [*rows, {"what happened": f"within the first {one.k}", **returned}]
-
-
-def _draw_difference(losses: Losses) -> None:
-    """Draw what each config loses at each branch, and what the other saves and breaks there."""
-    (first, other), difference = losses.maps, losses.differences[0]
-    branches = sorted({*first.branches, *other.branches, *difference.branches}, key=lambda branch: branch.order)
-    saves, breaks = f"saved by {other.config_name}", f"broken by {other.config_name}"
-    rows = [
-        {
-            "what happened": branch.words(first.k),
-            first.config_name: first.branches.get(branch),
-            other.config_name: other.branches.get(branch),
-            saves: difference.saved.get(branch),
-            breaks: difference.broken.get(branch),
-        }
-        for branch in branches
-    ]
-    number = st.column_config.NumberColumn
+def _draw_table(losses: Losses) -> None:
+    """Draw how many end where; of two configs also what the other saves and breaks there."""
+    (where, *names), _ = table = losses.table()
+    rows = _records(table)
     draw_table(
         rows,
-        key="evaluate:losses:difference",
+        key="evaluate:losses:table",
         placeholder="–",
         most=len(rows),
-        columns={
-            "what happened": st.column_config.TextColumn("what happened", width=210, pinned=True),
-            first.config_name: number(width=110, help="Relevant memories that it loses there"),
-            other.config_name: number(width=110, help="Relevant memories that it loses there"),
-            saves: number(width=150, help=f"Lost there by {first.config_name}, and returned by {other.config_name}"),
-            breaks: number(width=150, help=f"Returned by {first.config_name}, and lost there by {other.config_name}"),
-        },
+        columns={where: st.column_config.TextColumn(where, width=210, pinned=True)}
+        | {name: st.column_config.NumberColumn(name, width=130, help=_table_help(name, losses)) for name in names},
     )
 
 
-def _draw_groups(one: LossMap, name: str) -> None:
+def _table_help(name: str, losses: Losses) -> str:
+    """What a column of the table counts."""
+    if name in {one.config_name for one in losses.maps}:
+        return "Relevant memories that end there under this config"
+    one = losses.differences[0]
+    lost, returned = (one.before, one.after) if name.startswith("saved") else (one.after, one.before)
+    return plain(f"Lost there by {lost}, and returned by {returned}")
+
+
+def _records(table: Rows) -> list[dict[str, Any]]:
+    return [dict(zip(table[0], row, strict=True)) for row in table[1]]
+
+
+def _draw_groups(losses: Losses) -> None:
     """Draw the losses by query type and by project, when they are opened."""
-    panel = st.expander(f"{plain(name)} by query type and project", key=GROUPS, type="compact", on_change="rerun")
+    names = " and ".join(one.config_name for one in losses.maps)
+    panel = st.expander(f"{plain(names)} by query type and project", key=GROUPS, type="compact", on_change="rerun")
     if not panel.open:
         return
     with panel:
-        for title, groups in (("type", one.by_type), ("project", one.by_project)):
-            draw_table(
-                [_group_row(title, group, counts, one.k) for group, counts in groups.items()],
-                key=f"{GROUPS}:{title}",
-                placeholder="–",
-                most=MAX_TABLE_ROWS,
-                columns={title: st.column_config.TextColumn(title, width=150, pinned=True)},
-            )
-
-
-def _group_row(title: str, group: str, counts: LossCounts, k: int) -> dict[str, Any]:
-    row = {title: group, "relevant": counts.relevant, "lost": counts.lost}
-    return row | {branch.words(k): count for branch, count in counts.branches.items()}
+        for one in losses.maps:
+            if len(losses.maps) > 1:
+                st.markdown(f"## {plain(one.config_name)}")
+            kinds: tuple[Literal["type", "project"], ...] = ("type", "project")
+            for by in kinds:
+                draw_table(
+                    _records(one.groups(by)),
+                    key=f"{GROUPS}:{one.config_name}:{by}",
+                    most=MAX_TABLE_ROWS,
+                    columns={by: st.column_config.TextColumn(by, width=150, pinned=True)},
+                )
 
 
 def _draw_rows(
@@ -357,7 +339,7 @@ def _rows_in_words(configs: Sequence[EvaluatedConfig], losses: Losses, chosen: C
 
     def make() -> tuple[LostMemory, ...]:
         alone = Losses((replace(losses.maps[0], rows=rows),), ())
-        return with_words(alone, [config.evaluation.config], [_found(config.batch)], MAX_SHOWN).maps[0].rows
+        return with_words(alone, [config.evaluation.config], [_found(config)], MAX_SHOWN).maps[0].rows
 
     return cached_result([config], ("loss words", losses.maps[0].k, rows), make)
 
@@ -370,12 +352,9 @@ def _rows_of(losses: Losses, chosen: Chosen) -> tuple[LostMemory, ...]:
     return tuple(row for row in rows if row.branch == chosen.branch)
 
 
-def _found(batch: LabelledBatch) -> Callable[[Collection[str]], Mapping[str, Evidence]]:
-    def of(qids: Collection[str]) -> Mapping[str, Evidence]:
-        pairs = zip(batch.qids, batch.evidences, strict=True)
-        return {qid: evidence for qid, evidence in pairs if qid in qids}
-
-    return of
+def _found(config: EvaluatedConfig) -> Found:
+    known = config.labelled.evidence.evidences
+    return lambda qids: {qid: known[qid] for qid in qids}
 
 
 def _open(row: LostMemory, configs: Sequence[EvaluatedConfig], at: int, k: int) -> None:
