@@ -100,7 +100,7 @@ def flow_figure(flow: Flow, chosen: Branch | None = None, *, widest: int | None 
 def _label(branch: Branch, count: int, k: int, narrow: bool) -> list[str]:
     words = branch.words(k)
     first, *rest = wrap(words, NARROW_CHARS) if narrow else [words]
-    return [f"{bold(f'{count:,}')}  {tick(first, 60)}", *(tick(line, 60) for line in rest)]
+    return [f"{count:,}  {tick(first, 60)}", *(tick(line, 60) for line in rest)]
 
 
 def _leaving(flow: Flow, scale: float, labels: Mapping[Branch, list[str]]) -> list[_Leaving]:
@@ -217,7 +217,7 @@ def _layout(
 ) -> dict[str, Any]:
     end = len(flow.stages) + 1
     bottom = max([flow.relevant * scale, *(one.label + ROW_PX / 2 for one in leaving)])
-    texts = [_text(one.end, one.label, labels[one.branch], "left", 6) for one in leaving]
+    texts = [_text(one.end, one.label, _count_bold(one.count, labels[one.branch]), "left", 6) for one in leaving]
     kept = [f"{bold(f'{flow.returned:,}')}  in the", f"first {flow.k}"]
     texts.append(_text(end, flow.returned * scale / 2, kept, "left", 8))
     texts.append(_text(0, flow.relevant * scale / 2, [bold(f"{flow.relevant:,}"), "relevant"], "left", 6))
@@ -253,13 +253,14 @@ def _margin(leaving: Sequence[_Leaving], labels: Mapping[Branch, list[str]], end
     column = (300 if narrow else 620) / end
     needed = [90.0]
     for one in leaving:
-        length = max(len(_shown(line)) for line in labels[one.branch]) * PIXELS_PER_CHAR + 14
+        length = max(len(line) for line in labels[one.branch]) * PIXELS_PER_CHAR + 14
         needed.append(length - (end - one.end) * column)
     return round(max(needed))
 
 
-def _shown(line: str) -> str:
-    return line.replace("<b>", "").replace("</b>", "")
+def _count_bold(count: int, label: Sequence[str]) -> list[str]:
+    first, *rest = label
+    return [bold(f"{count:,}") + first.removeprefix(f"{count:,}"), *rest]
 
 
 def _text(x: float, y: float, texts: Sequence[str], anchor: str, shift: int) -> dict[str, Any]:
