@@ -92,6 +92,7 @@ def check_command(
     if junit is not None:
         write_text(junit, junit_xml(found.outcomes, evidence.name))
     if html is not None:
+        from cems_workbench.jobs.evaluation import EvaluatedConfig, losses_if_any
         from cems_workbench.report.comparison import Asserted, comparison_report
 
         asserted_of = Asserted(found.outcomes, found.changes, found.note)
@@ -103,6 +104,9 @@ def check_command(
                 datetime.now(UTC),
                 seed=seed,
                 asserted=asserted_of,
+                losses=losses_if_any(
+                    [EvaluatedConfig(one.config.name, found.labelled, one) for one in found.comparison.evaluations]
+                ),
             ),
         )
     if as_json:

@@ -87,10 +87,12 @@ def compare_command(
     """
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
+    from cems_workbench.evaluation.losses import LossCollector, stream_words
     from cems_workbench.jobs.evaluation import (
         evaluate_configs,
         evaluate_streamed,
         labelled_file,
+        losses_if_any,
         refuse_nothing,
         streamed,
     )
@@ -109,7 +111,11 @@ def compare_command(
             warn_unverified(stream.unproved)
             configs, measures = asked_of(stream.header)
             with progress_bar() as progress:
-                found = evaluate_streamed(stream, configs, measures, judge_kind, seed=seed, progress=progress).found
+                least = stream.header.relevant_from if grade is None else grade
+                counted = LossCollector([one for _, one in configs], least)
+                found = evaluate_streamed(
+                    stream, configs, measures, judge_kind, seed=seed, each=counted, progress=progress
+                ).found
             page = streamed_report(
                 found.compared(seed),
                 stream,
@@ -120,6 +126,7 @@ def compare_command(
                 redact=redact,
                 seed=seed,
                 judges=judge_kind,
+                losses=stream_words(counted, stream) if counted.relevant else None,
             )
     else:
         read = read_evidence(evidence[0])
@@ -136,6 +143,7 @@ def compare_command(
             redact=redact,
             seed=seed,
             judges=judge_kind,
+            losses=losses_if_any(measured),
         )
     _write(out, page)
 

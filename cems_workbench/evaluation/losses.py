@@ -389,9 +389,14 @@ class LossCollector:
         for changes, one in zip(self._changes, outcomes[1:], strict=True):
             changes.add(outcomes[0], one, *_in_both(outcomes[0].pairs, one.pairs))
 
+    @property
+    def relevant(self) -> int:
+        """The relevant memories so far, of the config with most."""
+        return max((int(tally.total.sum()) for tally in self._tallies), default=0)
+
     def finished(self) -> Losses:
         """The maps, and the differences from the first config. Raises InputError if no query has a relevant memory."""
-        if not any(tally.total.sum() for tally in self._tallies):
+        if not self.relevant:
             raise InputError(
                 f"no query has a relevant memory (grade {self.relevant_from} or higher), so nothing can be lost: judge some on Label, "
                 "or import judgments"

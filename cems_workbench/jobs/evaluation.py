@@ -241,6 +241,14 @@ def measured_losses(
     return with_words(found, configs, [evidence_of(row) for row in measured], shown)
 
 
+def losses_if_any(measured: Sequence[EvaluatedConfig], shown: int = SHOWN) -> Losses | None:
+    """`measured_losses` at the evaluation's relevance grade, for reports; None without a relevant memory."""
+    relevant_from = measured[0].evaluation.relevant_from
+    if not any((row.batch.ideal >= relevant_from).any() for row in measured):
+        return None
+    return measured_losses(measured, relevant_from, shown=shown)
+
+
 def evidence_of(measured: EvaluatedConfig) -> Found:
     """What gives the evidence of a measured config's queries, by qid."""
     known = measured.labelled.evidence.evidences

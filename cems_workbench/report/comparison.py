@@ -20,6 +20,7 @@ from cems_workbench.evaluation.comparison import LEVEL, Comparison, ConfigCompar
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
+from cems_workbench.evaluation.losses import Losses
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.pipeline.evidence import Evidence
@@ -27,6 +28,7 @@ from cems_workbench.pipeline.table import Floats
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import Query
 from cems_workbench.report.figures import SHAPES, Mark, Scale, mark_at, number, scale_of, signed, tone
+from cems_workbench.report.losses import loss_section
 from cems_workbench.report.page import Facts, Texts, evidence_facts, facts_of, made, render
 
 MAX_RESULTS = 10
@@ -173,6 +175,7 @@ def comparison_report(
     seed: int = 0,
     judges: str | None = None,
     asserted: Asserted | None = None,
+    losses: Losses | None = None,
 ) -> str:
     """A comparison as one HTML page.
 
@@ -184,6 +187,7 @@ def comparison_report(
         redact: leave texts out; ids stay.
         seed, judges: what the comparison was made with.
         asserted: what was asserted of it.
+        losses: where the configs lose relevant memories; None leaves the section out.
 
     Raises InputError where `by` was not measured.
     """
@@ -193,7 +197,7 @@ def comparison_report(
     ]
     called = _called(labelled[0].evidence.header, labelled[0].evidence.path)
     column = _column(comparison.evaluations[0], by)
-    return _page(comparison, made_on, called, moment, column, shown, Texts(redact), seed, judges, asserted)
+    return _page(comparison, made_on, called, moment, column, shown, Texts(redact), seed, judges, asserted, losses)
 
 
 def streamed_report(
@@ -207,6 +211,7 @@ def streamed_report(
     redact: bool = False,
     seed: int = 0,
     judges: str | None = None,
+    losses: Losses | None = None,
 ) -> str:
     """A comparison that was made on a stream, as one HTML page: only the queries that it shows are read a second time.
 
@@ -224,7 +229,7 @@ def streamed_report(
     facts = facts_of(name, stream.content_hash, stream.header, answered)
     made_on = [MadeOn.of(facts, batch, batch.result_ids(batch.rankings(one.config))) for one in evaluations]
     called = _called(stream.header, stream.path)
-    return _page(comparison, made_on, called, moment, column, shown, Texts(redact), seed, judges, None)
+    return _page(comparison, made_on, called, moment, column, shown, Texts(redact), seed, judges, None, losses)
 
 
 def _called(header: Header, path: Path) -> str:
@@ -242,6 +247,7 @@ def _page(
     seed: int,
     judges: str | None,
     asserted: Asserted | None,
+    losses: Losses | None,
 ) -> str:
     base = comparison.evaluations[0]
     others = tuple(
@@ -265,6 +271,7 @@ def _page(
         by=str(base.measures[column]),
         level=LEVEL,
         asserted=asserted,
+        losses=None if losses is None else loss_section(losses, texts),
         remarks=_remarks(comparison.evaluations, texts.redact),
         origin=_origin(comparison, made_on, seed, judges) + made(moment),
         redact=texts.redact,

@@ -15,7 +15,7 @@ from cems_workbench.evaluation.evaluate import Figures, Summary, number
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.aurc import curve
 from cems_workbench.evaluation.saved_comparison import SavedComparison
-from cems_workbench.jobs.evaluation import EvaluatedConfig
+from cems_workbench.jobs.evaluation import EvaluatedConfig, losses_if_any
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
 from cems_workbench.ui.evaluate.state import Choice, cached_result
@@ -62,9 +62,16 @@ def offer_report(measured: Sequence[EvaluatedConfig], judges: str | None) -> Non
         "evaluate:report",
         f"{of}-{measured[-1].name}",
         lambda redact: comparison_report(
-            found, [row.labelled for row in measured], datetime.now(UTC), by=by, redact=redact, judges=judges
+            found,
+            [row.labelled for row in measured],
+            datetime.now(UTC),
+            by=by,
+            redact=redact,
+            judges=judges,
+            losses=losses_if_any(measured),
         ),
-        what="means and differences with their intervals, wins and losses by type, and the queries that lost most with both rankings. ",
+        what="means and differences with their intervals, where relevant memories are lost, wins and losses by type, "
+        "and the queries that lost most with both rankings. ",
     )
 
 
