@@ -132,3 +132,28 @@ def test_the_first_few_are_those_of_all(rows, most):
             few = proposed_edges(resources, most=most, minimum=0.0)
     assert few.edges == every.edges[:most] and few.total == every.total == len(every.edges)
     assert len(rows) <= module.NEIGHBOURS, "every memory is a neighbour of every other here"
+
+
+class Contradicting:
+    """A model that finds one text contradicted."""
+
+    label = "a model"
+
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [float(older.startswith("plan")) for older, _ in pairs]
+
+
+def test_a_contradiction_moves_a_pair_up_and_is_said():
+    texts = ["limit upload 20", "limit upload 50 now", "plan tenant flat", "plan tenant move"]
+    rows = [Memory(f"m{i}", text, created_at=START + timedelta(i)) for i, text in enumerate(texts)]
+    with tempfile.TemporaryDirectory() as folder:
+        without = proposals(folder, "s", rows, (), ())
+        store = Store.open(Path(folder) / "s")
+        with closing(Resources(store, WordEmbedder(), Servers("", "", "", None, None, None))) as resources:
+            found = proposed_edges(resources, minimum=0.0, model=Contradicting())
+    assert without is not None
+    first, then = without.edges[0], found.edges[0]
+    assert (first.newer, first.older, first.contradiction) == ("m1", "m0", None)
+    assert (then.newer, then.older, then.contradiction) == ("m3", "m2", 1.0) and "contradiction 1.00" in then.why
+    assert any("no contradiction model" in note for note in without.notes)
+    assert any("a model read the best" in note for note in found.notes)

@@ -209,6 +209,25 @@ def test_graph_search_agrees_with_exact_search(store, embedder, rows, monkeypatc
 
 
 @pytest.mark.parametrize("exact_rows", [0, 10_000])
+def test_neighbours_are_what_a_search_for_each_memory_finds(store, embedder, rows, monkeypatch, exact_rows):
+    monkeypatch.setattr(vector_index, "EXACT_ROWS", exact_rows)
+    monkeypatch.setattr(vector_index, "NEIGHBOUR_BATCH", 7)
+    store.add(rows([Memory(f"m{i:03}", f"text {i // 2}") for i in range(60)]))
+    store.indexes.refresh(embedder)
+    vectors = store.indexes.open(embedder).vectors
+    ids = [f"m{i:03}" for i in reversed(range(60))]
+    found = dict(vectors.neighbours([*ids, "nowhere"], 5))
+    assert list(found) == ids
+    for memory_id, vector in vectors.embeddings(ids).items():
+        expected = [hit for hit in vectors.search(vector, 7) if hit[0] != memory_id][:5]
+        assert found[memory_id][0][0] == expected[0][0]
+        assert [score for _, score in found[memory_id]] == pytest.approx([score for _, score in expected], abs=1e-5)
+    store.memories.delete("m000")
+    assert all(name != "m000" for _, hits in vectors.neighbours(ids, 5) for name, _ in hits)
+    assert "m000" not in dict(vectors.neighbours(ids, 5))
+
+
+@pytest.mark.parametrize("exact_rows", [0, 10_000])
 def test_filters_restrict_to_project_and_scope(store, embedder, rows, monkeypatch, exact_rows):
     monkeypatch.setattr(vector_index, "EXACT_ROWS", exact_rows)
     store.add(
