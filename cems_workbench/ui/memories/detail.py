@@ -9,19 +9,25 @@ from typing import Any
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.evaluation.memory_use import UseRow
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Chunk, Memory, Relation
+from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit import reviewer, templates
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.memories import edit, state
+from cems_workbench.ui.memories import across, edit, state
 from cems_workbench.ui.memories.fields import FIELDS
 
 RELATIONS_HELP = "Links between memories, such as one that supersedes another. Select a row to open the other memory."
 CHUNKS_HELP = "Long memories are split into chunks, which are searched separately. The rule is chosen at import."
 JUDGMENTS_HELP = "How well this memory answers a query, graded by a person or a model. Used to measure searches."
 MAX_TABLE_ROWS = 6
+ACROSS = "memories:across"
+ACROSS_ABOUT = (
+    "Which judged queries want this memory, return it, return it although they judge it irrelevant, or lose it."
+)
 
 
 def draw(resources: Resources, memory_id: str | None) -> None:
@@ -74,6 +80,25 @@ def draw(resources: Resources, memory_id: str | None) -> None:
         _chunks(resources, memory)
         _relations(resources, memory)
         _judgments(resources, memory)
+    _across(resources, memory.id)
+
+
+def _across(resources: Resources, memory_id: str) -> None:
+    """Draw the panel on all judged queries, counted while it is open."""
+    panel = st.expander("Across queries", key=ACROSS, icon=":material/query_stats:", on_change="rerun")
+    if not panel.open:
+        return
+    with panel:
+        st.caption(ACROSS_ABOUT)
+        across.draw(resources, memory_id, "memories:across", _open_row)
+    if (row := state.present().opening) is not None:
+        state.update(opening=None)
+        open_in_inspect(*row[:2], why=row[2])
+
+
+def _open_row(counted: across.Counted, row: UseRow) -> None:
+    # A callback may not leave the page; the run that follows does.
+    state.update(opening=(counted.request(row), counted.asked.config, (row.memory_id, counted.asked.k)))
 
 
 def facts_html(memory: Memory) -> Markup:

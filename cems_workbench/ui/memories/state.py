@@ -6,17 +6,21 @@ immediately. Any click interrupts the refresh, and the next rerun of the page re
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.near_duplicates import NearDuplicates
+from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.caching import RecentCache
 from cems_workbench.jobs.connecting import ConnectReport
 from cems_workbench.jobs.importing import FileImport
 from cems_workbench.jobs.source_status import SourceStatus
+from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory
@@ -29,6 +33,8 @@ from cems_workbench.ui.kit.state import PageState
 
 VIEW, PAGE = "memories:view", "memories:page"
 """Keys of widgets set from elsewhere: the view, and the page of the table."""
+MAX_USES = 12
+"""Maximum counts over a query set cached per session."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +90,12 @@ class MemoriesState:
     """Error of checking, importing or forgetting a source."""
     sources_asked: tuple[object, list[SourceStatus]] | None = None
     """Status of the store's sources, with the store content and embedder it was requested for."""
+    uses: RecentCache = field(default_factory=lambda: RecentCache(MAX_USES))
+    """What queries do with memories, by evidence, config and memory."""
+    opening: tuple[Request, PipelineConfig, tuple[str, int]] | None = None
+    """A query to open in Inspect, with config, memory and target rank: selected in a table in the previous rerun."""
+    last_use: Hashable = None
+    """The key of the last count over a large query set that was asked for."""
 
 
 _page = PageState("memories", MemoriesState)

@@ -19,7 +19,7 @@ from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import tick
 from cems_workbench.ui.kit.figures import HOVERTEXT
 from cems_workbench.ui.kit.theme import LIST_COLOURS
-from cems_workbench.ui.memories import state
+from cems_workbench.ui.memories import across, state
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -34,6 +34,7 @@ MAX_EXACT_GROUPS = 30
 MAX_EXACT_IDS = 20
 MAX_EXACT_CHARS = 2_000
 DEFAULT_NEAR_COSINE = 0.92
+HUBS = "memories:hubs"
 COSINE_HELP = "Cosine of the two embeddings; 1: identical meaning to the model."
 NUMBERS_HELP = {
     "memories": "Without deleted ones.",
@@ -92,6 +93,24 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     with right:
         _exact(counted.duplicates, counted.duplicated)
     _near(resources, place)
+    _hubs(resources)
+
+
+def _hubs(resources: Resources) -> None:
+    """Draw the memories that judged queries return too often, or never; counted while the panel is open."""
+    st.markdown("## Hubs and orphans")
+    st.caption(
+        "Memories returned for many queries that judge them irrelevant, and memories that no judged query returns."
+    )
+    panel = st.expander("Count over a query set", key=HUBS, icon=":material/query_stats:", on_change="rerun")
+    if panel.open:
+        with panel:
+            across.draw_hubs(resources, HUBS, _open_in_browse)
+
+
+def _open_in_browse(memory_id: str) -> None:
+    state.select(memory_id)
+    st.session_state[state.VIEW] = "Browse"
 
 
 def _cached_statistics(resources: Resources) -> state.CachedStatistics:

@@ -1,0 +1,317 @@
+"""Across queries: what the judged queries of a set do with one memory, and the store's hubs and orphans; on Memories and on Inspect.
+
+All judged queries of a set are replayed under one config. That is done when the panel is opened; for large sets on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from cems_workbench.analysis.ranks import target_rank
+from cems_workbench.config import PipelineConfig
+from cems_workbench.evaluation.memory_use import MemoryUses, UseRow, memory_uses
+from cems_workbench.jobs.catalogue import PRESENT_NAME, named
+from cems_workbench.jobs.evaluation import LabelledEvidence, agreed, labelled_selection
+from cems_workbench.jobs.memory_use import UsesOf
+from cems_workbench.jobs.query_set_evidence import (
+    QuerySelection,
+    gather_evidence,
+    judged_selection,
+    measurable,
+    pending_gathers,
+    request_for,
+    seconds_left,
+)
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress
+from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.job_cache import for_all_sessions
+from cems_workbench.ui.kit.panels import offer_gather, search_cost_text
+from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.memories import state
+from cems_workbench.ui.memories.fields import title_and_text
+
+MAX_QUERIES_UNASKED = 1_000
+"""With more queries they are counted on request: the replay takes longer than a page may."""
+MAX_ROWS = 8
+MAX_LISTED = 200
+"""Hubs, and orphans, listed."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A config under its name, the queries it is replayed on, and the rank that counts as returned."""
+
+    name: str
+    config: PipelineConfig
+    selection: QuerySelection
+    relevant_from: int
+    k: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The use of memories, and what it was counted on."""
+
+    asked: Asked
+    labelled: LabelledEvidence
+    uses: MemoryUses
+
+    def request(self, row: UseRow) -> Request:
+        """The request of a row's query, as it was measured."""
+        header = self.labelled.evidence.header
+        return request_for(row.query, header.moment, header.project_only)
+
+
+def draw(
+    resources: Resources,
+    memory_id: str,
+    key: str,
+    open_row: Callable[[Counted, UseRow], None],
+    first: str | None = None,
+) -> None:
+    """Draw the choice of set and config, what the queries do with a memory, and a table of them; a selected row is opened by `open_row`.
+
+    `open_row` is called before the next run of the page. `first` is the name of the config that is chosen at first.
+    """
+    counted = count(resources, key, (memory_id,), first)
+    if counted is None:
+        return
+    use, uses = counted.uses.of(memory_id), counted.uses
+    st.markdown(plain(uses.sentence(memory_id)))
+    rows = uses.rows.get(memory_id, ())
+    if not rows:
+        st.caption(
+            "No list finds it for any of these queries."
+            if not use.candidate
+            else f"{use.candidate:,} of these queries find it, and none wants it or returns it within the first {uses.k}."
+        )
+        return
+    table = f"{key}:rows:{memory_id}:{state.present().generation}"
+
+    def opened() -> None:
+        picked = st.session_state[table]["selection"]["rows"]
+        if picked:
+            open_row(counted, rows[picked[0]])
+
+    draw_table(
+        [_row(row) for row in rows],
+        key=table,
+        on_select=opened,
+        selection_mode="single-row",
+        most=MAX_ROWS,
+        placeholder="–",
+        columns=_columns(uses.k),
+    )
+    st.caption("Tick the box of a row to open its query in Inspect, with this memory and why it has its rank.")
+
+
+def count(resources: Resources, key: str, followed: tuple[str, ...], first: str | None = None) -> Counted | None:
+    """Draw the choice and count; None while something is missing, which is drawn in place."""
+    asked = _choose(resources, key, first)
+    if asked is None:
+        return None
+    if not asked.selection.queries:
+        st.caption("No query of this set is judged yet. Judge some results on the Label page, or import judgments.")
+        return None
+    labelled = _labelled(asked, resources)
+    if labelled is None:
+        if _offer_gather(asked, resources, key):
+            st.rerun()
+        return None
+    cached = (*labelled.key, asked.config, asked.k, asked.relevant_from, followed)
+    total = len(asked.selection.queries)
+    if total > MAX_QUERIES_UNASKED and state.present().last_use != cached:
+        pressed = st.button(
+            f"Count over {total:,} queries",
+            key=f"{key}:count",
+            icon=":material/query_stats:",
+            help="Replays every judged query of the set under the config.",
+        )
+        if not pressed:
+            return None
+        state.update(last_use=cached)
+    return Counted(asked, labelled, state.present().uses(cached, lambda: _uses(asked, labelled, followed)))
+
+
+def _choose(resources: Resources, key: str, first: str | None) -> Asked | None:
+    sets = {one.name: one for one in resources.store.query_sets.latest()}
+    judgments = resources.store.judgments.read()
+    if not sets or not measurable(resources.store.queries.read(), judgments):
+        st.caption(
+            "No query of this store is judged. With judgments, this shows which of them want, return and lose a memory."
+        )
+        return None
+    configs = dict(config_options(resources).configs)
+    compared = chosen_comparison()
+    names, options = sorted(sets), list(configs)
+    kept = compared.configs[0] if compared is not None and compared.configs[0] in configs else PRESENT_NAME
+    boxes = st.columns([3, 3, 2], vertical_alignment="bottom")
+    query_set = boxes[0].selectbox(
+        "Query set",
+        names,
+        names.index(compared.query_set) if compared is not None and compared.query_set in sets else 0,
+        key=f"{key}:set",
+        persist_state="session",
+        help="Its judged queries are counted.",
+    )
+    name = boxes[1].selectbox(
+        "Config",
+        options,
+        options.index(first or kept),
+        key=f"{key}:config",
+        persist_state="session",
+        help="The config that the queries are replayed under.",
+    )
+    limit = target_rank(configs[name])
+    k = boxes[2].number_input(
+        "Within the first",
+        1,
+        1000,
+        None,
+        key=f"{key}:k",
+        persist_state="session",
+        placeholder=f"{limit} (result limit)",
+        help="A memory counts as returned if it is among this many first results. Empty: the result limit.",
+    )
+    selection = judged_selection(query_set, resources, judgments)
+    relevant_from = resources.store.query_sets.relevant_from(query_set)
+    return Asked(name, named(name, configs[name]), selection, relevant_from, k or limit)
+
+
+def _labelled(asked: Asked, resources: Resources) -> LabelledEvidence | None:
+    grades = agreed(resources.store.judgments.read(), None)
+    return labelled_selection(asked.config, asked.selection, grades, resources, for_all_sessions)
+
+
+def _offer_gather(asked: Asked, resources: Resources, key: str) -> bool:
+    pending = pending_gathers([(asked.name, asked.config)], asked.selection, resources)
+    once = search_cost_text(len(asked.selection.queries), seconds_left(pending), [asked.config])
+    return offer_gather(
+        key,
+        f"Not gathered yet for {plain(asked.name)}. {once}; Evaluate and Tune use the same evidence.",
+        lambda progress: _gather(asked, resources, progress),
+        resumable=any(one.finished for one in pending),
+    )
+
+
+def _gather(asked: Asked, resources: Resources, progress: Progress) -> None:
+    judgments = resources.store.judgments.read()
+    report = gather_evidence(asked.config, asked.selection, judgments, resources, progress)
+    for error in report.left_out:
+        st.warning(plain(f"{error} (left out)"))
+
+
+def _uses(asked: Asked, labelled: LabelledEvidence, followed: tuple[str, ...]) -> MemoryUses:
+    batch = labelled.batch
+    evidences = dict(zip(batch.qids, batch.evidences, strict=True))
+    grades = dict(zip(batch.qids, batch.grades, strict=True))
+    return memory_uses(
+        batch.queries, evidences, grades, asked.config, asked.relevant_from, k=asked.k, followed=followed
+    )
+
+
+def _row(row: UseRow) -> dict[str, Any]:
+    return {
+        "query": row.query.query,
+        "grade": row.grade,
+        "rank": row.rank,
+        "outcome": row.status,
+        "what happened": row.words,
+        "type": row.query.type,
+        "project": row.query.project,
+        "qid": row.query.qid,
+    }
+
+
+def _columns(k: int) -> dict[str, Any]:
+    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
+    return {
+        "query": text("query", width=260),
+        "grade": number("grade", width=58, format="%d", help="Of this memory for the query; empty: not judged"),
+        "rank": number("rank", width=52, format="%d", help=f"Within the first {k}; empty: not among them"),
+        "outcome": text("outcome", width=120, help="lost and found: the query judges it relevant"),
+        "what happened": text("what happened", width=300),
+        "type": text("type", width=104),
+        "project": text("project", width=104),
+        "qid": text("qid", width=64),
+    }
+
+
+def draw_hubs(resources: Resources, key: str, open_memory: Callable[[str], None]) -> None:
+    """Draw the choice of set and config, and the hubs and orphans; a selected row is opened by `open_memory`, before the next run."""
+    counted = count(resources, key, ())
+    if counted is None:
+        return
+    uses = counted.uses
+    found = UsesOf(counted.asked.selection.query_set, uses, resources.store.memories.ids())
+    hubs, orphans = uses.hubs(), found.orphans()
+    st.markdown("## Hubs")
+    st.caption(plain(found.hubs_sentence))
+    _list(
+        [
+            {
+                "memory": use.memory_id,
+                "irrelevant": use.irrelevant,
+                "returned": use.returned,
+                "relevant": use.found,
+            }
+            for use in hubs[:MAX_LISTED]
+        ],
+        f"{key}:hubs",
+        "No memory is returned for many queries that judge it irrelevant.",
+        open_memory,
+        resources,
+    )
+    st.markdown("## Orphans")
+    st.caption(plain(found.orphans_sentence))
+    _list(
+        [{"memory": use.memory_id, "wanted": use.wanted, "candidate": use.candidate} for use in orphans[:MAX_LISTED]],
+        f"{key}:orphans",
+        "Every memory is returned for some query.",
+        open_memory,
+        resources,
+    )
+
+
+def _list(
+    rows: list[dict[str, Any]], key: str, none: str, open_memory: Callable[[str], None], resources: Resources
+) -> None:
+    if not rows:
+        st.caption(none)
+        return
+    memories = resources.store.memories.read([row["memory"] for row in rows])
+    shown = [
+        {"memory": row["memory"], "text": title_and_text(memories[row["memory"]]) if row["memory"] in memories else ""}
+        | row
+        for row in rows
+    ]
+
+    def opened() -> None:
+        picked = st.session_state[key]["selection"]["rows"]
+        if picked:
+            open_memory(rows[picked[0]]["memory"])
+
+    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
+    draw_table(
+        shown,
+        key=key,
+        on_select=opened,
+        selection_mode="single-row",
+        most=MAX_ROWS,
+        columns={
+            "memory": text("memory", width=84, help="Its id; select a row to open it"),
+            "text": text("text", width=520),
+            "irrelevant": number("irrelevant", width=76, help="Queries that judge it irrelevant, and return it"),
+            "returned": number("returned", width=70, help="Queries that return it"),
+            "relevant": number("relevant", width=70, help="Queries that judge it relevant, and return it"),
+            "wanted": number("wanted", width=64, help="Queries that judge it relevant"),
+            "candidate": number("found by lists", width=92, help="Queries whose lists find it"),
+        },
+    )
