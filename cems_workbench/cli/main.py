@@ -18,6 +18,7 @@ from cems_workbench import __version__
 from cems_workbench.cli import (
     agreement,
     app,
+    blame,
     calibrate,
     ci,
     compare,
@@ -79,6 +80,7 @@ commands.command("search")(search.search_command)
 commands.command("replay")(replay.replay_command)
 commands.command("why")(why.why_command)
 commands.command("memory")(memory.memory_command)
+commands.command("blame")(blame.blame_command)
 commands.command("gather")(gather.gather_command)
 commands.command("fill-scores")(fill_scores.fill_scores_command)
 commands.command("evaluate")(evaluate.evaluate_command)

@@ -1,0 +1,534 @@
+"""Blame: from what an agent said back to the memories that say so, and what became of each of them.
+
+The text is split into claims (analysis/claims.py). For each claim the SEARCHED best memories of the vector index and of the lexical index
+are scored by how far their text supports it (analysis/support.py); those below MIN_SCORE before the reranker support nothing. Of the others
+the best SHOWN get:
+
+    standing      for the query: rank among the results, or the stage that lost it (analysis/ranks.py: the definition of `why`)
+    stale         superseded by a memory that existed at the moment of the query, or expired
+    irrelevant    judged so by people for this query
+    otherwise     its successors by stored edges; else near memories that differ in a number, date, name or negation, with the score of
+                  a proposed edge (analysis/proposed_edges.py), at least its MINIMUM, unless a person rejected the pair
+    next          the command that goes on: `why` for the memory that should have been returned
+
+MIN_SCORE was chosen on the answers of benchmarks/bench_blame.py.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from cems_workbench.analysis.claims import Claim, Claims, split_claims
+from cems_workbench.analysis.proposed_edges import (
+    MINIMUM,
+    NEIGHBOURS,
+    CandidatePair,
+    ProposedEdge,
+    days_words,
+    excluded_pairs,
+    later_words,
+    scored_pairs,
+)
+from cems_workbench.analysis.ranks import loss
+from cems_workbench.analysis.support import ClaimWords, Overlap, Span, base_score, with_reranker
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import ModelError
+from cems_workbench.models.protocol import Float32
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import cached_or_scored
+from cems_workbench.pipeline.stages import RERANK
+from cems_workbench.pipeline.supersession import Successor, find_successors
+from cems_workbench.pipeline.understanding import NO_LLM, Asker
+from cems_workbench.pipeline.wording import ordinal
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import DEFAULT_SCALE, Memory, titled
+from cems_workbench.store.filter import ANY
+
+SEARCHED = 30
+"""Memories of each index that are compared with a claim."""
+SHOWN = 3
+"""Memories of a claim that are looked up further, and shown."""
+READ_BY_RERANKER = 15
+"""Memories of a claim, best first, that the reranker reads."""
+READ_CHARS = 1_000
+"""Characters of a longer memory that the reranker reads, from a little before the first word in common."""
+MIN_SCORE = 0.4
+MAX_OTHERWISE = 3
+COMPARING = "comparing claims"
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """A memory that supports a claim: `score` ranks it, 0..1, with its parts; `cosine` is None for one without an embedding."""
+
+    memory: Memory
+    score: float
+    base: float
+    cosine: float | None
+    overlap: Overlap
+    reranker: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the pipeline did with a memory for the query: its rank among the results, or None and the stage that lost it.
+
+    `lost_at` is empty for a memory that no list found, None for a result.
+    """
+
+    rank: int | None
+    lost_at: str | None
+    words: str
+    reason: str = ""
+    """What the stage that lost it did, as `why` has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Otherwise:
+    """A memory that says something else: a successor by a stored edge, or a near memory; `newer` than the one that supports the claim.
+
+    `spans` are the places of its content that differ, `words` the reason in words.
+    """
+
+    memory: Memory
+    source: Literal["edge", "near"]
+    newer: bool
+    words: str
+    spans: tuple[Span, ...] = ()
+    standing: Standing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What to do now: the words, the memory it is about, and the arguments of the command."""
+
+    words: str
+    memory_id: str
+    arguments: tuple[str, ...]
+
+    def command(self, options: Sequence[str] = ()) -> str:
+        """The command for a shell, with the options that chose store and config."""
+        return shlex.join([*self.arguments, *options])
+
+
+@dataclass(frozen=True, slots=True)
+class BlamedMemory:
+    """A memory that supports a claim, and what became of it."""
+
+    support: Support
+    standing: Standing | None = None
+    stale: str | None = None
+    grade: int | None = None
+    irrelevant: bool = False
+    otherwise: tuple[Otherwise, ...] = ()
+    next: Next | None = None
+    returned_for: tuple[str, ...] | None = None
+    """Without a query: the queries of the store's sets that return it; None if they were not looked at."""
+
+    @property
+    def id(self) -> str:
+        """The id of the memory."""
+        return self.support.memory.id
+
+    @property
+    def words(self) -> str:
+        """What became of it, in clauses."""
+        parts = [self.standing.words] if self.standing else []
+        parts += [self.stale] if self.stale else []
+        parts += [f"judged irrelevant (grade {self.grade})"] if self.irrelevant else []
+        parts += [f"not in it: {', '.join(self.support.overlap.lacking)}"] if self.support.overlap.lacking else []
+        if self.returned_for is not None:
+            some = ", ".join(f"“{query}”" for query in self.returned_for[:3])
+            more = f" and {len(self.returned_for) - 3} more" if len(self.returned_for) > 3 else ""
+            parts.append(f"returned for {some}{more}" if some else "returned for no query of the store's sets")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class BlamedClaim:
+    """A claim with the memories that support it, best first."""
+
+    claim: Claim
+    memories: tuple[BlamedMemory, ...]
+
+    @property
+    def sentence(self) -> str:
+        """Which memory supports it best and what became of it, or that none does."""
+        if not self.memories:
+            return f"No memory supports this: “{self.claim.text}”"
+        first = self.memories[0]
+        return f"{first.id} supports “{self.claim.text}”" + (f": {first.words}" if first.words else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """What an agent said, claim by claim; `query` is None if only support was looked for."""
+
+    query: str | None
+    config_name: str
+    claims: tuple[BlamedClaim, ...]
+    split_by: str
+    reranker: str | None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def sentence(self) -> str:
+        """How many of the claims have a memory, and of those how many rest on a stale or irrelevant one."""
+        found = [blamed.memories[0] for blamed in self.claims if blamed.memories]
+        said = f"{len(found)} of {len(self.claims)} claims are supported by a memory"
+        if len(self.claims) == 1:
+            return self.claims[0].sentence
+        counts = (
+            (sum(first.stale is not None for first in found), "rests on a stale one", "rest on a stale one"),
+            (sum(first.irrelevant for first in found), "on one judged irrelevant", "on one judged irrelevant"),
+            (
+                sum(first.standing is not None and first.standing.rank is None for first in found),
+                "on one that the query does not return",
+                "on one that the query does not return",
+            ),
+        )
+        more = [f"{count} {one if count == 1 else many}" for count, one, many in counts if count]
+        return "; ".join([said, *more])
+
+    def to_json(self, options: Sequence[str] = ()) -> dict[str, Any]:
+        """The whole result as plain values; `options` belong to the commands."""
+        return {
+            "query": self.query,
+            "config": self.config_name,
+            "sentence": self.sentence,
+            "split_by": self.split_by,
+            "reranker": self.reranker,
+            "claims": [_claim_json(claim, options) for claim in self.claims],
+            "notes": list(self.notes),
+        }
+
+
+def blame(
+    text: str,
+    resources: Resources,
+    config: PipelineConfig,
+    trace: Trace | None = None,
+    *,
+    grades: Mapping[str, int] | None = None,
+    relevant_from: int = DEFAULT_SCALE.relevant_from,
+    llm: Asker | None = None,
+    progress: Progress = silent,
+) -> Blame:
+    """The memories that support what an agent said, and what became of them for the query that `trace` is of.
+
+    Without a trace only support is looked for. `grades` are those of the query by memory id. `llm` splits the text; rules do without one
+    or if it fails. Raises InputError for a text without a claim, and as the embedder and the indexes do.
+    """
+    language = resources.store.language.current
+    split = split_claims(text, resources.indexes.lexical.language, llm)
+    notes = list(split.notes)
+    if llm is None:
+        notes.append(f"claims are split by rules: {NO_LLM}")
+    supports, reranker, said = _supports(split, language, resources, config, progress)
+    about = _About(resources, config, trace, grades or {}, relevant_from)
+    claims = tuple(
+        BlamedClaim(claim, tuple(about.blamed(found, [each.memory for each in of_claim]) for found in of_claim[:SHOWN]))
+        for claim, of_claim in zip(split.claims, supports, strict=True)
+    )
+    query = None if trace is None else trace.evidence.query
+    return Blame(query, config.name, claims, split.split_by, reranker, tuple(dict.fromkeys([*notes, *said])))
+
+
+def _supports(
+    split: Claims, language: str, resources: Resources, config: PipelineConfig, progress: Progress
+) -> tuple[list[list[Support]], str | None, list[str]]:
+    """Of each claim the memories that support it, the reranker's label if one read them, and warnings."""
+    vectors = resources.embedder.encode([claim.text for claim in split.claims])
+    label: str | None = None
+    notes: list[str] = []
+    found = []
+    for done, (claim, vector) in enumerate(zip(split.claims, vectors, strict=True)):
+        progress(COMPARING, done, len(split.claims))
+        of_claim = [one for one in compared(claim, vector, language, resources) if one.base >= MIN_SCORE]
+        if not RERANK.is_off(config) and len(of_claim) > 1:
+            of_claim, label, warning = reranked(claim, of_claim, config, resources)
+            notes += [warning] if warning else []
+        found.append(of_claim)
+    progress(COMPARING, len(split.claims), len(split.claims))
+    return found, label, notes
+
+
+def compared(claim: Claim, vector: Float32, language: str, resources: Resources) -> list[Support]:
+    """The memories that either index has for a claim, by support without a reranker, ties by id."""
+    indexes = resources.indexes
+    hits = [*indexes.vectors.search(vector, SEARCHED), *indexes.lexical.search(claim.text, SEARCHED)]
+    memories = resources.store.memories.read(dict.fromkeys(memory_id for memory_id, _ in hits))
+    cosines: dict[str, float] = {}
+    for memory_id, cosine, _ in resources.cosines(vector, list(memories)):
+        cosines.setdefault(memory_id, cosine)  # the best chunk is first
+    words = ClaimWords(claim.text, indexes.lexical, language)
+    found = []
+    for memory_id, memory in memories.items():
+        overlap = words.overlap(memory)
+        base = base_score(cosines.get(memory_id), overlap)
+        found.append(Support(memory, base, base, cosines.get(memory_id), overlap))
+    return sorted(found, key=_best_first)
+
+
+def _best_first(found: Support) -> tuple[float, str]:
+    return -found.score, found.memory.id
+
+
+def reranked(
+    claim: Claim, found: Sequence[Support], config: PipelineConfig, resources: Resources
+) -> tuple[list[Support], str | None, str | None]:
+    """The memories with the score of the config's reranker, its label, and a warning if it is a fallback or failed."""
+    head = {one.memory.id: _read_text(one) for one in found[:READ_BY_RERANKER]}
+    request = ScorerRequest(config.rerank.model, config.rerank, resources)
+    try:
+        scorer, instead, scores = score_with(
+            config.rerank.backend,
+            request,
+            lambda scorer: cached_or_scored(scorer, claim.text, head, resources, silent),
+        )
+    except ModelError as error:
+        return list(found), None, f"ranked without the reranker: {error}"
+    raw = {memory_id: score.raw if score.good else None for memory_id, score in scores.items()}
+    failed = next((score.error for score in scores.values() if not score.good), None)
+    warning = instead or (f"{scorer.label} could not read some memories: {failed}" if failed else None)
+    if not any(score is not None for score in raw.values()):
+        return list(found), None, warning
+    mixed = with_reranker({memory_id: one.base for one in found if (memory_id := one.memory.id) in head}, raw)
+    read = [replace(one, score=mixed[one.memory.id], reranker=raw[one.memory.id]) for one in found[:READ_BY_RERANKER]]
+    # Those that it did not read stay below those that it read.
+    return [*sorted(read, key=_best_first), *found[READ_BY_RERANKER:]], scorer.label, warning
+
+
+def _read_text(found: Support) -> str:
+    content = found.memory.content
+    if len(content) > READ_CHARS:
+        first = found.overlap.content[0][0] if found.overlap.content else 0
+        start = max(0, min(first - READ_CHARS // 4, len(content) - READ_CHARS))
+        content = content[start : start + READ_CHARS]
+    return titled(found.memory.title, content)
+
+
+class _About:
+    """What became of memories: for one query, or in the store alone."""
+
+    def __init__(
+        self,
+        resources: Resources,
+        config: PipelineConfig,
+        trace: Trace | None,
+        grades: Mapping[str, int],
+        relevant_from: int,
+    ) -> None:
+        self._resources, self._config, self._trace = resources, config, trace
+        self._grades, self._relevant_from = grades, relevant_from
+        self._decided = excluded_pairs(resources).decided
+
+    def blamed(self, support: Support, others: Iterable[Memory]) -> BlamedMemory:
+        """A supporting memory; `others` are what else supports its claim."""
+        memory = support.memory
+        successors = self._successors(memory)
+        otherwise = self._by_edges(memory, successors) or self._near(memory, others)
+        grade = self._grades.get(memory.id)
+        found = BlamedMemory(
+            support,
+            self._standing(memory.id),
+            self._stale(memory, successors),
+            grade,
+            grade is not None and grade < self._relevant_from,
+            tuple(otherwise),
+        )
+        return replace(found, next=self._next(found))
+
+    def _standing(self, memory_id: str) -> Standing | None:
+        return None if self._trace is None else standing(self._trace, memory_id)
+
+    def _successors(self, memory: Memory) -> tuple[Successor, ...]:
+        as_of = None if self._trace is None else self._trace.evidence.as_of
+        edges = self._resources.store.relations.superseding([memory.id])
+        return find_successors(edges, as_of, ANY).successors.get(memory.id, ())
+
+    def _stale(self, memory: Memory, successors: Sequence[Successor]) -> str | None:
+        if not successors:
+            return None
+        last = successors[0]
+        when = _later(memory, last)
+        placed = self._standing(last.memory_id)
+        return f"superseded by {last.memory_id}{when}" + (f", which is {placed.words}" if placed else "")
+
+    def _by_edges(self, memory: Memory, successors: Sequence[Successor]) -> list[Otherwise]:
+        texts = self._resources.store.memories.read([one.memory_id for one in successors])
+        return [
+            Otherwise(
+                texts[one.memory_id],
+                "edge",
+                True,
+                f"{one.kind.replace('_', ' ')}{_later(memory, one)}" + (f", by {one.author}" if one.author else ""),
+                standing=self._standing(one.memory_id),
+            )
+            for one in successors[:MAX_OTHERWISE]
+            if one.memory_id in texts
+        ]
+
+    def _near(self, memory: Memory, others: Iterable[Memory]) -> list[Otherwise]:
+        """Near memories that differ, the later ones first, then by score."""
+        if memory.created_at is None:
+            return []
+        near = {key: cosine for _, hits in self._neighbours(memory.id) for key, cosine in hits}
+        known = {other.id: other for other in others if other.id != memory.id}
+        missing = [key for key in near if key not in known]
+        known |= self._resources.store.memories.read(missing)
+        ranked = list(near)
+        pairs = [
+            _pair(memory, other, near.get(key, 0.0), 1 / (ranked.index(key) + 1) if key in near else 0.0)
+            for key, other in known.items()
+            if frozenset((key, memory.id)) not in self._decided and _comparable(memory, other)
+        ]
+        edges = [edge for edge in scored_pairs(self._resources, pairs) if edge.score >= MINIMUM and edge.signals.words]
+        edges.sort(key=lambda edge: (edge.older != memory.id, -edge.score, edge.newer, edge.older))
+        return [self._differing(edge, memory, known) for edge in edges[:MAX_OTHERWISE]]
+
+    def _neighbours(self, memory_id: str) -> list[tuple[str, Sequence[tuple[str, float]]]]:
+        return list(self._resources.indexes.vectors.neighbours([memory_id], NEIGHBOURS))
+
+    def _differing(self, edge: ProposedEdge, memory: Memory, known: Mapping[str, Memory]) -> Otherwise:
+        newer = edge.older == memory.id
+        other = known[edge.newer if newer else edge.older]
+        spans = edge.newer_spans if newer else edge.older_spans
+        when = f"{days_words(edge.days)} {'later' if newer else 'earlier'}"
+        return Otherwise(
+            other,
+            "near",
+            newer,
+            f"{when}; {'; '.join(edge.signals.words)}",
+            tuple((span.start, span.end) for span in spans if span.field == "content"),
+            self._standing(other.id),
+        )
+
+    def _next(self, found: BlamedMemory) -> Next | None:
+        right = next((one for one in found.otherwise if one.newer), None)
+        memory_id = found.id if right is None else right.memory.id
+        if self._trace is None:
+            words = f"see for which queries {memory_id} is wanted and returned"
+            return Next(words, memory_id, ("memory", memory_id))
+        evidence, place = self._trace.evidence, found.standing if right is None else right.standing
+        assert place is not None and found.standing is not None
+        query = evidence.query
+        asked = ["--project", evidence.project] if evidence.project else []
+        asked += ["--as-of", evidence.as_of.isoformat()] if evidence.as_of else []
+        if place.rank is None:
+            return Next(f"find out why {memory_id} is not returned", memory_id, ("why", query, memory_id, *asked))
+        if right is None or found.standing.rank is None or found.standing.rank > place.rank:
+            return None
+        if right.source == "edge":
+            words = f"let {memory_id} take the rank of {found.id}"
+            return Next(words, memory_id, ("search", query, *asked, "--set", "supersession.mode=follow"))
+        k = max(1, found.standing.rank)
+        words = f"find out why {memory_id} is below {found.id}"
+        return Next(words, memory_id, ("why", query, memory_id, *asked, "--cutoff", str(k)))
+
+
+def standing(trace: Trace, memory_id: str) -> Standing:
+    """The rank of a memory among the results of a trace, or where it is lost, in words."""
+    rank = next((result.rank for result in trace.results if result.memory_id == memory_id), None)
+    if rank is not None:
+        return Standing(rank, None, f"{ordinal(rank)} of {len(trace.results)} results")
+    lost = loss(trace, memory_id)
+    if lost is None:
+        return Standing(None, "", "found by no list")
+    rank_words = "" if lost.rank is None else f", {ordinal(lost.rank)} there"
+    return Standing(None, lost.stage, f"lost at {lost.stage}{rank_words}", lost.reason)
+
+
+def _comparable(memory: Memory, other: Memory) -> bool:
+    """Whether one may have replaced the other: of different moments, and of one project where both have one."""
+    return (
+        memory.created_at is not None
+        and other.created_at is not None
+        and memory.created_at != other.created_at
+        and (memory.project is None or other.project is None or memory.project == other.project)
+    )
+
+
+def _pair(memory: Memory, other: Memory, cosine: float, near: float) -> CandidatePair:
+    assert memory.created_at is not None and other.created_at is not None
+    days = (other.created_at - memory.created_at).total_seconds() / 86_400
+    newer, older = (other, memory) if days > 0 else (memory, other)
+    return CandidatePair(newer.id, older.id, abs(days), cosine, near)
+
+
+def _later(memory: Memory, successor: Successor) -> str:
+    if memory.created_at is None or successor.created_at is None:
+        return ""
+    return f" ({later_words(memory.created_at, successor.created_at)})"
+
+
+def _claim_json(blamed: BlamedClaim, options: Sequence[str]) -> dict[str, Any]:
+    claim = blamed.claim
+    return {
+        "claim": claim.text,
+        "start": claim.start,
+        "end": claim.end,
+        "sentence": blamed.sentence,
+        "memories": [_memory_json(found, options) for found in blamed.memories],
+    }
+
+
+def _memory_json(found: BlamedMemory, options: Sequence[str]) -> dict[str, Any]:
+    support, overlap = found.support, found.support.overlap
+    return {
+        "memory_id": found.id,
+        "title": support.memory.title,
+        "content": support.memory.content,
+        "score": round(support.score, 4),
+        "cosine": None if support.cosine is None else round(support.cosine, 4),
+        "overlap": round(overlap.share, 4),
+        "reranker": support.reranker,
+        "claim_spans": [list(span) for span in overlap.claim],
+        "title_spans": [list(span) for span in overlap.title],
+        "content_spans": [list(span) for span in overlap.content],
+        "lacking": list(overlap.lacking),
+        "words": found.words,
+        **_standing_json(found.standing),
+        "stale": found.stale,
+        "grade": found.grade,
+        "irrelevant": found.irrelevant,
+        "returned_for": None if found.returned_for is None else list(found.returned_for),
+        "otherwise": [
+            {
+                "memory_id": one.memory.id,
+                "title": one.memory.title,
+                "content": one.memory.content,
+                "source": one.source,
+                "newer": one.newer,
+                "words": one.words,
+                "content_spans": [list(span) for span in one.spans],
+                **_standing_json(one.standing),
+            }
+            for one in found.otherwise
+        ],
+        "next": None
+        if found.next is None
+        else {
+            "words": found.next.words,
+            "memory_id": found.next.memory_id,
+            "command": found.next.command(options),
+        },
+    }
+
+
+def _standing_json(place: Standing | None) -> dict[str, Any]:
+    return (
+        {}
+        if place is None
+        else {
+            "rank": place.rank,
+            "lost_at": place.lost_at,
+            "standing": place.words,
+            "reason": place.reason,
+        }
+    )

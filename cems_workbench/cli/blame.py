@@ -1,0 +1,141 @@
+"""`blame`: the memories that support what an agent said, and what became of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cems_workbench.cli.options import (
+    AsOfOption,
+    ConfigOption,
+    JsonOption,
+    PresetOption,
+    ProjectOption,
+    RestrictToProjectOption,
+    SetOption,
+    StoreOption,
+    chosen_config,
+    filled_resources,
+    print_table,
+    progress_bar,
+    request_and_config,
+    warn_unknown_project,
+)
+from cems_workbench.cli.terminal import put_json, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cems_workbench.analysis.blame import Blame, BlamedMemory
+
+MARGIN = 60
+"""Characters of a text that are printed before the first and after the last word in common."""
+MAX_TEXT = 320
+
+
+def blame_command(
+    text: Annotated[str, typer.Argument(help="What the agent said, one sentence or more; - reads it from stdin.")],
+    query: Annotated[
+        str | None,
+        typer.Option("--query", metavar="QUERY", help="What it was asked: also say what became of each memory for it."),
+    ] = None,
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    changes: SetOption = None,
+    project: ProjectOption = None,
+    restrict: RestrictToProjectOption = False,
+    as_of: AsOfOption = None,
+    returned: Annotated[
+        bool,
+        typer.Option(
+            "--returned", help="Without --query: also name the queries of the store's sets that return each memory."
+        ),
+    ] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the memories that an answer rests on.
+
+    Splits it into claims, ranks the memories whose text supports each, and says which of them the query returns, which is stale or judged
+    irrelevant, which memory says otherwise, and what to do next. Nothing is changed.
+    """
+    chosen = chosen_config(preset, config, changes)
+    request = None
+    if query is not None:
+        request, chosen = request_and_config(query, project, restrict, as_of, None, chosen)
+    from cems_workbench.jobs.blaming import blame_answer
+
+    said = sys.stdin.read() if text == "-" else text
+    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+        warn_unknown_project(resources.store, project, restrict)
+        found = blame_answer(said, resources, chosen, request, returned=returned, progress=progress)
+    options = _options(preset, config, changes, store)
+    if as_json:
+        put_json(found.to_json(options))
+    else:
+        print_blame(found, options)
+
+
+def _options(preset: str | None, config: Path | None, changes: Sequence[str] | None, store: Path | None) -> list[str]:
+    """The options of this command that the next one needs too."""
+    given = [
+        ("--preset", preset),
+        ("--config", config),
+        *(("--set", change) for change in changes or ()),
+        ("--store", store),
+    ]
+    return [word for name, value in given if value is not None for word in (name, str(value))]
+
+
+def print_blame(found: Blame, options: Sequence[str] = ()) -> None:
+    """Print each claim with its memories, the words in common in [brackets]."""
+    say(found.sentence)
+    for blamed in found.claims:
+        say()
+        if len(found.claims) > 1 or not blamed.memories:
+            say(f"“{blamed.claim.text}”" if blamed.memories else blamed.sentence)
+        if not blamed.memories:
+            continue
+        rows = [[one.id, one.support.score, one.words or None, _marked(one)] for one in blamed.memories]
+        print_table(["memory", "support", "what became of it", "text"], rows)
+        for one in blamed.memories:
+            for other in one.otherwise:
+                place = f"; {other.standing.words}" if other.standing else ""
+                say(
+                    f"{other.memory.id} says otherwise than {one.id} ({other.words}{place}): {_start(other.memory.content)}"
+                )
+        following = dict.fromkeys(
+            f"next: {one.next.words}:\n    {one.next.command(options)}" for one in blamed.memories[:1] if one.next
+        )
+        for line in following:
+            for part in line.split("\n"):
+                say(part)
+    say()
+    about = f"claims split by {found.split_by}" + (f"; read by {found.reranker}" if found.reranker else "")
+    say(f"{about}; config {found.config_name}" if found.query is not None else about)
+    for note in found.notes:
+        say(f"note: {note}", err=True)
+
+
+def _marked(one: BlamedMemory) -> str:
+    """The stretch of the content with the words in common, each in brackets."""
+    text, spans = one.support.memory.content, one.support.overlap.content
+    if not spans:
+        return _start(text)
+    first, last = max(0, spans[0][0] - MARGIN), min(len(text), spans[-1][1] + MARGIN)
+    last = min(last, first + MAX_TEXT)
+    parts, at = ["…" if first else ""], first
+    for start, end in spans:
+        if end <= last:
+            parts += [text[at:start], "[", text[start:end], "]"]
+            at = end
+    parts += [text[at:last], "…" if last < len(text) else ""]
+    return " ".join("".join(parts).split())
+
+
+def _start(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_TEXT else f"{line[: MAX_TEXT - 1]}…"

@@ -1,0 +1,109 @@
+"""How far a memory says what a claim says: values, negations, windows, and the marked words."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cems_workbench.analysis.support import (
+    COSINE,
+    LACKING,
+    WINDOW,
+    ClaimWords,
+    Overlap,
+    base_score,
+    with_reranker,
+    words_of,
+)
+from cems_workbench.analysis.text_evidence import idf
+from cems_workbench.records import Memory
+from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
+
+EMPTY = LexicalIndex()
+
+
+class Counted(LexicalIndex):
+    """An index of 100 texts with these document frequencies."""
+
+    def __init__(self, **frequencies: int) -> None:
+        super().__init__()
+        self.document_count = 100
+        self._known = frequencies
+
+    def document_frequency(self, term: str) -> int:
+        return self._known.get(term, 0)
+
+
+def overlap(claim: str, content: str, title: str | None = None, index: LexicalIndex = EMPTY) -> Overlap:
+    return ClaimWords(claim, index).overlap(Memory("m", content, title=title))
+
+
+@pytest.mark.parametrize(
+    ("claim", "content"),
+    [
+        ("It ends after sixty days", "60 days"),
+        ("The rent is 1340 euros", "€1,340 warm"),
+        ("You move in November", "from 2026-11-01"),
+        ("Mondays are free", "on Monday"),
+        ("never in June", "not in June"),
+    ],
+)
+def test_values_and_negations_are_compared_by_what_they_mean(claim: str, content: str) -> None:
+    found = overlap(claim, content)
+    assert found.share > 0 and not found.lacking
+    assert {content[start:end] for start, end in found.content}
+
+
+def test_parts_of_an_identifier_are_no_evidence_of_it() -> None:
+    assert overlap("The key is C01X00T47", "version 00 of 01").lacking == ("C01X00T47",)
+
+
+def test_share_is_the_weight_of_the_words_in_common() -> None:
+    index = Counted(tenant=50, limit=10, **{"600": 1})
+    found = overlap("the tenant limit is 600", "every tenant has its limit", index=index)
+    common, rare, value = idf(50, 100), idf(10, 100), 2 * idf(1, 100)
+    assert found.share == pytest.approx((common + rare) / (common + rare + value))
+    assert found.lacking == ("600",) and found.lacking_share == pytest.approx(value / (common + rare + value))
+    expected = (COSINE * 0.5 + (1 - COSINE) * found.share) * (1 - LACKING * found.lacking_share)
+    assert base_score(0.5, found) == pytest.approx(expected)
+    assert base_score(-0.2, found) == base_score(None, found)
+
+
+def test_words_far_from_each_other_do_not_add_up() -> None:
+    filler = " ".join(f"word{number}" for number in range(2 * WINDOW))
+    near, far = overlap("moving november", "moving november"), overlap("moving november", f"moving {filler} november")
+    assert near.share == 1 and far.share < 1
+    # But a value that is anywhere in the memory is not lacking.
+    assert not overlap("we move in November", f"move {filler} November").lacking
+
+
+def test_the_title_belongs_to_every_window() -> None:
+    filler = " ".join(f"word{number}" for number in range(3 * WINDOW))
+    assert overlap("moving to berlin", f"{filler} berlin", title="Moving").share == 1
+
+
+@given(st.text(max_size=200), st.text(max_size=300), st.text(max_size=40))
+def test_marks_are_words_of_the_texts(claim: str, content: str, title: str) -> None:
+    found = overlap(claim, content, title)
+    assert 0 <= found.share <= 1 and 0 <= found.lacking_share <= 1
+    for text, spans in ((claim, found.claim), (title, found.title), (content, found.content)):
+        assert all(0 <= start < end <= len(text) for start, end in spans)
+        assert list(spans) == sorted(spans)
+        assert all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
+
+
+@given(st.text(alphabet="abcdefg 0123456789.,-", min_size=1, max_size=60))
+def test_a_text_supports_itself_fully(text: str) -> None:
+    words = words_of(text)
+    if words and len(words) <= WINDOW:
+        found = overlap(text, text)
+        assert found.share == pytest.approx(1) and not found.lacking
+
+
+def test_a_reranker_moves_only_what_it_read() -> None:
+    base = {"a": 0.5, "b": 0.6, "c": 0.4}
+    assert with_reranker(base, {"a": 3.0, "b": 1.0, "c": None}) == {"a": 0.75, "b": 0.3, "c": 0.4}
+    assert with_reranker(base, {"a": 1.0, "b": None}) == base
