@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cems_workbench.api.configs import load_config
 from cems_workbench.api.evidence import LoadedEvidence, load_evidence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cems_workbench.evaluation.comparison import Comparison
     from cems_workbench.evaluation.evaluate import Evaluation
     from cems_workbench.evaluation.losses import Losses, Rows
+    from cems_workbench.evaluation.verdict import Verdict
     from cems_workbench.jobs.evaluation import EvaluatedConfig
 
 
@@ -274,6 +275,42 @@ class ComparisonReport(Result):
         """The name of the config that the others are compared with."""
         return self.comparison.evaluations[0].config.name
 
+    def verdict(
+        self,
+        measure: str | None = None,
+        *,
+        config: str | None = None,
+        query_type: str | None = None,
+        tolerance: float = 0.01,
+    ) -> Verdict:
+        """Whether a config loses against the baseline: pass, fail, or cannot tell, with the sentence that every page and command prints.
+
+        Args:
+            measure: its name; None is nDCG@10, or else the first that was measured.
+            config: the name of the compared config; None is the first of them.
+            query_type: only the queries of this type count.
+            tolerance: the tolerated loss, in units of the measure.
+
+        Raises:
+            InputError: the measure was not measured, no config has that name, no query has that type, or the tolerance is below 0.
+        """
+        from cems_workbench.evaluation.metrics import parse_measure
+        from cems_workbench.evaluation.verdict import verdict_of
+
+        names = [one.name for one in self.comparison.compared]
+        if config is not None and config not in names:
+            raise InputError(f"config {config}: it was not compared; there are {', '.join(names)}")
+        wanted = None if measure is None else parse_measure(measure, self.comparison.evaluations[0].relevant_from)
+        place = 0 if config is None else names.index(config)
+        return verdict_of(self.comparison, place, wanted, query_type, tolerance)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The verdict on each config, by nDCG@10 or else the first measure."""
+        from cems_workbench.evaluation.verdict import verdicts_of
+
+        return tuple(one.sentence for one in verdicts_of(self.comparison))
+
     def changed(self, measure: str | None = None) -> Table:
         """The queries whose value of a measure is another one, the largest differences first.
 
@@ -372,7 +409,10 @@ class ComparisonReport(Result):
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain values, as `compare --json` prints it."""
-        return self.comparison.to_json()
+        from cems_workbench.evaluation.verdict import verdicts_of
+
+        verdicts = [one.to_json() for one in verdicts_of(self.comparison)]
+        return {"verdicts": verdicts, **self.comparison.to_json()}
 
 
 def _losses(reports: Sequence[EvaluationReport], cutoff: int, shown: int) -> LossReport:
@@ -413,14 +453,21 @@ def compare(*reports: EvaluationReport, seed: int = 0) -> ComparisonReport:
     return ComparisonReport(compared(evaluations, seed=seed), reports)
 
 
-def check(report: EvaluationReport | ComparisonReport, *asserted: str, tolerance: float = 0.0) -> None:
+def check(
+    report: EvaluationReport | ComparisonReport,
+    *asserted: str,
+    tolerance: float | None = None,
+    cannot_tell: Literal["pass", "fail"] = "fail",
+) -> None:
     """Raise AssertionError, with a line for each that fails, unless all of this holds; for tests of a team's own.
 
     Args:
         report: of `evaluate`, or of `compare`.
         asserted: of an evaluation `[TYPE:]MEASURE>=NUMBER`, such as `"hit@5>=0.80"`; of a comparison
-            `[TYPE:]MEASURE[ p<LEVEL]`, such as `"hit@5"`, which must not be lower than the baseline's, or `"hit@5 p<0.05"`, surely lower.
-        tolerance: losses up to this are ignored.
+            `[TYPE:]MEASURE[ p<LEVEL]`, such as `"hit@5"`, whose verdict against the baseline must be pass, or `"hit@5 p<0.05"`, which
+            must not be significantly lower.
+        tolerance: losses up to this are tolerated; None is 0.01, and with a level 0.
+        cannot_tell: what a verdict that cannot tell counts as.
 
     Raises:
         AssertionError: something does not hold.
@@ -445,7 +492,7 @@ def check(report: EvaluationReport | ComparisonReport, *asserted: str, tolerance
         else:
             guard = assertions.parse_no_loss(text, first.relevant_from)
             known(guard.measure)
-            outcomes += assertions.check_no_loss(report.comparison, guard, tolerance)
+            outcomes += assertions.check_no_loss(report.comparison, guard, tolerance, cannot_tell)
     failed = [outcome.line for outcome in outcomes if not outcome.holds]
     if failed:
         raise AssertionError("\n".join(failed))

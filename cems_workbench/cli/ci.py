@@ -8,7 +8,17 @@ from typing import Annotated
 
 import typer
 
-from cems_workbench.cli.evaluate import MetricOption, asserted_json, exit_unless_all_hold
+from cems_workbench.cli.evaluate import (
+    CannotTellOption,
+    MetricOption,
+    ToleranceOption,
+    asserted_json,
+    check_cannot_tell,
+    exit_unless_all_hold,
+    print_asserted,
+    print_verdicts,
+    verdicts_json,
+)
 from cems_workbench.cli.gather import SeedOption
 from cems_workbench.cli.options import JsonOption, read_evidence
 from cems_workbench.cli.terminal import put, put_json, say, say_wrapped
@@ -16,6 +26,9 @@ from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
 
 DEFAULT_GUARD = "nDCG@10 p<0.05"
+"""What `ci check` asserts where nothing is named; a verdict could exit with 3, which jobs written for 0.1.0 do not know."""
+WRITTEN_GUARD = "nDCG@10"
+"""What `ci init` writes: a verdict, whose exit code the written workflow handles."""
 LARGE_FILE_BYTES = 50_000_000
 """Bytes of a file that GitHub warns about; it refuses twice that."""
 
@@ -33,7 +46,16 @@ NoLossOption = Annotated[
     typer.Option(
         "--fail-on-regression",
         metavar="[TYPE:]MEASURE[ p<N]",
-        help=f"Fail if the config scores lower than before, with p<N only if significantly lower (default: {DEFAULT_GUARD}).",
+        help="Exit with 1 on a loss against the previous config above the tolerance, with 3 if that is uncertain; with p<N, with 1 on a "
+        f"significant loss (default: {DEFAULT_GUARD}).",
+    ),
+]
+WrittenNoLossOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-on-regression",
+        metavar="[TYPE:]MEASURE[ p<N]",
+        help=f"What the check asserts (default: {WRITTEN_GUARD}).",
     ),
 ]
 AssertOption = Annotated[
@@ -52,7 +74,8 @@ def check_command(
     ] = None,
     no_loss: NoLossOption = None,
     asserted: AssertOption = None,
-    tolerance: Annotated[float, typer.Option("--tolerance", min=0, metavar="X", help="Ignore losses up to X.")] = 0.0,
+    tolerance: ToleranceOption = None,
+    cannot_tell: CannotTellOption = None,
     metric: MetricOption = None,
     markdown: Annotated[
         Path | None, typer.Option("--markdown", metavar="FILE", help="Write a report for a pull request.")
@@ -68,7 +91,7 @@ def check_command(
 ) -> None:
     """Compare a config with its version at a commit, on an evidence file.
 
-    Exits 1 if a check fails.
+    The verdict comes first: pass, fail, or cannot tell. Exits 1 if a check fails, 3 if one cannot tell.
     """
     from cems_workbench.evaluation.junit import junit_xml
     from cems_workbench.jobs.regression import check_change
@@ -77,6 +100,7 @@ def check_command(
         raise InputError(
             "ci check: name a commit to compare the config with (--against origin/main), or --assert a bound"
         )
+    decided = check_cannot_tell(cannot_tell)
     found = check_change(
         read_evidence(evidence),
         config,
@@ -85,6 +109,7 @@ def check_command(
         asserted or (),
         metrics=" ".join(metric) if metric else None,
         tolerance=tolerance,
+        cannot_tell=decided,
         seed=seed,
     )
     if markdown is not None:
@@ -95,7 +120,7 @@ def check_command(
         from cems_workbench.jobs.evaluation import EvaluatedConfig, losses_if_any
         from cems_workbench.report.comparison import Asserted, comparison_report
 
-        asserted_of = Asserted(found.outcomes, found.changes, found.note)
+        asserted_of = Asserted(found.outcomes, found.changes, found.note, found.verdicts)
         write_text(
             html,
             comparison_report(
@@ -112,13 +137,13 @@ def check_command(
     if as_json:
         named = [{"parameter": name, "before": before, "now": now} for name, before, now in found.changes]
         values = {"note": found.note, "changed": named, "content_hash": found.content_hash}
-        put_json(values | found.comparison.to_json() | asserted_json(found.outcomes))
+        put_json(verdicts_json(found.verdicts) | values | found.comparison.to_json() | asserted_json(found.outcomes))
     else:
+        print_verdicts(found.verdicts)
         say_wrapped(f"{found.note}: {len(found.comparison.evaluations[0].qids)} queries of {evidence.name}")
         for name, before, now in found.changes:
             say(f"changed: {name}: {before} → {now}")
-        for outcome in found.outcomes:
-            say(outcome.line)
+        print_asserted(found.outcomes)
     exit_unless_all_hold(found.outcomes)
 
 
@@ -126,8 +151,9 @@ def check_command(
 def init_command(
     evidence: EvidenceArgument,
     config: ConfigFileOption,
-    no_loss: NoLossOption = None,
+    no_loss: WrittenNoLossOption = None,
     asserted: AssertOption = None,
+    tolerance: ToleranceOption = None,
     install: Annotated[
         str,
         typer.Option("--install", metavar="SPEC", help="What the workflow installs with pip: a name, a URL or a path."),
@@ -142,10 +168,12 @@ def init_command(
     from cems_workbench.jobs.ci_files import HOOKS, WORKFLOW, Gate, hook, names, workflow, written
     from cems_workbench.jobs.regression import check_change
 
-    guards = [DEFAULT_GUARD] if no_loss is None else no_loss
+    guards = [WRITTEN_GUARD] if no_loss is None else no_loss
     read = read_evidence(evidence)
     found = check_change(read, config, None, guards, asserted or ())  # fail now on a bound that can never hold
-    gate = Gate(_relative_path(evidence), _relative_path(config), tuple(guards), tuple(asserted or ()), install)
+    gate = Gate(
+        _relative_path(evidence), _relative_path(config), tuple(guards), tuple(asserted or ()), install, tolerance
+    )
     files = {WORKFLOW: workflow(gate), HOOKS: hook(gate)}
     if shown:
         for path, text in files.items():

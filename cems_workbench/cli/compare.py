@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.evaluate import (
+    CannotTellOption,
     GradeOption,
     JudgeKindOption,
     MetricOption,
+    ToleranceOption,
     asserted_json,
+    check_cannot_tell,
     check_judge_kind,
     chosen_measures,
     configs_for,
     exit_unless_all_hold,
     print_asserted,
+    print_verdicts,
     score_lines,
+    verdicts_json,
 )
 from cems_workbench.cli.gather import SeedOption
 from cems_workbench.cli.options import (
@@ -54,19 +59,21 @@ def compare_command(
         typer.Option(
             "--fail-on-regression",
             metavar="[TYPE:]MEASURE[ p<N]",
-            help="Exit with 1 if a config scores lower than the first, with p<N only if significantly lower; repeatable.",
+            help="Exit with 1 on a loss against the first config above the tolerance, with 3 if that is uncertain; with p<N, with 1 on a "
+            "significant loss; repeatable.",
         ),
     ] = None,
-    tolerance: Annotated[float, typer.Option("--tolerance", min=0, metavar="X", help="Ignore losses up to X.")] = 0.0,
+    tolerance: ToleranceOption = None,
+    cannot_tell: CannotTellOption = None,
     shown: Annotated[int, typer.Option("--show", metavar="N", min=0, help="Number of changed queries to list.")] = 10,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Compare configs with the first one, query by query.
 
-    Works from evidence alone: gathers nothing and calls no model.
+    The verdict on each comes first: pass, fail, or cannot tell. Works from evidence alone: gathers nothing and calls no model.
     """
-    from cems_workbench.evaluation.assertions import check_no_loss, parse_no_loss
+    from cems_workbench.evaluation.assertions import check_no_loss, parse_no_loss, verdicts_of_guards
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.jobs.evaluation import (
@@ -81,6 +88,7 @@ def compare_command(
     if len(config or ()) + len(preset or ()) < 2:
         raise InputError("compare needs at least two configs: --config A --config B (files, or presets by name)")
     check_judge_kind(judge_kind)
+    decided = check_cannot_tell(cannot_tell)
     if streamed(evidence):
         with EvidenceStream(evidence) as stream:
             warn_unverified(stream.unproved)
@@ -109,11 +117,14 @@ def compare_command(
         content = of_file.content_hash
         told = [(evidence[0], row.evaluation, options) for row, (_, options) in zip(measured, configs, strict=True)]
         scoring = score_lines(told)
-    outcomes = [outcome for guard in guarded for outcome in check_no_loss(comparison, guard, tolerance)]
+    outcomes = [outcome for guard in guarded for outcome in check_no_loss(comparison, guard, tolerance, decided)]
+    verdicts = verdicts_of_guards(comparison, guarded, tolerance)
     if as_json:
         per_query = len(comparison.evaluations[0].qids) <= MAX_QUERIES_PRINTED
-        put_json(comparison.to_json(per_query) | {"content_hash": content} | asserted_json(outcomes))
+        values = verdicts_json(verdicts) | comparison.to_json(per_query) | {"content_hash": content}
+        put_json(values | asserted_json(outcomes))
     else:
+        print_verdicts(verdicts)
         _print(comparison, shown, header.config.name)
         for line in scoring:
             say(line)
@@ -152,6 +163,8 @@ def _whole(value: float | None) -> int | None:
 
 
 def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
+    from cems_workbench.evaluation.comparison import interval_words
+
     base = comparison.evaluations[0]
     _print_means(comparison, gathered_with)
     said = base.remarks
@@ -174,7 +187,7 @@ def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
                 difference.baseline,
                 difference.value,
                 f"{difference.difference:+.4f}",
-                f"{difference.low:+.3f} to {difference.high:+.3f}",
+                interval_words(difference.low, difference.high),
                 f"{difference.p_holm:.4f}",
                 f"{difference.effect:.2f}",
                 f"{len(difference.wins)}/{len(difference.losses)}/{difference.ties}",

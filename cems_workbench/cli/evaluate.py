@@ -33,7 +33,7 @@ from cems_workbench.platform.atomic_write import write_text
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
-    from cems_workbench.evaluation.assertions import Assertion, Outcome
+    from cems_workbench.evaluation.assertions import Assertion, CannotTell, Outcome
     from cems_workbench.evaluation.batch import LabelledBatch, Rankings
     from cems_workbench.evaluation.evaluate import Evaluation
     from cems_workbench.evaluation.evidence_file import Header
@@ -41,9 +41,11 @@ if TYPE_CHECKING:
     from cems_workbench.evaluation.losses import LossCollector, Losses
     from cems_workbench.evaluation.metrics import Measure
     from cems_workbench.evaluation.relevance_sources import RelevanceSources
+    from cems_workbench.evaluation.verdict import Verdict
     from cems_workbench.jobs.evaluation import Labelled, LabelledEvidence, StreamedConfigs
 
-CHECK_FAILED = 1
+CHECK_FAILED, CANNOT_TELL = 1, 3
+"""Exit codes: something asserted does not hold; nothing failed, but a verdict cannot tell."""
 Options = Sequence[tuple[str, str]]
 """Command line options with their values that name a config for `fill-scores`."""
 MetricOption = Annotated[
@@ -60,6 +62,23 @@ JudgeKindOption = Annotated[
     str | None,
     typer.Option(
         "--judge-kind", metavar="human|model", help="Use only judgments of people or of models (default: people first)."
+    ),
+]
+ToleranceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--tolerance",
+        min=0,
+        metavar="X",
+        help="Tolerated loss, in units of the measure (default: 0.01; with p<N: 0).",
+    ),
+]
+CannotTellOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cannot-tell",
+        metavar="pass|fail",
+        help="What a verdict that cannot tell counts as (default: exit with 3).",
     ),
 ]
 
@@ -109,6 +128,7 @@ def evaluate_command(
     from cems_workbench.evaluation.evidence_file import is_evidence_file
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.evaluation.losses import DEFAULT_K, SHOWN, LossCollector, stream_words
+    from cems_workbench.evaluation.verdict import verdicts_on_evaluations
     from cems_workbench.jobs.evaluation import (
         evaluate_configs,
         labelled_file,
@@ -146,9 +166,16 @@ def evaluate_command(
             found = _streamed(stream, configs, measures, judge_kind, seed, run_out, as_json, counted)
             lost = None if counted is None else stream_words(counted, stream, rows)
         outcomes = [check(assertion, evaluation) for evaluation in found.evaluations for assertion in assertions]
+        verdicts = verdicts_on_evaluations(found.evaluations, found.found.overlaps)
         if as_json:
-            put_json(_losses_json(lost) | {"evaluations": found.to_json()} | asserted_json(outcomes))
+            put_json(
+                verdicts_json(verdicts)
+                | _losses_json(lost)
+                | {"evaluations": found.to_json()}
+                | asserted_json(outcomes)
+            )
         else:
+            print_verdicts(verdicts)
             if lost is not None:
                 print_losses(lost, _remarks(found.evaluations))
             for evaluation in found.evaluations:
@@ -182,11 +209,18 @@ def evaluate_command(
         _write_run(run_out, batches[0], evaluations[0])
     outcomes = [check(assertion, evaluation) for evaluation in evaluations for assertion in assertions]
     views = _relevance_sources(batches, evaluations) if compare_judges else []
+    verdicts = verdicts_on_evaluations(evaluations)
     lost = measured_losses(measured, least, k, rows) if losses else None
     if as_json:
-        values = _losses_json(lost) | {"evaluations": [row.to_json() for row in measured]} | asserted_json(outcomes)
+        values = (
+            verdicts_json(verdicts)
+            | _losses_json(lost)
+            | {"evaluations": [row.to_json() for row in measured]}
+            | asserted_json(outcomes)
+        )
         put_json(values | ({"honest": [view.to_json() for view in views]} if compare_judges else {}))
     else:
+        print_verdicts(verdicts)
         if lost is not None:
             print_losses(lost, _remarks(evaluations))
         for row in measured:
@@ -302,19 +336,49 @@ def _losses_json(losses: Losses | None) -> dict[str, Any]:
 
 def asserted_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Outcomes of the assertions, as plain values."""
-    return {"assertions": [{"holds": outcome.holds, "line": outcome.line} for outcome in outcomes]}
+    return {"assertions": [_asserted(outcome) for outcome in outcomes]}
+
+
+def _asserted(outcome: Outcome) -> dict[str, Any]:
+    verdict = {} if outcome.verdict is None else {"verdict": outcome.verdict.kind}
+    return {"holds": outcome.holds, "line": outcome.line} | verdict
+
+
+def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """The verdicts, as plain values; nothing without any."""
+    return {"verdicts": [one.to_json() for one in verdicts]} if verdicts else {}
+
+
+def print_verdicts(verdicts: Sequence[Verdict]) -> None:
+    """Print the sentence of each verdict; it comes before every table."""
+    for one in verdicts:
+        say_wrapped(one.sentence)
 
 
 def print_asserted(outcomes: Sequence[Outcome]) -> None:
-    """Print the outcome of each assertion."""
+    """Print the outcome of each assertion but those of verdicts, whose sentences are printed first."""
     for outcome in outcomes:
-        say(outcome.line)
+        if outcome.verdict is None:
+            say(outcome.line)
 
 
 def exit_unless_all_hold(outcomes: Sequence[Outcome]) -> None:
-    """Exit with 1 if an assertion does not hold."""
-    if not all(outcome.holds for outcome in outcomes):
+    """Exit with 1 if an assertion does not hold, and with 3 if otherwise a verdict cannot tell."""
+    if any(outcome.failed for outcome in outcomes):
         raise typer.Exit(CHECK_FAILED)
+    if any(outcome.undecided for outcome in outcomes):
+        raise typer.Exit(CANNOT_TELL)
+
+
+def check_cannot_tell(chosen: str | None) -> CannotTell | None:
+    """What --cannot-tell says. Raises InputError unless it is pass or fail."""
+    if chosen is None:
+        return None
+    if chosen == "pass":
+        return "pass"
+    if chosen == "fail":
+        return "fail"
+    raise InputError(f"--cannot-tell {chosen}: expected pass or fail")
 
 
 def check_judge_kind(kind: str | None) -> None:

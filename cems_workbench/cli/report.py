@@ -12,6 +12,7 @@ from cems_workbench.cli.evaluate import (
     GradeOption,
     JudgeKindOption,
     MetricOption,
+    ToleranceOption,
     check_judge_kind,
     chosen_measures,
     configs_for,
@@ -74,6 +75,7 @@ def compare_command(
     ] = None,
     grade: GradeOption = None,
     judge_kind: JudgeKindOption = None,
+    tolerance: ToleranceOption = None,
     shown: Annotated[
         int,
         typer.Option("--show", metavar="N", min=0, max=200, help="Number of queries to show, largest losses first."),
@@ -88,6 +90,7 @@ def compare_command(
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.evaluation.losses import LossCollector, stream_words
+    from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE
     from cems_workbench.jobs.evaluation import (
         evaluate_configs,
         evaluate_streamed,
@@ -101,6 +104,7 @@ def compare_command(
     if len(config or ()) + len(preset or ()) < 2:
         raise InputError("report compare needs at least two configs: --config A --config B (files, or presets by name)")
     check_judge_kind(judge_kind)
+    tolerated = DEFAULT_TOLERANCE if tolerance is None else tolerance
 
     def asked_of(header: Header) -> tuple[list[tuple[str, PipelineConfig]], tuple[Measure, ...]]:
         configs = [(one.name, one) for one, _ in configs_for(header, config, preset, changes, None)]
@@ -127,6 +131,7 @@ def compare_command(
                 seed=seed,
                 judges=judge_kind,
                 losses=stream_words(counted, stream) if counted.relevant else None,
+                tolerance=tolerated,
             )
     else:
         read = read_evidence(evidence[0])
@@ -144,6 +149,7 @@ def compare_command(
             seed=seed,
             judges=judge_kind,
             losses=losses_if_any(measured),
+            tolerance=tolerated,
         )
     _write(out, page)
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.evaluate import asserted_json, exit_unless_all_hold, print_asserted
+from cems_workbench.cli.evaluate import (
+    CannotTellOption,
+    ToleranceOption,
+    asserted_json,
+    check_cannot_tell,
+    exit_unless_all_hold,
+    print_asserted,
+    print_verdicts,
+    verdicts_json,
+)
 from cems_workbench.cli.gather import SeedOption
 from cems_workbench.cli.options import (
     ConfigOption,
@@ -47,9 +56,12 @@ def watch_command(
         typer.Option(
             "--fail-on-regression",
             metavar="[TYPE:]MEASURE[ p<N]",
-            help=f"Exit with 1 if lower than last time, with p<N only if significantly lower (default: {DEFAULT_GUARD}).",
+            help="Exit with 1 on a loss against last time above the tolerance, with 3 if that is uncertain; with p<N, with 1 on a "
+            f"significant loss (default: {DEFAULT_GUARD}).",
         ),
     ] = None,
+    tolerance: ToleranceOption = None,
+    cannot_tell: CannotTellOption = None,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="A note to save with the measurement.")] = "",
     cron: Annotated[
         str | None,
@@ -72,13 +84,24 @@ def watch_command(
     texts = [DEFAULT_GUARD] if no_loss is None else no_loss
     for text in texts:
         parse_no_loss(text)
+    decided = check_cannot_tell(cannot_tell)
     if cron is not None:
         put(_crontab_line(cron, store))
         return
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         least = resources.store.query_sets.relevant_from(query_set)
         guards = tuple(parse_no_loss(text, least) for text in texts)
-        found = watch(chosen, query_set, guards, resources, progress, note=note, seed=seed)
+        found = watch(
+            chosen,
+            query_set,
+            guards,
+            resources,
+            progress,
+            note=note,
+            seed=seed,
+            tolerance=tolerance,
+            cannot_tell=decided,
+        )
     last = None if found.last is None else found.last.isoformat(timespec="seconds")
     if as_json:
         values = {
@@ -99,13 +122,14 @@ def watch_command(
                 if row.queries
             ],
         }
-        put_json(values | asserted_json(found.outcomes))
+        put_json(verdicts_json(found.verdicts) | values | asserted_json(found.outcomes))
     else:
         _print(found.evaluation.config.name, query_set, last, found)
     exit_unless_all_hold(found.outcomes)
 
 
 def _print(name: str, query_set: str, last: str | None, found: Watched) -> None:
+    from cems_workbench.evaluation.comparison import interval_words
     from cems_workbench.evaluation.evaluate import number
 
     if last is None:
@@ -115,13 +139,14 @@ def _print(name: str, query_set: str, last: str | None, found: Watched) -> None:
         ]
         print_table(["measure", "mean", "95 % interval"], rows, f"{name} on {query_set}, for the first time")
         return
+    print_verdicts(found.verdicts)
     rows = [
         [
             str(row.measure),
             row.before,
             row.now,
             f"{row.now - row.before:+.4f}",
-            f"{row.low:+.3f} to {row.high:+.3f}",
+            interval_words(row.low, row.high),
             f"{row.p:.4f}",
         ]
         for row in found.since

@@ -1,5 +1,6 @@
 """What a team's retrieval must hold in CI: `hit@5>=0.80`, `temporal:hit@5>0.5`, and no loss of `temporal:hit@5` between two configs.
 
+`nDCG@10` asserts that a verdict on it is pass (`evaluation/verdict.py`); one that cannot tell is undecided unless the caller decides.
 `nDCG@10 p<0.05` is a loss only where chance gives one as large less often than that: p of a paired test on the queries that the
 assertion is of, two-sided and uncorrected, so that it does not depend on what else is asserted or measured.
 
@@ -10,14 +11,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import Comparison, p_of
 from cems_workbench.evaluation.evaluate import Evaluation
 from cems_workbench.evaluation.metrics import Measure, parse_measure
+from cems_workbench.evaluation.verdict import (
+    CANNOT_TELL,
+    DEFAULT_TOLERANCE,
+    PASS,
+    Verdict,
+    require_tolerance,
+    verdict_of,
+    verdicts_of,
+)
 
 _WRITTEN = re.compile(r"(?:(?P<type>[^<>]+):)?(?P<measure>[^<>:]+?)\s*(?P<sign>>=|<=|>|<)\s*(?P<bound>[-+.\deE]+)")
 _NO_LOSS = re.compile(r"(?P<measure>.+?)(?:\s+p\s*<\s*(?P<level>\S+))?")
@@ -68,6 +79,19 @@ class Outcome:
     line: str
     name: str = ""
     """The assertion as written: the same in every run."""
+    verdict: Verdict | None = None
+    """What it was decided by, if it was a verdict; its sentence is the line."""
+    undecided: bool = False
+    """Could the verdict not tell, and nobody decided what to do then? It does not hold, but has not failed either."""
+
+    @property
+    def failed(self) -> bool:
+        """Is it certain, or decided, that it does not hold?"""
+        return not self.holds and not self.undecided
+
+
+CannotTell = Literal["pass", "fail"]
+"""What a verdict that cannot tell counts as."""
 
 
 def parse_bound(text: str, example: str) -> Bound:
@@ -103,13 +127,18 @@ class NoLoss:
 
     def outcome(self, told: str, change: float, p: Callable[[], float], tolerance: float = 0.0) -> Outcome:
         """Is a change of the mean none for the worse, but for the tolerance and for chance? `told` says what it was and is; `p` is
-        worked out where a level is named."""
-        holds, said = self.measure.direction * change >= -tolerance - ROUNDING, ""
-        if self.level is not None:
-            chance = p()
-            said = f"; p {chance:.2g}, sure below {self.level:g}"
-            holds = holds or chance >= self.level
-        return Outcome(holds, f"{'no loss' if holds else 'LOSS'}: {self.scoped} {told}{said}", str(self))
+        that of a test at the level."""
+        lower, chance = self.measure.direction * change < -tolerance - ROUNDING, p()
+        holds = not lower or self.level is None or chance >= self.level
+        word = "LOSS" if not holds else "no significant loss" if lower else "no loss"
+        said = "" if self.level is None else f"; p {chance:.2g}, sure below {self.level:g}"
+        return Outcome(holds, f"{word}: {self.scoped} {told}{said}", str(self))
+
+    def decided(self, found: Verdict, cannot_tell: CannotTell | None = None) -> Outcome:
+        """The outcome of a verdict; `cannot_tell` decides what it counts as if it cannot tell."""
+        open_ = found.kind == CANNOT_TELL
+        holds = found.kind == PASS or (open_ and cannot_tell == "pass")
+        return Outcome(holds, found.sentence, str(self), found, open_ and cannot_tell is None)
 
     def __str__(self) -> str:
         """As written."""
@@ -145,8 +174,21 @@ def _counted(evaluation: Evaluation, assertion: Assertion) -> int:
     return sum(assertion.bound.scope in (None, kind) and not math.isnan(value) for kind, value in kinds)
 
 
-def check_no_loss(comparison: Comparison, guard: NoLoss, tolerance: float = 0.0) -> list[Outcome]:
-    """Per compared config: is its mean no worse than the baseline's, but for the tolerance and for chance? Raises as `check` does."""
+def check_no_loss(
+    comparison: Comparison, guard: NoLoss, tolerance: float | None = None, cannot_tell: CannotTell | None = None
+) -> list[Outcome]:
+    """Per compared config: is it no worse than the baseline?
+
+    Without a level a verdict decides, `tolerance` None being its default. With one, the mean may be lower by the tolerance, None being 0,
+    and by chance. Raises as `check` does, and InputError for a tolerance below 0.
+    """
+    if guard.level is None:
+        tolerated = DEFAULT_TOLERANCE if tolerance is None else tolerance
+        return [
+            guard.decided(verdict_of(comparison, place, guard.measure, guard.query_type, tolerated), cannot_tell)
+            for place in range(len(comparison.compared))
+        ]
+    require_tolerance(tolerance or 0.0)
     base, measure = comparison.evaluations[0], guard.measure
     before = _mean(base, measure, guard.query_type)
     outcomes = []
@@ -154,8 +196,16 @@ def check_no_loss(comparison: Comparison, guard: NoLoss, tolerance: float = 0.0)
         after = _mean(other, measure, guard.query_type)
         told = f"{before:.4f} under {base.config.name}, {after:.4f} under {other.config.name}"
         p = partial(p_of, comparison, place, measure, guard.query_type)
-        outcomes.append(guard.outcome(told, after - before, p, tolerance))
+        outcomes.append(guard.outcome(told, after - before, p, tolerance or 0.0))
     return outcomes
+
+
+def verdicts_of_guards(
+    comparison: Comparison, guards: Sequence[NoLoss], tolerance: float | None = None
+) -> list[Verdict]:
+    """The verdicts that are printed first: on what is asserted, whichever way, or by default on nDCG@10 or the first measure."""
+    asked = [(guard.measure, guard.query_type) for guard in guards]
+    return verdicts_of(comparison, asked, DEFAULT_TOLERANCE if tolerance is None else tolerance)
 
 
 def _mean(evaluation: Evaluation, measure: Measure, query_type: str | None) -> float:

@@ -1,6 +1,7 @@
 """Assertions as JUnit XML, which CI systems of any make show as tests.
 
-Source: the schema that Jenkins' xUnit plugin and GitLab document; only `testsuite`, `testcase` and `failure` of it are used.
+Source: the schema that Jenkins' xUnit plugin and GitLab document; only `testsuite`, `testcase`, `failure` and
+`skipped` of it are used: a verdict that cannot tell has neither passed nor failed.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ SUITE = "cems-workbench"
 
 def junit_xml(outcomes: Sequence[Outcome], of: str) -> str:
     """A test a line of what was asserted; `of` is what it was measured on, such as the name of the evidence file."""
-    failed = [outcome for outcome in outcomes if not outcome.holds]
-    suite = XML.Element("testsuite", name=SUITE, tests=str(len(outcomes)), failures=str(len(failed)), errors="0")
+    failed, undecided = sum(outcome.failed for outcome in outcomes), sum(outcome.undecided for outcome in outcomes)
+    counts = {"tests": str(len(outcomes)), "failures": str(failed), "errors": "0", "skipped": str(undecided)}
+    suite = XML.Element("testsuite", {"name": SUITE} | counts)
     for outcome in outcomes:
         line = _writable(outcome.line)
         case = XML.SubElement(suite, "testcase", classname=_writable(of), name=_writable(outcome.name or outcome.line))
         if outcome.holds:
             XML.SubElement(case, "system-out").text = line
+        elif outcome.undecided:
+            XML.SubElement(case, "skipped", message=line)
         else:
             XML.SubElement(case, "failure", message=line).text = line
     XML.indent(suite)

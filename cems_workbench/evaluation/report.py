@@ -9,8 +9,9 @@ from typing import Any
 from cems_workbench import __version__
 from cems_workbench.config import config_hash
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
-from cems_workbench.evaluation.comparison import Comparison, verdict
+from cems_workbench.evaluation.comparison import Comparison, interval_words, verdict
 from cems_workbench.evaluation.evaluate import Evaluation, number
+from cems_workbench.evaluation.verdict import Verdict, verdicts_of
 from cems_workbench.formats.trec_run import RunRow, write
 
 
@@ -19,13 +20,20 @@ def experiment_card(comparison: Comparison, query_set: str, content_hash: str) -
     return {"query_set": query_set, "content_hash": content_hash, **comparison.to_json()}
 
 
-def markdown_report(comparison: Comparison, query_set: str, content_hash: str, note: str = "") -> str:
-    """The comparison as Markdown: means, differences with p, and what was left out."""
+def markdown_report(
+    comparison: Comparison, query_set: str, content_hash: str, note: str = "", verdicts: Sequence[Verdict] | None = None
+) -> str:
+    """The comparison as Markdown: verdicts, means, differences with p, and what was left out.
+
+    `verdicts` None are those on nDCG@10, or else on the first measure.
+    """
     base = comparison.evaluations[0]
     names = [str(measure) for measure in base.measures]
     lines = [f"# {_cell(query_set)}: {len(base.qids)} queries", ""]
     if note:
         lines += [_cell(note), ""]
+    for one in verdicts_of(comparison) if verdicts is None else verdicts:
+        lines += [_cell(one.sentence), ""]
     header = ["config", *names, "ms a query", "LLM calls", "pairs reranked"]
     lines += _table(
         header,
@@ -49,7 +57,7 @@ def markdown_report(comparison: Comparison, query_set: str, content_hash: str, n
                 [
                     str(difference.measure),
                     f"{difference.difference:+.3f}",
-                    f"{difference.low:+.3f} to {difference.high:+.3f}",
+                    interval_words(difference.low, difference.high),
                     f"{difference.p_holm:.4f}",
                     verdict(difference),
                     f"{difference.effect:.2f}",

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -39,9 +39,10 @@ from cems_workbench.evaluation.comparison import (
     Comparison,
     ConfigComparison,
     MeasureDifference,
+    compare,
     differences_of_type,
 )
-from cems_workbench.evaluation.evaluate import number
+from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.statistics import paired_interval, standard_error
 from cems_workbench.pipeline.table import Floats
@@ -78,10 +79,14 @@ class Verdict:
     queries: int
     queries_needed: int | None
     """About how many queries would tell; None unless the verdict is "cannot tell" and a number can be given."""
+    config: str
+    baseline: str
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as plain values."""
         return {
+            "config": self.config,
+            "baseline": self.baseline,
             "verdict": self.kind,
             "sentence": self.sentence,
             "measure": str(self.measure),
@@ -172,10 +177,46 @@ def verdict_on(
 
 
 def verdict_of_values(
-    names: tuple[str, str], measure: Measure, differences: Floats, query_type: str | None, tolerance: float
+    names: tuple[str, str],
+    measure: Measure,
+    differences: Floats,
+    query_type: str | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
+    same_results: bool = False,
 ) -> Verdict:
-    """The verdict on (Q) paired differences, value minus baseline, of which no results are known; `names`: config and baseline."""
-    return _verdict(names, _paired(measure, differences, False, query_type), tolerance)
+    """The verdict on (Q) paired differences, value minus baseline, NaN where there is none; `names`: config and baseline."""
+    return _verdict(names, _paired(measure, differences, same_results, query_type), tolerance)
+
+
+def verdicts_of(
+    comparison: Comparison,
+    asked: Sequence[tuple[Measure | None, str | None]] = (),
+    tolerance: float = DEFAULT_TOLERANCE,
+) -> list[Verdict]:
+    """The verdicts on every compared config by each measure, over a type where one is named; nDCG@10 or the first where none is asked.
+
+    Raises InputError as `verdict_of` does.
+    """
+    return [
+        verdict_of(comparison, place, measure, query_type, tolerance)
+        for place in range(len(comparison.compared))
+        for measure, query_type in dict.fromkeys(asked or [(None, None)])
+    ]
+
+
+def verdicts_on_evaluations(
+    evaluations: Sequence[Evaluation], overlaps: Sequence[float] = (), tolerance: float = DEFAULT_TOLERANCE
+) -> list[Verdict]:
+    """The verdicts on the evaluations against the first of them, by one measure; `overlaps` as `compare` takes them."""
+    if len(evaluations) < 2:
+        return []
+    measure = verdict_measure(evaluations[0].measures)
+    m = evaluations[0].measures.index(measure)
+    alone = [
+        replace(one, measures=(measure,), values=one.values[:, [m]], summaries=(one.summaries[m],))
+        for one in evaluations
+    ]
+    return verdicts_of(compare(alone, overlaps=overlaps), tolerance=tolerance)
 
 
 def verdict_measure(measures: Sequence[Measure]) -> Measure:
@@ -230,6 +271,7 @@ def _verdict(names: tuple[str, str], found: _Paired, tolerance: float) -> Verdic
         tolerance,
         found.queries,
         needed,
+        *names,
     )
 
 
@@ -238,7 +280,7 @@ def _kind(found: _Paired, tolerance: float) -> tuple[Kind, str]:
     if found.same_results and not found.changed:
         return PASS, ""
     if found.queries < MIN_QUERIES:
-        return CANNOT_TELL, f", which are fewer than {MIN_QUERIES}" if found.queries else ""
+        return CANNOT_TELL, f"; at least {MIN_QUERIES} are needed" if found.queries else ""
     if math.isnan(found.low):
         return CANNOT_TELL, ""
     if found.changed < MIN_CHANGED and found.queries < unseen(tolerance):
@@ -266,19 +308,23 @@ def _needed(found: _Paired, tolerance: float) -> tuple[int | None, str]:
         if margin > 0:
             needed = max(math.ceil(((Z_INTERVAL + Z_POWER) * deviation / margin) ** 2), int(least))
             if needed > found.queries:
-                return needed, f"; about {_rounded(needed)} queries would tell{truth} (you have {found.queries:,})"
+                return (
+                    needed,
+                    f"; about {_rounded(needed, found.queries)} queries would tell{truth} (you have {found.queries:,})",
+                )
     return None, ""
 
 
-def _rounded(count: int) -> str:
-    """Two digits of a number, rounded up."""
+def _rounded(count: int, above: int) -> str:
+    """Two digits of a number, rounded, or up where it would not be above another."""
     step = 10 ** max(0, len(str(count)) - 2)
-    return f"{-(-count // step) * step:,}"
+    nearest = (count + step // 2) // step * step
+    return f"{nearest if nearest > above else -(-count // step) * step:,}"
 
 
 def _sentence(kind: Kind, names: tuple[str, str], found: _Paired, tolerance: float, why: str) -> str:
     """Who is compared by which measure, the difference with its interval, what is tolerated, and what follows."""
-    name, baseline = names
+    name, baseline = (" ".join(one.split()) for one in names)
     verb = "adds" if found.measure.lower_is_better else "loses"
     loss = f"{tolerance:g} {found.measure} against {baseline}"
     counted = (
@@ -288,7 +334,7 @@ def _sentence(kind: Kind, names: tuple[str, str], found: _Paired, tolerance: flo
         return f"Pass: {name} {verb} no more than {loss}: no query changed, of {counted}."
     digits = _digits(found, tolerance)
     shown = f"{found.difference:+.{digits}f} over {counted}" if found.queries else "no query has a value under both"
-    if not math.isnan(found.low):
+    if not math.isnan(found.low) and found.queries >= MIN_QUERIES:
         bootstrapped = "bootstrap " if MEASURES[found.measure.family].resampled is not None else ""
         ends = f"[{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
         shown = f"{found.difference:+.{digits}f} {ends}, 95 % {bootstrapped}interval over {counted}"

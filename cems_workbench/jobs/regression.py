@@ -13,12 +13,21 @@ from pathlib import Path
 
 from cems_workbench.config import PipelineConfig, difference, import_config, load_config
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.evaluation.assertions import NoLoss, Outcome, check, check_no_loss, parse_assertion, parse_no_loss
+from cems_workbench.evaluation.assertions import (
+    CannotTell,
+    Outcome,
+    check,
+    check_no_loss,
+    parse_assertion,
+    parse_no_loss,
+    verdicts_of_guards,
+)
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import Comparison, compare
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.metrics import parse_measures, standard_measures
 from cems_workbench.evaluation.report import markdown_report
+from cems_workbench.evaluation.verdict import Verdict
 from cems_workbench.jobs.evaluation import LabelledEvidence, evaluate_configs, labelled_file, refuse_nothing
 
 GIT_TIMEOUT_S = 30
@@ -36,6 +45,8 @@ class Checked:
     note: str
     labelled: LabelledEvidence
     """The labelled evidence."""
+    verdicts: tuple[Verdict, ...] = ()
+    """On what is asserted, against the previous config; their sentences come first."""
 
     @property
     def holds(self) -> bool:
@@ -44,11 +55,20 @@ class Checked:
 
     def markdown(self, of: str) -> str:
         """The result as Markdown, for a pull request; `of` names the evidence."""
-        mark = {True: "✅", False: "❌"}
-        lines = [f"- {mark[outcome.holds]} {_code(outcome.line)}" for outcome in self.outcomes]
+        decided = {outcome.line: outcome for outcome in self.outcomes if outcome.verdict is not None}
+        marks = {"pass": "✅", "fail": "❌", "cannot tell": "❔"}
+        lines = [
+            f"- {_mark(decided[one.sentence]) if one.sentence in decided else marks[one.kind]} {_code(one.sentence)}"
+            for one in self.verdicts
+        ]
+        lines += [f"- {_mark(outcome)} {_code(outcome.line)}" for outcome in self.outcomes if outcome.verdict is None]
         changed = [f"- {_code(f'{name}: {before} → {now}')}" for name, before, now in self.changes]
         head = ["## Memory retrieval", "", *lines, "", *(["Changed parameters:", "", *changed, ""] if changed else [])]
-        return "\n".join(head) + "\n" + markdown_report(self.comparison, of, self.content_hash, self.note)
+        return "\n".join(head) + "\n" + markdown_report(self.comparison, of, self.content_hash, self.note, verdicts=())
+
+
+def _mark(outcome: Outcome) -> str:
+    return "✅" if outcome.holds else "❌" if outcome.failed else "❔"
 
 
 def at_commit(path: Path, commit: str) -> str | None:
@@ -98,12 +118,14 @@ def check_change(
     asserted: Sequence[str],
     *,
     metrics: str | None = None,
-    tolerance: float = 0.0,
+    tolerance: float | None = None,
+    cannot_tell: CannotTell | None = None,
     seed: int = 0,
 ) -> Checked:
     """Compare the config in a file with the same file at a commit, and with bounds.
 
-    Without a config at that commit, or without a commit, only the bounds are checked. Raises InputError.
+    Without a config at that commit, or without a commit, only the bounds are checked; `tolerance` and `cannot_tell` as `check_no_loss`
+    takes them. Raises InputError.
     """
     least = evidence.header.relevant_from
     guards = [parse_no_loss(text, least) for text in no_loss]
@@ -123,16 +145,14 @@ def check_change(
     evaluations = [row.evaluation for row in measured]
     comparison = compare(evaluations, seed=seed)
     outcomes = [check(bound, evaluations[-1]) for bound in bounds]
+    verdicts: list[Verdict] = []
     if before is not None:
-        outcomes += _lost(comparison, guards, tolerance)
+        outcomes += [one for guard in guards for one in check_no_loss(comparison, guard, tolerance, cannot_tell)]
+        verdicts = verdicts_of_guards(comparison, guards, tolerance)
     lacking = missing_score_lines(evaluation.lacking for evaluation in evaluations)
     outcomes += [Outcome(False, f"NOT MEASURED: {line}", "everything is in the evidence") for line in lacking]
     changes = tuple(row for row in difference(before, now) if row[0] != "name") if before is not None else ()
-    return Checked(tuple(outcomes), comparison, of_file.content_hash, changes, note, of_file)
-
-
-def _lost(comparison: Comparison, guards: Sequence[NoLoss], tolerance: float) -> list[Outcome]:
-    return [outcome for guard in guards for outcome in check_no_loss(comparison, guard, tolerance)]
+    return Checked(tuple(outcomes), comparison, of_file.content_hash, changes, note, of_file, tuple(verdicts))
 
 
 def _code(text: str) -> str:

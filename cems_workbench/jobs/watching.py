@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config import PipelineConfig, dump_config
-from cems_workbench.evaluation.assertions import NoLoss, Outcome
+from cems_workbench.evaluation.assertions import CannotTell, NoLoss, Outcome
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import Evaluation
 from cems_workbench.evaluation.metrics import MEASURES, Measure, standard_measures
 from cems_workbench.evaluation.report import experiment_card
-from cems_workbench.evaluation.statistics import bootstrap, means, randomisation_test
+from cems_workbench.evaluation.statistics import means, paired_interval, randomisation_test
+from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict, verdict_of_values
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, refuse_nothing
 from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, queries_named
 from cems_workbench.jobs.timeline import MADE_KEY, made_with, read_made
@@ -55,6 +56,8 @@ class Watched:
     """Changed conditions by name: memories, embedder, config, judgments, queries, workbench."""
     since: tuple[Since, ...]
     outcomes: tuple[Outcome, ...]
+    verdicts: tuple[Verdict, ...] = ()
+    """On what is asserted, against the last time; their sentences come first."""
 
 
 def watch(
@@ -66,8 +69,12 @@ def watch(
     *,
     note: str = "",
     seed: int = 0,
+    tolerance: float | None = None,
+    cannot_tell: CannotTell | None = None,
 ) -> Watched:
     """Measure a query set of the store under a config, append it, and compare it with the last measurement of that config's name.
+
+    `tolerance` and `cannot_tell` are as `check_no_loss` takes them.
 
     Raises InputError for an unknown set, or one without measurable queries, and ModelError if an embedder is unavailable.
     """
@@ -85,14 +92,39 @@ def watch(
     kept = resources.store.configs.add_watched(config.name, dump_config(config), note, card)
     since: tuple[Since, ...] = ()
     outcomes: list[Outcome] = []
+    verdicts: list[Verdict] = []
     changed: tuple[str, ...] = ()
     if before is not None and before.card is not None:
         then, now = read_made(before.card), read_made(card)
         changed = now.changed_since(then) if now is not None and then is not None else ()
         earlier = before.card["configs"][-1].get("per_query", {})
         since = tuple(_since(evaluation, measure, earlier, seed) for measure in measures)
-        outcomes = [_held(evaluation, guard, earlier, seed) for guard in guards]
-    return Watched(evaluation, kept, before.saved_at if before else None, changed, since, tuple(outcomes))
+        names = f"{config.name} now", f"{config.name} of {before.saved_at:%Y-%m-%d %H:%M}"
+        tolerated = DEFAULT_TOLERANCE if tolerance is None else tolerance
+        same = _same_values(evaluation, measures, earlier)
+        for guard in guards:
+            if MEASURES[guard.measure.family].resampled is not None:
+                outcomes.append(_not_held(guard))
+                continue
+            values_then, values_now = _pairs(evaluation, guard.measure, earlier, guard.query_type)
+            found = verdict_of_values(names, guard.measure, values_now - values_then, guard.query_type, tolerated, same)
+            verdicts.append(found)
+            if guard.level is None:
+                outcomes.append(guard.decided(found, cannot_tell))
+            else:
+                outcomes.append(_held(evaluation, guard, earlier, seed, tolerance or 0.0))
+    when = before.saved_at if before else None
+    return Watched(evaluation, kept, when, changed, since, tuple(outcomes), tuple(dict.fromkeys(verdicts)))
+
+
+def _same_values(evaluation: Evaluation, measures: tuple[Measure, ...], earlier: dict[str, dict[str, Any]]) -> bool:
+    """Has every query the value of before, of every measure? Results are not saved: this is the nearest to the same results."""
+    return all(
+        np.array_equal(then, now)
+        for measure in measures
+        if MEASURES[measure.family].resampled is None
+        for then, now in [_pairs(evaluation, measure, earlier)]
+    )
 
 
 def last_watched(resources: Resources, name: str, query_set: str) -> ConfigRecord | None:
@@ -134,20 +166,23 @@ def _since(
     if not len(then):
         return Since(measure, NAN, NAN, NAN, NAN, 1.0, 0)
     delta = (now - then)[:, None]
-    low, high = bootstrap(delta, seed)[:, 0]
+    low, high = paired_interval(delta)[:, 0]
     p = float(randomisation_test(delta, seed)[0])
     before, value = means(np.stack([then, now], axis=1))
     return Since(measure, float(before), float(value), float(low), float(high), p, len(then))
 
 
-def _held(evaluation: Evaluation, guard: NoLoss, earlier: dict[str, dict[str, Any]], seed: int) -> Outcome:
-    """Is there no significant regression of a measure? A measure over all queries together has no values to pair."""
-    if MEASURES[guard.measure.family].resampled is not None:
-        return Outcome(
-            True, f"not held: {guard.scoped} is of all queries together: it has no value of each", str(guard)
-        )
+def _not_held(guard: NoLoss) -> Outcome:
+    """A measure over all queries together has no values to pair."""
+    return Outcome(True, f"not held: {guard.scoped} is of all queries together: it has no value of each", str(guard))
+
+
+def _held(
+    evaluation: Evaluation, guard: NoLoss, earlier: dict[str, dict[str, Any]], seed: int, tolerance: float
+) -> Outcome:
+    """Is there no significant regression of a measure?"""
     found = _since(evaluation, guard.measure, earlier, seed, guard.query_type)
     if not found.queries:
         return Outcome(True, f"not held: {guard.scoped}: no query has a value both times", str(guard))
     told = f"{found.before:.4f} then, {found.now:.4f} now, {found.queries} queries"
-    return guard.outcome(told, found.now - found.before, lambda: found.p)
+    return guard.outcome(told, found.now - found.before, lambda: found.p, tolerance)

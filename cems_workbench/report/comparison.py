@@ -22,6 +22,7 @@ from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.losses import Losses
 from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict, verdict_measure, verdicts_of
 from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.table import Floats
@@ -37,8 +38,6 @@ MAX_BARS = 1000
 """Queries whose differences are drawn at most, the largest; with a title each they are most of a report's bytes."""
 FIGURE_HEIGHT_PX = 150
 """Height of the figure of all queries, in pixels."""
-DEFAULT_MEASURE = "nDCG@10"
-"""The measure that queries are ordered by where none is named and this one was measured."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +75,8 @@ class Asserted:
     outcomes: Sequence[Outcome]
     changes: Sequence[tuple[str, object, object]]
     note: str
+    verdicts: Sequence[Verdict] = ()
+    """Those on what is asserted, which are shown first; none is that on the measure that queries are ordered by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,7 @@ def comparison_report(
     judges: str | None = None,
     asserted: Asserted | None = None,
     losses: Losses | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
 ) -> str:
     """A comparison as one HTML page.
 
@@ -188,6 +190,7 @@ def comparison_report(
         seed, judges: what the comparison was made with.
         asserted: what was asserted of it.
         losses: where the configs lose relevant memories; None leaves the section out.
+        tolerance: the loss that the verdict tolerates.
 
     Raises InputError where `by` was not measured.
     """
@@ -197,7 +200,9 @@ def comparison_report(
     ]
     called = _called(labelled[0].evidence.header, labelled[0].evidence.path)
     column = _column(comparison.evaluations[0], by)
-    return _page(comparison, made_on, called, moment, column, shown, Texts(redact), seed, judges, asserted, losses)
+    return _page(
+        comparison, made_on, called, moment, column, shown, Texts(redact), seed, judges, asserted, losses, tolerance
+    )
 
 
 def streamed_report(
@@ -212,6 +217,7 @@ def streamed_report(
     seed: int = 0,
     judges: str | None = None,
     losses: Losses | None = None,
+    tolerance: float = DEFAULT_TOLERANCE,
 ) -> str:
     """A comparison that was made on a stream, as one HTML page: only the queries that it shows are read a second time.
 
@@ -229,7 +235,9 @@ def streamed_report(
     facts = facts_of(name, stream.content_hash, stream.header, answered)
     made_on = [MadeOn.of(facts, batch, batch.result_ids(batch.rankings(one.config))) for one in evaluations]
     called = _called(stream.header, stream.path)
-    return _page(comparison, made_on, called, moment, column, shown, Texts(redact), seed, judges, None, losses)
+    return _page(
+        comparison, made_on, called, moment, column, shown, Texts(redact), seed, judges, None, losses, tolerance
+    )
 
 
 def _called(header: Header, path: Path) -> str:
@@ -248,6 +256,7 @@ def _page(
     judges: str | None,
     asserted: Asserted | None,
     losses: Losses | None,
+    tolerance: float,
 ) -> str:
     base = comparison.evaluations[0]
     others = tuple(
@@ -272,6 +281,9 @@ def _page(
         level=LEVEL,
         asserted=asserted,
         losses=None if losses is None else loss_section(losses, texts),
+        verdicts=asserted.verdicts
+        if asserted is not None and asserted.verdicts
+        else verdicts_of(comparison, [(base.measures[column], None)], tolerance),
         remarks=_remarks(comparison.evaluations, texts.redact),
         origin=_origin(comparison, made_on, seed, judges) + made(moment),
         redact=texts.redact,
@@ -290,7 +302,7 @@ def _shapes(count: int) -> list[str]:
 def _column(base: Evaluation, by: str | None) -> int:
     names = [str(measure) for measure in base.measures]
     if by is None:
-        return names.index(DEFAULT_MEASURE) if DEFAULT_MEASURE in names else 0
+        return base.measures.index(verdict_measure(base.measures))
     if by not in names:
         raise InputError(f"--sort-by {by}: it was not measured; there are {', '.join(names)}")
     return names.index(by)

@@ -114,13 +114,14 @@ class ChangedQuery(Reply):
 
 
 class Compared(Paged):
-    """Effect of changes on every judged query, by measure, and the queries that changed most; or the progress so far."""
+    """Effect of changes on every judged query: the verdict, by measure, and the queries that changed most; or the progress so far."""
 
     state: Literal["measured", "searching"]
     searching: Searching | None = None
     baseline: str
     compared: str
     changes: dict[str, Any] = Field(default_factory=dict)
+    verdict: Literal["pass", "fail", "cannot tell"] | None = None
     queries: int | None = None
     differences: tuple[MeasureDifference, ...] = ()
     changed: tuple[ChangedQuery, ...] = ()
@@ -284,7 +285,7 @@ class MeasuringTools:
                 for each, config in zip(found, (baseline, compared), strict=True)
             ]
             report = compare(*reports)
-        first = str(report.comparison.evaluations[0].measures[0])
+        first, decided = str(report.comparison.evaluations[0].measures[0]), report.verdict()
         asked = {query.qid: query for query in reports[0].measured.batch.queries}
         rows, counts = page(report.changed(first).rows, offset, limit)
         return Compared(
@@ -305,7 +306,8 @@ class MeasuringTools:
                 )
                 for qid, _, kind, _, was, now, _ in rows
             ],
-            said=[_verdict(report), f"changed: by {first}, the largest differences first"],
+            verdict=decided.kind,
+            said=[decided.sentence, _significant(report), f"changed: by {first}, the largest differences first"],
             notes=[*noted, *report.notes],
             **counts,
         )
@@ -450,7 +452,7 @@ def _differences(report: ComparisonReport) -> list[MeasureDifference]:
     ]
 
 
-def _verdict(report: ComparisonReport) -> str:
+def _significant(report: ComparisonReport) -> str:
     """The significantly better or worse measures, in a sentence, at the level of p that every table marks."""
     sure: dict[str, list[str]] = {BETTER: [], WORSE: []}
     for row in report.comparison.compared[0].differences:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.evaluation.batch import missing_score_lines
-from cems_workbench.evaluation.comparison import Comparison, ConfigComparison, compare, verdict
+from cems_workbench.evaluation.comparison import Comparison, ConfigComparison, compare, interval_words, verdict
 from cems_workbench.evaluation.evaluate import Figures, Summary, number
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.aurc import curve
 from cems_workbench.evaluation.saved_comparison import SavedComparison
+from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict, verdict_measure, verdict_on
 from cems_workbench.jobs.evaluation import EvaluatedConfig, losses_if_any
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
 
 RISK_DEPTH = 5
 """Cutoff of the risk, unless an AURC with another cutoff is measured."""
+TOLERANCE = "evaluate:tolerance"
+BOXES = {
+    "pass": (st.success, ":material/check:"),
+    "fail": (st.error, ":material/close:"),
+    "cannot tell": (st.warning, ":material/question_mark:"),
+}
+"""How a verdict is drawn."""
 BASELINE, OTHER = "#7B848D", LIST_COLOURS[0]
 UNJUDGED = "unjudged"
 """Suffix of the column with a measure's bounds."""
@@ -69,10 +77,18 @@ def offer_report(measured: Sequence[EvaluatedConfig], judges: str | None) -> Non
             redact=redact,
             judges=judges,
             losses=losses_if_any(measured),
+            tolerance=_tolerance(),
         ),
         what="means and differences with their intervals, where relevant memories are lost, wins and losses by type, "
         "and the queries that lost most with both rankings. ",
     )
+
+
+def draw_verdicts(found: Sequence[Verdict]) -> None:
+    """Draw the sentence of each verdict."""
+    for one in found:
+        draw_box, icon = BOXES[one.kind]
+        draw_box(plain(one.sentence), icon=icon)
 
 
 def _draw_risk(measured: Sequence[EvaluatedConfig]) -> None:
@@ -130,12 +146,30 @@ def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
 
 def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]) -> None:
     """Draw the means, the chart of one measure, and the differences from the first config; also used for saved comparisons."""
+    if others:
+        draw_verdicts(
+            [verdict_on(measured[0].name, one, _chosen(measured[0].measures), _tolerance()) for one in others]
+        )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
             f"{measured[0].relevance}. In brackets: 95 % confidence interval.",
             width="stretch",
             help="Confidence interval of the mean: bootstrap over queries.",
         )
+        if others:
+            st.number_input(
+                "Tolerated loss",
+                min_value=0.0,
+                max_value=1.0,
+                value=DEFAULT_TOLERANCE,
+                step=0.005,
+                format="%.3f",
+                key=TOLERANCE,
+                persist_state="session",
+                width=130,
+                help="In units of the measure. A config passes if a larger loss is excluded by the interval, fails if it is certain, and "
+                "otherwise the queries cannot tell.",
+            )
         unjudged = st.toggle(
             "Show bounds for unjudged results",
             key="evaluate:unjudged",
@@ -181,11 +215,22 @@ def _spoken(measured: Sequence[Figures], measure: Measure) -> str:
     return ", ".join(f"{name} {summary.mean:.3f}" for name, summary in summaries if summary.measure == measure)
 
 
+def _chosen(measures: Sequence[Measure]) -> Measure:
+    """The measure shown in the chart and the lists."""
+    by_name = {str(measure): measure for measure in measures}
+    return by_name.get(st.session_state.get("evaluate:measure", ""), verdict_measure(measures))
+
+
+def _tolerance() -> float:
+    """The loss that verdicts tolerate."""
+    return float(st.session_state.get(TOLERANCE, DEFAULT_TOLERANCE))
+
+
 def pick_measure(measures: Sequence[Measure]) -> Measure:
     """Draw the choice of the measure shown in the chart and the lists."""
     by_name = {str(measure): measure for measure in measures}
     if st.session_state.get("evaluate:measure") not in by_name:
-        st.session_state["evaluate:measure"] = "nDCG@10" if "nDCG@10" in by_name else next(iter(by_name))
+        st.session_state["evaluate:measure"] = str(verdict_measure(measures))
     return by_name[switch("Measure", list(by_name), "evaluate:measure", remember=False)]
 
 
@@ -308,7 +353,7 @@ def differences(others: Sequence[ConfigComparison], baseline: str) -> None:
                     "baseline": number(row.baseline),
                     "value": number(row.value),
                     "difference": number(row.difference),
-                    "95 % interval": f"{row.low:+.3f} to {row.high:+.3f}",
+                    "95 % interval": interval_words(row.low, row.high),
                     "p (Holm)": row.p_holm,
                     "effect": number(row.effect),
                     "verdict": verdict(row),
@@ -334,7 +379,7 @@ def differences(others: Sequence[ConfigComparison], baseline: str) -> None:
                 "difference", format="%+.3f", width=78, help="Value minus baseline, mean over queries"
             ),
             "95 % interval": text(
-                "95 % interval", width=130, help="Confidence interval of the difference: paired bootstrap over queries"
+                "95 % interval", width=130, help="Student’s confidence interval of the mean difference, paired by query"
             ),
             "p (Holm)": number_column(
                 "p (Holm)",

@@ -112,9 +112,18 @@ def test_what_a_team_asserts_fails_with_a_line_each(loaded: cw.LoadedEvidence) -
     cw.check(before, "hit@1>=0.2", "temporal:nDCG@10>0.1")
     with pytest.raises(AssertionError, match=r"FAILED: as_listed: hit@1>=0\.9"):
         cw.check(before, "hit@1>=0.9")
-    with pytest.raises(AssertionError, match="LOSS: hit@1"):
-        cw.check(cw.compare(before, after), "hit@1")
-    cw.check(cw.compare(before, after), "hit@1", tolerance=0.5)
+    compared = cw.compare(before, after)
+    with pytest.raises(
+        AssertionError, match=r"Cannot tell whether other_way loses more than 0\.5 hit@1 against as_listed"
+    ):
+        cw.check(compared, "hit@1", tolerance=0.5)
+    cw.check(compared, "hit@1", tolerance=0.5, cannot_tell="pass")
+    cw.check(compared, "hit@1 p<0.05")
+    assert compared.verdict().sentence in " ".join(str(compared).split())
+    with pytest.raises(cw.InputError, match=r"tolerance -0\.1: expected a number of at least 0"):
+        compared.verdict(tolerance=-0.1)
+    with pytest.raises(cw.InputError, match="hit@7: it was not measured"):
+        compared.verdict("hit@7")
     with pytest.raises(cw.InputError, match=r"hit@7: it was not measured; there are hit@1, nDCG@10"):
         cw.check(before, "hit@7>=0.9")
 

@@ -146,7 +146,10 @@ def test_a_loss_that_chance_explains_passes_and_what_was_not_measured_fails(repo
     code, told = ask(
         "check", EVIDENCE, "--config", CONFIG, "--against", "HEAD", "--fail-on-regression", "hit@1 p<0.0001"
     )
-    assert code == 0 and "no loss: hit@1 1.0000 under config.yaml at HEAD, 0.0000 under config.yaml now; p 0.0" in told
+    assert (
+        code == 0
+        and "no significant loss: hit@1 1.0000 under config.yaml at HEAD, 0.0000 under config.yaml now; p 0.0" in told
+    )
     change(repository, {"rerank.backend": "cross_encoder"})
     code, told = ask("check", EVIDENCE, "--config", CONFIG, "--against", "HEAD")
     assert code == 1 and "NOT MEASURED: config.yaml now: 12 queries lack reranker scores of some candidates" in told

@@ -134,11 +134,14 @@ def test_compare_names_who_lost_and_guards_a_type(
         "--metric",
         "MRR",
     )
-    kept = command(*arguments, "--fail-on-regression", "temporal:hit@5")
+    kept = command(*arguments, "--fail-on-regression", "temporal:hit@5", "--cannot-tell", "pass")
     assert kept.code == 0, kept.err
+    assert kept.out.startswith(
+        "Cannot tell whether other_way loses more than 0.01 hit@5 against as_listed: +0.000 over 2 temporal"
+    )
     assert "worse by hit@5: q1, q3" in kept.out and "better by hit@5: q2" in kept.out
     lost = command(*arguments, "--fail-on-regression", "other:hit@5", "--json")
-    assert lost.code == 1
+    assert lost.code == 3
     values = json.loads(lost.out)
     by_type = values["compared"][0]["measures"]["hit@5"]["by_type"]
     table = kept.out[kept.out.index("difference by type") :]
@@ -147,10 +150,12 @@ def test_compare_names_who_lost_and_guards_a_type(
         assert row.removeprefix(kind).split()[0] == ("–" if difference is None else f"{difference:+.4f}")
     assert values["baseline"] == "as_listed"
     assert values["compared"][0]["measures"]["hit@5"]["losses"] == ["q1", "q3"]
-    assert values["assertions"] == [
-        {"holds": False, "line": "LOSS: other:hit@5 0.5000 under as_listed, 0.0000 under other_way"}
-    ]
-    assert command(*arguments, "--fail-on-regression", "other:hit@5", "--tolerance", "0.5").code == 0
+    (decided,) = values["verdicts"]
+    assert (decided["verdict"], decided["type"], decided["queries"]) == ("cannot tell", "other", 2)
+    assert values["assertions"] == [{"holds": False, "line": decided["sentence"], "verdict": "cannot tell"}]
+    assert command(*arguments, "--fail-on-regression", "other:hit@5", "--cannot-tell", "fail").code == 1
+    assert command(*arguments, "--fail-on-regression", "other:hit@5 p<0.05").code == 0
+    assert command(*arguments).code == 0  # a verdict that nobody asserts
 
 
 @pytest.mark.parametrize(
@@ -160,6 +165,10 @@ def test_compare_names_who_lost_and_guards_a_type(
         (("evaluate", "{evidence}", "--assert", "hit@5"), "such as hit@5>=0.80"),
         (("evaluate", "{evidence}", "--assert", "nobody:hit@5>=0"), "no query of type 'nobody'"),
         (("evaluate", "{evidence}", "--config", "cemss"), "neither a config file nor a preset"),
+        (
+            ("compare", "{evidence}", "--preset", "cems", "--preset", "ace", "--cannot-tell", "ok"),
+            "expected pass or fail",
+        ),
         (("evaluate", "{evidence}", "--judge-kind", "robot"), "expected human or model"),
         (("evaluate", "{evidence}", "--ablate", "all"), "expected one of stages, cems, ace"),
         (("evaluate", "{evidence}", "--limit", "3"), "gathered already"),
