@@ -200,6 +200,8 @@ class Relation:
 
 SUPERSEDES = "supersedes"
 """The kind of the edges from a newer memory to the older one that it replaces."""
+NEWER_FIRST, OLDER_FIRST = (SUPERSEDES, "replaces"), ("superseded_by", "replaced_by")
+"""The kinds of superseding edges whose source is the newer memory, and whose source is the older one."""
 
 
 @dataclass(frozen=True, slots=True)

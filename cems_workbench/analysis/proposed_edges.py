@@ -30,7 +30,7 @@ from cems_workbench.analysis.supersession_signals import Profile, Signals, Span,
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import SUPERSEDES, Memory
+from cems_workbench.records import NEWER_FIRST, OLDER_FIRST, Memory
 from cems_workbench.store.memories import Origin
 
 NEIGHBOURS, NEAREST = 20, 5
@@ -46,8 +46,6 @@ READ_BY_MODEL = 500
 CONTRADICTION_WEIGHT = 4.0
 """Log-odds between a contradiction of 0 and of 1, set by hand: no such model was available to fit it."""
 
-FORWARD_KINDS, REVERSED_KINDS = (SUPERSEDES, "replaces"), ("superseded_by", "replaced_by")
-"""Kinds of stored edges from the newer memory, and from the older one."""
 FEATURES = ("cosine", "near", "slot", "change", "negation", "same", "length")
 BIAS = -6.67
 WEIGHTS: Mapping[str, float] = {
@@ -417,9 +415,9 @@ def excluded_pairs(resources: Resources) -> Excluded:
     """The pairs that are not proposed: stored, following from stored ones, or decided by a person."""
     after: dict[str, set[str]] = {}
     for edge in resources.store.relations.read():
-        if edge.kind in FORWARD_KINDS:
+        if edge.kind in NEWER_FIRST:
             after.setdefault(edge.source_id, set()).add(edge.target_id)
-        elif edge.kind in REVERSED_KINDS:
+        elif edge.kind in OLDER_FIRST:
             after.setdefault(edge.target_id, set()).add(edge.source_id)
     return Excluded(after, frozenset(one.pair for one in resources.store.supersessions.standing()))
 

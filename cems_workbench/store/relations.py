@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cems_workbench.records import SUPERSEDES, Relation
+from cems_workbench.records import NEWER_FIRST, OLDER_FIRST, Relation
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import RowCounts, staged, to_aware
 
@@ -99,20 +99,16 @@ class Relations:
         """Whether any memory supersedes another."""
         with self._database.reading() as cursor:
             return (
-                cursor.execute(
-                    f"SELECT 1 FROM relations WHERE kind IN {_NEWER_FIRST + _OLDER_FIRST} LIMIT 1"
-                ).fetchone()
+                cursor.execute(f"SELECT 1 FROM relations WHERE kind IN {NEWER_FIRST + OLDER_FIRST} LIMIT 1").fetchone()
                 is not None
             )
 
 
-_NEWER_FIRST, _OLDER_FIRST = (SUPERSEDES, "replaces"), ("superseded_by", "replaced_by")
-"""The kinds of edges from a newer memory to the older one, and those the other way."""
 _SUPERSEDING = f"""
 WITH RECURSIVE edges AS MATERIALIZED (
-    SELECT target_id AS older, source_id AS newer, kind, author FROM relations WHERE kind IN {_NEWER_FIRST}
+    SELECT target_id AS older, source_id AS newer, kind, author FROM relations WHERE kind IN {NEWER_FIRST}
     UNION ALL
-    SELECT source_id AS older, target_id AS newer, kind, author FROM relations WHERE kind IN {_OLDER_FIRST}
+    SELECT source_id AS older, target_id AS newer, kind, author FROM relations WHERE kind IN {OLDER_FIRST}
 ),
 reached AS (
     SELECT unnest(?) AS id
