@@ -1,0 +1,171 @@
+"""Staleness of one ranked memory in words: which memory superseded it, when, and where that one is now; or when it expired.
+
+A memory is stale as `pipeline/stages/supersession.py` and the measure `stale` have it: it has expired at the moment of the query, or it is
+superseded and none of its successors ranks above it. Everything is read from the trace; the store is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cems_workbench.analysis.ranks import loss
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.supersession import Successor
+from cems_workbench.pipeline.wording import ordinal
+from cems_workbench.records import Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """How a memory of a trace is out of date.
+
+    `rank` is its rank among the results, None if it is not among them. `successor` is the best ranked of its successors, the latest one
+    if none is among the results; None if the memory has only expired. `apart` says how much later that one was written, `where` where it
+    is: "is 12th", "is lost at rerank". `stale`: the memory misleads, because no successor ranks above it, or because it has expired.
+    """
+
+    memory_id: str
+    rank: int | None
+    successor: str | None = None
+    successor_rank: int | None = None
+    apart: str = ""
+    where: str = ""
+    expired: datetime | None = None
+    stale: bool = False
+
+    @property
+    def words(self) -> str:
+        """ "superseded by m312 (157 days later), which is 12th; expired 2026-03-01"."""
+        return "; ".join(part for part in (self._superseded, self._expired) if part)
+
+    @property
+    def short(self) -> str:
+        """The badge: "superseded by m312" or "expired 2026-03-01"."""
+        return f"superseded by {self.successor}" if self.successor else self._expired
+
+    @property
+    def _superseded(self) -> str:
+        if self.successor is None:
+            return ""
+        apart = f" ({self.apart})" if self.apart else ""
+        return f"superseded by {self.successor}{apart}, which {self.where}"
+
+    @property
+    def _expired(self) -> str:
+        return expired_words(self.expired)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain values; absent ones are left out."""
+        said = {
+            "words": self.words,
+            "stale": self.stale,
+            "superseded_by": self.successor,
+            "successor_rank": self.successor_rank,
+            "expired": self.expired and self.expired.isoformat(),
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+
+def staleness(trace: Trace, memory_id: str, k: int | None = None) -> Staleness | None:
+    """How a memory of the trace is out of date; None if nothing supersedes it and it has not expired.
+
+    `k` is the rank from which on a successor counts as lost, as in `analysis/ranks.py:loss`.
+    """
+    memory = trace.evidence.memories.get(memory_id)
+    successors = trace.evidence.superseded.get(memory_id, ())
+    if memory is None:
+        return None
+    as_of = trace.evidence.as_of
+    expired = memory.valid_until if as_of is not None and memory.expired(as_of) else None
+    if not successors and expired is None:
+        return None
+    ranks = _ranks(trace)
+    rank = ranks.get(memory_id)
+    if not successors:
+        return Staleness(memory_id, rank, expired=expired, stale=True)
+    chosen = _chosen(trace, successors, ranks)
+    place = ranks.get(chosen.memory_id)
+    above = place is not None and (rank is None or place < rank)
+    return Staleness(
+        memory_id,
+        rank,
+        chosen.memory_id,
+        place,
+        apart(memory.created_at, chosen.created_at),
+        _where(trace, chosen.memory_id, place, k),
+        expired,
+        expired is not None or not above,
+    )
+
+
+def stale_words(trace: Trace, memory_id: str, k: int | None = None) -> str | None:
+    """ "superseded by m312 (157 days later), which is 12th", "… which no list found", "… which is lost at adjust", "expired 2026-03-01".
+
+    None for a memory that nothing supersedes and that has not expired. Said also of one whose successor ranks above it, which is not stale.
+    """
+    found = staleness(trace, memory_id, k)
+    return None if found is None else found.words
+
+
+def result_staleness(trace: Trace) -> Mapping[str, Staleness]:
+    """The staleness of the results that have one, by id, best first."""
+    found = {result.memory_id: staleness(trace, result.memory_id) for result in trace.results}
+    return {memory_id: one for memory_id, one in found.items() if one is not None}
+
+
+def first_result_stale(trace: Trace) -> Staleness | None:
+    """The staleness of the first result; None if it is not stale."""
+    first = next(iter(trace.results), None)
+    found = None if first is None else staleness(trace, first.memory_id)
+    return found if found is not None and found.stale else None
+
+
+def first_result_words(found: Staleness) -> str:
+    """ "The first result, m249, is superseded by m312 (157 days later), which is lost at rerank." """
+    verb = "is " if found.successor else ""
+    return f"The first result, {found.memory_id}, {verb}{found.words}."
+
+
+def apart(older: datetime | None, newer: datetime | None) -> str:
+    """ "157 days later"; empty if one of the dates is not known."""
+    if older is None or newer is None:
+        return ""
+    days = abs((newer - older).days) if newer >= older else (older - newer).days
+    if days == 0:
+        return "within a day"
+    return f"{days} day{'' if days == 1 else 's'} {'later' if newer > older else 'earlier, by its date'}"
+
+
+def expired_words(until: datetime | None) -> str:
+    """ "expired 2026-03-01"; empty for None."""
+    return "" if until is None else f"expired {until.date().isoformat()}"
+
+
+def _ranks(trace: Trace) -> dict[str, int]:
+    return {result.memory_id: result.rank for result in trace.results}
+
+
+def _chosen(trace: Trace, successors: tuple[Successor, ...], ranks: Mapping[str, int]) -> Successor:
+    """The best ranked successor, else the latest one that has not expired, else the latest."""
+    ranked = [one for one in successors if one.memory_id in ranks]
+    if ranked:
+        return min(ranked, key=lambda one: ranks[one.memory_id])
+    valid = [one for one in successors if not _expired(trace, trace.evidence.memories.get(one.memory_id))]
+    return (valid or successors)[0]
+
+
+def _expired(trace: Trace, memory: Memory | None) -> bool:
+    return memory is not None and trace.evidence.as_of is not None and memory.expired(trace.evidence.as_of)
+
+
+def _where(trace: Trace, memory_id: str, rank: int | None, k: int | None) -> str:
+    if rank is not None:
+        return f"is {ordinal(rank)}"
+    found = any(hit.memory_id == memory_id for ranked in trace.evidence.lists for hit in ranked.hits)
+    if not found:
+        return "no list found"
+    lost = loss(trace, memory_id, k)
+    return "is not returned" if lost is None else f"is lost at {lost.stage}"
