@@ -6,16 +6,18 @@ superseded and none of its successors ranks above it. Everything is read from th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from cems_workbench.analysis.ranks import loss
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.supersession import Successor
+from cems_workbench.pipeline.supersession import Successor, find_successors
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.records import Memory
+from cems_workbench.store.filter import ANY
+from cems_workbench.store.relations import SupersedingEdge
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,42 @@ def first_result_words(found: Staleness) -> str:
     """ "The first result, m249, is superseded by m312 (157 days later), which is lost at rerank." """
     verb = "is " if found.successor else ""
     return f"The first result, {found.memory_id}, {verb}{found.words}."
+
+
+def supersedes_words(trace: Trace, memory_id: str) -> str | None:
+    """ "supersedes m249, which is 1st": the best ranked of the memories that it supersedes; None if none of them is a result."""
+    ranks = _ranks(trace)
+    older = [key for key, own in trace.evidence.superseded.items() if any(one.memory_id == memory_id for one in own)]
+    ranked = sorted((ranks[key], key) for key in older if key in ranks)
+    return f"supersedes {ranked[0][1]}, which is {ordinal(ranked[0][0])}" if ranked else None
+
+
+def standing_sentence(trace: Trace, memory_id: str, k: int | None = None) -> str:
+    """ "m249 is superseded by m312 (157 days later), which is 12th." or "m312 supersedes m249, which is 1st."; empty for other memories."""
+    found, newer = staleness(trace, memory_id, k), supersedes_words(trace, memory_id)
+    parts = [f"{'is ' if found.successor else ''}{found.words}"] if found is not None else []
+    parts += [newer] if newer else []
+    return f"{memory_id} {'; it '.join(parts)}." if parts else ""
+
+
+def stored_standings(
+    memories: Iterable[Memory], superseding: Iterable[SupersedingEdge], now: datetime
+) -> dict[str, str]:
+    """By id "superseded by m312 (157 days later); expired 2026-03-01" of stored memories, at a moment; absent if neither is so.
+
+    `superseding` are the edges by which they and their successors are superseded (`store.relations.Relations.superseding`).
+    """
+    successors, said = find_successors(superseding, now, ANY).successors, {}
+    for memory in memories:
+        parts = []
+        if own := successors.get(memory.id):
+            later = apart(memory.created_at, own[0].created_at)
+            parts.append(f"superseded by {own[0].memory_id}" + (f" ({later})" if later else ""))
+        if memory.expired(now):
+            parts.append(expired_words(memory.valid_until))
+        if parts:
+            said[memory.id] = "; ".join(parts)
+    return said
 
 
 def apart(older: datetime | None, newer: datetime | None) -> str:

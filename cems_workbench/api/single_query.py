@@ -16,6 +16,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress, silent
 
 if TYPE_CHECKING:
+    from cems_workbench.analysis.supersession import Staleness
     from cems_workbench.analysis.why import Why
     from cems_workbench.api.configs import ConfigLike
     from cems_workbench.api.open_store import OpenStore
@@ -81,18 +82,38 @@ class Answer(Result):
     @property
     def tables(self) -> tuple[Table, ...]:
         """The results by rank."""
+        stale = self.staleness
         rows = tuple(
-            (one.rank, one.score, one.memory_id, one.project, one.title, one.content) for one in self.trace.results
+            (
+                one.rank,
+                one.score,
+                one.memory_id,
+                stale[one.memory_id].words if one.memory_id in stale else None,
+                one.project,
+                one.title,
+                one.content,
+            )
+            for one in self.trace.results
         )
-        return (Table(("rank", "score", "memory", "project", "title", "content"), rows),)
+        return (Table(("rank", "score", "memory", "out of date", "project", "title", "content"), rows),)
+
+    @property
+    def staleness(self) -> Mapping[str, Staleness]:
+        """By id, how results are out of date: by which memory they are superseded and where that one is, or when they expired."""
+        from cems_workbench.analysis.supersession import result_staleness
+
+        return result_staleness(self.trace)
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Why nothing was returned, where that is so."""
+        """Why nothing was returned, where that is so; that the first result is superseded or has expired, where it is."""
         from cems_workbench.analysis.ranks import nothing_returned
+        from cems_workbench.analysis.supersession import first_result_stale, first_result_words
 
-        reason = nothing_returned(self.trace)
-        return () if reason is None else (f"Nothing returned: {reason[1]}.",)
+        reason, first = nothing_returned(self.trace), first_result_stale(self.trace)
+        if reason is not None:
+            return (f"Nothing returned: {reason[1]}.",)
+        return () if first is None else (first_result_words(first),)
 
     @property
     def notes(self) -> tuple[str, ...]:

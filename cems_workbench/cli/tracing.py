@@ -5,6 +5,7 @@ from __future__ import annotations
 from cems_workbench.analysis.expansion import VariantContribution, variant_contributions
 from cems_workbench.analysis.known_mistakes import known_mistakes
 from cems_workbench.analysis.ranks import nothing_returned
+from cems_workbench.analysis.supersession import first_result_stale, first_result_words, result_staleness
 from cems_workbench.cli.options import print_table
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.config import PipelineConfig, depth_notes
@@ -27,7 +28,11 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     """Print a trace as JSON (the form of docs/internals/specification.md) or as tables."""
     if as_json:
         mistakes = [mistake.to_json() for mistake in known_mistakes(trace)]
-        put_json(trace.to_json() | {"written_later": results_written_later(trace), "known_mistakes": mistakes})
+        out_of_date = {memory_id: found.to_json() for memory_id, found in result_staleness(trace).items()}
+        put_json(
+            trace.to_json()
+            | {"written_later": results_written_later(trace), "out_of_date": out_of_date, "known_mistakes": mistakes}
+        )
         return
     rows = [
         [stage.name, stage.candidates_in, stage.candidates_out, stage.elapsed_ms, len(stage.warnings)]
@@ -39,6 +44,7 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     say()
     shares = {found.memory_id: found for found in variant_contributions(trace)}
     several = len(trace.evidence.variants) > 1
+    stale = result_staleness(trace)
     if several:
         _print_queries(trace, list(shares.values()))
     results = [
@@ -47,12 +53,14 @@ def print_trace(trace: Trace, as_json: bool) -> None:
             result.score,
             result.memory_id,
             *([_given(shares[result.memory_id])] if several else []),
+            *([stale[result.memory_id].words if result.memory_id in stale else ""] if stale else []),
             _excerpt(result.content),
         ]
         for result in trace.results
     ]
     if results:
-        print_table(["rank", "score", "memory", *(["given by query"] if several else []), "content"], results)
+        headings = [*(["given by query"] if several else []), *(["out of date"] if stale else [])]
+        print_table(["rank", "score", "memory", *headings, "content"], results)
     else:
         say(f"Nothing returned: {(nothing_returned(trace) or ('', ''))[1]}.")
     budget = trace.stage(ASSEMBLY).fields.budget
@@ -64,6 +72,8 @@ def print_trace(trace: Trace, as_json: bool) -> None:
         say(line)
     if later := later_words(trace):
         say(later)
+    if first := first_result_stale(trace):
+        say(first_result_words(first))
     if answered := answered_lists(trace.evidence, [ranked.name for ranked in trace.evidence.lists]):
         say(answered)
     for mistake in known_mistakes(trace):

@@ -158,6 +158,8 @@ def print_why(found: Why) -> None:
 
     path = found.path
     say(found.cause)
+    if found.standing:
+        say(found.standing)
     say()
     if path.steps:
         rows = [

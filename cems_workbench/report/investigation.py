@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from cems_workbench.analysis.supersession import stale_words
 from cems_workbench.analysis.why import Counterfactual, Why
 from cems_workbench.analysis.why.counterfactual import interval_text, moved_text, order_text
 from cems_workbench.config import config_hash
@@ -58,6 +59,7 @@ class _Result:
     text: str
     score: str
     here: bool
+    stale: str
 
 
 def investigation_report(
@@ -196,6 +198,7 @@ def _results(trace: Trace, memory_id: str, k: int, texts: Texts) -> tuple[_Resul
             texts.excerpt(one.content),
             number(one.score),
             one.memory_id == memory_id,
+            stale_words(trace, one.memory_id, k) or "",
         )
         for one in trace.results[:k]
     )

@@ -11,6 +11,7 @@ from rapidfuzz import process
 
 from cems_workbench.analysis.known_mistakes import KnownMistake, known_mistakes
 from cems_workbench.analysis.ranks import target_rank
+from cems_workbench.analysis.supersession import standing_sentence
 from cems_workbench.analysis.why.counterfactual import (
     Counterfactual,
     SuccessfulValue,
@@ -54,6 +55,8 @@ class Why:
     verdict: str
     replays: int
     mistakes: tuple[KnownMistake, ...] = ()
+    standing: str = ""
+    """By which memory it is superseded, or which one it supersedes, and where that one is; or when it expired. Empty if none is so."""
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain values."""
@@ -65,6 +68,7 @@ class Why:
             "rank": self.path.rank,
             "lost_at": self.path.lost_at,
             "cause": self.cause,
+            "standing": self.standing,
             "path": [asdict(step) for step in self.path.steps],
             "places": [asdict(place) for place in self.path.places],
             "rescues": [counterfactual.to_json() for counterfactual in self.counterfactuals],
@@ -139,7 +143,15 @@ def explain(
     verdict = _verdict(path, counterfactuals, nearest, open_store is not None)
     mistakes = tuple(known_mistakes(trace))
     return Why(
-        evidence.query, path, cause(path, trace), tuple(counterfactuals), nearest, verdict, trials.count, mistakes
+        evidence.query,
+        path,
+        cause(path, trace),
+        tuple(counterfactuals),
+        nearest,
+        verdict,
+        trials.count,
+        mistakes,
+        standing_sentence(trace, memory_id, k),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from cems_workbench.analysis.ranks import RESULTS, RankDelta, dropped, loss, rank_deltas
+from cems_workbench.analysis.supersession import stale_words
 from cems_workbench.analysis.what_if import BeforeAfter, EditedRank
 from cems_workbench.analysis.what_if import what_if as edited_memory
 from cems_workbench.analysis.why import Counterfactual
@@ -45,13 +46,17 @@ EXCERPT_CHARS = 100
 
 
 class Candidate(Reply):
-    """A candidate: its rank among the results, or the stage that dropped it, and why."""
+    """A candidate: its rank among the results, or the stage that dropped it, and why.
+
+    `out_of_date`: by which memory it is superseded, and where that one is; when it expired.
+    """
 
     memory_id: str
     rank: int | None = None
     score: float | None = None
     lost_at: str | None = None
     reason: str | None = None
+    out_of_date: str | None = None
     untrusted: Text
 
 
@@ -110,6 +115,7 @@ class Explained(Paged):
     rank: int | None = None
     lost_at: str | None = None
     cause: str
+    standing: str | None = None
     verdict: str
     way: tuple[WayStep, ...] = ()
     lists: tuple[InList, ...] = ()
@@ -217,6 +223,7 @@ class QueryTools:
             rank=found.path.rank,
             lost_at=found.path.lost_at,
             cause=found.cause,
+            standing=found.standing or None,
             verdict=found.verdict,
             way=[
                 WayStep(
@@ -375,6 +382,7 @@ def _candidate(trace: Trace, memory_id: str) -> Candidate:
         score=rounded(result.score if result else lost.score if lost else None),
         lost_at=lost.stage if lost else None,
         reason=lost.reason if lost else None,
+        out_of_date=stale_words(trace, memory_id),
         untrusted=text_of(memory),
     )
 

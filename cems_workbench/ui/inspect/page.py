@@ -23,7 +23,7 @@ from cems_workbench.pipeline.stages import BY_NAME
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.vector_scales import cosine_remarks
-from cems_workbench.ui.inspect import baseline, fetch_evidence, rows, state
+from cems_workbench.ui.inspect import baseline, fetch_evidence, rows, stale_first, state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.dictionary import draw_dictionary
@@ -309,6 +309,7 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
             st.caption(summary, help="Human grades: 0 not relevant, 1 related, 2 helps, 3 answers it.")
         if later := later_words(trace):
             st.caption(f":material/schedule: {plain(later)}")
+        stale_first.draw(trace)
         st.html(results_html(trace, context.grades, context.followed, against))
     else:
         _draw_no_results(trace)

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.found_chunk import FoundChunk, chunk_span, chunk_words, chunks_read, found_chunk
 from cems_workbench.analysis.ranks import RankComparison
+from cems_workbench.analysis.supersession import staleness
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.request_effects import LATER, written_later
 from cems_workbench.pipeline.stages import ABSTAIN, FUSION
@@ -31,7 +32,7 @@ FOLD_AFTER_CHARS = 330
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact about a memory: short text and tooltip; `kind` is `id`, `grade` or empty."""
+    """A fact about a memory: short text and tooltip; `kind` is `id`, `grade`, `chunk`, `stale`, `superseded` or empty."""
 
     meaning: str
     text: str
@@ -165,6 +166,9 @@ def _facts(
 ) -> list[Fact]:
     as_of = trace.evidence.as_of
     facts = [Fact("Id of the memory", memory.id, "id")]
+    stale = staleness(trace, memory.id)
+    if stale is not None:
+        facts.append(Fact(_capital(stale.words), stale.words, "stale" if stale.stale else "superseded"))
     if grade is not None:
         label = f"grade {grade}, {GRADES.get(grade, 'judged')}"
         facts.append(Fact("Grade by a person for this query", label, "grade"))
@@ -195,6 +199,10 @@ def _token_help(trace: Trace) -> str:
     counter = "a token is counted as 4 characters" if config.token_counter == "chars4" else "counted in cl100k tokens"
     of = " for the text with the best score" if config.text == "version" else ""
     return f"Its share of the token budget{of}; {counter}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _age(days: int) -> str:

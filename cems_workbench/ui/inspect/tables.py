@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.analysis.ranks import RankComparison
+from cems_workbench.analysis.supersession import stale_words
+from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import COLUMN, delta_sign
 from cems_workbench.ui.kit.tables import draw_table
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 FOLLOWED_TINT = "rgba(0, 114, 178, 0.16)"
 """Tint of the followed memory's row, which also has the sign ◆."""
+OUT_OF_DATE = "out of date"
 EXCERPT_CHARS = 160
 """Maximum characters of a memory's text in a cell."""
 
@@ -38,7 +41,20 @@ def follow_table(frame: pd.DataFrame, memory_id: str | None, *, key: str, **opti
         if picked:
             state.follow(str(frame["memory"].iloc[picked[0]]))
 
+    if OUT_OF_DATE in frame:
+        help = "By which memory it is superseded, and where that one is; or when it expired"
+        options["columns"] = {OUT_OF_DATE: st.column_config.TextColumn(OUT_OF_DATE, width=190, help=help)} | options[
+            "columns"
+        ]
     draw_table(mark_followed(frame, memory_id), key=key, on_select=chosen, selection_mode="single-row", **options)
+
+
+def with_staleness(frame: pd.DataFrame, trace: Trace) -> pd.DataFrame:
+    """The frame with a column that says by which memory each one is superseded, or that it has expired; unchanged if none is."""
+    words = [stale_words(trace, str(memory_id)) for memory_id in frame["memory"]]
+    if any(words):
+        frame.insert(list(frame.columns).index("memory") + 1, OUT_OF_DATE, words)
+    return frame
 
 
 def with_deltas(frame: pd.DataFrame, against: RankComparison | None, name: str, after: str) -> pd.DataFrame:

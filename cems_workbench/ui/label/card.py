@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueProgress
 from cems_workbench.jobs.background_priority import FOREGROUND
@@ -54,7 +55,8 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
         progress = queue.progress(reviewer, snapshot)
         # One element, so that the browser never shows a new count with an old card.
         spoken = resources.store.language.current
-        drawn = card_html(card, shown.card_no, datetime.now(UTC), spoken) if card is not None else ""
+        now = datetime.now(UTC)
+        drawn = "" if card is None else card_html(card, shown.card_no, now, spoken, _standing(card, resources, now))
         st.html(progress_html(progress) + drawn)
         if card is None:
             _draw_finished(progress)
@@ -65,8 +67,18 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
             _draw_help(None if card is None else queue.scale(card.query.qid))
 
 
-def card_html(card: Card, card_no: int, now: datetime, language: str = ENGLISH) -> Markup:
-    """The query with its context, and the memory with the query's words marked; a query without a date gets `now`."""
+def _standing(card: Card, resources: Resources, now: datetime) -> str:
+    """By which memory this one was superseded when the query was asked, or when it had expired; no rank, so the card stays blind."""
+    relations = resources.store.relations
+    edges = relations.superseding([card.memory.id]) if relations.has_superseding() else []
+    return stored_standings([card.memory], edges, card.query.as_of or now).get(card.memory.id, "")
+
+
+def card_html(card: Card, card_no: int, now: datetime, language: str = ENGLISH, standing: str = "") -> Markup:
+    """The query with its context, and the memory with the query's words marked; a query without a date gets `now`.
+
+    `standing` says that the memory is superseded or has expired.
+    """
     query, memory = card.query, card.memory
     asked = [f"asked {query.as_of:%Y-%m-%d}" if query.as_of else f"asked today, {now:%Y-%m-%d}"]
     asked += [f"in {query.project}"] if query.project else []
@@ -77,6 +89,7 @@ def card_html(card: Card, card_no: int, now: datetime, language: str = ENGLISH) 
         query=query.query,
         asked=" ".join(asked),
         written=dates_text(memory, query.as_of or now),
+        standing=standing,
         title=memory.title,
         content=mark_words(memory.content, query.query, language),
         facts=[fact for fact in (memory.category, memory.project, memory.author) if fact],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
-from datetime import date, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.store import Facets, Selection
@@ -65,7 +66,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     # Draw the rows first: counting the matches of a frequent text takes longer.
     soon = resources.store.memories.soon(selection, PAGE_SIZE, (number - 1) * PAGE_SIZE)
     if soon:
-        _table(soon, selection.sort)
+        _table(resources, soon, selection.sort)
     page = resources.store.memories.find(selection, PAGE_SIZE, (number - 1) * PAGE_SIZE)
     pages = max(1, math.ceil(page.total / PAGE_SIZE))
     if number > pages:  # memories were deleted since
@@ -74,7 +75,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     with summary:
         _summary(page.total, total, number)
     if page.memories and not soon:
-        _table(page.memories, selection.sort)
+        _table(resources, page.memories, selection.sort)
     if pages > 1:
         st.pagination(pages, key=state.PAGE)
     picked = state.present().selected
@@ -207,8 +208,15 @@ def _summary(matching: int, total: int, number: int) -> None:
         panels.empty("No memory matches", "Use fewer words, or clear the filters.")
 
 
-def table(memories: Sequence[Memory]) -> pa.Table:
-    """The rows of the table, as plain text cells."""
+def standings(resources: Resources, memories: Sequence[Memory]) -> dict[str, str]:
+    """By id, which of these memories are superseded or have expired, in words."""
+    relations, now = resources.store.relations, datetime.now(UTC)
+    edges = relations.superseding([memory.id for memory in memories]) if relations.has_superseding() else []
+    return stored_standings(memories, edges, now)
+
+
+def table(memories: Sequence[Memory], standing: Mapping[str, str] | None = None) -> pa.Table:
+    """The rows of the table, as plain text cells; `standing` says which memories are superseded or have expired."""
     import pyarrow as pa
 
     def day(moment: datetime | None) -> date | None:
@@ -218,6 +226,7 @@ def table(memories: Sequence[Memory]) -> pa.Table:
     cells: dict[str, tuple[pa.DataType, list[Any]]] = {
         "id": (text, [memory.id for memory in memories]),
         "memory": (text, [title_and_text(memory) for memory in memories]),
+        "out of date": (text, [(standing or {}).get(memory.id) for memory in memories]),
         "category": (text, [memory.category for memory in memories]),
         "project": (text, [memory.project for memory in memories]),
         "session": (text, [memory.session for memory in memories]),
@@ -232,30 +241,32 @@ def table(memories: Sequence[Memory]) -> pa.Table:
     return pa.table({name: pa.array(values, kind) for name, (kind, values) in cells.items()})
 
 
-def columns(sort: Sort) -> list[str]:
-    """The columns in order: the sort column is next to the memory, visible on narrow screens."""
+def columns(sort: Sort, standing: Mapping[str, str] | None = None) -> list[str]:
+    """The columns in order: the sort column is next to the memory, visible on narrow screens. Out of date only if a memory is."""
     first = ["id", "memory"] if sort == "id" else ["id", "memory", sort]
+    first += ["out of date"] if standing else []
     return [*first, *(name for name in COLUMNS if name not in first)]
 
 
-def _table(memories: Sequence[Memory], sort: Sort) -> None:
+def _table(resources: Resources, memories: Sequence[Memory], sort: Sort) -> None:
     ids = [memory.id for memory in memories]
-    shown = state.present()
+    shown, standing = state.present(), standings(resources, memories)
     # The selection is a row index, so a table of other rows needs another key.
     key = f"memories:table:{shown.generation}:{hashlib.sha256(repr(ids).encode()).hexdigest()[:10]}"
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
     draw_table(
-        table(memories),
+        table(memories, standing),
         key=key,
         on_select=lambda: _select_row(key, ids),
         selection_mode="single-row",
         selection_default={"selection": {"rows": [ids.index(shown.selected)] if shown.selected in ids else []}},
         most=MAX_TABLE_ROWS,
-        column_order=columns(sort),
+        column_order=columns(sort, standing),
         columns={
             "id": text("id", width=84, pinned=True, help=FIELDS["id"]),
             "memory": text("memory", width=350, help=FIELDS["memory"]),
             "created": st.column_config.DateColumn("created", width=92, format="YYYY-MM-DD", help="Day, UTC."),
+            "out of date": text("out of date", width=190, help=FIELDS["out of date"]),
             "category": text("category", width=112, help=FIELDS["category"]),
             "project": text("project", width=118, help=FIELDS["project"]),
             "session": text("session", width=92, help=FIELDS["session"]),

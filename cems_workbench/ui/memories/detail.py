@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.evaluation.memory_use import UseRow
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Chunk, Memory, Relation
+from cems_workbench.store.relations import NEWER_FIRST, OLDER_FIRST
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit import reviewer, templates
 from cems_workbench.ui.kit.escape import excerpt, plain
@@ -76,6 +78,8 @@ def draw(resources: Resources, memory_id: str | None) -> None:
                 st.caption(shown.notice)
             templates.draw("memories/text.html", content=memory.content)
     with right:
+        if lines := standing_lines(resources, memory):
+            st.html(templates.render("memories/standing.html", lines=lines))
         st.html(facts_html(memory))
         _chunks(resources, memory)
         _relations(resources, memory)
@@ -99,6 +103,18 @@ def _across(resources: Resources, memory_id: str) -> None:
 def _open_row(counted: across.Counted, row: UseRow) -> None:
     # A callback may not leave the page; the run that follows does.
     state.update(opening=(counted.request(row), counted.asked.config, (row.memory_id, counted.asked.k)))
+
+
+def standing_lines(resources: Resources, memory: Memory) -> list[str]:
+    """ "superseded by m312 (157 days later)", "expired 2026-03-01", "supersedes m249": a line each, as of now."""
+    relations, now = resources.store.relations, datetime.now(UTC)
+    own = stored_standings([memory], relations.superseding([memory.id]), now).get(memory.id, "")
+    older = [
+        edge.target_id if edge.source_id == memory.id else edge.source_id
+        for edge in relations.of_memory(memory.id)
+        if edge.kind in (NEWER_FIRST if edge.source_id == memory.id else OLDER_FIRST)
+    ]
+    return [*(own.split("; ") if own else ()), *(f"supersedes {other}" for other in dict.fromkeys(older))]
 
 
 def facts_html(memory: Memory) -> Markup:

@@ -16,6 +16,7 @@ FIELDS = {
     "scope": "Who may find it: personal: only its owner; shared: everybody.",
     "created": "When it was written, UTC.",
     "last accessed": "When it was last returned to an agent, UTC.",
+    "out of date": "By which memory it is superseded, and when it expired.",
     "valid from": "From when on it holds, UTC; empty: not known.",
     "valid until": "From this moment on it is expired, UTC; empty: not known to end.",
     "accesses": "How often it was returned to an agent.",

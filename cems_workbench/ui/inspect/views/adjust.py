@@ -13,7 +13,7 @@ from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import FACTORS
-from cems_workbench.ui.inspect.tables import follow_table, with_deltas
+from cems_workbench.ui.inspect.tables import follow_table, with_deltas, with_staleness
 from cems_workbench.ui.kit.escape import excerpt
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def draw(context: InspectContext) -> None:
     frame = adjust_table(context.trace, MAX_ROWS, context.against)
     factors = {name: number(name.replace("_", " "), format="%.4f", width=82, help=FACTORS[name]) for name in FACTORS}
     follow_table(
-        frame,
+        with_staleness(frame, context.trace),
         context.followed,
         key="inspect:adjust_table",
         most=18,

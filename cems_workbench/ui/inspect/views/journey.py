@@ -15,7 +15,7 @@ from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import LOST_HELP, about
-from cems_workbench.ui.inspect.tables import follow_table, with_deltas
+from cems_workbench.ui.inspect.tables import follow_table, with_deltas, with_staleness
 from cems_workbench.ui.kit.escape import excerpt
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def draw(context: InspectContext) -> None:
         for name in frame.columns[2:-2]
     }
     follow_table(
-        frame,
+        with_staleness(frame, context.trace),
         context.followed,
         key="inspect:journey_table",
         most=24,

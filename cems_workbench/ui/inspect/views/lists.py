@@ -20,7 +20,7 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import RAW, about
 from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.inspect.tables import follow_table
+from cems_workbench.ui.inspect.tables import follow_table, with_staleness
 from cems_workbench.ui.kit.escape import excerpt, plain
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
     number, source = st.column_config.NumberColumn, name.partition(":")[0]
     dated = st.column_config.TextColumn("created", width=92, help="Date of creation (UTC)")
     follow_table(
-        list_table(trace, name),
+        with_staleness(list_table(trace, name), trace),
         followed,
         height=330,
         key=f"inspect:list:{name}",

@@ -11,7 +11,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.tables import follow_table, with_deltas
+from cems_workbench.ui.inspect.tables import follow_table, with_deltas, with_staleness
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ def draw_blend(context: InspectContext) -> None:
     frame = rerank_table(context.trace, context.against)
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     follow_table(
-        frame,
+        with_staleness(frame, context.trace),
         context.followed,
         key="inspect:blend_table",
         most=18,
