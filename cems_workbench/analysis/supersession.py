@@ -168,13 +168,13 @@ def stored_standings(
 
 
 def apart(older: datetime | None, newer: datetime | None) -> str:
-    """ "157 days later"; empty if one of the dates is not known."""
+    """ "157 days later", by calendar days; empty if one of the dates is not known."""
     if older is None or newer is None:
         return ""
-    days = abs((newer - older).days) if newer >= older else (older - newer).days
+    days = (newer.date() - older.date()).days
     if days == 0:
-        return "within a day"
-    return f"{days} day{'' if days == 1 else 's'} {'later' if newer > older else 'earlier, by its date'}"
+        return "the same day"
+    return f"{abs(days)} day{'' if abs(days) == 1 else 's'} {'later' if days > 0 else 'earlier, by its date'}"
 
 
 def expired_words(until: datetime | None) -> str:
