@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench.config import with_values
 from cems_workbench.records import indexed_text
 from cems_workbench.ui.kit import shared_resources
 from cems_workbench.ui.memories.browse import standings
@@ -21,7 +22,7 @@ def search_for_the_old_one(page: AppTest) -> AppTest:
     """The query is the superseded memory's own text, which every embedder puts first in the vector list."""
     old = shared_resources.resources().store.memories.get("m249")
     assert old is not None
-    set_config(page, {"lists.lexical.enabled": False, "rerank.backend": "none"})
+    set_config(page, with_values(config_of(page), {"lists.lexical.enabled": False, "rerank.backend": "none"}))
     return search(page, indexed_text(old))
 
 
