@@ -25,7 +25,7 @@ class Staleness:
     """How a memory of a trace is out of date.
 
     `rank` is its rank among the results, None if it is not among them. `successor` is the best ranked of its successors, the latest one
-    if none is among the results; None if the memory has only expired. `apart` says how much later that one was written, `where` where it
+    if none is among the results; None if the memory has only expired. `later` says how much later that one was written, `where` where it
     is: "is 12th", "is lost at rerank". `stale`: the memory misleads, because no successor ranks above it, or because it has expired.
     """
 
@@ -33,7 +33,7 @@ class Staleness:
     rank: int | None
     successor: str | None = None
     successor_rank: int | None = None
-    apart: str = ""
+    later: str = ""
     where: str = ""
     expired: datetime | None = None
     stale: bool = False
@@ -52,8 +52,8 @@ class Staleness:
     def _superseded(self) -> str:
         if self.successor is None:
             return ""
-        apart = f" ({self.apart})" if self.apart else ""
-        return f"superseded by {self.successor}{apart}, which {self.where}"
+        later = f" ({self.later})" if self.later else ""
+        return f"superseded by {self.successor}{later}, which {self.where}"
 
     @property
     def _expired(self) -> str:
@@ -96,7 +96,7 @@ def staleness(trace: Trace, memory_id: str, k: int | None = None) -> Staleness |
         rank,
         chosen.memory_id,
         place,
-        apart(memory.created_at, chosen.created_at),
+        days_later(memory.created_at, chosen.created_at),
         _where(trace, chosen.memory_id, place, k),
         expired,
         expired is not None or not above,
@@ -158,7 +158,7 @@ def stored_standings(
     for memory in memories:
         parts = []
         if own := successors.get(memory.id):
-            later = apart(memory.created_at, own[0].created_at)
+            later = days_later(memory.created_at, own[0].created_at)
             parts.append(f"superseded by {own[0].memory_id}" + (f" ({later})" if later else ""))
         if memory.expired(now):
             parts.append(expired_words(memory.valid_until))
@@ -167,7 +167,7 @@ def stored_standings(
     return said
 
 
-def apart(older: datetime | None, newer: datetime | None) -> str:
+def days_later(older: datetime | None, newer: datetime | None) -> str:
     """ "157 days later", by calendar days; empty if one of the dates is not known."""
     if older is None or newer is None:
         return ""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cems_workbench.analysis.supersession import (
-    apart,
+    days_later,
     first_result_stale,
     first_result_words,
     stale_words,
@@ -107,8 +107,8 @@ def test_sentence_names_what_a_memory_supersedes_too():
     [(1, "1 day later"), (157, "157 days later"), (0, "the same day"), (-2, "2 days earlier, by its date")],
 )
 def test_distance_is_in_calendar_days(days, words):
-    assert apart(NOW, NOW + timedelta(days=days)) == words
-    assert apart(None, NOW) == apart(NOW, None) == ""
+    assert days_later(NOW, NOW + timedelta(days=days)) == words
+    assert days_later(None, NOW) == days_later(NOW, None) == ""
 
 
 def test_stored_memories_say_their_latest_successor_at_the_moment():
