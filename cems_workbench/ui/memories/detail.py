@@ -13,8 +13,7 @@ from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.evaluation.memory_use import UseRow
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import Chunk, Memory, Relation
-from cems_workbench.store.relations import NEWER_FIRST, OLDER_FIRST
+from cems_workbench.records import NEWER_FIRST, OLDER_FIRST, Chunk, Memory, Relation
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit import reviewer, templates
 from cems_workbench.ui.kit.escape import excerpt, plain
