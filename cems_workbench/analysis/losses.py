@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline.stages import STAGES, candidate_stages
+from cems_workbench.pipeline.stages import ASSEMBLY, STAGES, candidate_stages
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.table import Bools, CandidateTable, Ints
@@ -44,7 +44,14 @@ class Branch:
             return "never a candidate"
         if self.manner == "depth":
             return "below every depth"
-        return f"dropped by {self.stage}" if self.manner == "dropped" else f"pushed below {k} by {self.stage}"
+        if self.manner == "dropped":
+            return f"dropped by {self.stage}"
+        # Its limit may be less than k, and then nothing pushed them.
+        return (
+            f"left out of the first {k} by assembly"
+            if self.stage == ASSEMBLY.name
+            else f"pushed below {k} by {self.stage}"
+        )
 
     @property
     def order(self) -> tuple[int, int]:
