@@ -17,6 +17,7 @@ for _switch in ("HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY"):  # read on
 
 _HOMES = {
     "api.single_query": ("Answer", "Explanation", "replay", "search", "why"),
+    "api.blame": ("BlameReport", "blame"),
     "api.configs": ("load_config", "presets", "save_config"),
     "api.drift": ("DriftReport", "drift"),
     "api.evidence": ("LoadedEvidence", "gather", "load_evidence"),
@@ -42,6 +43,7 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
+    from cems_workbench.api.blame import BlameReport, blame
     from cems_workbench.api.configs import load_config, presets, save_config
     from cems_workbench.api.drift import DriftReport, drift
     from cems_workbench.api.evidence import LoadedEvidence, gather, load_evidence
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "BlameReport",
     "Cancelled",
     "ComparisonReport",
     "DriftReport",
@@ -89,6 +92,7 @@ __all__ = [
     "WorkbenchError",
     "WorkbenchWarning",
     "as_transformer",
+    "blame",
     "check",
     "compare",
     "drift",

@@ -19,7 +19,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from cems_workbench.analysis.claims import Claim, Claims, split_claims
 from cems_workbench.analysis.proposed_edges import (
@@ -105,15 +105,24 @@ class Otherwise:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What to do now: the words, the memory it is about, and the arguments of the command."""
+    """What to do now: the words, the memory it is about, the arguments of the command, and the parameters that it changes."""
 
     words: str
     memory_id: str
     arguments: tuple[str, ...]
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
     def command(self, options: Sequence[str] = ()) -> str:
         """The command for a shell, with the options that chose store and config."""
         return shlex.join([*self.arguments, *options])
+
+
+class Clause(NamedTuple):
+    """Something about a memory; a `warning` may explain a wrong answer, `standing` says that it is the memory's standing."""
+
+    words: str
+    warning: bool = False
+    standing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +145,23 @@ class BlamedMemory:
         return self.support.memory.id
 
     @property
-    def words(self) -> str:
-        """What became of it, in clauses."""
-        parts = [self.standing.words] if self.standing else []
-        parts += [self.stale] if self.stale else []
-        parts += [f"judged irrelevant (grade {self.grade})"] if self.irrelevant else []
-        parts += [f"not in it: {', '.join(self.support.overlap.lacking)}"] if self.support.overlap.lacking else []
+    def clauses(self) -> tuple[Clause, ...]:
+        """What became of it, clause by clause."""
+        parts = [Clause(self.standing.words, self.standing.rank is None, True)] if self.standing else []
+        parts += [Clause(self.stale, True)] if self.stale else []
+        parts += [Clause(f"judged irrelevant (grade {self.grade})", True)] if self.irrelevant else []
+        if self.support.overlap.lacking:
+            parts.append(Clause(f"not in it: {', '.join(self.support.overlap.lacking)}", True))
         if self.returned_for is not None:
             some = ", ".join(f"“{query}”" for query in self.returned_for[:3])
             more = f" and {len(self.returned_for) - 3} more" if len(self.returned_for) > 3 else ""
-            parts.append(f"returned for {some}{more}" if some else "returned for no query of the store's sets")
-        return "; ".join(parts)
+            parts.append(Clause(f"returned for {some}{more}" if some else "returned for none of the judged queries"))
+        return tuple(parts)
+
+    @property
+    def words(self) -> str:
+        """What became of it, in one line."""
+        return "; ".join(clause.words for clause in self.clauses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +441,9 @@ class _About:
             return None
         if right.source == "edge":
             words = f"let {memory_id} take the rank of {found.id}"
-            return Next(words, memory_id, ("search", query, *asked, "--set", "supersession.mode=follow"))
+            changes = {"supersession.mode": "follow"}
+            arguments = ("search", query, *asked, "--set", "supersession.mode=follow")
+            return Next(words, memory_id, arguments, changes)
         k = max(1, found.standing.rank)
         words = f"find out why {memory_id} is below {found.id}"
         return Next(words, memory_id, ("why", query, memory_id, *asked, "--cutoff", str(k)))

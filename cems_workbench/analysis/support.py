@@ -189,3 +189,24 @@ def with_reranker(base: Mapping[str, float], raw: Mapping[str, float | None]) ->
         return (1 - RERANKER) * base[memory_id] + RERANKER * (score - low) / (high - low)
 
     return {memory_id: mixed(memory_id) for memory_id in base}
+
+
+SHOWN_CHARS, MARGIN = 600, 120
+
+
+def marked_pieces(
+    text: str, spans: Sequence[Span], most: int = SHOWN_CHARS, margin: int = MARGIN
+) -> list[tuple[str, bool]]:
+    """At most about `most` characters of a text around the spans, in pieces: (piece, whether it is one of the spans)."""
+    first, last = (spans[0][0], spans[-1][1]) if spans else (0, 0)
+    start = 0 if len(text) <= most or first <= margin else first - margin
+    end = (
+        len(text) if len(text) - start <= most else max(min(last + margin, start + most), start + min(most, 2 * margin))
+    )
+    pieces, at = [("…", False)] if start else [], start
+    for one, other in spans:
+        if other <= end:
+            pieces += [(text[at:one], False), (text[one:other], True)]
+            at = other
+    pieces += [(text[at:end], False), ("…" if end < len(text) else "", False)]
+    return [piece for piece in pieces if piece[0]]

@@ -2,6 +2,7 @@
 
     open_store, load_config, save_config    what is asked, and with which config       opening, configs
     search, replay, why                     one query                                  asking
+    blame                                   what an agent said, back to its memories   blame
     gather, load_evidence                   the evidence of a query set                evidence
     evaluate, compare, check                configs measured on it                     measuring
     drift                                   what other evidence changes                drifting

@@ -122,18 +122,10 @@ def print_blame(found: Blame, options: Sequence[str] = ()) -> None:
 
 def _marked(one: BlamedMemory) -> str:
     """The stretch of the content with the words in common, each in brackets."""
-    text, spans = one.support.memory.content, one.support.overlap.content
-    if not spans:
-        return _start(text)
-    first, last = max(0, spans[0][0] - MARGIN), min(len(text), spans[-1][1] + MARGIN)
-    last = min(last, first + MAX_TEXT)
-    parts, at = ["…" if first else ""], first
-    for start, end in spans:
-        if end <= last:
-            parts += [text[at:start], "[", text[start:end], "]"]
-            at = end
-    parts += [text[at:last], "…" if last < len(text) else ""]
-    return " ".join("".join(parts).split())
+    from cems_workbench.analysis.support import marked_pieces
+
+    pieces = marked_pieces(one.support.memory.content, one.support.overlap.content, MAX_TEXT, MARGIN)
+    return " ".join("".join(f"[{text}]" if common else text for text, common in pieces).split())
 
 
 def _start(text: str) -> str:

@@ -29,6 +29,13 @@ Changes = Annotated[
         description='New values by parameter, such as {"fusion.k": 30, "rerank.backend": "none"}; parameters lists them.',
     ),
 ]
+SaidText = Annotated[
+    str,
+    Field(min_length=1, max_length=MOST_TEXT, description="What the agent said, one sentence or more."),
+]
+ForQuery = Annotated[
+    str, Field(max_length=MOST_QUERY, description="The query it was asked; empty: only look for support.")
+]
 Project = Annotated[
     str,
     Field(

@@ -24,7 +24,8 @@ retrieval pipeline does, and explains it.
 1. search(query): the results, and the candidates that were lost. A memory that is not among them: find_memories(words) has its id.
 2. why(query, memory_id): the stage that lost it, and the smallest changes that bring it in.
 3. what_if(query, changes): such a change on this query; what_if_memory: other words of the memory.
-4. compare(changes): the change on all judged queries. One that helps a query and harms others is none.
+4. blame(text, query): from a wrong answer back to the memories that say so: which is stale, and which says otherwise.
+5. compare(changes): the change on all judged queries. One that helps a query and harms others is none.
 If there are more rows, a page has next_offset. {UNTRUSTED}"""
 READ_ONLY = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 WRITES_LABELS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)

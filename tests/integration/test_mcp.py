@@ -49,6 +49,7 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("read_memory", {"memory_id": LOST}),
     ("search", {**ASKED, "changes": FIRST_THREE}),
     ("why", {**ASKED, "memory_id": LOST, "changes": FIRST_THREE}),
+    ("blame", {"text": TEXTS[LOST], **ASKED, "changes": FIRST_THREE}),
     ("what_if", {**ASKED, "changes": {"fusion.k": 1}, "memory_id": LOST}),
     ("what_if_memory", {**ASKED, "memory_id": "lunch", "content": TEXTS["release-train"]}),
     ("parameters", {"section": "fusion"}),

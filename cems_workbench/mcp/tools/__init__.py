@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cems_workbench.mcp.served_store import ServedStore
+from cems_workbench.mcp.tools.blaming import BlamingTools
 from cems_workbench.mcp.tools.labelling import LabellingTools
 from cems_workbench.mcp.tools.measuring import MeasuringTools
 from cems_workbench.mcp.tools.memories import MemoryTools
@@ -30,6 +31,7 @@ ALL_TOOLS: tuple[ToolEntry, ...] = (
     ToolEntry("read_memory", "The text of a memory", lambda served: MemoryTools(served).read_memory),
     ToolEntry("search", "Search as the pipeline does", lambda served: QueryTools(served).search),
     ToolEntry("why", "Why a memory is missing", lambda served: QueryTools(served).why),
+    ToolEntry("blame", "The memories behind an answer", lambda served: BlamingTools(served).blame),
     ToolEntry("what_if", "A query under other parameters", lambda served: QueryTools(served).what_if),
     ToolEntry("what_if_memory", "A memory in other words", lambda served: QueryTools(served).what_if_memory),
     ToolEntry("parameters", "What can be changed", lambda served: OverviewTools(served).parameters),

@@ -336,7 +336,7 @@ class QueryTools:
     ) -> tuple[Answer, list[str]]:
         """The results of a query, with its warnings."""
         with collect_warnings() as said:
-            chosen = _without_judge(self._served.config(config, changes))
+            chosen = without_judge(self._served.config(config, changes))
             answer = single_query.search(
                 self._served.store,
                 query,
@@ -349,7 +349,7 @@ class QueryTools:
         return answer, [*said, *answer.notes]
 
 
-def _without_judge(config: PipelineConfig) -> PipelineConfig:
+def without_judge(config: PipelineConfig) -> PipelineConfig:
     """The judge takes a second and affects no ranking, unless abstain uses its score."""
     return config if config.abstain.judge is not None else with_values(config, {"judge.backend": "none"})
 

@@ -1,0 +1,151 @@
+"""What an agent said, traced to the memories that say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.api.results import Result, Table, collect_warnings
+from cems_workbench.errors import InputError
+from cems_workbench.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from cems_workbench.analysis.blame import Blame
+    from cems_workbench.api.configs import ConfigLike
+    from cems_workbench.api.open_store import OpenStore
+    from cems_workbench.api.single_query import Answer
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BlameReport(Result):
+    """The memories that support what an agent said, and what became of them.
+
+    Attributes:
+        found: the claims with their memories, best first.
+        warnings: what to read it with.
+    """
+
+    found: Blame
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str | None, ...]:
+        """Of each claim the memory that supports it best; None where none does."""
+        return tuple(claim.memories[0].id if claim.memories else None for claim in self.found.claims)
+
+    @property
+    def title(self) -> str:
+        """How many claims of an answer to which query."""
+        of = f" for “{self.found.query}” under {self.found.config_name}" if self.found.query is not None else ""
+        return f"{len(self.found.claims)} claims{of}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Of each claim which memory supports it best and what became of it."""
+        return tuple(claim.sentence for claim in self.found.claims)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The memories of each claim; those that say otherwise."""
+        rows, others = [], []
+        for claim in self.found.claims:
+            for rank, one in enumerate(claim.memories, 1):
+                place = one.standing
+                rows.append(
+                    (
+                        claim.claim.text,
+                        rank,
+                        one.id,
+                        one.support.score,
+                        place and place.rank,
+                        place and place.lost_at,
+                        one.stale,
+                        one.irrelevant,
+                        one.next and one.next.command(),
+                        one.support.memory.content,
+                    )
+                )
+                others += [
+                    (one.id, other.memory.id, other.source, other.words, other.standing and other.standing.rank)
+                    for other in one.otherwise
+                ]
+        columns = ("claim", "number", "memory", "support", "rank", "lost at", "stale", "irrelevant", "next", "content")
+        tables = [Table(columns, tuple(rows), "memories that support it")]
+        if others:
+            tables.append(Table(("memory", "other", "by", "why", "rank"), tuple(others), "what says otherwise"))
+        return tuple(tables)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the text was split, and what was left out."""
+        return (*self.warnings, *self.found.notes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole result as plain values, as `blame --json` prints it."""
+        return self.found.to_json()
+
+
+def blame(
+    store: OpenStore,
+    text: str,
+    query: str | Answer | None = None,
+    config: ConfigLike | None = None,
+    *,
+    project: str | None = None,
+    only_project: bool = False,
+    as_of: datetime | str | None = None,
+    returned: bool = False,
+    progress: Progress = silent,
+) -> BlameReport:
+    """The memories that support what an agent said, and what became of them, as the command `blame` does.
+
+    Args:
+        store: an open store.
+        text: what the agent said, one sentence or more.
+        query: what it was asked, or what `search` gave for it; None: only support is looked for.
+        config: a config, the name of a preset, or the path of a config file; None is that of the answer, else the default preset.
+        project: project of the query, org/repo.
+        only_project: search only memories of that project.
+        as_of: the moment of the query, a datetime or ISO 8601 text; None is now.
+        returned: without a query, name the judged queries of the store that return each memory; missing evidence is gathered.
+        progress: called with a label, a count and a total.
+
+    Returns:
+        The claims with their memories.
+
+    Raises:
+        InputError: the text is empty, one word or states nothing; or as `search` does.
+        ModelError, StoreError: a model or the store cannot be used.
+    """
+    from cems_workbench.api import single_query
+    from cems_workbench.api.configs import load_config
+    from cems_workbench.jobs.blaming import blame_answer
+
+    if query is None:
+        if project is not None or only_project or as_of is not None:
+            raise InputError("project, only_project and as_of belong to a query: blame(store, text, query)")
+        found = blame_answer(text, store.resources, load_config(config), returned=returned, progress=progress)
+        return BlameReport(found)
+    with collect_warnings() as said:
+        if isinstance(query, str):
+            answer = single_query.search(
+                store, query, config, project=project, only_project=only_project, as_of=as_of, progress=progress
+            )
+        else:
+            answer = (
+                query if config is None else single_query.search(store, query.query, config, as_of=query.evidence.as_of)
+            )
+    if answer.request is None:
+        raise InputError("this answer was read from a file; pass its query as text, so that the store is searched")
+    found = blame_answer(
+        text,
+        store.resources,
+        answer.config,
+        answer.request,
+        trace=answer.trace,
+        returned=returned,
+        progress=progress,
+    )
+    return BlameReport(found, tuple(said))

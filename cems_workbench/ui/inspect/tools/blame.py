@@ -1,0 +1,208 @@
+"""Blame: from what the agent said to the memories that say so: which the query returns, which is stale, and which says otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+from markupsafe import Markup
+
+from cems_workbench.analysis.blame import Blame, BlamedClaim, BlamedMemory, Next, Otherwise, Standing
+from cems_workbench.analysis.support import Span, marked_pieces
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs.blaming import blame_answer
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.kit.assets import write_stylesheet
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.memories.state import open_in_memories
+
+TEXT, ASKED = "inspect:blame:text", "inspect:blame:asked"
+MAX_CACHED = 4
+"""Maximum results cached, so that another config or text needs no new comparison when it is chosen again."""
+HELP = (
+    "What the agent said, one sentence or more. It is split into claims, and each is compared with every memory of the store. A language "
+    "model splits it if one is set (CEMS_WORKBENCH_LLM_MODEL); otherwise rules do."
+)
+PARTS = "Words in common, weighted by rarity, numbers, dates and names most: {overlap:.2f}; cosine {cosine}{reranker}"
+
+
+def draw(context: InspectContext) -> None:
+    """Draw the box, and what became of the memories that support its text."""
+    write_stylesheet("why", "blame")
+    with st.form("inspect:blame:form", border=False):
+        st.text_area(
+            "What the agent said",
+            key=TEXT,
+            height=90,
+            placeholder="You are moving in November.",
+            persist_state="session",
+            help=HELP,
+        )
+        asked = st.form_submit_button("Find the memories behind it", icon=":material/search:")
+    if asked:
+        st.session_state[ASKED] = st.session_state[TEXT]
+    text = st.session_state.get(ASKED)
+    if text is None:
+        st.caption(
+            "Paste the agent’s answer to this query, or only the part that is wrong. The data stays on this machine."
+        )
+        return
+    found = _blame(context, text)
+    if found is not None:
+        _draw_blame(found)
+
+
+def _blame(context: InspectContext, text: str) -> Blame | None:
+    """The result for the current query and config, cached; None after an error."""
+    place = st.empty()
+
+    def make() -> Blame:
+        return blame_answer(
+            text,
+            context.resources,
+            context.trace.config,
+            context.request,
+            trace=context.trace,
+            progress=progress_in(place),
+        )
+
+    try:
+        return context.remembered("blame:found", make, text, context.request, context.grades, most=MAX_CACHED)
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return None
+    finally:
+        place.empty()
+
+
+def _draw_blame(found: Blame) -> None:
+    if len(found.claims) > 1:
+        st.markdown(plain(found.sentence) + ".")
+    for number, blamed in enumerate(found.claims):
+        st.html(claim_html(blamed))
+        for rank, memory in enumerate(blamed.memories):
+            st.html(memory_html(memory))
+            _draw_buttons(f"inspect:blame:{number}:{rank}", memory)
+    for note in found.notes:
+        st.caption(plain(note))
+    read = f"; read by {plain(found.reranker)}" if found.reranker else ""
+    st.caption(f"Claims split by {plain(found.split_by)}{read}.")
+
+
+def _draw_buttons(key: str, memory: BlamedMemory) -> None:
+    """Draw the next step, and the way to the memories."""
+    with st.container(horizontal=True, gap="xsmall"):
+        if memory.next is not None:
+            _draw_next(key, memory.next)
+        for memory_id in dict.fromkeys([memory.id, *(other.memory.id for other in memory.otherwise)]):
+            if st.button(
+                f"{plain(short_id(memory_id))} in Memories",
+                key=f"{key}:memories:{memory_id}",
+                type="tertiary",
+                icon=":material/database:",
+                help="Shows the whole memory, and how other queries use it.",
+            ):
+                open_in_memories(memory_id)
+
+
+def _draw_next(key: str, following: Next) -> None:
+    if following.changes:
+        st.button(
+            plain(following.words[:1].upper() + following.words[1:]),
+            key=f"{key}:apply",
+            icon=":material/update:",
+            on_click=state.apply,
+            args=(following.changes,),
+            type="primary",
+            help="Sets "
+            + ", ".join(f"{path} to {value}" for path, value in following.changes.items())
+            + ". Alt+Z undoes it.",
+        )
+    else:
+        st.button(
+            plain(following.words[:1].upper() + following.words[1:]),
+            key=f"{key}:why",
+            icon=":material/help:",
+            on_click=state.explain,
+            args=(following.memory_id, state.WHY_TOOL),
+            type="primary",
+            help="Opens “Why is it missing?” for this memory.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What became of a memory, in a clause: plain, or a warning; `reason` is its tooltip."""
+
+    words: str
+    kind: str = "plain"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherText:
+    """A memory that says otherwise, as shown."""
+
+    memory_id: str
+    words: str
+    text: Markup
+
+
+def claim_html(blamed: BlamedClaim) -> Markup:
+    """The claim, marked if no memory supports it."""
+    best = blamed.memories[0].support.overlap.claim if blamed.memories else ()
+    return render(
+        "inspect/blame/claim.html",
+        claim=_marked(blamed.claim.text, best, "in the memory that supports it best"),
+        supported=bool(blamed.memories),
+    )
+
+
+def memory_html(memory: BlamedMemory) -> Markup:
+    """A memory that supports a claim: what became of it, its text with the common words marked, and what says otherwise."""
+    support = memory.support
+    cosine = "–" if support.cosine is None else f"{support.cosine:.2f}"
+    reranker = "" if support.reranker is None else f"; reranker {support.reranker:.2f}"
+    return render(
+        "inspect/blame/memory.html",
+        memory_id=memory.id,
+        title=support.memory.title or "",
+        support=f"{support.score:.2f}",
+        parts=PARTS.format(overlap=support.overlap.share, cosine=cosine, reranker=reranker),
+        facts=facts(memory),
+        text=_marked(support.memory.content, support.overlap.content, "in the claim too"),
+        others=[
+            OtherText(other.memory.id, _words(other), _marked(other.memory.content, other.spans, "what differs"))
+            for other in memory.otherwise
+        ],
+    )
+
+
+def facts(memory: BlamedMemory) -> list[Fact]:
+    """The clauses of `BlamedMemory.words`, those that explain a wrong answer as warnings."""
+    return [
+        Fact(
+            clause.words, "warning" if clause.warning else "plain", _reason(memory.standing) if clause.standing else ""
+        )
+        for clause in memory.clauses
+    ]
+
+
+def _reason(standing: Standing | None) -> str:
+    return "" if standing is None else standing.reason
+
+
+def _words(other: Otherwise) -> str:
+    return other.words + (f"; {other.standing.words}" if other.standing else "")
+
+
+def _marked(text: str, spans: tuple[Span, ...], title: str) -> Markup:
+    return render("inspect/blame/pieces.html", pieces=marked_pieces(text, spans), title=title)
+
+
+VIEW = View("Blame", 17, draw, "Which memories does the agent’s answer rest on, and what became of them?")
