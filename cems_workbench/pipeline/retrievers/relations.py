@@ -10,6 +10,7 @@ Source: docs/internals/specification.md, "lists".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from cems_workbench.config import PipelineConfig
@@ -20,8 +21,10 @@ from cems_workbench.pipeline.retrievers import Retriever, SearchRequest
 SEED_RRF_K = 60
 
 
-def neighbours(lists: Sequence[RankedList], config: PipelineConfig, resources: Resources) -> dict[str, float]:
-    """The greatest weight of an edge by which a seed leads to each neighbour."""
+def neighbours(
+    lists: Sequence[RankedList], config: PipelineConfig, resources: Resources, *, without: str | None = None
+) -> dict[str, float]:
+    """The greatest weight of an edge by which a seed leads to each neighbour, as if the memory `without` were not in the store."""
     fused: dict[str, float] = {}
     for ranked in lists:
         for rank, memory_id in enumerate(dict.fromkeys(hit.memory_id for hit in ranked.hits), 1):
@@ -29,7 +32,13 @@ def neighbours(lists: Sequence[RankedList], config: PipelineConfig, resources: R
     section = config.lists.relations
     seeds = sorted(fused, key=lambda memory_id: (-fused[memory_id], memory_id))[: section.seeds]
     best: dict[str, float] = {}
-    for _, neighbour, weight in resources.store.relations.neighbours(seeds, section.per_seed):
+    taken: Counter[str] = Counter()
+    for seed, neighbour, weight in resources.store.relations.neighbours(
+        seeds, section.per_seed + (without is not None)
+    ):
+        if neighbour == without or taken[seed] >= section.per_seed:
+            continue
+        taken[seed] += 1
         best[neighbour] = max(weight, best.get(neighbour, 0.0))
     return best
 

@@ -26,9 +26,10 @@ from cems_workbench.records import ENGLISH
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.search.directory.column_file import Column
 from cems_workbench.store.search.directory.segment_directory import Segment, read_deleted
+from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.hits import ChunkHits, Hits, best_per_memory, search_visible, truncate_to_memories
 from cems_workbench.store.search.lexical.lexical_merge import LiveSegment, word_counts
-from cems_workbench.store.search.lexical.lexical_segment import open_segment
+from cems_workbench.store.search.lexical.lexical_segment import SegmentDraft, open_segment
 from cems_workbench.store.search.lexical.tokenizer import Language, tokenize
 
 K1, B = 1.5, 0.75
@@ -85,6 +86,19 @@ class LexicalIndex:
             found = LexicalIndex(self._segments, self.hidden, self.language, k1, b)
             self._weighted = dict([*self._weighted.items(), ((k1, b), found)][-MAX_WEIGHTED:])
         return found
+
+    def replaced(self, memory_id: str, document: Document | None) -> LexicalIndex:
+        """This index as it would be with `document` instead of the memory of that id, or without it if None; nothing is written."""
+        segments = []
+        for part in self._segments:
+            number = part.segment.ids.find(memory_id)
+            deleted = part.deleted if number < 0 else np.union1d(part.deleted, [number])
+            segments.append(LiveSegment(part.segment, deleted))
+        if document is not None:
+            draft = SegmentDraft(self.language)
+            draft.add(document)
+            segments.append(LiveSegment(draft.in_memory(), np.zeros(0, np.int64)))
+        return LexicalIndex(segments, self.hidden - {memory_id}, self.language, self.k1, self.b)
 
     @cached_property
     def vocabulary(self) -> Mapping[str, int]:

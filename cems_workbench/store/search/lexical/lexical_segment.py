@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import weakref
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -55,11 +55,11 @@ COLUMNS = {
 class LexicalSegment:
     """An open segment."""
 
-    def __init__(self, path: Path) -> None:
-        """Open a segment's file. Raises StoreError if it is missing or damaged."""
+    def __init__(self, path: Path, columns: Mapping[str, Column] | None = None) -> None:
+        """Open a segment's file, or take its columns. Raises StoreError if the file is missing or damaged."""
         self.path = path
         try:
-            columns = column_file.read(path)
+            columns = column_file.read(path) if columns is None else columns
             self._columns = {name: columns[name] for name in COLUMNS}
             self.masks = FilterMasks(self._columns["filters"], json.loads(self._columns["labels"].tobytes()))
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -212,6 +212,10 @@ class SegmentDraft:
     def write(self, path: Path) -> None:
         """Write the segment. Raises OSError."""
         column_file.write(path, self._inverted())
+
+    def in_memory(self) -> LexicalSegment:
+        """The segment without a file."""
+        return LexicalSegment(Path("in memory"), self._inverted())
 
     def _inverted(self) -> dict[str, Column]:
         order = np.array(sorted(range(len(self._ids)), key=self._ids.__getitem__), np.int64)

@@ -218,7 +218,7 @@ def _start_again(memory_id: str) -> None:
 def outcome_html(outcome: WhatIf, k: int | None = None) -> Markup:
     """The rank before and after, why it is not among the first `k` (None: the result limit), and the changed fields."""
     before, after = (("not in the results" if rank is None else ordinal(rank)) for rank in outcome.rank)
-    trace, memory_id = outcome.after, outcome.edited.id
+    trace, memory_id = outcome.after, outcome.memory_id
     path = memory_path(trace, memory_id, k or target_rank(trace.config))
     reason = "" if path.status == "in the top k" else cause(path, trace)
     changes = "; ".join(_change(*change) for change in outcome.changes)
