@@ -504,6 +504,11 @@ class WhatIf:
         return [one for one in self.others() if within(one.before, k) and not within(one.after, k)]
 
     @property
+    def certainty(self) -> str:
+        """Which ranks are estimated, in sentences."""
+        return certainty(self.approximated)
+
+    @property
     def sentence(self) -> str:
         """What the change does to the first results, in a sentence."""
         k = target_rank(self.after.config)
@@ -518,6 +523,13 @@ class WhatIf:
         if self.rank[1] is None:
             return f"This memory would not be found: {where}."
         return f"This memory would be {after}; {left} leaves the first {k}."
+
+
+def certainty(approximated: Sequence[str]) -> str:
+    """The differences from a real change in sentences, or that there are none."""
+    if not approximated:
+        return "Exact: every rank is the one that a real change would give."
+    return " ".join(("Estimated:", *approximated, "All other ranks are exact."))
 
 
 def within(rank: int | None, k: int) -> bool:

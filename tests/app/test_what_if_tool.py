@@ -40,7 +40,7 @@ def test_a_better_text_brings_the_copy_in_and_the_ranking_above_stays(open_page:
     tables = [body for body in bodies(page) if 'class="wb-both"' in body]
     assert len(tables) == 3
     assert "lexical:0" in tables[0] and "assembly" in tables[1] and "▼" in tables[2]
-    assert "Approximated." in captions(page)
+    assert "Exact: every rank" in captions(page)
     assert order(page) == before
     assert shared_resources.resources().store.content_version == version
     assert getattr(shared_resources.resources().store.memories.get("m089"), "content", "") != BETTER

@@ -130,8 +130,7 @@ def _draw_outcome(outcome: WhatIf, k: int) -> None:
     more = f"and {len(moved) - MAX_MOVED} more" if len(moved) > MAX_MOVED else ""
     if not moved or more:
         st.caption(more or "None: all other results keep their ranks.")
-    if outcome.approximated:
-        st.caption(" ".join(("Approximated.", *outcome.approximated)))
+    st.caption(outcome.certainty)
 
 
 def last_edit(memory_id: str) -> Memory | None:
