@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from .accessibility import MAIN, violations
-from .pages import Inspect, Window, cells, column, standing, window_on
+from .pages import Inspect, Memories, Window, cells, column, standing, window_on
 
 pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.thorough]
 QUERIES = 6
@@ -76,15 +76,15 @@ def test_a_click_on_a_branch_lists_its_memories_and_a_row_is_explained_in_inspec
     expect(page.get_by_text("fell out of the first 10").first).to_be_visible()
     chosen = page.get_by_role("combobox", name="Lost memories")
     before = chosen.input_value()
-    words = page.locator(".js-plotly-plot").nth(1).locator(".annotation-text").all_inner_texts()
     end = page.locator(".js-plotly-plot").nth(1).locator(".scatterlayer .trace").first.locator("path.point").last
     end.scroll_into_view_if_needed()
     box = standing(end)
+    words = page.locator(".js-plotly-plot").nth(1).locator(".annotation-text").all_text_contents()
     with gathered.rerun():
         page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     listed = chosen.input_value()
     assert listed != before and listed.startswith(f"{CONFIGS[1]}: ")
-    assert listed.removeprefix(f"{CONFIGS[1]}: ") == " ".join(words[0].split())
+    assert "".join(listed.removeprefix(f"{CONFIGS[1]}: ").split()) == "".join(words[0].split())
     table = gathered.table(1)
     query, memory = (column(cells(table), name)[0] for name in ("query", "memory"))
     gathered.pick_row(table)
@@ -92,6 +92,33 @@ def test_a_click_on_a_branch_lists_its_memories_and_a_row_is_explained_in_inspec
     expect(inspect.query).to_have_value(query)
     expect(page.locator(".wb-sentence")).to_contain_text(memory)
     expect(inspect.against).to_contain_text(CONFIGS[0])
+    gathered.switch("Evaluate")
+
+
+def test_a_lost_memory_is_looked_up_across_queries_and_back_in_inspect(gathered: Window) -> None:
+    gathered.view("Losses")
+    memory = column(cells(gathered.table(1)), "memory")[0]
+    gathered.switch("Memories")
+    memories = Memories(gathered)
+    memories.search(memory)
+    memories.pick_first()
+    with gathered.rerun():
+        gathered.page.get_by_text("Across queries", exact=True).click()
+    panel = gathered.page.locator(".st-key-memories-across")
+    expect(panel.get_by_text(f"{memory} is wanted by")).to_be_visible()  # of the set and config that Evaluate compares
+    for width, scheme in ((900, "dark"), (1440, "light")):
+        gathered.resize(width, scheme)
+        gathered.expect_fit(f"Across queries, {width} wide, {scheme}")
+    assert violations(gathered.page, MAIN) == []
+    table = panel.get_by_test_id("stDataFrame")
+    rows = cells(table)
+    lost = column(rows, "outcome").index("lost")
+    gathered.pick_row(table, lost)
+    inspect = Inspect(gathered)
+    expect(inspect.query).to_have_value(column(rows, "query")[lost])
+    expect(gathered.page.locator(".wb-sentence")).to_contain_text(memory)
+    inspect.tool("Across queries")
+    expect(gathered.page.get_by_text(f"{memory} is wanted by")).to_be_visible()
     gathered.switch("Evaluate")
 
 

@@ -177,7 +177,7 @@ def _choose(resources: Resources, key: str, first: str | None) -> Asked | None:
         None,
         key=f"{key}:k",
         persist_state="session",
-        placeholder=f"{limit} (result limit)",
+        placeholder=str(limit),
         help="A memory counts as returned if it is among this many first results. Empty: the result limit.",
     )
     selection = judged_selection(query_set, resources, judgments)
