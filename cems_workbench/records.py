@@ -88,11 +88,16 @@ class TakenChunk:
     start: int | None = None
 
 
+DELETED_MARK = "deleted:"
+"""How the marker of a memory begins that its system has deleted."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TakenMemory:
     """A memory of a running system.
 
-    `marker` changes when the memory, one of its chunks or a vector does. `vector` is that of a memory without chunks.
+    `marker` changes when the memory, one of its chunks or a vector does; it begins with DELETED_MARK if its system has deleted the memory
+    and still keeps it. `vector` is that of a memory without chunks.
     """
 
     memory: Memory

@@ -60,6 +60,10 @@ class SnapshotReport:
     problems: tuple[RowProblem, ...] = ()
     more_problems: int = 0
     seconds: float = 0.0
+    expired: int = 0
+    """Memories that are past their valid_until when the snapshot begins."""
+    deleted_there: int = 0
+    """Memories that the source keeps as deleted, which are imported as deleted."""
 
     @property
     def counts(self) -> list[dict[str, str | int]]:
@@ -77,7 +81,17 @@ class SnapshotReport:
         """Lines about what was read, and what the source lacks."""
         read = f"{self.read:,} memories read in {self.seconds:.1f} s, {self.vectors:,} vectors"
         without = f"{self.without:,} of the texts read have no vector, so they are in no vector list"
-        return [read, *([without] if self.without else []), *self.probe.missing, *self.probe.notes]
+        hidden = []
+        if self.expired:
+            hidden.append(
+                f"{self.expired:,} memories have expired there; they are imported with valid_until, and searches leave them out "
+                "with supersession.expired: drop"
+            )
+        if self.deleted_there:
+            hidden.append(
+                f"{self.deleted_there:,} memories are deleted there; they are imported as deleted, and can be restored on Memories"
+            )
+        return [read, *([without] if self.without else []), *hidden, *self.probe.missing, *self.probe.notes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +300,7 @@ def take_snapshot(
             raise
         raise SourceError(f"{error}; {tally.read} memories were imported, connect again to resume") from None
     store.sources.finish(source_id, when)
+    expired, deleted_there = store.sources.hidden_there(source_id, when)
     return SnapshotReport(
         source_id=source_id,
         address=source.address,
@@ -300,6 +315,8 @@ def take_snapshot(
         problems=tuple(tally.problems),
         more_problems=tally.more_problems,
         seconds=time.perf_counter() - started,
+        expired=expired,
+        deleted_there=deleted_there,
     )
 
 

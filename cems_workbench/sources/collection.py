@@ -20,15 +20,17 @@ import numpy as np
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.records import Memory, Relation
+from cems_workbench.records import DELETED_MARK, SUPERSEDES, Memory, Relation
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.payload import (
     USER_NAMES,
     Payload,
     canonical,
     chunk_key,
+    is_deleted,
     memory_of,
     names_of,
+    state_of,
     text_of,
     used_names,
     user_path,
@@ -61,7 +63,7 @@ FIRST_PAGE_ROWS = 64
 """Rows of the first page, before the size of a row is known."""
 PAGE_BYTES = BATCH_BYTES // 4
 """Bytes of texts and vectors in a page. Smaller than a batch: while JSON is parsed, numbers take many times their size."""
-MARKER_VERSION = "1"
+MARKER_VERSION = "2"
 """Part of every marker: another version makes every row count as changed."""
 
 
@@ -230,7 +232,7 @@ class CollectionSource:
                 missing.append(f"{use.without_text} of the first rows have no text; such rows are not taken")
         if found.model is None:
             missing.append("nothing says which embedding model made the vectors: it has to be named to search them")
-        missing.append("no relations between memories, so none are followed")
+        missing.append("no relations between memories but what superseded_by names, so no others are followed")
         return replace(found, memories=memories, missing=tuple(missing), notes=tuple(notes))
 
     @contextmanager
@@ -302,6 +304,10 @@ class CollectionSnapshot:
     _problems: list[RowProblem]
     _page: int = FIRST_PAGE_ROWS
     _form: bytes = field(init=False, default=b"")
+    _edges: list[tuple[str, str]] = field(init=False, default_factory=list)
+    """(reference of the newer memory, id of the older one)."""
+    _known_as: dict[str, str] = field(init=False, default_factory=dict)
+    """The ids of memories by the one that edges name."""
 
     def __post_init__(self) -> None:
         self._form = f"{MARKER_VERSION} {json.dumps(dict(self._source._names.given), sort_keys=True)}".encode()
@@ -325,8 +331,13 @@ class CollectionSnapshot:
             start = end
 
     def relations(self) -> Iterator[Sequence[Relation]]:
-        """None: a vector database has no relations."""
-        return iter(())
+        """What the rows say supersedes them; a vector database has no other relations."""
+        ids = {entry.id for entry in self._entries}
+        found = {(self._known_as.get(newer, newer), older) for newer, older in self._edges}
+        edges = [
+            Relation(newer, older, SUPERSEDES) for newer, older in sorted(found) if newer in ids and newer != older
+        ]
+        return iter([edges] if edges else [])
 
     def _batch(self, entries: Sequence[_Entry], changed: Changed) -> Batch:
         source = self._source
@@ -352,10 +363,20 @@ class CollectionSnapshot:
                 whole = hashlib.blake2b(self._form, digest_size=16)
                 for number, row, _ in parts:
                     whole.update(f"{number} ".encode() + markers[row.id])
-                seen[entry.id] = whole.hexdigest()
+                payload = parts[0][1].payload
+                seen[entry.id] = (DELETED_MARK if is_deleted(payload) else "") + whole.hexdigest()
+                self._note_edge(entry.id, payload)
         wanted = changed(list(seen), list(seen.values())) if seen else ()
         memories = [made for each in wanted if (made := self._made(each, kept[each], seen, problems)) is not None]
         return Batch(list(seen), memories, problems)
+
+    def _note_edge(self, memory_id: str, payload: Payload) -> None:
+        """Note what supersedes a memory, and by which id others refer to it."""
+        newer, own = state_of(payload, "superseded_by"), state_of(payload, "original_id")
+        if isinstance(newer, str | int) and not isinstance(newer, bool) and str(newer).strip():
+            self._edges.append((str(newer), memory_id))
+        if isinstance(own, str | int) and not isinstance(own, bool):
+            self._known_as.setdefault(str(own), memory_id)
 
     def _parts(
         self, entry: _Entry, rows: Mapping[str, Row], problems: list[RowProblem]

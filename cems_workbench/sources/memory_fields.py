@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -32,6 +32,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "importance": ("importance",),
     "created_at": ("created_at", "createdAt", "created", "creation_date", "timestamp", "date"),
     "updated_at": ("updated_at", "updatedAt", "updated", "modified_at", "last_modified", "last_modified_date"),
+    "valid_from": ("valid_from", "valid_at"),
+    "valid_until": ("valid_until", "expiration_date", "invalid_at", "expired_at", "expires_at"),
     "last_accessed": ("last_accessed", "last_accessed_at", "last_shown_at"),
     "access_count": ("access_count", "shown_count"),
     "relevant_count": ("relevant_count",),
@@ -42,6 +44,18 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "number": ("chunk_index", "chunk_seq", "seq", "chunk_number", "chunk_id"),
 }
 """Names by field, likelier ones first; `document` and `number` are those of a chunk."""
+STATE_NAMES: Mapping[str, str] = {
+    "deleted": "is_deleted",
+    "active": "is_active",
+    "superseded_by": "superseded_by",
+    "superseded_at": "superseded_at",
+    "original_id": "original_id",
+}
+"""Names by what they say of a memory's state: Letta's is_deleted; ACE's others, whose references are to `original_id`."""
+EXPIRATION_DATE = "expiration_date"
+"""mem0's last valid day."""
+UNKNOWN_END = datetime(1970, 1, 1, tzinfo=UTC)
+"""When a memory that is not active, and has no date, expired."""
 OPTIONAL_FIELDS = tuple(field for field in NAMES if field not in ("content", "document", "number"))
 """All fields but id and content."""
 SCOPES: Mapping[str, str] = {**CEMS_SCOPES, "public": "shared", "private": "personal", "user": "personal"}
@@ -57,19 +71,66 @@ Row = Mapping[str, Any]
 def memory_of(
     memory_id: str, content: str, values: Mapping[str, Any], names: Mapping[str, str] | None = None
 ) -> tuple[Memory, list[RowProblem]]:
-    """The memory of these values by field, and problems, which call a field as `names` does."""
+    """The memory of these values by field, and problems, which call a field as `names` does.
+
+    `active` and `superseded_at` may be among the values: a memory that is not active expired when it was superseded, else when it was
+    changed last. A day from mem0's expiration_date is the last valid one.
+    """
     problems: list[RowProblem] = []
     read: dict[str, Any] = {}
+    state = {name: values.get(name) for name in ("active", "superseded_at")}
     for field, value in values.items():
-        if value is None or (isinstance(value, str) and not value.strip()):
+        if field in STATE_NAMES or value is None or (isinstance(value, str) and not value.strip()):
             continue
         try:
             read[field] = _READERS.get(field, _text)({field: value}, field)
         except FieldError as error:
             problems.append(RowProblem(memory_id, (names or {}).get(field, field), error.reason))
+    if (names or {}).get("valid_until", "").rpartition(".")[2] == EXPIRATION_DATE and read.get("valid_until"):
+        read["valid_until"] = _end_of_day(read["valid_until"])
+    if is_false(state["active"]) and read.get("valid_until") is None:
+        read["valid_until"] = _end_of_inactive(state["superseded_at"], read)
+    read = _with_possible_validity(read)
+    if read.pop("impossible", False):
+        called = (names or {}).get("valid_until", "valid_until")
+        problems.append(RowProblem(memory_id, called, "is before the memory is valid; it was left out"))
     if read.get("project") is None:
         read["project"] = project_of(read.get("source_ref"))
     return Memory(memory_id, content, **read), problems
+
+
+def is_true(value: Any) -> bool:
+    """Whether a flag is set: true, 1, or one of these as text."""
+    return str(value).lower() in ("true", "1", "t")
+
+
+def is_false(value: Any) -> bool:
+    """Whether a flag is there and not set: false, 0, or one of these as text."""
+    return str(value).lower() in ("false", "0", "f")
+
+
+def _end_of_day(moment: datetime) -> datetime | None:
+    """The midnight after a day; a moment within a day stays; None: it has no end."""
+    if moment >= fields.NO_END:
+        return None
+    return moment + timedelta(days=1) if moment.time() == time() else moment
+
+
+def _end_of_inactive(superseded_at: Any, read: Mapping[str, Any]) -> datetime:
+    try:
+        known = None if superseded_at is None else _moment({"superseded_at": superseded_at}, "superseded_at")
+    except FieldError:
+        known = None
+    return known or read.get("updated_at") or read.get("created_at") or UNKNOWN_END
+
+
+def _with_possible_validity(read: dict[str, Any]) -> dict[str, Any]:
+    """The values without a valid_until that says there is no end, and without one before valid_from, which sets `impossible`."""
+    until, begin = read.get("valid_until"), read.get("valid_from")
+    if until is None or (until < fields.NO_END and (begin is None or until >= begin)):
+        return read
+    rest = {field: value for field, value in read.items() if field != "valid_until"}
+    return rest | ({"impossible": True} if until < fields.NO_END else {})
 
 
 def _text(row: Row, field: str) -> str | None:
@@ -148,7 +209,7 @@ _READERS: Mapping[str, Callable[[Row, str], Any]] = {
     "pinned": _pinned,
     "importance": _importance,
     "scope": _scope,
-    **dict.fromkeys(("created_at", "updated_at", "last_accessed"), _moment),
+    **dict.fromkeys(("created_at", "updated_at", "last_accessed", "valid_from", "valid_until"), _moment),
     **dict.fromkeys(("access_count", "relevant_count", "noise_count"), _count),
 }
 """Parsers of fields that are not text. Each raises FieldError for a value that does not fit."""

@@ -19,7 +19,7 @@ from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base import fields
 from cems_workbench.records import Memory
 from cems_workbench.sources import memory_fields
-from cems_workbench.sources.memory_fields import NAMES
+from cems_workbench.sources.memory_fields import NAMES, STATE_NAMES, is_true
 from cems_workbench.sources.source import RowProblem
 
 Payload = Mapping[str, Any]
@@ -96,12 +96,24 @@ def memory_of(memory_id: str, content: str, payload: Payload, names: Names) -> t
     found = {
         field: path for field in memory_fields.OPTIONAL_FIELDS if (path := names.found(payload, field)) is not None
     }
+    values = {field: _at(payload, path) for field, path in found.items()}
     return memory_fields.memory_of(
         fields.identifier({"id": memory_id}, "id"),
         fields.required_text({"content": content}, "content"),
-        {field: _at(payload, path) for field, path in found.items()},
+        values | {name: state_of(payload, name) for name in ("active", "superseded_at")},
         found,
     )
+
+
+def state_of(payload: Payload, name: str) -> Any:
+    """The payload's value of one of STATE_NAMES, None if it has none."""
+    paths = _paths(STATE_NAMES[name])
+    return next((value for path in paths if (value := _at(payload, path)) is not None), None)
+
+
+def is_deleted(payload: Payload) -> bool:
+    """Whether the system that keeps the row has deleted it."""
+    return is_true(state_of(payload, "deleted"))
 
 
 def canonical(payload: Payload) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
-from cems_workbench.records import DEFAULT_TEXT_RULE, Chunk, Relation, TakenChunk, TakenMemory, TextRule
+from cems_workbench.records import DEFAULT_TEXT_RULE, DELETED_MARK, Chunk, Relation, TakenChunk, TakenMemory, TextRule
 from cems_workbench.store import memories, relations
 from cems_workbench.store.chunks import given_tables, put_given
 from cems_workbench.store.database import Database
@@ -76,6 +76,8 @@ class ImportRows:
     """Memories as rows of the store's tables, built without the store, so that a thread can do it during writes."""
 
     ids: list[str]
+    kept: list[str]
+    """The ids that the source does not keep as deleted."""
     sizes: NDArray[np.int64]
     """Bytes of every text, of memories and of chunks."""
     memories: pa.Table
@@ -107,6 +109,7 @@ class ImportRows:
         )
         return cls(
             ids=ids,
+            kept=[each.memory.id for each in taken if not each.marker.startswith(DELETED_MARK)],
             # ASCII text has as many bytes as characters, and need not be encoded.
             sizes=np.array([len(text) if text.isascii() else len(text.encode()) for text in texts], np.int64),
             memories=memories.staging([each.memory for each in taken], sha, rule),
@@ -295,12 +298,14 @@ class Sources:
                     _ids(cursor.execute("SELECT id FROM staged_ids SEMI JOIN memories USING (id)").fetchall())
                 )
             counts = memories.upsert(cursor, rows.memories, new=not existing)
+            newly_deleted = self._follow_deletions(cursor, rows)
             restored = (
                 _ids(
                     cursor.execute(
                         "UPDATE memories SET deleted_at = NULL, changed = ? WHERE deleted_at IS NOT NULL AND id IN "
-                        "(SELECT memory_id FROM source_rows WHERE marker IS NULL AND memory_id IN (SELECT unnest(?))) RETURNING id",
-                        [next_version(cursor), rows.ids],
+                        "(SELECT memory_id FROM source_rows WHERE (marker IS NULL OR starts_with(marker, ?)) AND memory_id IN "
+                        "(SELECT unnest(?))) RETURNING id",
+                        [next_version(cursor), DELETED_MARK, rows.kept],
                     ).fetchall()
                 )
                 if existing
@@ -312,7 +317,30 @@ class Sources:
             bump_content_version(cursor)
         # Only after the commit: the open indexes share this set.
         self._hidden.difference_update(restored)
+        self._hidden.update(newly_deleted)
         return counts
+
+    def _follow_deletions(self, cursor: duckdb.DuckDBPyConnection, rows: ImportRows) -> list[str]:
+        """Mark deleted what the source keeps as deleted, unless a user has restored it since; returns their ids."""
+        gone = sorted(set(rows.ids) - set(rows.kept))
+        if not gone:
+            return []
+        return _ids(
+            cursor.execute(
+                "UPDATE memories SET deleted_at = ?, changed = ? WHERE deleted_at IS NULL AND id IN (SELECT unnest(?)) RETURNING id",
+                [to_naive(datetime.now(UTC)), next_version(cursor), gone],
+            ).fetchall()
+        )
+
+    def hidden_there(self, source_id: int, when: datetime) -> tuple[int, int]:
+        """How many live memories of a source have expired at a moment, and how many the source itself keeps as deleted."""
+        with self._database.reading() as cursor:
+            expired, deleted = cursor.execute(
+                "SELECT count(*) FILTER (m.deleted_at IS NULL AND m.valid_until <= ?), count(*) FILTER (starts_with(s.marker, ?)) "
+                "FROM source_rows AS s JOIN memories AS m ON m.id = s.memory_id WHERE s.source_id = ? AND s.marker IS NOT NULL",
+                [to_naive(when), DELETED_MARK, source_id],
+            ).fetchall()[0]
+        return int(expired), int(deleted)
 
     def remove_absent(self, source_id: int, seen: Iterable[pa.Array]) -> int:
         """Delete the memories of a source that are not among the `seen` ids; returns their number."""

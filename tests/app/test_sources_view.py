@@ -106,7 +106,7 @@ def test_looking_says_what_is_there_and_takes_nothing(page: AppTest, collection:
     page = checked(go(typed(page, notes(tmp_path)), "look"))
     found = html(page, "wb-mem-source")
     assert "<div>3</div>" in found and "3 of 384 numbers, cosine distance" in found and "HNSW" in found
-    assert "no relations between memories" in found
+    assert "no relations between memories but what superseded_by names" in found
     assert shared_resources.resources().store.memories.count() == 0
 
 

@@ -10,7 +10,7 @@ from cems_workbench.sources.address import Address
 from cems_workbench.sources.postgres import catalog, mem0
 from cems_workbench.sources.postgres.cems import TABLES, CemsSource
 from cems_workbench.sources.postgres.connection import Database, Reader
-from cems_workbench.sources.postgres.table import Layout, TableSource, guessed, mapped
+from cems_workbench.sources.postgres.table import Layout, TableSource, guessed, mapped, with_state
 from cems_workbench.sources.source import Source, SourceError
 
 
@@ -35,7 +35,8 @@ def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: f
 
 def _source(reader: Reader, database: Database, mapping: Mapping[str, Any] | None) -> Source:
     if mapping is not None:
-        return TableSource(database, lambda reader: mapped(reader, mapping, database.address.plain))
+        plain = database.address.plain
+        return TableSource(database, lambda reader: with_state(mapped(reader, mapping, plain)))
     name = database.address.options.get("table")
     if name is None and all(catalog.table(reader, each) for each in TABLES):
         return CemsSource(database)
@@ -68,6 +69,5 @@ def _layout(reader: Reader, name: str, plain: str) -> Layout:
         return mem0.layout(reader, table)
     mapping = guessed(reader, table, plain)
     guess = ", ".join(f"{field}: {column}" for field, column in mapping.items())
-    return replace(
-        mapped(reader, mapping, plain), notes=(f"guessed by names and types; a mapping can correct it: {guess}",)
-    )
+    guessed_notes = (f"guessed by names and types; a mapping can correct it: {guess}",)
+    return with_state(replace(mapped(reader, mapping, plain), notes=guessed_notes))

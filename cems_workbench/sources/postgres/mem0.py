@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cems_workbench.sources.memory_fields import NAMES, OPTIONAL_FIELDS
+from cems_workbench.sources.memory_fields import EXPIRATION_DATE, NAMES, OPTIONAL_FIELDS
 from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.connection import Reader
 from cems_workbench.sources.postgres.table import Layout, id_type
@@ -41,6 +41,7 @@ def layout(reader: Reader, table: Table) -> Layout:
         field: sql.SQL("COALESCE({})").format(sql.SQL(", ").join(key(name) for name in NAMES[field]))
         for field in OPTIONAL_FIELDS
     }
+    fields["valid_until"] = key(EXPIRATION_DATE)
     return Layout(
         "mem0",
         table,
@@ -52,4 +53,5 @@ def layout(reader: Reader, table: Table) -> Layout:
         "cosine",
         fields,
         user=key("user_id"),
+        names={"valid_until": EXPIRATION_DATE},
     )

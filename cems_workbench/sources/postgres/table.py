@@ -18,12 +18,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.records import Relation, TakenMemory
-from cems_workbench.sources.memory_fields import NAMES, OPTIONAL_FIELDS, SHARED_WORDS, memory_of
+from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation, TakenMemory
+from cems_workbench.sources.memory_fields import NAMES, OPTIONAL_FIELDS, SHARED_WORDS, STATE_NAMES, memory_of
 from cems_workbench.sources.postgres import catalog
 from cems_workbench.sources.postgres.catalog import Column, Table
 from cems_workbench.sources.postgres.connection import Database, Reader
@@ -61,7 +61,7 @@ PAGE_ROWS = 20_000
 REQUIRED = ("table", "id", "text", "vector")
 TEXT_TYPES = ("text", "varchar", "bpchar")
 TIME_TYPES = ("timestamptz", "timestamp", "date")
-GUESSED = ("title", "category", "project", "author", "session", "created_at", "updated_at")
+GUESSED = ("title", "category", "project", "author", "session", "created_at", "updated_at", "valid_from", "valid_until")
 """Fields whose columns can be guessed by name and type."""
 
 
@@ -81,6 +81,17 @@ class Layout:
     user: sql.Composable | None = None
     """Compared with the address's user."""
     notes: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The columns or keys that fields come from, where that changes what they mean."""
+    deleted: sql.Composable | None = None
+    """Whether its system has deleted the row."""
+    state: Mapping[str, sql.Composable] = field(default_factory=dict)
+    """Of STATE_NAMES, those that the table has: is it active, what supersedes it, since when."""
+
+    @property
+    def read(self) -> Mapping[str, sql.Composable]:
+        """Everything that is read of a row besides id, text and vector, by name."""
+        return {**self.fields, **self.state}
 
 
 class TableSource:
@@ -153,6 +164,8 @@ class TableSource:
             index = catalog.vector_index(reader, layout.table.oid, layout.vector.name)
             distance = _distance(layout, index)
             where, values = self._condition(layout, query.scope)
+            if layout.deleted is not None:
+                where = sql.SQL("{} AND NOT {}").format(where, layout.deleted)
             statement = sql.SQL(
                 "SELECT {id}::text, {vector} {operator} %(vector)s::{type} AS distance FROM {table} WHERE {where} "
                 "ORDER BY distance LIMIT %(asked)s"
@@ -217,7 +230,7 @@ class TableSnapshot:
         # Part of every marker: another mapping makes every row count as changed.
         (self._prefix,) = reader.row(
             "SELECT to_hex(hashtext(%(said)s))",
-            {"said": "|".join(each.as_string() for each in (layout.text, _vector(layout), *layout.fields.values()))},
+            {"said": "|".join(each.as_string() for each in (layout.text, _vector(layout), *layout.read.values()))},
         )
         self._seen: set[str] = set()
         count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(_from(layout), where)
@@ -234,8 +247,22 @@ class TableSnapshot:
         return batches(map(self._page, self._rows()), changed, self._read)
 
     def relations(self) -> Iterator[Sequence[Relation]]:
-        """None: a table of memories has no relations."""
-        return iter(())
+        """What the rows say supersedes them; a table of memories has no other relations."""
+        newer = self._layout.state.get("superseded_by")
+        return iter(()) if newer is None else self._superseding(newer)
+
+    def _superseding(self, newer: sql.Composable) -> Iterator[Sequence[Relation]]:
+        from psycopg import sql
+
+        layout = self._layout
+        query = sql.SQL(
+            "SELECT ({newer})::text, {id}::text FROM {table} WHERE {where} AND {newer} IS NOT NULL ORDER BY 1, 2"
+        )
+        rows = self._reader.rows(
+            query.format(newer=newer, id=layout.id, table=_from(layout), where=self._where), self._values
+        )
+        for start in range(0, len(rows), PAGE_ROWS):
+            yield [Relation(new, old, SUPERSEDES) for new, old in rows[start : start + PAGE_ROWS] if new != old]
 
     def _rows(self) -> Iterator[list[Row]]:
         """Id, marker and size of every row, a page at a time."""
@@ -250,19 +277,19 @@ class TableSnapshot:
                 size=size,
                 table=_from(layout),
                 where=self._where,
-                marker=sql.SQL("xmin::text || ctid::text"),
+                marker=_marker(layout, sql.SQL("xmin::text || ctid::text")),
                 page=sql.SQL("ctid >= %(from)s::tid AND ctid < %(to)s::tid ORDER BY ctid"),
             )
             for place in block_ranges(self._reader, layout.table.oid):
                 yield self._reader.rows(query, {**self._values, **place})
             return
-        every = sql.SQL(", ").join([layout.text, _vector(layout), *layout.fields.values()])
+        every = sql.SQL(", ").join([layout.text, _vector(layout), *layout.read.values()])
         query = head.format(
             id=layout.id,
             size=size,
             table=_from(layout),
             where=self._where,
-            marker=sql.SQL("to_hex(hashtextextended(ROW({})::text, 0))").format(every),
+            marker=_marker(layout, sql.SQL("to_hex(hashtextextended(ROW({})::text, 0))").format(every)),
             page=sql.SQL("(%(last)s::text IS NULL OR {id} > %(last)s::{type}) ORDER BY {id} LIMIT %(most)s").format(
                 id=layout.id, type=sql.SQL(layout.id_type)
             ),
@@ -291,7 +318,7 @@ class TableSnapshot:
         width = 4 * (self._dimension or 0)
         return Page(
             [row[0] for row in good],
-            [f"{self._prefix}.{row[1]}" for row in good],
+            [_prefixed(self._prefix, row[1]) for row in good],
             [(row[2] or 0) + width for row in good],
             problems,
         )
@@ -300,7 +327,7 @@ class TableSnapshot:
         from psycopg import sql
 
         layout = self._layout
-        columns = [layout.id, layout.text, *layout.fields.values()]
+        columns = [layout.id, layout.text, *layout.read.values()]
         named = sql.SQL(", ").join([_vector(layout), *(sql.SQL("({})").format(each) for each in columns[2:])])
         query = sql.SQL(
             "SELECT {id}::text, ({text})::text, {named} FROM {table} WHERE {id} = ANY(%(ids)s::{type}[]) AND {where} {order}"
@@ -332,10 +359,46 @@ class TableSnapshot:
             elif len(vector) != self._dimension:
                 problems.append(RowProblem(id, layout.vector.name, wrong_dimension(vector, self._dimension)))
                 vector = None
-            memory, unused = memory_of(id, row[1], dict(zip(layout.fields, row[3:], strict=True)))
+            memory, unused = memory_of(id, row[1], dict(zip(layout.read, row[3:], strict=True)), layout.names)
             problems += unused
             taken.append(TakenMemory(memory, marker, vector=vector))
         return taken, problems
+
+
+def _marker(layout: Layout, plain: sql.Composable) -> sql.Composable:
+    """The marker of a row; it begins with DELETED_MARK for a deleted one."""
+    from psycopg import sql
+
+    if layout.deleted is None:
+        return plain
+    marked = sql.SQL("CASE WHEN {} THEN {} ELSE '' END || {}")
+    return marked.format(layout.deleted, sql.Literal(DELETED_MARK), plain)
+
+
+def _prefixed(prefix: str, marker: str) -> str:
+    deleted = marker.startswith(DELETED_MARK)
+    return f"{DELETED_MARK if deleted else ''}{prefix}.{marker.removeprefix(DELETED_MARK)}"
+
+
+def with_state(layout: Layout) -> Layout:
+    """The layout with the table's columns that say whether a row is deleted, active or superseded; a note says which were found."""
+    from psycopg import sql
+
+    columns = layout.table.columns
+    found = {name: columns[column] for name, column in STATE_NAMES.items() if column in columns}
+    deleted = found.pop("deleted", None)
+    found.pop("original_id", None)
+    if deleted is not None and deleted.type != "bool":
+        deleted = None
+    if deleted is None and not found:
+        return layout
+    named = ", ".join(column.name for column in (*([deleted] if deleted else []), *found.values()))
+    return replace(
+        layout,
+        deleted=None if deleted is None else sql.SQL("COALESCE({}, FALSE)").format(sql.Identifier(deleted.name)),
+        state={name: _expression(column) for name, column in found.items()},
+        notes=(*layout.notes, f"the state of a memory is read from {named}"),
+    )
 
 
 def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
@@ -384,6 +447,7 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
         mapping.get("distance"),
         {field: _expression(table.columns[name]) for field, name in given.items()},
         user=sql.Identifier(given["author"]) if "author" in given else None,
+        names={name: given[name] for name in ("valid_until",) if name in given},
     )
 
 
@@ -408,12 +472,13 @@ def guessed(reader: Reader, table: Table, plain: str) -> dict[str, str]:
             f"it has {', '.join(table.columns)}"
         )
     found = {"table": f"{table.schema}.{table.name}", "id": ids[0], "text": text, "vector": table.vectors[0].name}
-    for field in GUESSED:
-        allowed = TIME_TYPES if field.endswith("_at") else (*TEXT_TYPES, "uuid", "int4", "int8")
-        names = (name for name in NAMES[field] if name in table.columns)
+    for wanted in GUESSED:
+        moment = wanted.endswith("_at") or wanted.startswith("valid_")
+        allowed = TIME_TYPES if moment else (*TEXT_TYPES, "uuid", "int4", "int8")
+        names = (name for name in NAMES[wanted] if name in table.columns)
         name = next((name for name in names if table.columns[name].type in allowed), None)
         if name and name not in found.values():
-            found[field] = name
+            found[wanted] = name
     return found
 
 
