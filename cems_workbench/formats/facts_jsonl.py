@@ -1,6 +1,7 @@
 """Facts: one triple a line, `{subject, predicate, object}`, whose memory reads "subject predicate object".
 
-Any other field of memories.jsonl may stand beside them. A fact without an id gets `f-` and a hash of what it says.
+Any other field of memories.jsonl may stand beside them. Graphiti's valid_at is valid_from; its invalid_at, else expired_at, is
+valid_until. A fact without an id gets `f-` and a hash of what it says.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from cems_workbench.records import Memory, ParsedInput
 
 NAME = "facts-jsonl"
 PARTS = ("subject", "predicate", "object")
-KNOWN = (*PARTS, *(name for name in memories_jsonl.KNOWN if name != "content"))
+VALIDITY = {"valid_from": ("valid_at",), "valid_until": ("invalid_at", "expired_at")}
+"""What Graphiti calls the bounds of a fact, the first that is there."""
+KNOWN = (
+    *PARTS,
+    *(other for names in VALIDITY.values() for other in names),
+    *(name for name in memories_jsonl.KNOWN if name != "content"),
+)
 
 
 def parse_fact(row: dict[str, Any]) -> Memory:
@@ -28,6 +35,9 @@ def parse_fact(row: dict[str, Any]) -> Memory:
     given = {**row, "content": content}
     if row.get("id") is None:
         given["id"] = derived_id("f", content)
+    for field, others in VALIDITY.items():
+        if given.get(field) is None:
+            given[field] = next((row[name] for name in others if row.get(name) is not None), None)
     return memories_jsonl.parse_memory(given)
 
 

@@ -83,13 +83,16 @@ class SnapshotReport:
         without = f"{self.without:,} of the texts read have no vector, so they are in no vector list"
         hidden = []
         if self.expired:
+            one = self.expired == 1
             hidden.append(
-                f"{self.expired:,} memories have expired there; they are imported with valid_until, and searches leave them out "
-                "with supersession.expired: drop"
+                f"{self.expired:,} {'memory has' if one else 'memories have'} expired there; imported with valid_until, and left out of "
+                "searches with supersession.expired: drop"
             )
         if self.deleted_there:
+            one = self.deleted_there == 1
             hidden.append(
-                f"{self.deleted_there:,} memories are deleted there; they are imported as deleted, and can be restored on Memories"
+                f"{self.deleted_there:,} {'memory is' if one else 'memories are'} deleted there; imported as deleted, to be restored on "
+                "Memories"
             )
         return [read, *([without] if self.without else []), *hidden, *self.probe.missing, *self.probe.notes]
 

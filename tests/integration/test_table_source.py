@@ -15,6 +15,7 @@ from postgres_server import Server
 from source_server import PASSWORD, taken, watched
 
 from cems_workbench.errors import InputError
+from cems_workbench.records import DELETED_MARK, Relation
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineQuery, Source, SourceError, Trial
@@ -106,6 +107,41 @@ def test_the_table_of_mem0_is_known_and_searched_for_its_user(database: Connecti
     assert [hit.memory_id for hit in of_ann.hits] == [str(uuid.UUID(int=i + 1)) for i in best]
     assert [hit.score for hit in of_ann.hits] == pytest.approx([cosine[i] for i in best], abs=1e-6)
     assert taken(opened(user="ann"))[1].keys() == {str(uuid.UUID(int=i + 1)) for i in (1, 3, 5, 7)}
+
+
+LETTA = """
+CREATE TABLE archival_passages (
+    id varchar PRIMARY KEY, text varchar NOT NULL, embedding vector(3), created_at timestamptz,
+    is_deleted boolean NOT NULL DEFAULT false, is_active boolean, superseded_by varchar);
+INSERT INTO archival_passages VALUES
+    ('p1', 'kept', '[1,0,0]', '2026-01-01', false, true, NULL),
+    ('p2', 'deleted', '[1,0,0]', '2026-01-01', true, NULL, NULL),
+    ('p3', 'inactive', '[0,1,0]', '2026-01-01', false, false, 'p1');
+"""
+
+
+def test_rows_that_are_deleted_or_superseded_are_read_as_such(database: Connection, opened: Opened) -> None:
+    database.execute(LETTA)
+    source = opened()
+    assert "the state of a memory is read from is_deleted, is_active, superseded_by" in source.probe().notes
+    with source.snapshot() as snapshot:
+        found = {each.memory.id: each for batch in snapshot.batches(lambda ids, _: ids) for each in batch.taken}
+        edges = [edge for portion in snapshot.relations() for edge in portion]
+    assert {key for key, each in found.items() if each.marker.startswith(DELETED_MARK)} == {"p2"}
+    assert edges == [Relation("p1", "p3", "supersedes")]
+    assert found["p3"].memory.valid_until == datetime(2026, 1, 1, tzinfo=UTC) and found["p1"].memory.valid_until is None
+    (live,) = source.search(EngineQuery("x", np.array([1.0, 0.0, 0.0], np.float32), {"vector": 3}))
+    assert [hit.memory_id for hit in live.hits] == ["p1", "p3"]
+
+
+def test_the_day_of_mem0s_expiration_date_is_the_last_valid_one(database: Connection, opened: Opened) -> None:
+    mem0(database)
+    database.execute(
+        "UPDATE mem0 SET payload = payload || '{\"expiration_date\": \"2026-03-01\"}' WHERE payload->>'run_id' = 'r1'"
+    )
+    _, found = taken(opened())
+    ends = {each.memory.session: each.memory.valid_until for each in found.values() if each.memory.valid_until}
+    assert ends == {"r1": datetime(2026, 3, 2, tzinfo=UTC)}
 
 
 NOTES = """

@@ -34,6 +34,22 @@ def test_a_fact_keeps_its_id_and_the_fields_of_a_memory(write):
     assert memory.created_at == datetime(2024, 5, 8, tzinfo=UTC)
 
 
+def test_facts_of_graphiti_hold_from_valid_at_until_invalid_at_or_expired_at(write):
+    rows = [
+        FACT | {"id": "a", "valid_at": "2024-05-01", "invalid_at": "2024-06-01", "expired_at": "2024-07-01"},
+        FACT | {"id": "b", "valid_at": None, "expired_at": "2024-07-01"},
+        FACT | {"id": "c", "valid_at": "2024-05-01", "invalid_at": "2024-04-01"},
+    ]
+    parsed = read(write("x.jsonl", *rows))
+    assert [
+        (memory.valid_from and memory.valid_from.month, memory.valid_until.month) for memory in parsed.memories
+    ] == [
+        (5, 6),
+        (None, 7),
+    ]
+    assert [(row, field) for row, field, _ in problems(parsed)] == [(3, "valid_until")] and parsed.notes == ()
+
+
 def test_facts_about_numbers_and_facts_that_are_none(write):
     rows = [
         {**FACT, "object": 42},
