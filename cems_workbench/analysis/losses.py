@@ -6,7 +6,7 @@ from here, and `evaluation/losses.py` counts those of a query set, so that one q
 
 What a loss is depends on the stage that made it (`Branch`):
 
-    never     in no list of the evidence
+    never     in no list of the evidence, and not fetched as a successor (a fetched one can only be lost from there on)
     depth     in a list, and past the depth of every list in use
     dropped   by a threshold, a filter, the gap, a duplicate, the budget, or because nothing was returned
     below     kept, and ranked worse than k; or cut off by the result limit
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline.stages import ASSEMBLY, STAGES, candidate_stages
+from cems_workbench.pipeline.stages import ASSEMBLY, STAGES, SUPERSESSION, candidate_stages
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.table import Bools, CandidateTable, Ints
@@ -116,8 +116,10 @@ def lost(
     dropped: Bools = np.zeros(len(q), dtype=bool)
     rank: Ints = np.zeros(len(q), dtype=np.int64)
     listed = done.of(LISTS).entered[q, c]
-    at[~listed] = NEVER
-    left: Ints = np.flatnonzero(listed)  # those that no later stage has within k
+    superseding = done.of(SUPERSESSION)
+    fetched = np.zeros(len(q), dtype=bool) if superseding.passed else ~listed & superseding.after.alive[q, c]
+    at[~(listed | fetched)] = NEVER
+    left: Ints = np.flatnonzero(listed | fetched)  # those that no later stage has within k
     for i in reversed(range(len(stages))):
         arrays = done.of(stages[i])
         if arrays.passed and i:  # as the stage before left it
@@ -131,6 +133,9 @@ def lost(
         at[left], dropped[left], rank[left] = i, ~kept[~within], after[~within]
         if not len(left):
             break
+    never_within = left[fetched[left]]
+    at[never_within], dropped[never_within] = stages.index(SUPERSESSION), False
+    rank[never_within] = superseding.after.rank_of(q[never_within], c[never_within])
     # Only now is it known which stage lost each, and few are left to ask why.
     for i in np.unique(at[dropped]).tolist():
         arrays, out = done.of(stages[i]), np.flatnonzero(dropped & (at == i))

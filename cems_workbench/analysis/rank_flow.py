@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from cems_workbench.analysis.ranks import RESULTS, Loss, Ranks, dropped, lists_in_use, loss, ranked_stages, ranks_in
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages import SUPERSESSION
 from cems_workbench.pipeline.stages.lists import LISTS
 
 MAX_LINES = 80
@@ -75,7 +76,7 @@ def rank_flow(trace: Trace, top: int, asked: Collection[str] = (), k: int | None
     folded = tuple(name for name in every if name not in ("fusion", RESULTS) and _changes_nothing(trace, name))
     stages = [name for name in every if name not in folded]
     ranks = {name: ranks_in(trace, name) for name in (*lists_in_use(trace), *stages)}
-    entered = trace.stage(LISTS).by_id
+    entered = {**trace.stage(SUPERSESSION).by_id, **trace.stage(LISTS).by_id}  # a successor may have been fetched
     wanted = [memory_id for memory_id in dict.fromkeys(asked) if memory_id in entered]
     wanted += [memory_id for memory_id in _first(ranks, stages, top) if memory_id not in set(wanted)]
     shown = wanted[:MAX_LINES]

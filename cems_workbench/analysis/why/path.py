@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from cems_workbench.analysis.ranks import loss, stage_words
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import candidate_stages
+from cems_workbench.pipeline.stages import SUPERSESSION, candidate_stages
 from cems_workbench.pipeline.stages.abstain import ABSTAIN
 from cems_workbench.pipeline.stages.adjust import ADJUST, largest_cut
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
@@ -172,10 +172,17 @@ def _later(path: MemoryPath, trace: Trace) -> str:
     name, stage = path.memory_id, str(path.lost_at)
     step = path.step(stage)
     fusion = path.step("fusion")
-    assert step is not None and fusion is not None and fusion.rank is not None
-    told = f"{name} was {ordinal(fusion.rank)} after fusion"
-    if step.rank_in is not None and step.rank_in != fusion.rank:
-        told += f" and {ordinal(step.rank_in)} before {stage}"
+    assert step is not None
+    if fusion is not None and fusion.rank is not None:
+        told = f"{name} was {ordinal(fusion.rank)} after fusion"
+        if step.rank_in is not None and step.rank_in != fusion.rank:
+            told += f" and {ordinal(step.rank_in)} before {stage}"
+    elif step.rank_in is not None:
+        told = f"{name}, which no list kept, was {ordinal(step.rank_in)} before {stage}"
+    else:
+        told = f"{name} was kept by no list"
+    if stage == SUPERSESSION.name and step.kept and step.words != "kept":
+        return f"{told}; it {'is ' if step.words.startswith('superseded') else ''}{step.words}"
     if stage == RERANK.name and step.kept:
         return f"{told}; {_reranked(trace, name)}"
     if stage == ADJUST.name and step.kept:
