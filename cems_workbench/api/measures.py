@@ -207,9 +207,12 @@ class EvaluationReport(Result):
     @property
     def notes(self) -> tuple[str, ...]:
         """What counts as relevant, what was left out, what the evidence lacks, and the hash of what it was made on."""
+        from cems_workbench.evaluation.evaluate import stale_lines
+
         answered = (f"lists {self.measured.answered}",) if self.measured.answered else ()
         return (
             self.evaluation.relevance,
+            *stale_lines([self.evaluation]),
             "low and high: 95 % interval of the mean; worst and best: unjudged results taken for irrelevant, for relevant",
             *self.evaluation.remarks,
             *answered,
@@ -405,7 +408,10 @@ class ComparisonReport(Result):
         said = dict.fromkeys(
             note for report in self.reports for note in (report.evaluation.relevance, *report.evaluation.remarks)
         )
-        return "low and high: 95 % interval of the difference, paired by query; p: randomisation test", *said
+        from cems_workbench.evaluation.evaluate import stale_lines
+
+        stale = stale_lines([report.evaluation for report in self.reports])
+        return "low and high: 95 % interval of the difference, paired by query; p: randomisation test", *stale, *said
 
     def to_json(self) -> dict[str, Any]:
         """The comparison as plain values, as `compare --json` prints it."""

@@ -135,7 +135,7 @@ def compare_command(
 
 def _print_means(comparison: Comparison, gathered_with: str) -> None:
     """A column a config: its means, what the evidence cost, and what its reranker reads."""
-    from cems_workbench.evaluation.evaluate import number
+    from cems_workbench.evaluation.evaluate import number, stale_lines
 
     every = comparison.evaluations
     rows: list[list[object]] = [
@@ -151,6 +151,8 @@ def _print_means(comparison: Comparison, gathered_with: str) -> None:
     said = f"as recorded when the evidence was gathered, with {gathered_with}"
     said += f" ({every[0].from_cache})" if every[0].from_cache else ""
     say_wrapped(every[0].relevance)
+    for line in stale_lines(every):
+        say_wrapped(line)
     say_wrapped(f"ms/query and LLM calls: {said}; pairs reranked: what each config's reranker reads")
 
 

@@ -445,7 +445,7 @@ def chosen_measures(names: Sequence[str] | None, grade: int, further: Sequence[M
 
 def print_evaluation(evaluation: Evaluation) -> None:
     """Print the measures of a config, overall and by query type, with its remarks."""
-    from cems_workbench.evaluation.evaluate import number
+    from cems_workbench.evaluation.evaluate import number, stale_lines
 
     rows = [
         [str(row.measure), number(row.mean), f"{row.low:.3f} to {row.high:.3f}", f"{row.worst:.3f} to {row.best:.3f}"]
@@ -461,6 +461,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
             [[kind, row["queries"], *(row[name] for name in names)] for kind, row in by_type.items()],
         )
     say_wrapped(evaluation.relevance)
+    for line in stale_lines([evaluation]):
+        say_wrapped(line)
     say_wrapped(cost_line(evaluation))
     for line in evaluation.remarks:
         say(line)

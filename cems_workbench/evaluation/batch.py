@@ -24,6 +24,7 @@ from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES,
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key, reason
 from cems_workbench.pipeline.stages.stage import PipelineRun
+from cems_workbench.pipeline.stages.supersession import stale_results
 from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
 from cems_workbench.pipeline.tabulate import to_table
@@ -94,6 +95,7 @@ class LabelledBatch:
         self.ideal = ideal_grades([list(one.values()) for one in self.grades])
         self.unanswerable = np.array([query.answerable is False for query in self.queries], dtype=bool)
         self._alike = _gathered_alike(self.evidences)
+        self._stale_known = np.array([_knows_stale(evidence) for evidence in self.evidences], dtype=bool)
         self._failed: dict[str, Counter[str]] = {}
         self.blocks = self._encode()
 
@@ -160,13 +162,24 @@ class LabelledBatch:
         shape = (len(self.queries), depth)
         order, grade = np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.int64)
         score, judged = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+        stale = np.zeros(shape if self._stale_known.any() else (0, 0), dtype=bool)
         for block, part in zip(self.blocks, found, strict=True):
             width = part[0].shape[1]
+            if len(stale):
+                stale[block.places, :width] = stale_results(block.table, part[0])
             for whole, piece in zip((order, score, grade, judged), part, strict=True):
                 whole[block.places, :width] = piece
         signals = cache(lambda: self.signals(config))
         graded = GradedRankings(
-            grade, judged, order >= 0, self.ideal, self.unanswerable, score, lambda name: signals()[name]
+            grade,
+            judged,
+            order >= 0,
+            self.ideal,
+            self.unanswerable,
+            score,
+            lambda name: signals()[name],
+            stale,
+            self._stale_known if len(stale) else self._stale_known[:0],
         )
         return Rankings(config, order, score, graded, needs, sent)
 
@@ -261,6 +274,13 @@ def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Evidence, int]]
         first, count = alike.get(key, (evidence, 0))
         alike[key] = (first, count + 1)
     return list(alike.values())
+
+
+def _knows_stale(evidence: Evidence) -> bool:
+    """Whether it is known which memories are stale: edges were looked for, or some have a date of expiry."""
+    if SUPERSEDED in evidence.notes:
+        return True
+    return evidence.as_of is not None and any(memory.valid_until for memory in evidence.memories.values())
 
 
 def _ranked(block: Block, results: Ranking) -> tuple[Ints, Floats, Ints, Bools]:

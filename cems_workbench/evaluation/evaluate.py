@@ -21,6 +21,8 @@ from cems_workbench.evaluation.statistics import bootstrap, bounds, interval, me
 from cems_workbench.pipeline.table import Floats, Ints
 
 NO_TYPE = "(no type)"
+STALE_K = 10
+"""Of how many results the summary says whether one is stale."""
 SCORED_LATER = "scored_later"
 """The note of evidence with the number of pairs that were scored after gathering."""
 
@@ -54,6 +56,8 @@ class Figures:
     failed: Mapping[str, int]
     """Why the reranker gave some candidates no score, with the number of queries."""
     not_gathered: int = 0
+    stale: str = ""
+    """As in `Evaluation`."""
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -98,6 +102,8 @@ class Evaluation:
     `pairs_scored_later`, where there are any, which the time leaves out."""
     failed: Mapping[str, int] = field(default_factory=dict)
     """Why the reranker gave some candidates no score, with the number of queries."""
+    stale_queries: tuple[int, int] = (0, 0)
+    """How many queries have a stale memory among the first `STALE_K` results, and of how many that is known."""
     unanswerable: tuple[str, ...] = ()
     """Marked as having no answer: only measures of such queries include them."""
 
@@ -133,7 +139,13 @@ class Evaluation:
             self.rankings.needs,
             self.failed,
             len(self.not_gathered),
+            self.stale,
         )
+
+    @property
+    def stale(self) -> str:
+        """How many queries have a stale memory among the first results, in words; empty where it is not known which memories are."""
+        return stale_words(*self.stale_queries)
 
     @property
     def from_cache(self) -> str:
@@ -190,6 +202,7 @@ class Evaluation:
             "not_gathered": list(self.not_gathered),
             "needs": dict(self.rankings.needs),
             "failed_scores": dict(self.failed),
+            "stale_queries": list(self.stale_queries),
             "cost": self.cost,
             "measures": {
                 str(summary.measure): {
@@ -245,8 +258,30 @@ def evaluate(
         batch.not_gathered,
         cost_of(batch, rankings),
         batch.failed(config),
+        stale_queries(rankings.graded),
         tuple(qids[q] for q in without),
     )
+
+
+def stale_queries(graded: GradedRankings) -> tuple[int, int]:
+    """As `Evaluation.stale_queries`."""
+    return int(graded.stale[:, :STALE_K].any(axis=1).sum()), int(graded.stale_known.sum())
+
+
+def stale_words(count: int, known: int) -> str:
+    """ "17 of 30 queries have a stale memory in the first 10"; empty if it is known of none."""
+    if not known:
+        return ""
+    return f"{count} of {known} queries {'has' if count == 1 else 'have'} a stale memory in the first {STALE_K}"
+
+
+def stale_lines(measured: Sequence[Evaluation] | Sequence[Figures]) -> list[str]:
+    """What is said of stale memories of each config where it is known, with the config's name if there are several."""
+    if len(measured) == 1:
+        return [one.stale for one in measured if one.stale]
+    names = [one.config.name if isinstance(one, Evaluation) else one.name for one in measured]
+    said = [one.stale for one in measured]
+    return [f"{name}: {words}" for name, words in zip(names, said, strict=True) if words]
 
 
 def summarise(

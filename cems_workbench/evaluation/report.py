@@ -10,7 +10,7 @@ from cems_workbench import __version__
 from cems_workbench.config import config_hash
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
 from cems_workbench.evaluation.comparison import Comparison, interval_words, verdict
-from cems_workbench.evaluation.evaluate import Evaluation, number
+from cems_workbench.evaluation.evaluate import Evaluation, number, stale_lines
 from cems_workbench.evaluation.verdict import Verdict, verdicts_of
 from cems_workbench.formats.trec_run import RunRow, write
 
@@ -42,6 +42,7 @@ def markdown_report(
     lines += [
         "",
         f"{base.relevance}. In brackets: 95 % confidence interval.",
+        *(text for line in stale_lines(comparison.evaluations) for text in ("", f"{line}.")),
         "",
         "If unjudged results were irrelevant to relevant:",
         "",

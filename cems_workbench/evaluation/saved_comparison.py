@@ -8,7 +8,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import ConfigComparison, MeasureDifference
-from cems_workbench.evaluation.evaluate import Figures, Summary
+from cems_workbench.evaluation.evaluate import Figures, Summary, stale_words
 from cems_workbench.evaluation.metrics import parse_measure, relevance_words
 
 
@@ -46,6 +46,7 @@ def _figures(config: Mapping[str, Any]) -> Figures:
         config["needs"],
         config["failed_scores"],
         len(config["not_gathered"]),
+        stale_words(*map(int, config.get("stale_queries", (0, 0)))),
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings
 from cems_workbench.evaluation.comparison import Comparison, compare, overlap_of
-from cems_workbench.evaluation.evaluate import Evaluation, cost_of, not_improved, summarise
+from cems_workbench.evaluation.evaluate import Evaluation, cost_of, not_improved, stale_queries, summarise
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.rankings import NO_GRADE, GradedRankings
@@ -89,6 +89,8 @@ class _OfConfig:
     failed: Counter[str] = field(default_factory=Counter)
     cost: Counter[str] = field(default_factory=Counter)
     overlaps: list[Floats] = field(default_factory=list)
+    stale: tuple[int, int] = (0, 0)
+    """As `Evaluation.stale_queries`."""
 
 
 @dataclass
@@ -144,6 +146,7 @@ class _Pass:
                     tuple(self.not_gathered),
                     cost,
                     one.failed,
+                    one.stale,
                     tuple(self.qids[q] for q in without),
                 )
             )
@@ -215,6 +218,8 @@ def _measure(
     if signals:
         every = batch.signals(rankings.config)
         one.signals.append({name: every[name] for name in signals})
+    count, known = stale_queries(graded)
+    one.stale = one.stale[0] + count, one.stale[1] + known
     one.sent.append(rankings.sent)
     one.needs.update(rankings.needs)
     one.failed.update(batch.failed(rankings.config))

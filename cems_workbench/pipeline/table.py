@@ -176,10 +176,14 @@ class CandidateTable:
     @property
     def expired(self) -> Bools:
         """(Q, C) whether a candidate was valid until a moment that is not after the query's."""
-        until = self.of_memories(
-            "valid until", lambda memory: np.inf if memory.valid_until is None else memory.valid_until.timestamp()
-        )
-        return self.valid & (until <= self.as_of[:, None])
+
+        def made() -> Bools:
+            until = self.of_memories(
+                "valid until", lambda memory: np.inf if memory.valid_until is None else memory.valid_until.timestamp()
+            )
+            return self.valid & (until <= self.as_of[:, None])
+
+        return memoized(self.memo, "expired", None, made)
 
 
 def chars4(text: str) -> int:

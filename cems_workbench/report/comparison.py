@@ -17,7 +17,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import Outcome
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import LEVEL, Comparison, ConfigComparison, MeasureDifference, verdict
-from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation
+from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, stale_lines
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.losses import Losses
@@ -476,7 +476,7 @@ def _ranking(
 
 def _remarks(evaluations: Sequence[Evaluation], redact: bool) -> tuple[str, ...]:
     """What counts as relevant and what was left out; why a reranker failed may quote a text."""
-    lines = [evaluations[0].relevance]
+    lines = [evaluations[0].relevance, *stale_lines(evaluations)]
     for one in evaluations:
         lines += (replace(one, failed={}) if redact else one).remarks
         if redact and one.failed:

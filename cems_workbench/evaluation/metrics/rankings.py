@@ -35,6 +35,11 @@ class GradedRankings:
     """(Q, R) final score of the result at each rank, NaN past the end; empty where scores are not known."""
     signals: Callable[[str], Floats] | None = None
     """(Q) of a signal of abstain, by its name, NaN where a query has none; None where they are not known."""
+    stale: Bools = field(default_factory=lambda: np.zeros((0, 0), dtype=bool))
+    """(Q, R) has the result at this rank expired, or is it superseded by memories of which none is ranked above it? Empty where that is
+    not known of any query."""
+    stale_known: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    """(Q) whether it is known; empty where it is of none."""
     chosen: str = ""
     """Which of the signals says how sure a ranking is; empty: the score of the first result."""
 
@@ -79,6 +84,8 @@ class GradedRankings:
             self.unanswerable[rows] if len(self.unanswerable) else self.unanswerable,
             self.score[rows] if len(self.score) else self.score,
             None if signals is None else lambda name: signals(name)[rows],
+            self.stale[rows] if len(self.stale) else self.stale,
+            self.stale_known[rows] if len(self.stale_known) else self.stale_known,
             self.chosen,
         )
 

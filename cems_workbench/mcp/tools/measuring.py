@@ -18,7 +18,7 @@ from cems_workbench.api.measures import ComparisonReport, EvaluationReport, comp
 from cems_workbench.api.results import collect_warnings
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, verdict
-from cems_workbench.evaluation.evaluate import number
+from cems_workbench.evaluation.evaluate import number, stale_lines
 from cems_workbench.evaluation.losses import in_words
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.evaluation import evidence_of, measured_losses
@@ -244,7 +244,7 @@ class MeasuringTools:
             said=[
                 f"worst: by {report.evaluation.measures[0]}, the lowest first; not_returned: relevant memories to pass to why"
             ],
-            notes=[*noted, report.evaluation.relevance, *report.evaluation.remarks],
+            notes=[*noted, report.evaluation.relevance, *stale_lines([report.evaluation]), *report.evaluation.remarks],
             **counts,
         )
 

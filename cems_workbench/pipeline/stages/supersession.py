@@ -199,6 +199,29 @@ def _successor(table: CandidateTable, before: Ranking, by: Ints, q: int, c: int)
     return f"{table.ids[q][by[q, c]]}, which {f'is {ordinal(rank)}' if rank else 'is not ranked'}"
 
 
+def stale_results(table: CandidateTable, order: Ints) -> Bools:
+    """(Q, R) which results are stale; `order` has their candidates, best first, -1 past the end.
+
+    A result is stale if it has expired, or if it is superseded and none of its successors is ranked above it.
+    """
+    filled, rows = order >= 0, np.arange(len(order))[:, None]
+    candidates = np.maximum(order, 0)
+    if not order.size:
+        return filled
+    found: Bools = filled & table.expired[rows, candidates]
+    pairs = table.succession
+    if pairs is None:
+        return found
+    rank = np.full(table.shape, order.shape[1])
+    q, r = np.nonzero(filled)
+    rank[q, order[q, r]] = r
+    best = np.full(table.shape, NONE)  # of the candidates that are not superseded
+    best[pairs.query, pairs.older] = order.shape[1]
+    np.minimum.at(best, (pairs.query, pairs.older), rank[pairs.query, pairs.newer])
+    found |= filled & (best[rows, candidates] > rank[rows, candidates])
+    return found
+
+
 def _date(table: CandidateTable, q: int, c: int) -> str:
     until = table.memories[q][c].valid_until
     return "" if until is None else until.date().isoformat()

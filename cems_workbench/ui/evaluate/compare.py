@@ -11,7 +11,7 @@ import streamlit as st
 
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import Comparison, ConfigComparison, compare, interval_words, verdict
-from cems_workbench.evaluation.evaluate import Figures, Summary, number
+from cems_workbench.evaluation.evaluate import Figures, Summary, number, stale_lines
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.aurc import curve
 from cems_workbench.evaluation.saved_comparison import SavedComparison
@@ -176,6 +176,8 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]
             persist_state="session",
             help="One more column per measure: the mean if every unjudged result were irrelevant, or relevant.",
         )
+    for line in stale_lines(measured):
+        st.caption(line, help="Stale: expired, or superseded by a memory that is not ranked above it.")
     draw_table(
         [_means(config, unjudged) for config in measured],
         key="evaluate:means",

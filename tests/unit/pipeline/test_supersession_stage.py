@@ -3,12 +3,16 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
 from cems_workbench.config import parse_config
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.evaluate import evaluate
+from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
 from cems_workbench.pipeline.stages import SUPERSESSION
-from cems_workbench.records import Memory
+from cems_workbench.records import Memory, Query
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 PLAIN = """
@@ -124,3 +128,26 @@ def test_evidence_without_the_note_is_gathered_again(mode):
     assert [need.parameter for need in replay(given, config(mode)).needs] == ["supersession.mode"]
     assert not replay(given, config()).needs
     assert not replay(replace(given, notes={**given.notes, "superseded": {}}), config(mode)).needs
+
+
+def test_result_is_stale_if_it_expired_or_no_successor_is_above_it():
+    given = evidence("abcd", {"a": ["z", "c"], "d": ["z", "c"], "c": ["z"]}, more="z", until={"b": day(9)})
+    batch = LabelledBatch([Query("q", "q")], {"q": given}, {"q": {"a": 1}})
+
+    def stale(mode, expired="keep"):
+        graded = batch.rankings(config(mode, expired)).graded
+        return graded.stale[0].tolist(), [float(parse_measure(f"stale@{k}").values(graded)[0]) for k in (1, 4)]
+
+    assert stale("off") == ([True, True, True, False], [1.0, 0.75])
+    assert stale("demote")[0] == [True, True, False, False]  # b, c, a, d
+    assert stale("follow", "drop") == ([False], [0.0, 0.0])
+    assert evaluate(batch, config(), [parse_measure("hit@1")]).stale == (
+        "1 of 1 queries has a stale memory in the first 10"
+    )
+
+
+def test_stale_is_unknown_where_no_edge_was_looked_for_and_nothing_expires():
+    given = replace(evidence("ab", {}), notes={})
+    batch = LabelledBatch([Query("q", "q")], {"q": given}, {"q": {"a": 1}})
+    found = evaluate(batch, config(), [parse_measure("stale@2")])
+    assert found.stale == "" and found.stale_queries == (0, 0) and np.isnan(found.values).all()
