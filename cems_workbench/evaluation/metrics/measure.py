@@ -195,6 +195,7 @@ def offered_measures(per_query: bool = False) -> list[str]:
     names = [
         *STANDARD.split(),
         *NO_ANSWER.split(),
+        "stale@10",
         *(f"{family.name}@10" if family.needs_cutoff else family.name for family in added),
     ]
     return [name for name in names if not per_query or MEASURES[parse_measure(name).family].resampled is None]

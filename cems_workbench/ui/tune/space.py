@@ -47,6 +47,7 @@ def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
     )
     spaces["Age and project"] = factors
     cut = ("filter.min_score",) if config.filter.min_score is not None else ()
+    spaces["Superseded memories"] = ("supersession.mode", "supersession.expired")
     spaces["Cut-offs"] = (*cut, "threshold.mode", "gap.ratio", "dedup.similarity")
     scored = ("abstain.reranker",) if not RERANK.is_off(config) else ()
     spaces["When nothing is returned"] = ("abstain.vector", "abstain.lexical", *scored, "abstain.margin")
