@@ -146,7 +146,7 @@ def _about(
     cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]
 ) -> dict[str, tuple[datetime | None, str | None, str, bool]]:
     """When some memories were created, their project and scope, and whether they are live."""
-    about = {}
+    about: dict[str, tuple[datetime | None, str | None, str, bool]] = {}
     for start in range(0, len(ids), LOOKUP_BATCH):
         some = ids[start : start + LOOKUP_BATCH]
         # With a list as one parameter, DuckDB would scan all rows.

@@ -156,3 +156,27 @@ def test_of_many_judged_memories_the_deleted_ones_are_left_out_too(store, rows):
     store.add(rows([Memory(name, name) for name in names], queries=[Query("q", "what?")], judgments=judged))
     store.memories.delete("m7")
     assert {one.memory_id for one in store.judgments.read()} == {*names} - {"m7"}
+
+
+@pytest.mark.parametrize("most", [0, 250_000])
+def test_superseding_edges_are_read_along_the_chain_in_every_kind(store, rows, monkeypatch, most):
+    monkeypatch.setattr("cems_workbench.store.relations.MOST_CACHED", most)
+    memories = tuple(Memory(name, f"text of {name}", project="p") for name in "abcde")
+    edges = [
+        Relation("b", "a", "supersedes"),
+        Relation("b", "c", "replaced_by"),
+        Relation("d", "c", "related"),
+        Relation("a", "e", "superseded_by"),
+    ]
+    store.add(rows(memories, edges))
+    assert store.relations.has_superseding()
+    found = store.relations.superseding(["a", "d"])
+    assert [(edge.older, edge.newer, edge.kind) for edge in found] == [
+        ("a", "b", "supersedes"),
+        ("a", "e", "superseded_by"),
+        ("b", "c", "replaced_by"),
+    ]
+    assert {(edge.live, edge.project, edge.scope) for edge in found} == {(True, "p", "personal")}
+    store.memories.delete("b")
+    assert [edge.newer for edge in store.relations.superseding(["a"]) if edge.live] == ["e", "c"]
+    assert store.relations.superseding(["d"]) == []
