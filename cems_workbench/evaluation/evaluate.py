@@ -276,7 +276,7 @@ def stale_words(count: int, known: int) -> str:
 
 
 def stale_lines(measured: Sequence[Evaluation] | Sequence[Figures]) -> list[str]:
-    """What is said of stale memories of each config where it is known, with the config's name if there are several."""
+    """The line on stale memories of each config where it is known, with the config's name if there are several."""
     if len(measured) == 1:
         return [one.stale for one in measured if one.stale]
     names = [one.config.name if isinstance(one, Evaluation) else one.name for one in measured]
