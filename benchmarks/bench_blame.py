@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 from cems_workbench import formats
-from cems_workbench.analysis.blame import MIN_SCORE, compared, reranked
+from cems_workbench.analysis.blame import reranked, supporting
 from cems_workbench.analysis.claims import Claim
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import preset
@@ -86,7 +86,7 @@ def ranked(text: str, way: str, resources: Resources) -> list[str]:
         return [memory_id for memory_id, _ in resources.indexes.vectors.search(vector, DEPTH)]
     claim = Claim(text, 0, len(text))
     vector = resources.embedder.encode([text])[0]
-    found = [one for one in compared(claim, vector, ENGLISH, resources) if one.base >= MIN_SCORE]
+    found = supporting(claim, vector, ENGLISH, resources)
     if way == WAYS[3]:
         found = reranked(claim, found, preset("workbench").config, resources)[0]
     return [one.memory.id for one in found]

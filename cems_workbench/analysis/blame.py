@@ -1,8 +1,8 @@
 """Blame: from what an agent said back to the memories that say so, and what became of each of them.
 
 The text is split into claims (analysis/claims.py). For each claim the SEARCHED best memories of the vector index and of the lexical index
-are scored by how far their text supports it (analysis/support.py); those below MIN_SCORE before the reranker support nothing. Of the others
-the best SHOWN get:
+are scored by how far their text supports it (analysis/support.py); those below MIN_SCORE, or below MIN_SHARE of the best, support nothing.
+A reranker orders the others; the best SHOWN get:
 
     standing      for the query: rank among the results, or the stage that lost it (analysis/ranks.py: the definition of `why`)
     stale         superseded by a memory that existed at the moment of the query, or expired
@@ -19,9 +19,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from cems_workbench.analysis.claims import Claim, Claims, split_claims
+from cems_workbench.analysis.claims import Claim, Claims
 from cems_workbench.analysis.proposed_edges import (
     MINIMUM,
     NEIGHBOURS,
@@ -29,10 +30,11 @@ from cems_workbench.analysis.proposed_edges import (
     ProposedEdge,
     days_words,
     excluded_pairs,
-    later_words,
     scored_pairs,
 )
 from cems_workbench.analysis.ranks import loss
+from cems_workbench.analysis.supersession import days_later, stale_words, stored_standings
+from cems_workbench.analysis.supersession_signals import Span as MarkedSpan
 from cems_workbench.analysis.support import ClaimWords, Overlap, Span, base_score, with_reranker
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import ModelError
@@ -43,7 +45,6 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import cached_or_scored
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.supersession import Successor, find_successors
-from cems_workbench.pipeline.understanding import NO_LLM, Asker
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import DEFAULT_SCALE, Memory, titled
@@ -57,7 +58,7 @@ READ_BY_RERANKER = 15
 """Memories of a claim, best first, that the reranker reads."""
 READ_CHARS = 1_000
 """Characters of a longer memory that the reranker reads, from a little before the first word in common."""
-MIN_SCORE = 0.4
+MIN_SCORE, MIN_SHARE = 0.4, 0.6
 MAX_OTHERWISE = 3
 COMPARING = "comparing claims"
 
@@ -92,7 +93,7 @@ class Standing:
 class Otherwise:
     """A memory that says something else: a successor by a stored edge, or a near memory; `newer` than the one that supports the claim.
 
-    `spans` are the places of its content that differ, `words` the reason in words.
+    `spans` are the places of its content that differ, `title_spans` of its title; `words` are the reason.
     """
 
     memory: Memory
@@ -100,6 +101,7 @@ class Otherwise:
     newer: bool
     words: str
     spans: tuple[Span, ...] = ()
+    title_spans: tuple[Span, ...] = ()
     standing: Standing | None = None
 
 
@@ -224,34 +226,27 @@ class Blame:
 
 
 def blame(
-    text: str,
+    split: Claims,
     resources: Resources,
     config: PipelineConfig,
     trace: Trace | None = None,
     *,
     grades: Mapping[str, int] | None = None,
     relevant_from: int = DEFAULT_SCALE.relevant_from,
-    llm: Asker | None = None,
     progress: Progress = silent,
 ) -> Blame:
-    """The memories that support what an agent said, and what became of them for the query that `trace` is of.
+    """The memories that support the claims, and what became of them for the query that `trace` is of.
 
-    Without a trace only support is looked for. `grades` are those of the query by memory id. `llm` splits the text; rules do without one
-    or if it fails. Raises InputError for a text without a claim, and as the embedder and the indexes do.
+    Without a trace only support is looked for. `grades` are those of the query by memory id. Raises as the embedder and the indexes do.
     """
-    language = resources.store.language.current
-    split = split_claims(text, resources.indexes.lexical.language, llm)
-    notes = list(split.notes)
-    if llm is None:
-        notes.append(f"claims are split by rules: {NO_LLM}")
-    supports, reranker, said = _supports(split, language, resources, config, progress)
+    supports, reranker, notes = _supports(split, resources.store.language.current, resources, config, progress)
     about = _About(resources, config, trace, grades or {}, relevant_from)
     claims = tuple(
         BlamedClaim(claim, tuple(about.blamed(found, [each.memory for each in of_claim]) for found in of_claim[:SHOWN]))
         for claim, of_claim in zip(split.claims, supports, strict=True)
     )
     query = None if trace is None else trace.evidence.query
-    return Blame(query, config.name, claims, split.split_by, reranker, tuple(dict.fromkeys([*notes, *said])))
+    return Blame(query, config.name, claims, split.split_by, reranker, tuple(dict.fromkeys([*split.notes, *notes])))
 
 
 def _supports(
@@ -264,7 +259,7 @@ def _supports(
     found = []
     for done, (claim, vector) in enumerate(zip(split.claims, vectors, strict=True)):
         progress(COMPARING, done, len(split.claims))
-        of_claim = [one for one in compared(claim, vector, language, resources) if one.base >= MIN_SCORE]
+        of_claim = supporting(claim, vector, language, resources)
         if not RERANK.is_off(config) and len(of_claim) > 1:
             of_claim, label, warning = reranked(claim, of_claim, config, resources)
             notes += [warning] if warning else []
@@ -288,6 +283,13 @@ def compared(claim: Claim, vector: Float32, language: str, resources: Resources)
         base = base_score(cosines.get(memory_id), overlap)
         found.append(Support(memory, base, base, cosines.get(memory_id), overlap))
     return sorted(found, key=_best_first)
+
+
+def supporting(claim: Claim, vector: Float32, language: str, resources: Resources) -> list[Support]:
+    """Those of `compared` that support the claim: at least MIN_SCORE, and MIN_SHARE of the best."""
+    found = compared(claim, vector, language, resources)
+    least = max(MIN_SCORE, MIN_SHARE * found[0].base) if found else 0.0
+    return [one for one in found if one.base >= least]
 
 
 def _best_first(found: Support) -> tuple[float, str]:
@@ -341,6 +343,7 @@ class _About:
     ) -> None:
         self._resources, self._config, self._trace = resources, config, trace
         self._grades, self._relevant_from = grades, relevant_from
+        self._as_of = None if trace is None else trace.evidence.as_of
         self._decided = excluded_pairs(resources).decided
 
     def blamed(self, support: Support, others: Iterable[Memory]) -> BlamedMemory:
@@ -352,7 +355,7 @@ class _About:
         found = BlamedMemory(
             support,
             self._standing(memory.id),
-            self._stale(memory, successors),
+            self._stale(memory),
             grade,
             grade is not None and grade < self._relevant_from,
             tuple(otherwise),
@@ -363,17 +366,15 @@ class _About:
         return None if self._trace is None else standing(self._trace, memory_id)
 
     def _successors(self, memory: Memory) -> tuple[Successor, ...]:
-        as_of = None if self._trace is None else self._trace.evidence.as_of
         edges = self._resources.store.relations.superseding([memory.id])
-        return find_successors(edges, as_of, ANY).successors.get(memory.id, ())
+        return find_successors(edges, self._as_of, ANY).successors.get(memory.id, ())
 
-    def _stale(self, memory: Memory, successors: Sequence[Successor]) -> str | None:
-        if not successors:
-            return None
-        last = successors[0]
-        when = _later(memory, last)
-        placed = self._standing(last.memory_id)
-        return f"superseded by {last.memory_id}{when}" + (f", which is {placed.words}" if placed else "")
+    def _stale(self, memory: Memory) -> str | None:
+        """In the words of every page, for a candidate with the rank of its successor."""
+        if self._trace is not None and memory.id in self._trace.evidence.memories:
+            return stale_words(self._trace, memory.id)
+        edges = self._resources.store.relations.superseding([memory.id])
+        return stored_standings([memory], edges, self._as_of or datetime.now(UTC)).get(memory.id)
 
     def _by_edges(self, memory: Memory, successors: Sequence[Successor]) -> list[Otherwise]:
         texts = self._resources.store.memories.read([one.memory_id for one in successors])
@@ -420,7 +421,8 @@ class _About:
             "near",
             newer,
             f"{when}; {'; '.join(edge.signals.words)}",
-            tuple((span.start, span.end) for span in spans if span.field == "content"),
+            _of_field(spans, "content"),
+            _of_field(spans, "title"),
             self._standing(other.id),
         )
 
@@ -456,9 +458,18 @@ def standing(trace: Trace, memory_id: str) -> Standing:
         return Standing(rank, None, f"{ordinal(rank)} of {len(trace.results)} results")
     lost = loss(trace, memory_id)
     if lost is None:
-        return Standing(None, "", "found by no list")
+        return Standing(None, "", "no list found it")
     rank_words = "" if lost.rank is None else f", {ordinal(lost.rank)} there"
     return Standing(None, lost.stage, f"lost at {lost.stage}{rank_words}", lost.reason)
+
+
+def _of_field(spans: Iterable[MarkedSpan], name: str) -> tuple[Span, ...]:
+    """The spans of a field in order; of two that overlap the first."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        if span.field == name and (not found or span.start >= found[-1][1]):
+            found.append((span.start, span.end))
+    return tuple(found)
 
 
 def _comparable(memory: Memory, other: Memory) -> bool:
@@ -479,9 +490,8 @@ def _pair(memory: Memory, other: Memory, cosine: float, near: float) -> Candidat
 
 
 def _later(memory: Memory, successor: Successor) -> str:
-    if memory.created_at is None or successor.created_at is None:
-        return ""
-    return f" ({later_words(memory.created_at, successor.created_at)})"
+    later = days_later(memory.created_at, successor.created_at)
+    return f" ({later})" if later else ""
 
 
 def _claim_json(blamed: BlamedClaim, options: Sequence[str]) -> dict[str, Any]:
@@ -524,6 +534,7 @@ def _memory_json(found: BlamedMemory, options: Sequence[str]) -> dict[str, Any]:
                 "newer": one.newer,
                 "words": one.words,
                 "content_spans": [list(span) for span in one.spans],
+                "title_spans": [list(span) for span in one.title_spans],
                 **_standing_json(one.standing),
             }
             for one in found.otherwise

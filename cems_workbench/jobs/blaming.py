@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cems_workbench.analysis.blame import Blame, blame
+from cems_workbench.analysis.claims import split_claims
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.caching import Cache, uncached
@@ -14,7 +15,7 @@ from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.understanding import asker
+from cems_workbench.pipeline.understanding import NO_LLM, asker
 from cems_workbench.progress import Progress, silent
 
 
@@ -38,22 +39,24 @@ def blame_answer(
     """
     if request is not None and returned:
         raise InputError("the queries that return a memory are named without a query; leave out one of the two")
+    llm = asker(resources)
+    split = split_claims(text, resources.indexes.lexical.language, llm)
+    if llm is None:
+        split = replace(split, notes=(*split.notes, f"claims are split by rules: {NO_LLM}"))
     if request is not None and trace is None:
         lists = gather_lists(request, config, resources)
         trace = replay(gather_scores(lists, config, resources, progress, judge="decisive"), config)
-    llm = asker(resources)
     if request is None:
-        found = blame(text, resources, config, llm=llm, progress=progress)
+        found = blame(split, resources, config, progress=progress)
         return _with_queries(found, resources, config, progress, cache) if returned else found
     judged = query_grades(request, resources.store)
     return blame(
-        text,
+        split,
         resources,
         config,
         trace,
         grades=judged.grades,
         relevant_from=judged.relevant_from,
-        llm=llm,
         progress=progress,
     )
 

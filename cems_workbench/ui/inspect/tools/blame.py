@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import streamlit as st
 from markupsafe import Markup
@@ -87,18 +88,18 @@ def _draw_blame(found: Blame) -> None:
         st.html(claim_html(blamed))
         for rank, memory in enumerate(blamed.memories):
             st.html(memory_html(memory))
-            _draw_buttons(f"inspect:blame:{number}:{rank}", memory)
+            _draw_buttons(f"inspect:blame:{number}:{rank}", memory, "secondary" if rank else "primary")
     for note in found.notes:
         st.caption(plain(note))
     read = f"; read by {plain(found.reranker)}" if found.reranker else ""
     st.caption(f"Claims split by {plain(found.split_by)}{read}.")
 
 
-def _draw_buttons(key: str, memory: BlamedMemory) -> None:
+def _draw_buttons(key: str, memory: BlamedMemory, kind: Literal["primary", "secondary"]) -> None:
     """Draw the next step, and the way to the memories."""
     with st.container(horizontal=True, gap="xsmall"):
         if memory.next is not None:
-            _draw_next(key, memory.next)
+            _draw_next(key, memory.next, kind)
         for memory_id in dict.fromkeys([memory.id, *(other.memory.id for other in memory.otherwise)]):
             if st.button(
                 f"{plain(short_id(memory_id))} in Memories",
@@ -110,7 +111,7 @@ def _draw_buttons(key: str, memory: BlamedMemory) -> None:
                 open_in_memories(memory_id)
 
 
-def _draw_next(key: str, following: Next) -> None:
+def _draw_next(key: str, following: Next, kind: Literal["primary", "secondary"]) -> None:
     if following.changes:
         st.button(
             plain(following.words[:1].upper() + following.words[1:]),
@@ -118,7 +119,7 @@ def _draw_next(key: str, following: Next) -> None:
             icon=":material/update:",
             on_click=state.apply,
             args=(following.changes,),
-            type="primary",
+            type=kind,
             help="Sets "
             + ", ".join(f"{path} to {value}" for path, value in following.changes.items())
             + ". Alt+Z undoes it.",
@@ -130,7 +131,7 @@ def _draw_next(key: str, following: Next) -> None:
             icon=":material/help:",
             on_click=state.explain,
             args=(following.memory_id, state.WHY_TOOL),
-            type="primary",
+            type=kind,
             help="Opens “Why is it missing?” for this memory.",
         )
 
@@ -150,6 +151,7 @@ class OtherText:
 
     memory_id: str
     words: str
+    title: Markup
     text: Markup
 
 
@@ -171,13 +173,18 @@ def memory_html(memory: BlamedMemory) -> Markup:
     return render(
         "inspect/blame/memory.html",
         memory_id=memory.id,
-        title=support.memory.title or "",
+        title=_marked(support.memory.title or "", support.overlap.title, "in the claim too"),
         support=f"{support.score:.2f}",
         parts=PARTS.format(overlap=support.overlap.share, cosine=cosine, reranker=reranker),
         facts=facts(memory),
         text=_marked(support.memory.content, support.overlap.content, "in the claim too"),
         others=[
-            OtherText(other.memory.id, _words(other), _marked(other.memory.content, other.spans, "what differs"))
+            OtherText(
+                other.memory.id,
+                _words(other),
+                _marked(other.memory.title or "", other.title_spans, "what differs"),
+                _marked(other.memory.content, other.spans, "what differs"),
+            )
             for other in memory.otherwise
         ],
     )

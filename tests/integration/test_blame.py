@@ -1,0 +1,101 @@
+"""`blame` on the sample data: from a wrong answer to the stale memory behind it, by the command and from Python, in the same words."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cems_workbench.analysis.ranks import loss
+from cems_workbench.config import preset
+from cems_workbench.errors import InputError
+from cems_workbench.jobs.blaming import blame_answer
+from cems_workbench.pipeline import replay
+from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.resources import Resources
+from tests.sample import MOVING, STAYING
+
+if TYPE_CHECKING:
+    from conftest import Command
+
+pytestmark = [pytest.mark.models]
+WRONG = "You are moving in November."
+AS_OF = datetime(2026, 9, 1, tzinfo=UTC)
+WORKBENCH = preset("workbench").config
+
+
+def test_what_became_of_the_memory_is_what_why_says(resources: Resources) -> None:
+    request = Request(MOVING, None, AS_OF)
+    trace = replay(gather(request, WORKBENCH, resources), WORKBENCH)
+    found = blame_answer(WRONG, resources, WORKBENCH, request, trace=trace)
+    first = found.claims[0].memories[0]
+    assert first.id == "m249" == trace.results[0].memory_id
+    assert first.standing is not None and first.standing.rank == 1
+    assert first.stale is not None and first.stale.startswith(f"superseded by {STAYING} (157 days later)")
+    assert first.irrelevant
+    (other,) = first.otherwise
+    lost = loss(trace, STAYING)
+    assert lost is not None and other.standing is not None
+    assert (other.memory.id, other.source, other.newer) == (STAYING, "edge", True)
+    assert (other.standing.rank, other.standing.lost_at, other.standing.reason) == (None, lost.stage, lost.reason)
+    assert first.next is not None
+    assert first.next.command() == f"why 'when are we moving house' {STAYING} --as-of 2026-09-01T00:00:00+00:00"
+
+
+def test_before_the_successor_was_written_the_memory_is_not_stale(resources: Resources) -> None:
+    request = Request(MOVING, None, datetime(2026, 3, 1, tzinfo=UTC))
+    first = blame_answer(WRONG, resources, WORKBENCH, request).claims[0].memories[0]
+    assert first.id == "m249" and first.stale is None
+    assert all(other.source == "near" for other in first.otherwise)
+
+
+def test_without_an_edge_near_memories_that_differ_say_otherwise(
+    resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources.store.relations, "superseding", lambda ids: [])
+    found = blame_answer("Each tenant may send 600 requests per minute.", resources, WORKBENCH)
+    first = found.claims[0].memories[0]
+    assert first.id == "m023" and first.stale is None
+    other = next(one for one in first.otherwise if one.memory.id == "m074")
+    assert other.source == "near" and other.newer and "600 → 1200" in other.words
+    assert other.memory.title is not None
+    assert "1200" in [other.memory.title[start:end] for start, end in other.title_spans]
+
+
+def test_a_claim_without_a_memory_says_so(resources: Resources) -> None:
+    found = blame_answer("You play the cello in an amateur orchestra.", resources, WORKBENCH)
+    assert not found.claims[0].memories
+    assert found.sentence == "No memory supports this: “You play the cello in an amateur orchestra.”"
+
+
+def test_the_command_prints_the_sentence_and_the_next_command(command: Command, store: Path) -> None:
+    asked = ["blame", WRONG, "--query", MOVING, "--preset", "workbench", "--as-of", "2026-09-01", "--store", store]
+    said = command(*asked)
+    assert said.code == 0
+    assert said.out.startswith(f"m249 supports “{WRONG}”: 1st of 10 results; superseded by {STAYING} (157 days later)")
+    assert f"why 'when are we moving house' {STAYING} --as-of 2026-09-01T00:00:00+00:00 --preset workbench" in said.out
+    as_json = json.loads(command(*asked, "--json").out)
+    memory = as_json["claims"][0]["memories"][0]
+    assert memory["memory_id"] == "m249" and memory["rank"] == 1
+    assert [memory["content"][start:end] for start, end in memory["content_spans"]] == ["move:", "November"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["November"], "is one word"),
+        ([""], "the text is empty"),
+        ([WRONG, "--query", MOVING, "--returned"], "leave out one of the two"),
+    ],
+)
+def test_bad_input_is_one_line(command: Command, store: Path, arguments: list[str], line: str) -> None:
+    said = command("blame", *arguments, "--store", store)
+    assert said.code == 2 and line in said.err and len(said.err.strip().splitlines()) == 1
+
+
+def test_returned_without_a_query_only(resources: Resources) -> None:
+    with pytest.raises(InputError, match="leave out one"):
+        blame_answer(WRONG, resources, WORKBENCH, Request(MOVING), returned=True)
