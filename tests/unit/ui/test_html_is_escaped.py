@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 
 from cems_workbench.analysis.diversity import pairwise
 from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
+from cems_workbench.analysis.proposed_edges import ProposedEdge
 from cems_workbench.analysis.ranks import RankComparison
+from cems_workbench.analysis.supersession_signals import Signals, Span
 from cems_workbench.analysis.text_evidence import Match
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.evaluation.labelling.queue import Card
@@ -43,6 +45,7 @@ from cems_workbench.ui.inspect.views.stages import side_by_side_html
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.label.card import card_html
 from cems_workbench.ui.label.judge import confusion_html
+from cems_workbench.ui.label.superseded import pair_html as superseded_html
 from cems_workbench.ui.memories.detail import facts_html
 from cems_workbench.ui.memories.statistics import exact_html, near_html
 from cems_workbench.ui.memories.store import indexes_html
@@ -209,8 +212,15 @@ def near(text: str) -> str:
     return near_html(NearDuplicates(pairs, {f"id {text}": memory(text)}, 2))
 
 
+def superseded(text: str) -> str:
+    signals = Signals(1.0, 0.0, 0.0, 0.0, 0.0, (text,), (), (Span("title", 0, 1),))
+    edge = ProposedEdge("n", "o", 0.5, 2.0, {"cosine": 0.5}, signals)
+    return superseded_html(edge, memory(text), memory(text), 1)
+
+
 LABEL_AND_MEMORIES: dict[str, Callable[[str], str]] = {
     "card": lambda text: card(text, "Zq"),
+    "superseded": superseded,
     "query of a card": lambda text: card_html(Card("queue", Query("q1", text), Memory("m1", "0")), 7, NOW),
     "confusion": lambda text: confusion_html({3: [1, 2, 3, 4]}, {3: text}),
     "facts": lambda text: facts_html(memory(text)),
