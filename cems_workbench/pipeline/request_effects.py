@@ -56,16 +56,27 @@ def project_effect(config: PipelineConfig, project_only: bool = False) -> Effect
 
 
 def moment_effect(config: PipelineConfig) -> Effect:
-    """What the moment of the query, "as of", does: ages are counted to it, or nothing."""
+    """What the moment of the query, "as of", does: ages are counted to it, it decides what is superseded or expired, or nothing."""
     decay = config.adjust.time_decay
     recency = config.lists.recency
+    superseding = _superseding(config)
+    last = f"; {superseding}" if superseding else ""
     if recency.enabled and recency.normalization == "exponential":
         also = "" if decay.mode == "none" else f"; time decay from {CLOCKS[decay.clock]}"
-        return Effect(f"The recency list counts ages to it from the creation{also}", False)
+        return Effect(f"The recency list counts ages to it from the creation{also}{last}", False)
     if decay.mode == "none":
         given = _handed_on(config)
+        if superseding:
+            return Effect(f"{superseding[0].upper()}{superseding[1:]}{given}", False)
         return Effect(f"Ignored by the ranking: time decay is off{given}", not given)
-    return Effect(f"Time decay counts ages to it from {CLOCKS[decay.clock]}", False)
+    return Effect(f"Time decay counts ages to it from {CLOCKS[decay.clock]}{last}", False)
+
+
+def _superseding(config: PipelineConfig) -> str:
+    """What it decides about superseded and expired memories, as clauses; empty for nothing."""
+    said = ["memories written later supersede nothing"] if config.supersession.mode != "off" else []
+    said += ["expired memories are dropped"] if config.supersession.expired == "drop" else []
+    return " and ".join(said)
 
 
 def _handed_on(config: PipelineConfig) -> str:

@@ -11,6 +11,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
+from cems_workbench.pipeline.request_effects import moment_effect
 from cems_workbench.pipeline.stages import SUPERSESSION
 from cems_workbench.records import Memory, Query
 
@@ -151,3 +152,11 @@ def test_stale_is_unknown_where_no_edge_was_looked_for_and_nothing_expires():
     batch = LabelledBatch([Query("q", "q")], {"q": given}, {"q": {"a": 1}})
     found = evaluate(batch, config(), [parse_measure("stale@2")])
     assert found.stale == "" and found.stale_queries == (0, 0) and np.isnan(found.values).all()
+
+
+def test_moment_of_the_query_is_not_ignored_if_it_decides_what_is_stale():
+    assert moment_effect(config()).ignored
+    assert moment_effect(config("follow")).words == "Memories written later supersede nothing"
+    dropping = moment_effect(config("drop", "drop"))
+    assert dropping.words == "Memories written later supersede nothing and expired memories are dropped"
+    assert not dropping.ignored
