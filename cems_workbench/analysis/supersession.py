@@ -19,6 +19,9 @@ from cems_workbench.records import Memory
 from cems_workbench.store.filter import ANY
 from cems_workbench.store.relations import SupersedingEdge
 
+NO_LIST = "no list found"
+"""Where a successor is that is in no list."""
+
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
@@ -42,6 +45,11 @@ class Staleness:
     def words(self) -> str:
         """ "superseded by m312 (157 days later), which is 12th; expired 2026-03-01"."""
         return "; ".join(part for part in (self._superseded, self._expired) if part)
+
+    @property
+    def in_a_list(self) -> bool:
+        """Whether a list found the successor."""
+        return self.successor is not None and self.where != NO_LIST
 
     @property
     def short(self) -> str:
@@ -204,6 +212,6 @@ def _where(trace: Trace, memory_id: str, rank: int | None, k: int | None) -> str
         return f"is {ordinal(rank)}"
     found = any(hit.memory_id == memory_id for ranked in trace.evidence.lists for hit in ranked.hits)
     if not found:
-        return "no list found"
+        return NO_LIST
     lost = loss(trace, memory_id, k)
     return "is not returned" if lost is None else f"is lost at {lost.stage}"

@@ -48,7 +48,8 @@ def _draw_buttons(found: Staleness, trace: Trace) -> None:
             help="Opens the tool under What happened, and why: every stage, and the smallest config change that moves it.",
         )
         for mode, (label, icon, help) in MODES.items():
-            if mode != trace.config.supersession.mode:
+            # What no list found has no rank to be moved below.
+            if mode != trace.config.supersession.mode and (mode == "follow" or found.in_a_list):
                 st.button(
                     label,
                     key=f"inspect:stale_first:{mode}",

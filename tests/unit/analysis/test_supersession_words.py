@@ -1,5 +1,6 @@
 """Which memory supersedes a ranked one, in words: where that one is, how much later it was written, what has expired."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -14,10 +15,15 @@ from cems_workbench.analysis.supersession import (
     standing_sentence,
     stored_standings,
 )
+from cems_workbench.analysis.why import explain
+from cems_workbench.api.single_query import Answer
+from cems_workbench.cli.tracing import print_trace
 from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.mcp.tools.queries import _candidate
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
 from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.records import Memory
+from cems_workbench.report.investigation import investigation_report
 from cems_workbench.store.relations import SupersedingEdge
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -100,6 +106,29 @@ def test_sentence_names_what_a_memory_supersedes_too():
         "b is superseded by c (10 days later), which is lost at fusion; it supersedes a, which is 1st."
     )
     assert standing_sentence(traced("ab", {}), "a") == ""
+
+
+def test_same_words_are_in_the_command_line_the_report_python_and_mcp(capsys):
+    trace = traced("acb", {"a": ["b"]}, ages={"a": 10})
+    words = "superseded by b (9 days later), which is lost at fusion"
+    assert stale_words(trace, "a") == words
+    print_trace(trace, as_json=False)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"The first result, a, is {words}." in printed
+    print_trace(trace, as_json=True)
+    assert json.loads(capsys.readouterr().out)["out_of_date"]["a"] == {
+        "words": words,
+        "stale": True,
+        "superseded_by": "b",
+    }
+    answer = Answer(trace)
+    assert answer.lines == (f"The first result, a, is {words}.",)
+    assert [row[3] for row in answer.tables[0].rows] == [words, None]
+    assert _candidate(trace, "a").out_of_date == words and _candidate(trace, "c").out_of_date is None
+    found = explain("a", trace.evidence, trace.config)
+    assert found.standing == f"a is {words}."
+    report = investigation_report(found, trace, NOW)
+    assert f"<p>a is {words}.</p>" in report and f'<span class="tag">{words}</span>' in report
 
 
 @pytest.mark.parametrize(
