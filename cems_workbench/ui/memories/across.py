@@ -253,7 +253,7 @@ def draw_hubs(resources: Resources, key: str, open_memory: Callable[[str], None]
     found = UsesOf(counted.asked.selection.query_set, uses, resources.store.memories.ids())
     hubs, orphans = uses.hubs(), found.orphans()
     st.markdown("## Hubs")
-    st.caption(plain(found.hubs_sentence))
+    st.caption(plain(found.hubs_sentence) + _cut(len(hubs)))
     _list(
         [
             {
@@ -270,7 +270,7 @@ def draw_hubs(resources: Resources, key: str, open_memory: Callable[[str], None]
         resources,
     )
     st.markdown("## Orphans")
-    st.caption(plain(found.orphans_sentence))
+    st.caption(plain(found.orphans_sentence) + _cut(len(orphans)))
     _list(
         [{"memory": use.memory_id, "wanted": use.wanted, "candidate": use.candidate} for use in orphans[:MAX_LISTED]],
         f"{key}:orphans",
@@ -278,6 +278,10 @@ def draw_hubs(resources: Resources, key: str, open_memory: Callable[[str], None]
         open_memory,
         resources,
     )
+
+
+def _cut(count: int) -> str:
+    return f" The first {MAX_LISTED} are listed." if count > MAX_LISTED else ""
 
 
 def _list(
