@@ -178,6 +178,33 @@ def test_rank_and_query_type_choose_which_memories_count_as_lost(page: AppTest) 
     assert table_with(page, "saved by recollection")["cems"].iloc[-1] == losses.maps[0].relevant
 
 
+def test_where_nothing_is_lost_one_line_says_so(open_page: OpenPage, sample_store: Path, tmp_path: Path) -> None:
+    page = open_page(store_with_set(sample_store, tmp_path, "few", 1)).switch_page("pages/evaluate.py").run()
+    page.selectbox(key="evaluate:set").select("few").run()
+    page.multiselect(key="evaluate:configs").set_value(["cems"]).run()
+    page.button(key="evaluate:gather").click().run()
+    store = shared_resources.resources().store
+    qid = store.query_sets.queries("few")[0].qid
+    first = found_first(qid)
+    for one in store.judgments.read(qid):
+        store.judgments.remove(qid, one.memory_id, one.judge, one.kind)
+    store.labels.give(Judgment(qid, first, 3, "ada"))
+    checked(page.run())
+    assert "Nothing is lost: the only relevant memory is in the first 10." in markdown(page)
+    assert "evaluate:losses:branch" not in {box.key for box in page.selectbox}
+
+
+def found_first(qid: str) -> str:
+    """The first result of a query of the set under preset cems."""
+    resources = shared_resources.resources()
+    judgments = resources.store.judgments.read()
+    selection = judged_selection("few", resources, judgments)
+    labelled = labelled_selection(preset("cems").config, selection, agreed(judgments, None), resources)
+    assert labelled is not None
+    batch = labelled.batch
+    return batch.result_ids(batch.rankings(preset("cems").config))[batch.qids.index(qid)][0]
+
+
 def test_one_config_alone_is_drawn_with_its_groups(page: AppTest) -> None:
     on_losses(page)
     page.selectbox(key="evaluate:losses:beside").select("no other config").run()
