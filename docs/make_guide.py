@@ -1,6 +1,6 @@
 """The pictures of docs/start/guide.md and README.md, taken from the app on the sample store.
 
-    python -m docs.make_guide [--folder docs/start/guide] [--store STORE]
+    python -m docs.make_guide [--folder docs/start/guide] [--store STORE] [--only case|walk]
 
 Needs Chromium, as the browser tests do. It runs on a copy of STORE, which holds the sample set, or on a new import. Evidence in STORE
 is reused.
@@ -23,7 +23,7 @@ from cems_workbench.jobs.factory import open_resources
 from cems_workbench.settings import Settings
 from tests.browser.conftest import serving
 from tests.browser.pages import Inspect, Window
-from tests.browser.whole_way import walk
+from tests.browser.whole_way import case, walk
 from tests.sample import MOVING
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,6 +35,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "start" / "guide")
     parser.add_argument("--store", type=Path)
+    parser.add_argument(
+        "--only", choices=("case", "walk"), help="take only the pictures of the stale memory, or only the others"
+    )
     options = parser.parse_args()
     folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,6 +60,11 @@ def main() -> None:
             page = browser.new_page(
                 viewport={"width": 1280, "height": 900}, color_scheme="light", accept_downloads=True
             )
+            if options.only != "walk":
+                case(Inspect.open(Window(page, url)).window, shoot)
+            if options.only == "case":
+                browser.close()
+                return
             _overview(browser, url, folder)
             walk(Window(page, url), Path(name) / "tuned.yaml", shoot, trials=120)
         browser.close()

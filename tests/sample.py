@@ -24,6 +24,8 @@ FAILING = "browser eats all the RAM if I leave it open until evening"
 MOVING = "when are we moving house"
 """A query whose judged memory, `STAYING`, preset workbench does not return: the reranker puts it below what it supersedes."""
 STAYING = "m312"
+STALE = "m249"
+"""The memory that `STAYING` supersedes, and that preset workbench returns first."""
 LOST = "the reranker gave it 0.298 and put it 12th"
 """What the app says of it, and the guide."""
 

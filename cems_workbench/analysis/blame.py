@@ -138,6 +138,8 @@ class BlamedMemory:
     irrelevant: bool = False
     otherwise: tuple[Otherwise, ...] = ()
     next: Next | None = None
+    fix: Next | None = None
+    """The parameter that puts a successor in its place, for a stale result."""
     returned_for: tuple[str, ...] | None = None
     """Without a query: the queries of the store's sets that return it; None if they were not looked at."""
 
@@ -360,7 +362,7 @@ class _About:
             grade is not None and grade < self._relevant_from,
             tuple(otherwise),
         )
-        return replace(found, next=self._next(found))
+        return replace(found, next=self._next(found), fix=self._fix(found))
 
     def _standing(self, memory_id: str) -> Standing | None:
         return None if self._trace is None else standing(self._trace, memory_id)
@@ -432,23 +434,35 @@ class _About:
         if self._trace is None:
             words = f"see for which queries {memory_id} is wanted and returned"
             return Next(words, memory_id, ("memory", memory_id))
-        evidence, place = self._trace.evidence, found.standing if right is None else right.standing
+        query, place = self._trace.evidence.query, found.standing if right is None else right.standing
         assert place is not None and found.standing is not None
-        query = evidence.query
-        asked = ["--project", evidence.project] if evidence.project else []
-        asked += ["--as-of", evidence.as_of.isoformat()] if evidence.as_of else []
         if place.rank is None:
-            return Next(f"find out why {memory_id} is not returned", memory_id, ("why", query, memory_id, *asked))
+            return Next(f"find out why {memory_id} is not returned", memory_id, ("why", query, memory_id, *self._asked))
         if right is None or found.standing.rank is None or found.standing.rank > place.rank:
             return None
-        if right.source == "edge":
-            words = f"let {memory_id} take the rank of {found.id}"
-            changes = {"supersession.mode": "follow"}
-            arguments = ("search", query, *asked, "--set", "supersession.mode=follow")
-            return Next(words, memory_id, arguments, changes)
-        k = max(1, found.standing.rank)
         words = f"find out why {memory_id} is below {found.id}"
-        return Next(words, memory_id, ("why", query, memory_id, *asked, "--cutoff", str(k)))
+        cutoff = ("--cutoff", str(found.standing.rank))
+        return Next(words, memory_id, ("why", query, memory_id, *self._asked, *cutoff))
+
+    def _fix(self, found: BlamedMemory) -> Next | None:
+        right = next((one for one in found.otherwise if one.source == "edge"), None)
+        if self._trace is None or right is None or found.standing is None or found.standing.rank is None:
+            return None
+        place = right.standing
+        if place is not None and place.rank is not None and place.rank < found.standing.rank:
+            return None
+        words = f"let {right.memory.id} take the rank of {found.id}"
+        arguments = ("search", self._trace.evidence.query, *self._asked, "--set", "supersession.mode=follow")
+        return Next(words, right.memory.id, arguments, {"supersession.mode": "follow"})
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        """Project and moment of the query as options."""
+        assert self._trace is not None
+        evidence = self._trace.evidence
+        project = ("--project", evidence.project) if evidence.project else ()
+        moment = ("--as-of", evidence.as_of.isoformat()) if evidence.as_of else ()
+        return (*project, *moment)
 
 
 def standing(trace: Trace, memory_id: str) -> Standing:
@@ -539,14 +553,15 @@ def _memory_json(found: BlamedMemory, options: Sequence[str]) -> dict[str, Any]:
             }
             for one in found.otherwise
         ],
-        "next": None
-        if found.next is None
-        else {
-            "words": found.next.words,
-            "memory_id": found.next.memory_id,
-            "command": found.next.command(options),
-        },
+        "next": _next_json(found.next, options),
+        "fix": _next_json(found.fix, options),
     }
+
+
+def _next_json(following: Next | None, options: Sequence[str]) -> dict[str, Any] | None:
+    if following is None:
+        return None
+    return {"words": following.words, "memory_id": following.memory_id, "command": following.command(options)}
 
 
 def _standing_json(place: Standing | None) -> dict[str, Any]:

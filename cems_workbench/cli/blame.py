@@ -107,12 +107,11 @@ def print_blame(found: Blame, options: Sequence[str] = ()) -> None:
                 say(
                     f"{other.memory.id} says otherwise than {one.id} ({other.words}{place}): {_start(other.memory.content)}"
                 )
-        following = dict.fromkeys(
-            f"next: {one.next.words}:\n    {one.next.command(options)}" for one in blamed.memories[:1] if one.next
-        )
-        for line in following:
-            for part in line.split("\n"):
-                say(part)
+        first = blamed.memories[0]
+        for name, following in (("next", first.next), ("fix", first.fix)):
+            if following is not None:
+                say(f"{name}: {following.words}:")
+                say(f"    {following.command(options)}")
     say()
     about = f"claims split by {found.split_by}" + (f"; read by {found.reranker}" if found.reranker else "")
     say(f"{about}; config {found.config_name}" if found.query is not None else about)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.sample import LOST, MOVING, STAYING
+from tests.sample import LOST, MOVING, STALE, STAYING
 
 from .pages import Inspect, Label, Window
 
@@ -43,6 +43,46 @@ def walk(
     _tune(window, shoot, trials)
     _compare(window, shoot)
     _export(window, file, shoot)
+
+
+WRONG = "You are moving in November."
+
+
+def case(window: Window, shoot: Shoot = lambda page, name, selector: None, *, prove: bool = True) -> None:
+    """From a stale first result, and from the wrong answer it gives, to the fix, and with `prove` to its effect on the whole set."""
+    inspect, page = Inspect(window), window.page
+    assert inspect.search(MOVING)[0] == STALE
+    expect(page.locator(".wb-stale-first")).to_contain_text(f"{STALE}, is superseded by {STAYING}")
+    shoot(page, "case-1-stale", ".wb-strip")
+    inspect.tool("Blame")
+    page.get_by_placeholder(WRONG).fill(WRONG)
+    window.press("Find the memories behind it")
+    expect(page.locator(".wb-blamed").first).to_contain_text(f"superseded by {STAYING}")
+    expect(page.locator(".wb-blamed mark").filter(has_text="November").first).to_be_visible()
+    shoot(page, "case-2-blame", ".wb-cause")
+    window.press(f"Let {STAYING} take the rank of {STALE}")
+    expect(page.locator(".wb-stale-first")).to_have_count(0)
+    assert inspect.order()[0] == STAYING and STALE not in inspect.order()
+    shoot(page, "case-3-follow", ".wb-strip")
+    if prove:
+        _prove(window, shoot)
+
+
+def _prove(window: Window, shoot: Shoot) -> None:
+    page = window.page
+    window.switch("Evaluate")
+    page.get_by_text("fell out of").or_(page.get_by_role("button", name="Gather")).first.wait_for()
+    gather = page.get_by_role("button", name="Gather")
+    if gather.count():
+        gather.click()
+    expect(gather).to_have_count(0, timeout=GATHERED)
+    page.get_by_text("fell out of").first.wait_for(timeout=GATHERED)
+    window.settled()
+    shoot(page, "case-4-losses", "[data-testid=stMain]")
+    window.view("Compare")
+    page.get_by_text("Compared with the baseline").first.wait_for()
+    window.settled()
+    shoot(page, "case-5-compare", "[data-testid=stMain]")
 
 
 def _why(inspect: Inspect, window: Window, shoot: Shoot) -> None:

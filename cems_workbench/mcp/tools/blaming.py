@@ -37,7 +37,7 @@ class OtherMemory(Reply):
 
 
 class SupportingMemory(Reply):
-    """A memory that supports a claim: `support` 0..1, and what became of it for the query; `next` names a tool and its memory.
+    """A memory that supports a claim: `support` 0..1, and what became of it for the query; `next` names tools and what for.
 
     `lacking` are numbers, dates and names of the claim that it does not have.
     """
@@ -50,7 +50,7 @@ class SupportingMemory(Reply):
     judged_irrelevant: bool | None = None
     lacking: tuple[str, ...] = ()
     says_otherwise: tuple[OtherMemory, ...] = ()
-    next: str | None = None
+    next: tuple[str, ...] = ()
     untrusted: Text
 
 
@@ -127,11 +127,11 @@ def _claim(blamed: BlamedClaim) -> ClaimRow:
 
 
 def _memory(one: BlamedMemory) -> SupportingMemory:
-    following = one.next
-    tool = None
-    if following is not None:
-        change = f" with changes {dict(following.changes)}" if following.changes else f" for {following.memory_id}"
-        tool = f"{following.arguments[0]}{change}: {following.words}"
+    steps = []
+    if one.next is not None:
+        steps.append(f"{one.next.arguments[0]} for {one.next.memory_id}: {one.next.words}")
+    if one.fix is not None:
+        steps.append(f"search with changes {dict(one.fix.changes)}: {one.fix.words}")
     return SupportingMemory(
         memory_id=one.id,
         support=rounded(one.support.score),
@@ -141,7 +141,7 @@ def _memory(one: BlamedMemory) -> SupportingMemory:
         judged_irrelevant=one.irrelevant or None,
         lacking=list(one.support.overlap.lacking),
         says_otherwise=[_other(other) for other in one.otherwise],
-        next=tool,
+        next=steps,
         untrusted=text_of(one.support.memory),
     )
 

@@ -100,6 +100,8 @@ def _draw_buttons(key: str, memory: BlamedMemory, kind: Literal["primary", "seco
     with st.container(horizontal=True, gap="xsmall"):
         if memory.next is not None:
             _draw_next(key, memory.next, kind)
+        if memory.fix is not None:
+            _draw_fix(key, memory.fix)
         for memory_id in dict.fromkeys([memory.id, *(other.memory.id for other in memory.otherwise)]):
             if st.button(
                 f"{plain(short_id(memory_id))} in Memories",
@@ -112,28 +114,31 @@ def _draw_buttons(key: str, memory: BlamedMemory, kind: Literal["primary", "seco
 
 
 def _draw_next(key: str, following: Next, kind: Literal["primary", "secondary"]) -> None:
-    if following.changes:
-        st.button(
-            plain(following.words[:1].upper() + following.words[1:]),
-            key=f"{key}:apply",
-            icon=":material/update:",
-            on_click=state.apply,
-            args=(following.changes,),
-            type=kind,
-            help="Sets "
-            + ", ".join(f"{path} to {value}" for path, value in following.changes.items())
-            + ". Alt+Z undoes it.",
-        )
-    else:
-        st.button(
-            plain(following.words[:1].upper() + following.words[1:]),
-            key=f"{key}:why",
-            icon=":material/help:",
-            on_click=state.explain,
-            args=(following.memory_id, state.WHY_TOOL),
-            type=kind,
-            help="Opens “Why is it missing?” for this memory.",
-        )
+    st.button(
+        plain(_capital(following.words)),
+        key=f"{key}:why",
+        icon=":material/help:",
+        on_click=state.explain,
+        args=(following.memory_id, state.WHY_TOOL),
+        type=kind,
+        help="Opens “Why is it missing?” for this memory.",
+    )
+
+
+def _draw_fix(key: str, fix: Next) -> None:
+    values = ", ".join(f"{path} to {value}" for path, value in fix.changes.items())
+    st.button(
+        plain(_capital(fix.words)),
+        key=f"{key}:apply",
+        icon=":material/update:",
+        on_click=state.apply,
+        args=(fix.changes,),
+        help=f"Sets {values}. Alt+Z undoes it.",
+    )
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 @dataclass(frozen=True, slots=True)
