@@ -36,7 +36,7 @@ def test_a_wrong_answer_leads_to_the_stale_memory_and_to_its_successor(open_page
     first = next(body for body in bodies(page) if "wb-blamed" in body)
     assert "<b>m249</b>" in first and "Moving</mark> in" in first
     assert "1st of 10 results" in first and f"superseded by {STAYING}" in first
-    assert ">November</mark>" in first and f"<b>{STAYING}</b> says otherwise" in first
+    assert ">November</mark>" in first and f"<b>{STAYING}</b> Staying in our flat says otherwise" in first
     assert "inspect:blame:0:0:apply" in buttons(page)
     page = press(page, "inspect:blame:0:0:why")
     assert page.session_state[state.TOOL] == state.WHY_TOOL
