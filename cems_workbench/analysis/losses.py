@@ -14,6 +14,7 @@ What a loss is depends on the stage that made it (`Branch`):
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline.stages import ASSEMBLY, STAGES, SUPERSESSION, candidate_stages
+from cems_workbench.pipeline.stages import ASSEMBLY, STAGES, candidate_stages
 from cems_workbench.pipeline.stages.lists import LISTS
-from cems_workbench.pipeline.stages.stage import PipelineRun
+from cems_workbench.pipeline.stages.stage import AnyStage, PipelineRun
 from cems_workbench.pipeline.table import Bools, CandidateTable, Ints
 
 Manner = Literal["never", "depth", "dropped", "below"]
@@ -75,7 +76,8 @@ class LossArrays:
     stages: tuple[str, ...]
     """The stages that can lose a memory, in the order of the config."""
     at: NDArray[np.int8]
-    """Index into `stages` of the one that lost it; RETURNED if it ends within the first k, NEVER if no list of the evidence has it."""
+    """Index into `stages` of the one that lost it; RETURNED if it ends within the first k, NEVER if no list of the evidence has it and
+    no stage brought it in."""
     dropped: Bools
     """Whether that stage dropped it; False if it ranked it worse than k, or cut it off at the result limit."""
     rank: Ints
@@ -115,11 +117,9 @@ def lost(
     at: NDArray[np.int8] = np.full(len(q), RETURNED, dtype=np.int8)
     dropped: Bools = np.zeros(len(q), dtype=bool)
     rank: Ints = np.zeros(len(q), dtype=np.int64)
-    listed = done.of(LISTS).entered[q, c]
-    superseding = done.of(SUPERSESSION)
-    fetched = np.zeros(len(q), dtype=bool) if superseding.passed else ~listed & superseding.after.alive[q, c]
-    at[~(listed | fetched)] = NEVER
-    left: Ints = np.flatnonzero(listed | fetched)  # those that no later stage has within k
+    first = _first_entered(done, stages, q, c)
+    at[first == len(stages)] = NEVER
+    left: Ints = np.flatnonzero(first < len(stages))  # those that no later stage has within k
     for i in reversed(range(len(stages))):
         arrays = done.of(stages[i])
         if arrays.passed and i:  # as the stage before left it
@@ -131,11 +131,9 @@ def lost(
         rank[left[returned]] = after[returned]
         left = left[~within]
         at[left], dropped[left], rank[left] = i, ~kept[~within], after[~within]
+        left = left[first[left] < i]
         if not len(left):
             break
-    never_within = left[fetched[left]]
-    at[never_within], dropped[never_within] = stages.index(SUPERSESSION), False
-    rank[never_within] = superseding.after.rank_of(q[never_within], c[never_within])
     # Only now is it known which stage lost each, and few are left to ask why.
     for i in np.unique(at[dropped]).tolist():
         arrays, out = done.of(stages[i]), np.flatnonzero(dropped & (at == i))
@@ -143,3 +141,18 @@ def lost(
         for p in out.tolist():
             dropped[p] = not arrays.past_limit(int(q[p]), int(c[p]))
     return LossArrays(tuple(stage.name for stage in stages), at, dropped, rank)
+
+
+def _first_entered(done: PipelineRun, stages: Sequence[AnyStage], q: Ints, c: Ints) -> Ints:
+    """(P) index of the first stage that each candidate entered, the number of stages if none.
+
+    That is `lists`, but for a candidate that no list has and a later stage brought in, as supersession brings successors.
+    """
+    entered = done.of(LISTS).entered[q, c]
+    first: Ints = np.where(entered, 0, len(stages))
+    for i, stage in enumerate(stages):
+        absent = np.flatnonzero(first == len(stages))
+        if not len(absent):
+            break
+        first[absent[done.of(stage).entered[q[absent], c[absent]]]] = i
+    return first

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,23 +12,43 @@ from strategies import IDS, evidences
 from cems_workbench.analysis.losses import NEVER_FOUND, lost
 from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.analysis.why import cause, memory_path
-from cems_workbench.config import PipelineConfig
+from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.losses import LossCollector, Losses, losses_of, with_words
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.tabulate import to_table
-from cems_workbench.records import Query
-from tests.property.test_one_truth import CONFIGS
+from cems_workbench.records import Memory, Query
+from tests.property.test_one_truth import CONFIGS as PLAIN_CONFIGS
 from tests.thoroughly import EXAMPLES
 
-SETS = st.lists(evidences(), min_size=1, max_size=4)
+BROUGHT_IN = "zz"
+"""A successor that no list has."""
+
+
+@st.composite
+def superseding(draw: st.DrawFn) -> Evidence:
+    """Evidence in which some memories supersede others; what supersedes may be in no list."""
+    found = draw(evidences())
+    ids = [*sorted(found.memories), BROUGHT_IN]
+    older = draw(st.lists(st.sampled_from(ids[:-1]), unique=True)) if ids[:-1] else []
+    noted = {
+        key: [{"id": draw(st.sampled_from(ids[ids.index(key) + 1 :])), "created_at": None, "kind": "supersedes"}]
+        for key in older
+    }
+    memories = {**found.memories, BROUGHT_IN: Memory(BROUGHT_IN, "text")}
+    return replace(found, memories=memories, notes={**found.notes, "superseded": noted})
+
+
+SETS = st.lists(evidences() | superseding(), min_size=1, max_size=4)
+MODES = st.sampled_from(["off", "demote", "drop", "follow"])
+CONFIGS = st.builds(lambda config, mode: with_values(config, {"supersession.mode": mode}), PLAIN_CONFIGS, MODES)
 
 
 def labelled(found: list[Evidence]) -> LabelledBatch:
     """A query for each evidence; every memory is judged, also one that no evidence has, by turns relevant."""
     queries = [Query(f"q{i}", one.query, type="ab"[i % 2], project="p") for i, one in enumerate(found)]
-    ids = [*IDS, "nowhere"]
+    ids = [*IDS, BROUGHT_IN, "nowhere"]
     grades = {query.qid: {key: (i + n) % 3 for n, key in enumerate(ids)} for i, query in enumerate(queries)}
     return LabelledBatch(queries, {query.qid: one for query, one in zip(queries, found, strict=True)}, grades)
 

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from cems_workbench.analysis.losses import NEVER_FOUND, Branch
+from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.config import parse_config
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
@@ -160,3 +162,12 @@ def test_moment_of_the_query_is_not_ignored_if_it_decides_what_is_stale():
     dropping = moment_effect(config("drop", "drop"))
     assert dropping.words == "Memories written later supersede nothing and expired memories are dropped"
     assert not dropping.ignored
+
+
+def test_successor_that_no_list_has_is_lost_only_where_it_was_brought_in():
+    given = evidence("abcd", {"a": ["z"], "c": ["y"]}, more="yz")
+    trace = replay(given, config("follow"))
+    assert branch_of(trace, "z", 2) is None and branch_of(trace, "z", 4) is None
+    assert branch_of(trace, "y", 2) == Branch("supersession", "below")
+    assert branch_of(trace, "a", 2) == Branch("supersession", "dropped")
+    assert branch_of(replay(given, config()), "y", 2) == NEVER_FOUND
