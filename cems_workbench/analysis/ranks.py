@@ -144,8 +144,11 @@ def dropped(trace: Trace, memory_id: str) -> Loss | None:
         return None
     rank, score = row.rank_in, row.score_in
     if rank is None:
-        entry = min(trace.stage(LISTS).by_id[memory_id].lists, key=lambda entry: (not entry.kept, entry.rank))
-        rank, score = entry.rank, entry.raw if entry.normalized is None else entry.normalized
+        entries = trace.stage(LISTS).by_id[memory_id].lists
+        # A list of dates or counts that ranks only what other lists in use return has no rank for it.
+        entry = min(entries, key=lambda entry: (not entry.kept, entry.rank), default=None)
+        if entry is not None:
+            rank, score = entry.rank, entry.raw if entry.normalized is None else entry.normalized
     return Loss(last.name, rank, score, row.reason or "")
 
 

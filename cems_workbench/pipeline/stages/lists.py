@@ -39,6 +39,8 @@ NORMALISED = tuple(source for source in SOURCES if "normalization" in type(getat
 # Every replay reads these of all lists, so one call does it.
 _enabled = attrgetter(*(f"{source}.enabled" for source in SOURCES))
 _methods = attrgetter(*(f"{source}.normalization" for source in NORMALISED))
+ONLY_RANKED = "only recency or access lists have it, and they rank what another list in use returns"
+"""Why a candidate is dropped that is in no other list (`lists.metadata_ranks: in_use`)."""
 # Looked up by source index; the last entry is for padding, whose source is -1.
 ONLY_RANKS = np.array([not source.finds for source in LIST_SOURCES] + [False])
 
@@ -244,7 +246,7 @@ def _reason(
                 cut = f"rank {place} is past the depth {depth[source]:g}"
             parts += [f"{list_label(name)}: {cut}"] if cut else []
         found = [words for words, only_ranks in off if not only_ranks]
-        return "; ".join(parts + found or [words for words, _ in off])
+        return "; ".join(parts + found or [words for words, _ in off]) or ONLY_RANKED
 
     return reason
 
