@@ -31,7 +31,7 @@ from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Varia
 from cems_workbench.records import WHOLE_STORE, Chunk, Judgment, Memory, Query, Relation
 
 MEASURES = parse_measures(
-    "hit@1 hit@5 recall@5 P@3 MRR nDCG@10 AP Judged@10 noise@5 answered refused AUROC AUPRC AURC@5 AUROC(by=vector)"
+    "hit@1 hit@5 recall@5 P@3 MRR nDCG@10 AP Judged@10 noise@5 answered refused AUROC AUPRC AURC@5 AUROC(by=vector) stale@5"
 )
 IDS = [f"m{i:02d}" for i in range(30)]
 MEMORIES = {
@@ -61,8 +61,18 @@ def found(query: str, rng: random.Random) -> Evidence:
         relations=(Relation("m00", "m01", "similar", 0.5),),
         chunks={key: CHUNKS[key] for key in every if key in CHUNKS},
         embeddings={key: VECTORS[key] for key in every if key in VECTORS},
-        notes={"gathered": {"lists.vector.depth": 150}, "llm": {"calls": 2, "cached": 1}, "models": {}},
+        notes={"gathered": {"lists.vector.depth": 150}, "llm": {"calls": 2, "cached": 1}, "models": {}}
+        # Only some were gathered when edges were looked for.
+        | ({"superseded": superseded(every)} if rng.random() < 0.7 else {}),
     )
+
+
+def superseded(ids: list[str]) -> dict[str, list[dict[str, str | None]]]:
+    """Every other memory supersedes the one before it."""
+    return {
+        older: [{"id": newer, "created_at": None, "kind": "supersedes"}]
+        for older, newer in zip(ids[::2], ids[1::2], strict=False)
+    }
 
 
 RNG = random.Random(7)
@@ -118,6 +128,7 @@ def same(one: Evaluation, other: Evaluation) -> None:
         "unanswerable",
         "failed",
         "cost",
+        "stale_queries",
     ):
         assert getattr(one, name) == getattr(other, name), name
     assert set(one.not_gathered) == set(other.not_gathered)
@@ -146,6 +157,8 @@ def test_figures_of_a_stream_are_those_of_the_file_read_whole(
         assert (stream.content_hash, stream.header) == (read.content_hash, read.header)
     for one, other in zip(streamed.evaluations, expected, strict=True):
         same(one, other)
+    stale, known = expected[0].stale_queries
+    assert 0 < stale < known < len(expected[0].qids)
     of_stream, of_batch = streamed.compared(3).compared[0], compare(expected, seed=3).compared[0]
     assert of_stream.overlap == pytest.approx(of_batch.overlap, abs=1e-12)
     for had, has in zip(of_stream.differences, of_batch.differences, strict=True):
