@@ -22,6 +22,7 @@ _HOMES = {
     "api.drift": ("DriftReport", "drift"),
     "api.evidence": ("LoadedEvidence", "gather", "load_evidence"),
     "api.measures": ("ComparisonReport", "EvaluationReport", "LossReport", "check", "compare", "evaluate"),
+    "api.memories": ("MemoryReport", "WhatIfReport", "memory_use", "what_if"),
     "api.open_store": ("OpenStore", "open_store"),
     "api.results": ("Result", "Table", "WorkbenchWarning"),
     "api.stability": ("ExperimentalWarning",),
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from cems_workbench.api.drift import DriftReport, drift
     from cems_workbench.api.evidence import LoadedEvidence, gather, load_evidence
     from cems_workbench.api.measures import ComparisonReport, EvaluationReport, LossReport, check, compare, evaluate
+    from cems_workbench.api.memories import MemoryReport, WhatIfReport, memory_use, what_if
     from cems_workbench.api.open_store import OpenStore, open_store
     from cems_workbench.api.results import Result, Table, WorkbenchWarning
     from cems_workbench.api.single_query import Answer, Explanation, replay, search, why
@@ -79,6 +81,7 @@ __all__ = [
     "InputError",
     "LoadedEvidence",
     "LossReport",
+    "MemoryReport",
     "ModelError",
     "OpenStore",
     "PipelineConfig",
@@ -89,6 +92,7 @@ __all__ = [
     "SupersessionReport",
     "Table",
     "TuningReport",
+    "WhatIfReport",
     "WorkbenchError",
     "WorkbenchWarning",
     "as_transformer",
@@ -100,6 +104,7 @@ __all__ = [
     "gather",
     "load_config",
     "load_evidence",
+    "memory_use",
     "open_store",
     "presets",
     "replay",
@@ -107,6 +112,7 @@ __all__ = [
     "search",
     "supersessions",
     "tune",
+    "what_if",
     "why",
 ]
 

@@ -503,6 +503,31 @@ class WhatIf:
         """The other memories that leave the first k results."""
         return [one for one in self.others() if within(one.before, k) and not within(one.after, k)]
 
+    def text_of(self, memory_id: str) -> str:
+        """The beginning of a result's text."""
+        memories = self.after.evidence.memories
+        memory = memories.get(memory_id) or self.before.evidence.memories[memory_id]
+        return short(memory.content)
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as plain values."""
+        k = target_rank(self.after.config)
+        return {
+            "memory_id": self.memory_id,
+            "sentence": self.sentence,
+            "certainty": self.certainty,
+            "rank": self.rank[1],
+            "before": self.rank[0],
+            "came": [one.memory_id for one in self.came(k)],
+            "left": [one.memory_id for one in self.left(k)],
+            "others": [{"memory_id": one.memory_id, "rank": one.after, "before": one.before} for one in self.others()],
+            "lists": [
+                {"list": pair.name, "rank": pair.after and pair.after.rank, "before": pair.before and pair.before.rank}
+                for pair in self.lists()
+                if pair.before or pair.after
+            ],
+        }
+
     @property
     def certainty(self) -> str:
         """Which ranks are estimated, in sentences."""

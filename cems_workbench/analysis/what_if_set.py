@@ -95,7 +95,8 @@ class SetEffect:
     def sentence(self) -> str:
         """How many queries change and what that does to the first measure."""
         found = self.first
-        said = f"{self.what[0].upper()}{self.what[1:]}, {len(self.changed)} of {self.queries} judged queries change their first {self.k} results"
+        said = f"{self.what[0].upper()}{self.what[1:]}, {len(self.changed)} of {self.queries} judged queries"
+        said += f" change their first {self.k} results"
         said += f"; {len(self.returned)} return it" if self.returned else ""
         return (
             f"{said}. {found.measure} {found.baseline:.3f} → {found.value:.3f} "
@@ -174,8 +175,8 @@ def set_effect(
     changed, returned = [], []
     for q, query in enumerate(batches[0].queries):
         old, new = before.results[q], after.results[q]
-        ranks = [results.index(edit.memory_id) + 1 if edit.memory_id in results else None for results in (old, new)]
-        if within(ranks[1], k):
+        rank_before, rank = (_rank(edit.memory_id, results) for results in (old, new))
+        if within(rank, k):
             returned.append(query.qid)
         if old[:k] == new[:k]:
             continue
@@ -183,7 +184,8 @@ def set_effect(
         changed.append(
             QueryEffect(
                 query,
-                *ranks,
+                rank_before,
+                rank,
                 tuple(key for key in others[1] if key not in old[:k]),
                 tuple(key for key in others[0] if key not in new[:k]),
                 float(before.values[q, 0]),
@@ -210,3 +212,7 @@ def set_effect(
         tuple(said),
         tuple(missing_score_lines([(what, after.rankings.needs)])),
     )
+
+
+def _rank(memory_id: str, results: Sequence[str]) -> int | None:
+    return results.index(memory_id) + 1 if memory_id in results else None

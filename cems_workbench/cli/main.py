@@ -45,6 +45,7 @@ from cems_workbench.cli import (
     team,
     tune,
     watch,
+    what_if,
     why,
 )
 from cems_workbench.cli.terminal import say
@@ -79,6 +80,7 @@ commands.command("connect", cls=connect.ConnectCommand)(connect.connect_command)
 commands.command("search")(search.search_command)
 commands.command("replay")(replay.replay_command)
 commands.command("why")(why.why_command)
+commands.command("what-if")(what_if.what_if_command)
 commands.command("memory")(memory.memory_command)
 commands.command("blame")(blame.blame_command)
 commands.command("gather")(gather.gather_command)

@@ -83,7 +83,7 @@ def memory_command(
         )
         return
     if hubs:
-        _print_uses(found, found.uses.hubs(), found.hubs_sentence)
+        _print_uses(found, found.uses.hubs(), found.uses.hubs_sentence)
     if orphans:
         _print_uses(found, found.orphans(), found.orphans_sentence)
 

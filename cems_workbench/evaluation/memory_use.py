@@ -189,6 +189,16 @@ class MemoryUses:
         found = [use for use in map(self.of, ids) if not use.returned]
         return sorted(found, key=lambda use: (-use.wanted, -use.candidate, use.memory_id))
 
+    @property
+    def hubs_sentence(self) -> str:
+        """How many memories are returned for many queries that judge them irrelevant."""
+        found = self.hubs()
+        said = f"{len(found):,} {'hub' if len(found) == 1 else 'hubs'}"
+        return (
+            f"{said}: memories within the first {self.k} of at least {self.least_of_hub} queries that judge them irrelevant, "
+            f"where {self.expected:.2g} are expected."
+        )
+
     def sentence(self, memory_id: str) -> str:
         """What the queries do with a memory, in a sentence or two."""
         use, k = self.of(memory_id), self.k

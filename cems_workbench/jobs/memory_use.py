@@ -59,12 +59,7 @@ class UsesOf:
     @property
     def hubs_sentence(self) -> str:
         """How many memories are returned for many queries that judge them irrelevant."""
-        found, uses = self.uses.hubs(), self.uses
-        said = f"{len(found):,} {'hub' if len(found) == 1 else 'hubs'}"
-        return (
-            f"{said}: memories within the first {uses.k} of at least {uses.least_of_hub} queries that judge them irrelevant, "
-            f"where {uses.expected:.2g} are expected."
-        )
+        return self.uses.hubs_sentence
 
 
 def uses_in_store(

@@ -33,10 +33,13 @@ ALL_TOOLS: tuple[ToolEntry, ...] = (
     ToolEntry("why", "Why a memory is missing", lambda served: QueryTools(served).why),
     ToolEntry("blame", "The memories behind an answer", lambda served: BlamingTools(served).blame),
     ToolEntry("what_if", "A query under other parameters", lambda served: QueryTools(served).what_if),
-    ToolEntry("what_if_memory", "A memory in other words", lambda served: QueryTools(served).what_if_memory),
+    ToolEntry(
+        "what_if_memory", "A memory in other words, absent or new", lambda served: QueryTools(served).what_if_memory
+    ),
     ToolEntry("parameters", "What can be changed", lambda served: OverviewTools(served).parameters),
     ToolEntry("evaluate", "A config on judged queries", lambda served: MeasuringTools(served).evaluate),
     ToolEntry("compare", "A change on judged queries", lambda served: MeasuringTools(served).compare),
+    ToolEntry("memory", "One memory across all queries", lambda served: MeasuringTools(served).memory),
     ToolEntry("losses", "Where relevant memories are lost", lambda served: MeasuringTools(served).losses),
     ToolEntry("label", "Grade a memory", lambda served: LabellingTools(served).label, writes=True),
     ToolEntry("undo_label", "Take a grade back", lambda served: LabellingTools(served).undo_label, writes=True),

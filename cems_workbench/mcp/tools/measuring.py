@@ -19,7 +19,9 @@ from cems_workbench.api.results import collect_warnings
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, verdict
 from cems_workbench.evaluation.evaluate import number, stale_lines
+from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.losses import in_words
+from cems_workbench.evaluation.memory_use import memory_uses
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.evaluation import evidence_of, measured_losses
 from cems_workbench.jobs.query_set_evidence import PROGRESS_LABEL
@@ -27,6 +29,7 @@ from cems_workbench.mcp.arguments import (
     Changes,
     ConfigName,
     Cutoff,
+    FollowedId,
     Limit,
     Measures,
     Offset,
@@ -166,6 +169,43 @@ class Lost(Paged):
     branches: tuple[LossBranch, ...] = ()
     lost: tuple[LostPair, ...] = ()
     said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    untrusted_note: str = UNTRUSTED
+
+
+class UsingQuery(Reply):
+    """A query that wants or returns a memory; pass its text and the memory's id to why."""
+
+    qid: str
+    status: str
+    grade: int | None = None
+    rank: int | None = None
+    stage: str | None = None
+    what: str
+    as_of: str | None = None
+    untrusted: Text
+
+
+class UseCounts(Reply):
+    """How many queries want, find and return a memory."""
+
+    memory_id: str
+    wanted: int
+    found: int
+    returned: int
+    returned_irrelevant: int
+
+
+class UsedMemory(Paged):
+    """A memory across judged queries, or the hubs: memories returned for many queries that judge them irrelevant."""
+
+    state: Literal["counted", "searching"]
+    searching: Searching | None = None
+    config: str
+    cutoff: int
+    said: tuple[str, ...] = ()
+    memories: tuple[UseCounts, ...] = ()
+    rows: tuple[UsingQuery, ...] = ()
     notes: tuple[str, ...] = ()
     untrusted_note: str = UNTRUSTED
 
@@ -310,6 +350,73 @@ class MeasuringTools:
             said=[decided.sentence, _significant(report), f"changed: by {first}, the largest differences first"],
             notes=[*noted, *report.notes],
             **counts,
+        )
+
+    def memory(
+        self,
+        context: Context,
+        memory_id: FollowedId = "",
+        query_set: QuerySet = "all",
+        config: ConfigName = "",
+        changes: Changes = None,
+        cutoff: Cutoff = 10,
+        queries: Queries = 0,
+        seconds: Seconds = 40,
+        limit: Limit = 10,
+        offset: Offset = 0,
+    ) -> UsedMemory:
+        """One memory across judged queries: wanted, returned, returned although judged irrelevant, lost where. Without an id: the hubs."""
+        chosen, allowance = self._served.config(config, changes), Allowance(seconds, context)
+        if memory_id:
+            self._served.store.memory(memory_id)
+        with collect_warnings() as noted:
+            try:
+                with self._served.measuring(seconds):
+                    evidence = self._served.evidence(query_set, chosen, queries, allowance)
+            except Cancelled:
+                return UsedMemory(state="searching", config=chosen.name, cutoff=cutoff, **_unfinished(allowance))
+        uses = memory_uses(
+            evidence.evidence.queries,
+            evidence.evidence.evidences,
+            agreed_grades(evidence.judgments),
+            chosen,
+            evidence.relevant_from,
+            k=cutoff,
+            followed=(memory_id,) if memory_id else (),
+        )
+        hubs = [] if memory_id else uses.hubs()
+        rows, counts = page(uses.rows.get(memory_id, ()) if memory_id else (), offset, limit)
+        shown, hub_counts = page(hubs, offset, limit)
+        return UsedMemory(
+            state="counted",
+            config=chosen.name,
+            cutoff=cutoff,
+            said=[uses.sentence(memory_id)] if memory_id else [uses.hubs_sentence],
+            memories=[
+                UseCounts(
+                    memory_id=use.memory_id,
+                    wanted=use.wanted,
+                    found=use.found,
+                    returned=use.returned,
+                    returned_irrelevant=use.irrelevant,
+                )
+                for use in ([uses.of(memory_id)] if memory_id else shown)
+            ],
+            rows=[
+                UsingQuery(
+                    qid=row.query.qid,
+                    status=row.status,
+                    grade=row.grade,
+                    rank=row.rank,
+                    stage=row.branch.stage or None if row.branch else None,
+                    what=row.words,
+                    as_of=_moment(row.query),
+                    untrusted=_query_text(row.query),
+                )
+                for row in rows
+            ],
+            notes=noted,
+            **(counts if memory_id else hub_counts),
         )
 
     def losses(

@@ -11,8 +11,15 @@ from pydantic import Field
 
 from cems_workbench.analysis.ranks import RESULTS, RankDelta, dropped, loss, rank_deltas
 from cems_workbench.analysis.supersession import stale_words
-from cems_workbench.analysis.what_if import BeforeAfter, EditedRank
-from cems_workbench.analysis.what_if import what_if as edited_memory
+from cems_workbench.analysis.what_if import (
+    BeforeAfter,
+    Edit,
+    EditedRank,
+    absence,
+    applied,
+    new_memory,
+    presence,
+)
 from cems_workbench.analysis.why import Counterfactual
 from cems_workbench.api import single_query
 from cems_workbench.api.results import collect_warnings
@@ -293,36 +300,53 @@ class QueryTools:
     def what_if_memory(
         self,
         query: QueryText,
-        memory_id: MemoryId,
+        memory_id: FollowedId = "",
         content: Annotated[
-            str, Field(max_length=MOST_TEXT, description="The text to try; empty: the stored one.")
+            str,
+            Field(
+                max_length=MOST_TEXT,
+                description="The text to try; empty: the stored one. Without a memory_id: a memory that does not exist yet.",
+            ),
         ] = "",
         title: Annotated[str, Field(max_length=MOST_NAME, description="The title to try; empty: the stored one.")] = "",
+        absent: Annotated[bool, Field(description="Leave the memory out instead: what comes in its place?")] = False,
         config: ConfigName = "",
         changes: Changes = None,
         project: Project = "",
         only_project: OnlyProject = False,
         as_of: AsOf = "",
     ) -> Edited:
-        """The rank of a memory for a query if its text were different. Nothing is written."""
-        stored = self._served.store.memory(memory_id)
-        edited = replace(stored, content=content or stored.content, title=title or stored.title)
-        if edited == stored:
-            raise InputError("content: pass a text or title that differs from the stored one")
+        """A memory for a query with another text, absent, or not stored yet ("would this note be found?"). Nothing is written."""
+        edit = self._edit(memory_id, content, title, absent, project)
         answer, notes = self._asked(query, config, changes, project, only_project, as_of, None)
         assert answer.request is not None
-        found = edited_memory(edited, answer.evidence, answer.config, answer.request, self._served.resources)
+        found = applied(edit, answer.evidence, answer.config, answer.request)
         before, after = found.rank
         return Edited(
-            memory_id=memory_id,
+            memory_id=found.memory_id,
             config=answer.config.name,
-            said=[_followed(memory_id, found.after, found.before)],
+            said=[_followed(found.memory_id, found.after, found.before), found.sentence],
             rank=after,
             before=before,
             moved=_moved([*found.lists(), *found.stages()]),
             others=[RankMove(memory_id=one.memory_id, rank=one.after, before=one.before) for one in found.others()],
-            notes=[*notes, *found.approximated],
+            notes=[*notes, found.certainty],
         )
+
+    def _edit(self, memory_id: str, content: str, title: str, absent: bool, project: str) -> Edit:
+        resources = self._served.resources
+        if absent:
+            if not memory_id or content or title:
+                raise InputError("absent: pass a memory_id, and neither content nor title")
+            return absence(memory_id, resources)
+        if not memory_id:
+            new = new_memory(content, resources, title=title or None, project=project or None)
+            return presence(new, resources)
+        stored = self._served.store.memory(memory_id)
+        edited = replace(stored, content=content or stored.content, title=title or stored.title)
+        if edited == stored:
+            raise InputError("content: pass a text or title that differs from the stored one")
+        return Edit(stored, edited, resources)
 
     def _asked(
         self,

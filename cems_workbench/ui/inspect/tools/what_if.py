@@ -1,7 +1,7 @@
-"""What if it were different? Replay with an edited scratch copy of a memory; the store is not changed.
+"""What if it were different? Replay with a memory edited, absent, or one that does not exist yet; the store is not changed.
 
 The form has the fields that affect ranking, validated like the import. The outcome shows the rank, lists and stages before and after,
-and other results that moved.
+and other results that moved; a button tries the same on all judged queries.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import target_rank
-from cems_workbench.analysis.what_if import BeforeAfter, EditedRank, MovedMemory, WhatIf, what_if
+from cems_workbench.analysis.what_if import BeforeAfter, Edit, EditedRank, MovedMemory, WhatIf, applied, new_memory
+from cems_workbench.analysis.what_if_set import SetEffect
 from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.evaluation.comparison import interval_words
+from cems_workbench.jobs.what_if import effect_on_queries
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.wording import list_label, ordinal
 from cems_workbench.records import IMPORTANCE, Memory
@@ -33,6 +36,7 @@ from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
 TOOL = "what_if"
+EDITED, ABSENT, NEW = MODES = ("Other values", "Without it", "A new memory")
 MAX_CACHED = 4
 """Maximum outcomes cached."""
 MAX_MOVED = 15
@@ -58,15 +62,28 @@ TRIED, PROBLEM, GENERATION = "inspect:what_if:tried", "inspect:what_if:problem",
 
 
 def draw(context: InspectContext) -> None:
-    """Draw the choice of a memory, the form of its copy, and the outcome."""
+    """Draw what is tried, the choice of a memory, the form of its copy, and the outcome."""
     write_stylesheet("what_if")
+    mode = st.segmented_control(
+        "What if",
+        MODES,
+        default=EDITED,
+        required=True,
+        key="inspect:what_if:mode",
+        label_visibility="collapsed",
+        help="Another text or other values of a memory; the store without it; or a memory that is not stored yet.",
+    )
+    if mode == NEW:
+        _draw_new(context)
+        return
     choose_memory.search_box(TOOL)
     choose_memory.offer_matches(context, TOOL)
     lost = choose_memory.missing(context, context.target)
     memory_id = choose_memory.chosen(context, TOOL) or next(iter(lost), None)
     choose_memory.offer(context, TOOL, lost, memory_id)
     if memory_id is None:
-        st.caption("Search for a memory, or follow one above, to try another text, date or priority.")
+        tried = "leave it out" if mode == ABSENT else "try another text, date or priority"
+        st.caption(f"Search for a memory, or follow one above, to {tried}.")
         return
     stored = context.resources.store.memories.get(memory_id)
     if stored is None:
@@ -75,39 +92,182 @@ def draw(context: InspectContext) -> None:
             icon=":material/delete:",
         )
         return
+    if mode == ABSENT:
+        st.markdown(f"## Without {plain(short_id(memory_id))}")
+        _draw_edit(context, Edit(stored, None, context.resources))
+        return
     st.markdown(f"## Scratch copy of {plain(short_id(memory_id))}")
     draw_form(context.resources, stored)
     copy = last_edit(memory_id)
     if copy is None or copy == stored:
         st.caption("Change a field and press Try. Nothing is saved.")
         return
-    outcome = _outcome(context, copy)
+    _draw_edit(context, Edit(stored, copy, context.resources))
+
+
+def _draw_edit(context: InspectContext, edit: Edit) -> None:
+    """Draw the outcome of an edit, and what it does to the judged queries once that was asked for."""
+    outcome = _outcome(context, edit)
     if outcome is not None:
         _draw_outcome(outcome, context.target)
+        _draw_effect(context, edit)
 
 
-def _outcome(context: InspectContext, copy: Memory) -> WhatIf | None:
-    """The outcome, cached by copy, request, config and evidence; None after an error, which is drawn."""
+def _draw_new(context: InspectContext) -> None:
+    """Draw the form of a memory that does not exist yet, and its outcome: would this note have been found?"""
+    facets = context.resources.store.memories.facets()
+    with st.form("inspect:what_if:new"):
+        st.text_area(
+            "Text",
+            key="inspect:what_if:new:text",
+            height=150,
+            placeholder="What the memory would say",
+            help="Embedded and searched as the store does it; a long text is cut into chunks.",
+        )
+        title, project, scope = st.columns(3)
+        title.text_input(
+            "Title", key="inspect:what_if:new:title", help="Added before the text unless the text starts with it."
+        )
+        with project:
+            optional_choice(
+                "Project",
+                "inspect:what_if:new:project",
+                facets.projects,
+                "Adjust compares it with the query’s project.",
+            )
+        scope.selectbox(
+            "Scope",
+            ["personal", "shared"],
+            key="inspect:what_if:new:scope",
+            help="Query → Scope can exclude one of them.",
+        )
+        tried = st.form_submit_button(
+            "Try",
+            type="primary",
+            key="inspect:what_if:new:try",
+            help="Ranks the text for this query as if it were stored. The store is not changed.",
+        )
+    state = st.session_state
+    if tried:
+        state["inspect:what_if:new:tried"] = tuple(
+            state[f"inspect:what_if:new:{name}"] or None for name in ("text", "title", "project", "scope")
+        )
+    if "inspect:what_if:new:tried" not in state:
+        st.caption("Would this note be found? Write it and press Try. Nothing is saved.")
+        return
+    text, title_text, of_project, of_scope = state["inspect:what_if:new:tried"]
+    try:
+        new = new_memory(
+            text or "",
+            context.resources,
+            title=title_text,
+            project=of_project,
+            scope=of_scope or "personal",
+            created_at=context.trace.evidence.as_of,
+        )
+    except InputError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        return
+    _draw_edit(context, Edit(None, new, context.resources))
+
+
+def _outcome(context: InspectContext, edit: Edit) -> WhatIf | None:
+    """The outcome, cached by edit, request, config and evidence; None after an error, which is drawn."""
     trace, place = context.trace, st.empty()
 
     def make() -> WhatIf:
-        return what_if(
-            copy,
+        return applied(
+            edit,
             trace.evidence,
             trace.config,
             context.request,
-            context.resources,
             switched_off=context.variants_off,
             progress=progress_in(place),
         )
 
     try:
-        return context.remembered("what_if:outcomes", make, copy, context.request, most=MAX_CACHED)
+        return context.remembered("what_if:outcomes", make, edit.stored, edit.edited, context.request, most=MAX_CACHED)
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return None
     finally:
         place.empty()
+
+
+def _draw_effect(context: InspectContext, edit: Edit) -> None:
+    """Draw what the edit does to all judged queries; computed after a press, cached like the outcome."""
+    st.markdown("## In all judged queries")
+    key = ("what_if:effects", edit.stored, edit.edited)
+    asked = st.button(
+        "Try it on all judged queries",
+        key="inspect:what_if:set",
+        icon=":material/rule:",
+        help="Measures before and after, and the queries that change. Evidence that is missing is gathered first; nothing else is stored.",
+    )
+    if not asked and not context.is_remembered(*key):
+        return
+    place = st.empty()
+    try:
+        effect = context.remembered(
+            key[0],
+            lambda: effect_on_queries(edit, context.trace.config, progress=progress_in(place)),
+            *key[1:],
+            most=MAX_CACHED,
+        )
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return
+    finally:
+        place.empty()
+    st.html(effect_html(effect))
+    for note in effect.notes:
+        st.caption(plain(note))
+
+
+def effect_html(effect: SetEffect) -> Markup:
+    """The effect in a sentence, the measures before and after, and the queries that change."""
+    rows = [
+        ChangedRow(
+            excerpt(row.query.query, 80),
+            _number(row.before),
+            _number(row.after),
+            ", ".join(row.came) or "–",
+            ", ".join(row.left) or "–",
+            f"{row.difference:+.3f}" if row.difference == row.difference else "–",
+        )
+        for row in effect.changed[:MAX_MOVED]
+    ]
+    measures = [
+        (
+            str(one.measure),
+            f"{one.baseline:.3f}",
+            f"{one.value:.3f}",
+            f"{one.difference:+.3f}",
+            interval_words(one.low, one.high),
+        )
+        for one in effect.comparison.compared[0].differences
+    ]
+    more = len(effect.changed) - len(rows)
+    return render(
+        "inspect/what_if/effect.html",
+        sentence=effect.sentence,
+        measures=measures,
+        rows=rows,
+        measure=str(effect.first.measure),
+        more=f"and {more} more" if more else "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRow:
+    """A judged query whose first results change."""
+
+    query: str
+    before: str
+    after: str
+    came: str
+    left: str
+    difference: str
 
 
 def _draw_outcome(outcome: WhatIf, k: int) -> None:
@@ -118,7 +278,7 @@ def _draw_outcome(outcome: WhatIf, k: int) -> None:
         st.markdown("## In the lists")
         st.html(pairs_html(lists, "list", "Source and query variant"))
     else:
-        st.caption("Neither the stored memory nor the copy is in any list.")
+        st.caption("It is in no list, neither as stored nor as tried.")
     stages = [pair for pair in outcome.stages() if pair.before is not None or pair.after is not None]
     if stages:
         st.markdown("## Through the stages")
@@ -220,6 +380,8 @@ def outcome_html(outcome: WhatIf, k: int | None = None) -> Markup:
     trace, memory_id = outcome.after, outcome.memory_id
     path = memory_path(trace, memory_id, k or target_rank(trace.config))
     reason = "" if path.status == "in the top k" else cause(path, trace)
+    if outcome.stored is None or outcome.edited is None:
+        reason = outcome.sentence
     changes = "; ".join(_change(*change) for change in outcome.changes)
     return render(
         "inspect/what_if/outcome.html", memory_id=memory_id, before=before, after=after, cause=reason, changes=changes
@@ -347,5 +509,5 @@ VIEW = View(
     "What if it were different?",
     20,
     draw,
-    "What would another text, date or priority of one memory change?",
+    "What would another text, date or priority of one memory change, its absence, or a new memory?",
 )

@@ -1,0 +1,216 @@
+"""One memory: across all queries, and a query without it, or with one that does not exist yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.api.results import Result, Table
+from cems_workbench.errors import InputError
+from cems_workbench.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from cems_workbench.analysis.what_if import WhatIf
+    from cems_workbench.analysis.what_if_set import SetEffect
+    from cems_workbench.api.configs import ConfigLike
+    from cems_workbench.api.open_store import OpenStore
+    from cems_workbench.api.single_query import Answer
+    from cems_workbench.evaluation.memory_use import MemoryUse
+    from cems_workbench.jobs.memory_use import UsesOf
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MemoryReport(Result):
+    """How judged queries use the memories, and the queries of one memory.
+
+    Attributes:
+        found: the counts of every memory.
+        memory_id: the memory whose queries are listed; None for none.
+    """
+
+    found: UsesOf
+    memory_id: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Of which memory, queries and config it is."""
+        uses, of = self.found.uses, f"{self.memory_id} across" if self.memory_id else "memories of"
+        return f"{of} {uses.queries} queries under {uses.config_name}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What the queries do with the memory; how many hubs and orphans there are."""
+        uses = self.found.uses
+        own = () if self.memory_id is None else (uses.sentence(self.memory_id),)
+        return (*own, uses.hubs_sentence, self.found.orphans_sentence)
+
+    @property
+    def hubs(self) -> Table:
+        """The memories returned for many queries that judge them irrelevant, those of most queries first."""
+        return _counts(self.found.uses.hubs(), "hubs")
+
+    @property
+    def orphans(self) -> Table:
+        """The memories that no query returns, those that most queries want first."""
+        return _counts(self.found.orphans(), "orphans")
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The queries of the memory, each with the command that explains it; without a memory hubs and orphans."""
+        if self.memory_id is None:
+            return self.hubs, self.orphans
+        rows = tuple(
+            (row.query.qid, row.status, row.grade, row.rank, row.words, row.next_command())
+            for row in self.found.uses.rows.get(self.memory_id, ())
+        )
+        return (Table(("qid", "status", "grade", "rank", "what happened", "next"), rows),)
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as plain values, as `memory --json` prints them."""
+        uses = self.found.uses
+        if self.memory_id is not None:
+            return uses.to_json(self.memory_id)
+        hubs, orphans = uses.hubs(), self.found.orphans()
+        return uses.over() | {
+            "hubs": [use.to_json(uses.k) for use in hubs],
+            "orphans": [use.to_json(uses.k) for use in orphans],
+        }
+
+
+def _counts(uses: list[MemoryUse], title: str) -> Table:
+    columns = ("memory", "candidate", "returned", "judged irrelevant", "wanted", "found")
+    rows = ((use.memory_id, use.candidate, use.returned, use.irrelevant, use.wanted, use.found) for use in uses)
+    return Table(columns, tuple(rows), title)
+
+
+def memory_use(
+    source: OpenStore | str | Path,
+    memory_id: str | None = None,
+    config: ConfigLike | None = None,
+    *,
+    query_set: str = "all",
+    k: int | None = None,
+    judges: str | None = None,
+    progress: Progress = silent,
+) -> MemoryReport:
+    """Where queries want a memory, return it, return it although it is judged irrelevant, and lose it, as the command `memory` does.
+
+    Args:
+        source: an open store, whose judged queries are read, or the path of an evidence file of any size.
+        memory_id: the memory whose queries are listed; None: hubs and orphans alone.
+        config: a config, the name of a preset, or the path of a config file; None is that of the evidence, of a store the default preset.
+        query_set: the name of a set of the store, or `all`.
+        k: it counts as returned within rank k; None is the config's limit of results.
+        judges: `human`, `model`, or None for people before models.
+        progress: called with a label, a count and a total.
+
+    Raises:
+        InputError: there is no such memory, naming the nearest; or there are no queries with evidence.
+    """
+    from cems_workbench.api.configs import load_config
+    from cems_workbench.api.open_store import OpenStore
+    from cems_workbench.jobs.memory_use import uses_in_files, uses_in_store
+
+    if k is not None and k < 1:
+        raise InputError(f"k {k}: it is counted from 1")
+    if judges not in (None, "human", "model"):
+        raise InputError(f"judges {judges}: expected human or model")
+    followed = () if memory_id is None else (memory_id,)
+    if isinstance(source, OpenStore):
+        found = uses_in_store(
+            load_config(config), source.resources, query_set, kind=judges, k=k, followed=followed, progress=progress
+        )
+    else:
+        chosen = None if config is None else load_config(config)
+        found = uses_in_files([Path(source)], chosen, kind=judges, k=k, followed=followed, progress=progress)
+    return MemoryReport(found, memory_id)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WhatIfReport(Result):
+    """A query without a memory, or with one that does not exist yet.
+
+    Attributes:
+        found: the query before and after.
+        effect: the same on all judged queries; None if it was not asked for.
+    """
+
+    found: WhatIf
+    effect: SetEffect | None = None
+
+    @property
+    def title(self) -> str:
+        """Which query and config it is of."""
+        return f"what if, for “{self.found.after.evidence.query}” under {self.found.after.config.name}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What changes in this query, and in all judged ones."""
+        return (self.found.sentence, *((self.effect.sentence,) if self.effect else ()))
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The other results that move; the judged queries that change."""
+        moved = tuple((one.memory_id, one.before, one.after) for one in self.found.others())
+        tables = [Table(("memory", "rank before", "rank"), moved, "other results that move")]
+        if self.effect is not None:
+            rows = tuple(
+                (row.query.qid, row.before, row.after, ", ".join(row.came), ", ".join(row.left), row.difference)
+                for row in self.effect.changed
+            )
+            columns = ("qid", "rank before", "rank", "came", "left", str(self.effect.first.measure))
+            tables.append(Table(columns, rows, "judged queries that change"))
+        return tuple(tables)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which ranks are exact and which estimated."""
+        return (self.found.certainty, *(self.effect.notes if self.effect else ()))
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as plain values, as `what-if --json` prints it."""
+        return self.found.to_json() | ({"queries": self.effect.to_json()} if self.effect else {})
+
+
+def what_if(
+    store: OpenStore,
+    answer: Answer,
+    *,
+    without: str | None = None,
+    text: str | None = None,
+    title: str | None = None,
+    project: str | None = None,
+    queries: str | None = None,
+    progress: Progress = silent,
+) -> WhatIfReport:
+    """A query without a memory, or with one that does not exist yet, as the command `what-if` does. Nothing is stored.
+
+    Args:
+        store: the open store that was searched.
+        answer: what `search` gave.
+        without: the memory to leave out.
+        text: or the text of a memory that does not exist yet, with its `title` and `project`.
+        title: its title.
+        project: its project, org/repo.
+        queries: also try it on the judged queries of this set, or of `all`; missing evidence is gathered.
+        progress: called with a label, a count and a total.
+
+    Raises:
+        InputError: there is no such memory, naming the nearest; the text is empty or too long; or the answer was read from a file.
+    """
+    from cems_workbench.analysis.what_if import absence, applied, new_memory, presence
+    from cems_workbench.jobs.what_if import effect_on_queries
+
+    if (without is None) == (text is None):
+        raise InputError("pass one of without, a memory's id, and text, that of a new memory")
+    if answer.request is None:
+        raise InputError("this answer was read from a file; search the store for the query")
+    resources = store.resources
+    if without is not None:
+        edit = absence(without, resources)
+    else:
+        edit = presence(new_memory(text or "", resources, title=title, project=project), resources)
+    found = applied(edit, answer.evidence, answer.config, answer.request, switched_off=answer.off, progress=progress)
+    effect = None if queries is None else effect_on_queries(edit, answer.config, queries, progress=progress)
+    return WhatIfReport(found, effect)
