@@ -538,16 +538,24 @@ class WhatIf:
         """What the change does to the first results, in a sentence."""
         k = target_rank(self.after.config)
         before, after = (f"{ordinal(rank)}" if rank is not None else "not in the results" for rank in self.rank)
-        came, left = (", ".join(one.memory_id for one in rows) or "nothing" for rows in (self.came(k), self.left(k)))
+        came, left = self.came(k), self.left(k)
         if self.edited is None:
-            return f"Without {self.memory_id} ({before}), {came} comes into the first {k}."
+            return f"Without {self.memory_id} ({before}), {_named(came)} {_verb(came, 'come')} into the first {k}."
         if self.stored is not None:
             return f"{self.memory_id} is {after}; before {before}."
         lost = loss(self.after, self.memory_id)
         where = "no list would find it" if lost is None else f"lost at {lost.stage}: {lost.reason}"
         if self.rank[1] is None:
             return f"This memory would not be found: {where}."
-        return f"This memory would be {after}; {left} leaves the first {k}."
+        return f"This memory would be {after}; {_named(left)} {_verb(left, 'leave')} the first {k}."
+
+
+def _named(moved: Sequence[MovedMemory]) -> str:
+    return ", ".join(one.memory_id for one in moved) or "nothing"
+
+
+def _verb(moved: Sequence[MovedMemory], verb: str) -> str:
+    return verb if len(moved) > 1 else f"{verb}s"
 
 
 def certainty(approximated: Sequence[str]) -> str:

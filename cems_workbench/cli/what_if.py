@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -134,7 +135,7 @@ def _print_effect(effect: SetEffect) -> None:
             row.after,
             ", ".join(row.came) or None,
             ", ".join(row.left) or None,
-            f"{row.difference:+.3f}",
+            None if isnan(row.difference) else f"{row.difference:+.3f}",
         ]
         for row in effect.changed[:MAX_ROWS]
     ]

@@ -7,8 +7,8 @@ from cems_workbench.analysis.what_if_set import SetEffect, set_effect
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
 from cems_workbench.evaluation.metrics import parse_measures
-from cems_workbench.jobs.caching import Cache, uncached
-from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, QuerySelection, ensure_evidence, queries_named
+from cems_workbench.jobs.evidence_memory import EvidenceMemory
+from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, queries_named
 from cems_workbench.progress import Progress, silent
 
 MEASURES = "nDCG@10 hit@5 recall@5"
@@ -22,20 +22,20 @@ def effect_on_queries(
     k: int | None = None,
     measures: str = MEASURES,
     progress: Progress = silent,
-    cache: Cache = uncached,
+    memory: EvidenceMemory | None = None,
 ) -> SetEffect:
-    """What the edit does to the judged queries of a set, on the store's kept evidence, which is gathered if it is missing.
+    """What the edit does to the judged queries of a set, on evidence in `memory` or kept in files; else it is gathered.
 
-    Raises as `ensure_evidence` and `set_effect` do.
+    Raises as `EvidenceMemory.get` and `set_effect` do.
     """
     resources = edit.resources
     queries, judgments = queries_named(query_set, resources, True)
-    evidence = ensure_evidence(config, QuerySelection(query_set, tuple(queries)), judgments, resources, progress, cache)
+    found = (memory or EvidenceMemory()).get(queries, config, resources, progress)
     relevant_from = resources.store.query_sets.relevant_from(query_set)
     return set_effect(
         edit,
         as_judged(queries, agreed_answerable(judgments)),
-        evidence.evidences,
+        {query.qid: evidence for query, evidence in zip(queries, found, strict=True)},
         agreed_grades(judgments),
         config,
         parse_measures(measures, relevant_from),

@@ -9,7 +9,7 @@ from cems_workbench.ui.kit import shared_resources
 from tests.sample import FAILING
 
 from .inspect_page import choose_tool, order, search
-from .pages import OpenPage, bodies, captions, drawn, field, html, press
+from .pages import OpenPage, bodies, captions, drawn, field, html, plainly, press
 
 pytestmark = [pytest.mark.models]
 BETTER = "The browser eats all the RAM when it is left open until evening."
@@ -109,3 +109,34 @@ def test_without_judgments_it_asks_for_a_memory(open_page: OpenPage) -> None:
     page = page.text_input(key="inspect:what_if:search").set_value("m089").run()
     page = press(page, "inspect:what_if:match:m089")
     assert field(page, "text_area", "content").value
+
+
+def test_without_a_memory_another_comes_in_its_place_here_and_in_the_judged_queries(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    first = order(page)[0]
+    version = shared_resources.resources().store.content_version
+    page.session_state["inspect:what_if:mode"] = "Without it"
+    page = page.text_input(key="inspect:what_if:search").set_value(first).run()
+    page = press(page, f"inspect:what_if:match:{first}")
+    outcome = html(page, "wb-outcome")
+    assert f"{first}: 1st → not in the results" in outcome and f"Without {first} (1st)" in outcome
+    page = press(page, "inspect:what_if:set")
+    outcomes = [body for body in bodies(page) if 'class="wb-outcome"' in body]
+    assert f"Without {first}, " in outcomes[-1] and "judged queries change their first 10 results" in outcomes[-1]
+    assert "nDCG@10" in outcomes[-1]
+    assert shared_resources.resources().store.content_version == version
+
+
+def test_a_note_that_does_not_exist_yet_is_ranked_and_a_wrong_text_is_one_line(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    page.session_state["inspect:what_if:mode"] = "A new memory"
+    page = drawn(page.run())
+    page = drawn(page.button(key="inspect:what_if:new:try").click().run())
+    assert [plainly(error.value) for error in page.error] == ["text: it is empty; write what the memory would say"]
+    page.text_area(key="inspect:what_if:new:text").set_value(BETTER)
+    page = press(page, "inspect:what_if:new:try")
+    assert "new-memory: not in the results → " in html(page, "wb-outcome")
+    assert "This memory would be " in html(page, "wb-outcome")
+    page.text_area(key="inspect:what_if:new:text").set_value("x" * 100_001)
+    page = drawn(page.button(key="inspect:what_if:new:try").click().run())
+    assert "at most 100,000 can be tried" in plainly(page.error[0].value)

@@ -27,6 +27,7 @@ from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
+from cems_workbench.ui.inspect.labelled import evidence_memory
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
@@ -116,6 +117,7 @@ def _draw_edit(context: InspectContext, edit: Edit) -> None:
 def _draw_new(context: InspectContext) -> None:
     """Draw the form of a memory that does not exist yet, and its outcome: would this note have been found?"""
     facets = context.resources.store.memories.facets()
+    st.session_state.setdefault("inspect:what_if:new:project", None)
     with st.form("inspect:what_if:new"):
         st.text_area(
             "Text",
@@ -163,7 +165,6 @@ def _draw_new(context: InspectContext) -> None:
             title=title_text,
             project=of_project,
             scope=of_scope or "personal",
-            created_at=context.trace.evidence.as_of,
         )
     except InputError as error:
         st.error(plain(str(error)), icon=":material/block:")
@@ -210,7 +211,9 @@ def _draw_effect(context: InspectContext, edit: Edit) -> None:
     try:
         effect = context.remembered(
             key[0],
-            lambda: effect_on_queries(edit, context.trace.config, progress=progress_in(place)),
+            lambda: effect_on_queries(
+                edit, context.trace.config, memory=evidence_memory(), progress=progress_in(place)
+            ),
             *key[1:],
             most=MAX_CACHED,
         )
