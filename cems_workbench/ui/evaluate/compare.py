@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 RISK_DEPTH = 5
 """Cutoff of the risk, unless an AURC with another cutoff is measured."""
 TOLERANCE = "evaluate:tolerance"
-BOXES = {
-    "pass": (st.success, ":material/check:"),
-    "fail": (st.error, ":material/close:"),
-    "cannot tell": (st.warning, ":material/question_mark:"),
+MARKS = {
+    "pass": ":green[:material/check_circle:]",
+    "fail": ":red[:material/cancel:]",
+    "cannot tell": ":orange[:material/help:]",
 }
-"""How a verdict is drawn."""
+"""The icon before a verdict."""
 BASELINE, OTHER = "#7B848D", LIST_COLOURS[0]
 UNJUDGED = "unjudged"
 """Suffix of the column with a measure's bounds."""
@@ -87,8 +87,7 @@ def offer_report(measured: Sequence[EvaluatedConfig], judges: str | None) -> Non
 def draw_verdicts(found: Sequence[Verdict]) -> None:
     """Draw the sentence of each verdict."""
     for one in found:
-        draw_box, icon = BOXES[one.kind]
-        draw_box(plain(one.sentence), icon=icon)
+        st.markdown(f"{MARKS[one.kind]} {plain(one.sentence)}")
 
 
 def _draw_risk(measured: Sequence[EvaluatedConfig]) -> None:
