@@ -62,7 +62,8 @@ class Family:
         if negative <= 1:
             return size * np.where(rng.random(shape) < negative, -1.0, 1.0)
         signed = size * np.where(rng.random(shape) < 0.5, -1.0, 1.0)
-        return np.where(size > VALUE_TOLERANCE, np.maximum(signed - self.shift(loss), -1.0), 0.0)
+        shifted: Floats = np.where(size > VALUE_TOLERANCE, np.maximum(signed - self.shift(loss), -1.0), 0.0)
+        return shifted
 
     def shift(self, loss: float) -> float:
         """What each changed query loses more, down to a difference of -1, for a true mean loss where either sign is as likely."""
