@@ -57,10 +57,11 @@ class Family:
 
     def drawn(self, rng: np.random.Generator, shape: tuple[int, int], loss: float) -> Floats:
         """(comparisons, queries) differences whose true mean is a loss."""
-        size = np.abs(rng.choice(self.differences, size=shape))
+        size: Floats = np.abs(rng.choice(self.differences, size=shape))
         negative = (1 + loss / np.abs(self.differences).mean()) / 2
         if negative <= 1:
-            return size * np.where(rng.random(shape) < negative, -1.0, 1.0)
+            tilted: Floats = size * np.where(rng.random(shape) < negative, -1.0, 1.0)
+            return tilted
         signed = size * np.where(rng.random(shape) < 0.5, -1.0, 1.0)
         shifted: Floats = np.where(size > VALUE_TOLERANCE, np.maximum(signed - self.shift(loss), -1.0), 0.0)
         return shifted
