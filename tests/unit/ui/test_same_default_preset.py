@@ -16,6 +16,8 @@ TAKES_A_PRESET = {
     "search",
     "replay",
     "why",
+    "blame",
+    "memory",
     "gather",
     "fill-scores",
     "evaluate",
