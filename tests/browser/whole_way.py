@@ -87,7 +87,6 @@ def _prove(window: Window, shoot: Shoot) -> None:
 
 def _why(inspect: Inspect, window: Window, shoot: Shoot) -> None:
     inspect.search(MOVING)
-    shoot(window.page, "1-failing-query", ".wb-strip")
     inspect.section("Why, and what if")
     with window.rerun():
         window.page.get_by_role("button", name=re.compile(f"^{STAYING}")).first.click()
