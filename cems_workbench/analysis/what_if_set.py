@@ -6,8 +6,7 @@ replayed and measured under the same config:
     difference   of a measure, per query after less before: mean, 95 % interval and p of a paired test (`evaluation/comparison.py`)
 
 A query whose evidence does not hold an absent memory keeps its evidence: of its lists only BM25 could move, by the word frequencies of
-one memory in the store. A new memory has no judgment, so that it counts as not relevant: measures cannot rise by it, only show what it
-displaces.
+one memory in the store. A new memory has no judgment, so that it counts as not relevant: measures show what it displaces and reorders.
 """
 
 from __future__ import annotations
