@@ -7,7 +7,7 @@ from here, and `evaluation/losses.py` counts those of a query set, so that one q
 What a loss is depends on the stage that made it (`Branch`):
 
     never     in no list of the evidence, and not fetched as a successor (a fetched one can only be lost from there on)
-    depth     in a list, and past the depth of every list in use
+    depth     in a list, but past its depth, or the list is off
     dropped   by a threshold, a filter, the gap, a duplicate, the budget, or because nothing was returned
     below     kept, and ranked worse than k; or cut off by the result limit
 """
@@ -44,7 +44,7 @@ class Branch:
         if self.manner == "never":
             return "never a candidate"
         if self.manner == "depth":
-            return "below every depth"
+            return "kept by no list"
         if self.manner == "dropped":
             return f"dropped by {self.stage}"
         # Its limit may be less than k, and then nothing pushed them.

@@ -111,7 +111,7 @@ def print_blame(found: Blame, options: Sequence[str] = ()) -> None:
         for name, following in (("next", first.next), ("fix", first.fix)):
             if following is not None:
                 say(f"{name}: {following.words}:")
-                say(f"    {following.command(options)}")
+                say(f"    python -m cems_workbench {following.command(options)}")
     say()
     about = f"claims split by {found.split_by}" + (f"; read by {found.reranker}" if found.reranker else "")
     say(f"{about}; config {found.config_name}" if found.query is not None else about)

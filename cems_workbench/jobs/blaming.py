@@ -42,7 +42,7 @@ def blame_answer(
     llm = asker(resources)
     split = split_claims(text, resources.indexes.lexical.language, llm)
     if llm is None:
-        split = replace(split, notes=(*split.notes, f"no language model split the text: {NO_LLM}"))
+        split = replace(split, notes=(*split.notes, NO_LLM))
     if request is not None and trace is None:
         lists = gather_lists(request, config, resources)
         trace = replay(gather_scores(lists, config, resources, progress, judge="decisive"), config)

@@ -18,6 +18,7 @@ TAKES_A_PRESET = {
     "why",
     "blame",
     "memory",
+    "what-if",
     "gather",
     "fill-scores",
     "evaluate",
