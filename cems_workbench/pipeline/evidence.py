@@ -144,7 +144,10 @@ class Evidence:
     @cached_property
     def superseded(self) -> Mapping[str, tuple[Successor, ...]]:
         """Of each candidate that others supersede these, latest first; empty if no edge was found, or none was looked for."""
-        return superseded(self.notes)
+        held = self.memories  # evidence that was cut down may hold fewer than the note names
+        noted = superseded(self.notes)
+        found = {key: tuple(one for one in own if one.memory_id in held) for key, own in noted.items() if key in held}
+        return {key: own for key, own in found.items() if own}
 
     @property
     def candidate_ids(self) -> list[str]:

@@ -11,6 +11,7 @@ import os
 import random
 import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,8 @@ def asked_of_mcp(store: Path, pairs: list[tuple[str, str]], listed: dict[str, st
                 said = json.loads(answer.content[0].text)["said"][0]
                 found[first, second] = unlisted(said, (first, second), listed)
 
-    anyio.run(ask)
+    with ThreadPoolExecutor(1) as threads:  # a browser's loop may run in this one
+        threads.submit(anyio.run, ask).result()
     served.close()
     return found
 

@@ -18,6 +18,7 @@ STAGES = [
     "filter",
     "rerank",
     "adjust",
+    "supersession",
     "gap",
     "dedup",
     "abstain",

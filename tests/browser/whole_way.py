@@ -90,7 +90,7 @@ def _why(inspect: Inspect, window: Window, shoot: Shoot) -> None:
     inspect.section("Why, and what if")
     with window.rerun():
         window.page.get_by_role("button", name=re.compile(f"^{STAYING}")).first.click()
-    expect(window.page.locator(".wb-sentence")).to_contain_text(f"{STAYING} was 2nd after fusion; {LOST}")
+    expect(window.page.locator(".wb-sentence").first).to_contain_text(f"{STAYING} was 2nd after fusion; {LOST}")
     window.page.get_by_role("button", name=re.compile("^Apply ")).first.wait_for()
     shoot(window.page, "2-why-is-it-missing", ".st-key-inspect-section")
 

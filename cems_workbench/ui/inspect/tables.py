@@ -51,7 +51,7 @@ def follow_table(frame: pd.DataFrame, memory_id: str | None, *, key: str, **opti
 
 def with_staleness(frame: pd.DataFrame, trace: Trace) -> pd.DataFrame:
     """The frame with a column that says by which memory each one is superseded, or that it has expired; unchanged if none is."""
-    words = [stale_words(trace, str(memory_id)) for memory_id in frame["memory"]]
+    words = [] if frame.empty else [stale_words(trace, str(memory_id)) for memory_id in frame["memory"]]
     if any(words):
         frame.insert(list(frame.columns).index("memory") + 1, OUT_OF_DATE, words)
     return frame
