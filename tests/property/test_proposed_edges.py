@@ -20,6 +20,7 @@ from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import SUPERSEDES, Memory, ParsedInput, Relation
 from cems_workbench.store import Store
+from tests.thoroughly import THOROUGH
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WORDS = [
@@ -90,7 +91,7 @@ def proposals(folder: str, name: str, rows: Sequence[Memory], edges: Sequence[Re
         return found
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=60 if THOROUGH else 5, deadline=None)
 @given(rows=memories, data=st.data())
 def test_a_pair_is_proposed_once_later_first_and_never_if_stored_or_decided(rows, data):
     ids = [memory.id for memory in rows]
@@ -120,7 +121,7 @@ def test_a_pair_is_proposed_once_later_first_and_never_if_stored_or_decided(rows
     assert [edge.score for edge in found.edges] == sorted((edge.score for edge in found.edges), reverse=True)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=60 if THOROUGH else 3, deadline=None)
 @given(rows=memories, most=st.integers(1, 4))
 def test_the_first_few_are_those_of_all(rows, most):
     with tempfile.TemporaryDirectory() as folder:
