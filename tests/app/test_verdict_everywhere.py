@@ -1,6 +1,7 @@
 """The verdict on two configs is the same sentence on the page, on the command line, in the report, over MCP, in the API and in CI.
 
-`VERDICT_PAIRS=200` compares as many random pairs on all judged queries of the sample.
+`VERDICT_PAIRS=200` compares as many random pairs on all judged queries of the sample, or on `VERDICT_QUERIES` of them; another
+`VERDICT_SEED` draws others.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from .pages import OpenPage, checked, plainly
 
 pytestmark = pytest.mark.models
 PAIRS = int(os.environ.get("VERDICT_PAIRS", "3"))
-QUERIES = 12 if PAIRS < 50 else 10_000
+QUERIES = 12 if PAIRS < 50 else int(os.environ.get("VERDICT_QUERIES", "10000"))
 SET = "few"
 CHANGES: dict[str, tuple[Any, ...]] = {
     "lists.lexical.weight": (0.5, 1.0, 2.0),
@@ -72,7 +73,7 @@ def test_verdict_sentence_is_the_same_everywhere(
     open_page: OpenPage, sample_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "2000")
-    rng, repository = random.Random(0), tmp_path / "repository"
+    rng, repository = random.Random(int(os.environ.get("VERDICT_SEED", "0"))), tmp_path / "repository"
     store = store_with_set(sample_store, tmp_path, SET, QUERIES)
     configs = [random_config(rng, f"c{i}") for i in range(max(4, PAIRS // 4))]
     files = {one.name: tmp_path / f"{one.name}.yaml" for one in configs}
