@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.statistics import bootstrap, means, randomisation_test
+from cems_workbench.evaluation.statistics import means, paired_interval, randomisation_test
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.platform.atomic_write import write_text
 
@@ -72,7 +72,8 @@ def gain(baseline: Floats, tuned: Floats, seed: int = 0, direction: int = 1) -> 
     defined = ~(np.isnan(baseline) | np.isnan(tuned))
     baseline, tuned = (direction * scores[defined] for scores in (baseline, tuned))
     difference = (tuned - baseline)[:, None]
-    low, high = bootstrap(difference, seed)[:, 0]
+    # Of a single query there is no interval; a card holds no NaN, so the ends are its difference.
+    low, high = paired_interval(difference)[:, 0] if len(difference) != 1 else (difference[0, 0],) * 2
     p = float(randomisation_test(difference, seed)[0])
     return Gain(len(baseline), mean_of(baseline), mean_of(tuned), float(low), float(high), p, direction)
 

@@ -24,6 +24,7 @@ from cems_workbench.analysis.why import linear
 from cems_workbench.analysis.why.side_effects import LabelledEffect, LabelledSet, SideEffects, emptied, side_effects
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
+from cems_workbench.evaluation.comparison import interval_words
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES
@@ -472,8 +473,8 @@ def moved_text(moved: SideEffects) -> str:
 
 
 def interval_text(effect: LabelledEffect) -> str:
-    """ "−0.003 to +0.031": the 95 % interval of the gain on the judged queries."""
-    return f"{effect.low:+.3f} to {effect.high:+.3f}".replace("-", "−")
+    """ "−0.003 to +0.031": the 95 % interval of the gain on the judged queries; a dash where there is none."""
+    return interval_words(effect.low, effect.high).replace("-", "−")
 
 
 def with_labels(

@@ -29,7 +29,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
 from cems_workbench.evaluation.metrics.rankings import ideal_grades
-from cems_workbench.evaluation.statistics import bootstrap
+from cems_workbench.evaluation.statistics import paired_interval
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
@@ -104,8 +104,8 @@ VALUE_TOLERANCE = 1e-9
 class LabelledEffect:
     """Queries that gain and lose a hit, that get a better and a worse nDCG@10, and its mean before and after.
 
-    `low` and `high` are the ends of the 95 % bootstrap interval of the gain. In `unscored` queries reranker scores
-    are missing under the change, so that its effect is unknown.
+    `low` and `high` are the ends of the 95 % interval of the gain, as where configs are compared; NaN for one query. In `unscored`
+    queries reranker scores are missing under the change, so that its effect is unknown.
     """
 
     queries: int
@@ -159,7 +159,7 @@ class LabelledSet:
     def effect(self, before: PipelineConfig, after: PipelineConfig, k: int) -> LabelledEffect:
         """The effect of the change from one config to the other; hits are counted at k."""
         (old_hit, old, _), (new_hit, new, unscored) = self._measured(before, k), self._measured(after, k)
-        low, high = bootstrap((new - old)[:, None])[:, 0] if len(old) else (0.0, 0.0)
+        low, high = paired_interval((new - old)[:, None])[:, 0] if len(old) else (0.0, 0.0)
         return LabelledEffect(
             queries=len(self.qids),
             gained=tuple(self.qids[q] for q in np.flatnonzero(new_hit & ~old_hit)),

@@ -17,6 +17,7 @@ from cems_workbench.config import (
 )
 from cems_workbench.config.value_text import short_value
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.evaluation.comparison import interval_words
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.config_history import keep_config
 from cems_workbench.jobs.diagnosis import cannot_rerank
@@ -263,7 +264,7 @@ def _rankings(rankings: Sequence[ExportedRanking]) -> None:
                 )
             rows[-1] |= {
                 "difference": row.difference,
-                "95 % interval": f"{row.low:+.3f} to {row.high:+.3f}",
+                "95 % interval": interval_words(row.low, row.high),
                 "p": row.p,
             }
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
@@ -284,7 +285,7 @@ def _rankings(rankings: Sequence[ExportedRanking]) -> None:
                 width=80,
                 help="As read by the target minus in the workbench, mean over the queries",
             ),
-            "95 % interval": text("95 % interval", width=124, help="Of the difference: paired bootstrap over queries"),
+            "95 % interval": text("95 % interval", width=124, help="Of the mean difference, paired by query"),
             "p": number("p", format="%.4f", width=60, help="Two-sided paired randomisation test"),
         },
     )

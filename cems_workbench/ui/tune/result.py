@@ -162,7 +162,7 @@ def gains_html(rows: Sequence[GainRow], measure: str) -> Markup:
         _Column(f"baseline {measure}"),
         _Column("proposal"),
         _Column("difference", "Proposal minus baseline, mean over the queries"),
-        _Column("95 % interval", "Of the difference: paired bootstrap over queries; the line marks 0", numeric=False),
+        _Column("95 % interval", "Of the mean difference, paired by query; the line marks 0", numeric=False),
         _Column("p", "Two-sided paired randomisation test: the probability of so large a difference by chance"),
         _Column("", numeric=False),
     ]

@@ -8,6 +8,12 @@ import pytest
 
 from cems_workbench.analysis.why import LabelledSet
 from cems_workbench.analysis.why.side_effects import kendall, rbo, side_effects
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.comparison import compare
+from cems_workbench.evaluation.evaluate import evaluate
+from cems_workbench.evaluation.metrics import parse_measure
+from cems_workbench.records import Query
+from cems_workbench.tuning.holdout import gain
 from tests.unit.pipeline.cases import configured, evidence
 
 
@@ -68,3 +74,19 @@ def test_labelled_queries_that_gain_and_lose() -> None:
     assert effect.after == pytest.approx(effect.before)
     same = labelled.effect(before, before, k=1)
     assert (same.gained, same.lost, same.better, same.worse) == ((), (), 0, 0)
+
+
+def test_the_interval_of_a_gain_is_that_of_the_comparison() -> None:
+    lists = {"vector": {"a": 0.9, "b": 0.8}, "lexical": {"b": 2.0, "a": 1.0}}
+    evidences = {f"q{i}": evidence(lists) for i in range(5)}
+    grades = {"q0": {"b": 3}, "q1": {"b": 1, "a": 2}, "q2": {"a": 2}, "q3": {"b": 2}, "q4": {"b": 1}}
+    before, after = configured({"lists.lexical.weight": 0.5}), configured({"lists.lexical.weight": 2.0})
+    batch = LabelledBatch([Query(qid, "t") for qid in evidences], evidences, grades)
+    old, new = (evaluate(batch, config, [parse_measure("nDCG@10")]) for config in (before, after))
+    (compared,) = compare([old, new]).compared[0].differences
+    assert compared.low < compared.difference < compared.high
+
+    effect = LabelledSet(evidences, grades).effect(before, after, k=1)
+    tuned = gain(old.values[:, 0], new.values[:, 0])
+    for found in ((effect.gain, effect.low, effect.high), (tuned.difference, tuned.low, tuned.high)):
+        assert found == pytest.approx((compared.difference, compared.low, compared.high))

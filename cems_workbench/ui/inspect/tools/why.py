@@ -383,9 +383,10 @@ def _judged_text(counterfactual: Counterfactual) -> str:
         return (
             "Needs a new search, so the judged queries were not measured" if counterfactual.gathers else "Not measured"
         )
+    interval = f" with a 95 % interval from {effect.low:+.4f} to {effect.high:+.4f}" if effect.queries > 1 else ""
     return (
         f"Of {effect.queries} judged queries: nDCG@10 better in {effect.better}, worse in {effect.worse}, mean {effect.before:.4f} → "
-        f"{effect.after:.4f}, a gain of {effect.gain:+.4f} with a 95 % interval from {effect.low:+.4f} to {effect.high:+.4f}. "
+        f"{effect.after:.4f}, a gain of {effect.gain:+.4f}{interval}. "
         f"Gained a hit: {', '.join(effect.gained[:MAX_NAMED]) or 'none'}. "
         f"Lost a hit: {', '.join(effect.lost[:MAX_NAMED]) or 'none'}."
     )
