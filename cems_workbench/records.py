@@ -56,6 +56,10 @@ class Memory:
         return self.valid_until is not None and self.valid_until <= moment
 
 
+VALIDITY = ("valid_from", "valid_until")
+TIMES = ("created_at", "last_accessed", "updated_at", *VALIDITY)
+"""The fields of a memory that are moments."""
+
 PROJECT_REFERENCE = "project:"
 """How a source reference begins that names a project."""
 

@@ -18,7 +18,7 @@ from cems_workbench.errors import InputError, one_line, short
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.validation import check_memories, check_query, check_query_set, fault
 from cems_workbench.platform.parsing import json_values
-from cems_workbench.records import Chunk, Judgment, Memory, Query, Relation
+from cems_workbench.records import VALIDITY, Chunk, Judgment, Memory, Query, Relation
 from cems_workbench.store import memories as memories_table
 from cems_workbench.store.duckdb_file import Columns
 from cems_workbench.store.duckdb_file import columns as columns_there
@@ -69,10 +69,8 @@ CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR NOT NULL);
 whole, and -1 stands for such a one among chunks; `tokens` are null where they were not counted. `chunks`, `edges` and these columns are
 not in files of the first format."""
 
-VALIDITY = ("valid_from", "valid_until")
-"""Columns of memories that a file only has if a memory has a value of them: other files are, to the hash, as before they existed."""
 ALL_COLUMNS = TABLES + "".join(f"ALTER TABLE memories ADD COLUMN {name} TIMESTAMP;" for name in VALIDITY)
-"""The tables of a file that has them."""
+"""The tables of a file in which a memory has a value of them: other files are, to the hash, as before they existed."""
 ADDED_IN_FORMAT_2 = (
     "memories.updated_at",
     "queries.answerable",

@@ -22,15 +22,14 @@ from cems_workbench.formats.base.format import DatasetWriter, Format
 from cems_workbench.formats.base.records import collect
 from cems_workbench.formats.memories_jsonl import KNOWN, as_row, parse_memory
 from cems_workbench.progress import Progress
-from cems_workbench.records import Memory, ParsedInput, RowError
+from cems_workbench.records import TIMES, VALIDITY, Memory, ParsedInput, RowError
 
 NAME = "memories-csv"
 REQUIRED = ("id", "content")
-VALIDITY = ("valid_from", "valid_until")
 BEFORE_VALIDITY = tuple(name for name in KNOWN if name not in VALIDITY)
 """The columns of a file none of whose memories has these two: it is then that of earlier versions, byte for byte."""
 NUMBERS = ("priority", "access_count", "relevant_count", "noise_count")
-TRIMMED = ("importance", "scope", "created_at", "last_accessed", "updated_at", *VALIDITY)
+TRIMMED = ("importance", "scope", *TIMES)
 
 
 @dataclass

@@ -26,9 +26,8 @@ from cems_workbench.pipeline.evidence import (
 from cems_workbench.pipeline.validation import NOTES, check
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.platform.parsing import MAX_FILE_BYTES, json_values, read_text
-from cems_workbench.records import Chunk, Memory, Relation
+from cems_workbench.records import TIMES, Chunk, Memory, Relation
 
-_TIMES = ("created_at", "last_accessed", "updated_at", "valid_from", "valid_until")
 _RELATION_FIELDS = ("source_id", "target_id", "kind", "weight")
 """Of an edge in evidence; its author is not read by the pipeline."""
 _MEMORY_FIELDS = {item.name for item in dataclasses.fields(Memory)} - {"id"}
@@ -176,7 +175,7 @@ class _Reader:
         }
         if not isinstance(known.get("content"), str):
             raise self.fail(f"{where}.content", "missing, or not text")
-        for name in _TIMES:
+        for name in TIMES:
             known[name] = self.time(values.get(name), f"{where}.{name}")
         for name in _NUMBERS:
             if name in known:

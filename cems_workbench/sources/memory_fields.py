@@ -16,7 +16,7 @@ from typing import Any
 
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.records import CEMS_SCOPES, IMPORTANCE, Memory, project_of
+from cems_workbench.records import CEMS_SCOPES, IMPORTANCE, TIMES, Memory, project_of
 from cems_workbench.sources.source import RowProblem
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -209,7 +209,7 @@ _READERS: Mapping[str, Callable[[Row, str], Any]] = {
     "pinned": _pinned,
     "importance": _importance,
     "scope": _scope,
-    **dict.fromkeys(("created_at", "updated_at", "last_accessed", "valid_from", "valid_until"), _moment),
+    **dict.fromkeys(TIMES, _moment),
     **dict.fromkeys(("access_count", "relevant_count", "noise_count"), _count),
 }
 """Parsers of fields that are not text. Each raises FieldError for a value that does not fit."""

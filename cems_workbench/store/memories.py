@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cems_workbench.errors import StoreError, nearest
-from cems_workbench.records import DEFAULT_TEXT_RULE, Memory, TextRule
+from cems_workbench.records import DEFAULT_TEXT_RULE, TIMES, Memory, TextRule
 from cems_workbench.store import statistics
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
@@ -78,7 +78,6 @@ LOOKUP_BATCH = 2_000
 """Keys per statement: DuckDB uses the index for at most 2,048."""
 FIELD_SEPARATOR = "\x1f"
 """Separates the fields of a folded text, so that no match spans two of them."""
-_TIMES = ("created_at", "last_accessed", "updated_at", "valid_from", "valid_until")
 _SET = ", ".join(f"{name} = s.{name}" for name in COLUMNS if name != "id")
 _DIFFERS = " OR ".join(
     f"m.{name} IS DISTINCT FROM s.{name}" for name in COLUMNS if name not in ("id", "content", "folded")
@@ -367,7 +366,7 @@ def staging(
     import pyarrow as pa
 
     text, number, moment = pa.large_string(), pa.int64(), pa.timestamp("us", "UTC")
-    kinds = {"priority": pa.float64(), "pinned": pa.bool_(), **dict.fromkeys(_TIMES, moment)}
+    kinds = {"priority": pa.float64(), "pinned": pa.bool_(), **dict.fromkeys(TIMES, moment)}
     kinds |= dict.fromkeys(("access_count", "relevant_count", "noise_count", "size"), number)
     values: dict[str, list[Any]] = {name: [getattr(memory, name) for memory in memories] for name in FIELDS}
     values["tags"] = [json.dumps(tags, ensure_ascii=False) if tags else "[]" for tags in values["tags"]]
@@ -375,7 +374,7 @@ def staging(
     values["size"] = [len(memory.content) for memory in memories]
     values["folded"] = [folded(memory.id, memory.title, memory.content, memory.tags) for memory in memories]
     columns = {name: pa.array(values[name], kinds.get(name, text)) for name in COLUMNS}
-    columns |= {name: columns[name].cast(pa.timestamp("us")) for name in _TIMES}  # UTC without a zone
+    columns |= {name: columns[name].cast(pa.timestamp("us")) for name in TIMES}  # UTC without a zone
     return pa.table(columns).replace_schema_metadata({_RULE: str(rule)})
 
 

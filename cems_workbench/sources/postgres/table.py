@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation, TakenMemory
+from cems_workbench.records import DELETED_MARK, SUPERSEDES, TIMES, VALIDITY, Relation, TakenMemory
 from cems_workbench.sources.memory_fields import NAMES, OPTIONAL_FIELDS, SHARED_WORDS, STATE_NAMES, memory_of
 from cems_workbench.sources.postgres import catalog
 from cems_workbench.sources.postgres.catalog import Column, Table
@@ -61,7 +61,7 @@ PAGE_ROWS = 20_000
 REQUIRED = ("table", "id", "text", "vector")
 TEXT_TYPES = ("text", "varchar", "bpchar")
 TIME_TYPES = ("timestamptz", "timestamp", "date")
-GUESSED = ("title", "category", "project", "author", "session", "created_at", "updated_at", "valid_from", "valid_until")
+GUESSED = ("title", "category", "project", "author", "session", "created_at", "updated_at", *VALIDITY)
 """Fields whose columns can be guessed by name and type."""
 
 
@@ -473,8 +473,7 @@ def guessed(reader: Reader, table: Table, plain: str) -> dict[str, str]:
         )
     found = {"table": f"{table.schema}.{table.name}", "id": ids[0], "text": text, "vector": table.vectors[0].name}
     for wanted in GUESSED:
-        moment = wanted.endswith("_at") or wanted.startswith("valid_")
-        allowed = TIME_TYPES if moment else (*TEXT_TYPES, "uuid", "int4", "int8")
+        allowed = TIME_TYPES if wanted in TIMES else (*TEXT_TYPES, "uuid", "int4", "int8")
         names = (name for name in NAMES[wanted] if name in table.columns)
         name = next((name for name in names if table.columns[name].type in allowed), None)
         if name and name not in found.values():
