@@ -1,7 +1,7 @@
 """Facts: one triple a line, `{subject, predicate, object}`, whose memory reads "subject predicate object".
 
 Any other field of memories.jsonl may stand beside them. Graphiti's valid_at is valid_from; its invalid_at, else expired_at, is
-valid_until. A fact without an id gets `f-` and a hash of what it says.
+valid_until (by its source, not recorded). A fact without an id gets `f-` and a hash of what it says.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cems_workbench.records import Memory, ParsedInput
 NAME = "facts-jsonl"
 PARTS = ("subject", "predicate", "object")
 VALIDITY = {"valid_from": ("valid_at",), "valid_until": ("invalid_at", "expired_at")}
-"""What Graphiti calls the bounds of a fact, the first that is there."""
+"""What Graphiti's source calls the bounds of a fact, the first that is there."""
 KNOWN = (
     *PARTS,
     *(other for names in VALIDITY.values() for other in names),

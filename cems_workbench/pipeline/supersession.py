@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from cems_workbench.records import SUPERSEDES
+
 if TYPE_CHECKING:
     from cems_workbench.store.filter import Filter
     from cems_workbench.store.relations import SupersedingEdge
@@ -32,7 +34,7 @@ class Successor:
 
     memory_id: str
     created_at: datetime | None = None
-    kind: str = "supersedes"
+    kind: str = SUPERSEDES
     author: str | None = None
 
     def to_json(self) -> dict[str, Any]:

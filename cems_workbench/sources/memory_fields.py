@@ -51,9 +51,10 @@ STATE_NAMES: Mapping[str, str] = {
     "superseded_at": "superseded_at",
     "original_id": "original_id",
 }
-"""Names by what they say of a memory's state: Letta's is_deleted; ACE's others, whose references are to `original_id`."""
+"""Names by what they say of a memory's state, by the systems' sources, not recorded: Letta's is_deleted; ACE's others, whose references are
+to `original_id`."""
 EXPIRATION_DATE = "expiration_date"
-"""mem0's last valid day."""
+"""mem0's last valid day, as its stores have it."""
 UNKNOWN_END = datetime(1970, 1, 1, tzinfo=UTC)
 """When a memory that is not active, and has no date, expired."""
 OPTIONAL_FIELDS = tuple(field for field in NAMES if field not in ("content", "document", "number"))
@@ -90,8 +91,10 @@ def memory_of(
         read["valid_until"] = _end_of_day(read["valid_until"])
     if is_false(state["active"]) and read.get("valid_until") is None:
         read["valid_until"] = _end_of_inactive(state["superseded_at"], read)
-    read = _with_possible_validity(read)
-    if read.pop("impossible", False):
+    try:
+        read["valid_until"] = fields.known_end(read.get("valid_from"), read.get("valid_until"))
+    except ValueError:
+        del read["valid_until"]
         called = (names or {}).get("valid_until", "valid_until")
         problems.append(RowProblem(memory_id, called, "is before the memory is valid; it was left out"))
     if read.get("project") is None:
@@ -122,15 +125,6 @@ def _end_of_inactive(superseded_at: Any, read: Mapping[str, Any]) -> datetime:
     except FieldError:
         known = None
     return known or read.get("updated_at") or read.get("created_at") or UNKNOWN_END
-
-
-def _with_possible_validity(read: dict[str, Any]) -> dict[str, Any]:
-    """The values without a valid_until that says there is no end, and without one before valid_from, which sets `impossible`."""
-    until, begin = read.get("valid_until"), read.get("valid_from")
-    if until is None or (until < fields.NO_END and (begin is None or until >= begin)):
-        return read
-    rest = {field: value for field, value in read.items() if field != "valid_until"}
-    return rest | ({"impossible": True} if until < fields.NO_END else {})
 
 
 def _text(row: Row, field: str) -> str | None:

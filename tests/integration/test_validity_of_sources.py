@@ -1,4 +1,6 @@
-"""What a running system hides is imported as it means it: mem0's expired, Letta's deleted, ACE's superseded and inactive memories."""
+"""What a running system hides is imported as it means it: mem0's expired, Letta's deleted, ACE's superseded and inactive memories.
+
+The rows are written by hand: mem0's as its stores have them, the others' by the systems' sources."""
 
 from __future__ import annotations
 

@@ -163,17 +163,23 @@ def moment(row: Row, field: str) -> datetime | None:
         raise FieldError(field, f"{allowed}, found {_shown(value)}") from None
 
 
-def validity(
-    row: Row, valid_from: str = "valid_from", valid_until: str = "valid_until"
-) -> tuple[datetime | None, datetime | None]:
-    """From when until before when the row holds; a last day of the calendar stands for no end, as None does."""
-    begin, end = moment(row, valid_from), moment(row, valid_until)
-    if end is not None and end >= NO_END:
-        end = None
-    if begin is not None and end is not None and end < begin:
-        found = f"found {_shown(row[valid_until])} and {_shown(row[valid_from])}"
-        raise FieldError(valid_until, f"must not be before {valid_from}, {found}")
-    return begin, end
+def validity(row: Row) -> tuple[datetime | None, datetime | None]:
+    """From when until before when the row holds."""
+    begin, end = moment(row, "valid_from"), moment(row, "valid_until")
+    try:
+        return begin, known_end(begin, end)
+    except ValueError:
+        found = f"found {_shown(row['valid_until'])} and {_shown(row['valid_from'])}"
+        raise FieldError("valid_until", f"must not be before valid_from, {found}") from None
+
+
+def known_end(begin: datetime | None, end: datetime | None) -> datetime | None:
+    """The end; None for a last day of the calendar, which stands for no end. Raises ValueError if it is before the begin."""
+    if end is None or end >= NO_END:
+        return None
+    if begin is not None and end < begin:
+        raise ValueError
+    return end
 
 
 def _storable(field: str, value: str) -> str:

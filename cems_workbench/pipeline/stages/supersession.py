@@ -8,8 +8,7 @@
 With `expired: drop`, candidates whose valid_until is not after the query's as_of are dropped first. Successors are those of the evidence,
 all along the chain: `pipeline/supersession.py`. A pin does not protect a memory.
 
-Source: the relations that memory systems record (`supersedes`, `replaces`; Graphiti's invalid_at); docs/internals/specification.md,
-"supersession".
+Source: docs/internals/specification.md, "supersession".
 """
 
 from __future__ import annotations
