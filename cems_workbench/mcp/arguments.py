@@ -67,6 +67,9 @@ Queries = Annotated[
     Field(ge=0, le=1_000_000, description="Measure a fixed sample of this many judged queries; 0: all."),
 ]
 Cutoff = Annotated[int, Field(ge=1, le=1_000_000, description="A memory below this rank counts as lost.")]
+OwnCutoff = Annotated[
+    int, Field(ge=0, le=1_000_000, description="A memory below this rank counts as lost; 0: the config's result limit.")
+]
 Seconds = Annotated[
     int, Field(ge=1, le=600, description="Time limit for searching queries in this call; the next call resumes.")
 ]

@@ -31,7 +31,7 @@ from cems_workbench.mcp import transports
 from cems_workbench.mcp.responses import EXCERPT
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.mcp.server import WorkbenchServer
-from cems_workbench.mcp.tools import ALL_TOOLS, measuring
+from cems_workbench.mcp.tools import ALL_TOOLS, allowance
 from cems_workbench.mcp.tools.labelling import LabellingTools
 from cems_workbench.mcp.transports import serve_http
 from cems_workbench.platform import process_lock
@@ -170,6 +170,8 @@ def test_an_agent_finds_what_lost_a_memory_and_what_brings_it_back(reader: Serve
         (row,) = lost["lost"]
         assert (row["qid"], row["memory_id"], row["stage"]) == ("q1", LOST, "adjust")
         assert row["words"] == why["cause"]
+        used = await call("memory", memory_id=LOST, query_set="t", changes=FIRST_THREE)
+        assert used["cutoff"] == 3  # the result limit, as in the command `memory`
 
     asked(reader, ask)
 
@@ -321,7 +323,7 @@ def test_a_search_of_a_set_that_takes_too_long_goes_on_at_the_next_call(
 ) -> None:
     served = ServedStore(store)
     clock = iter([0.0, 50.0, *range(100, 120)])
-    monkeypatch.setattr(measuring, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(allowance, "monotonic", lambda: next(clock))
     try:
         first, second = asked(served, lambda call: both(call))
     finally:

@@ -9,6 +9,7 @@ from typing import Any
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.mcp.tools.blaming import BlamingTools
 from cems_workbench.mcp.tools.labelling import LabellingTools
+from cems_workbench.mcp.tools.losses import LossTools
 from cems_workbench.mcp.tools.measuring import MeasuringTools
 from cems_workbench.mcp.tools.memories import MemoryTools
 from cems_workbench.mcp.tools.overview import OverviewTools
@@ -39,8 +40,8 @@ ALL_TOOLS: tuple[ToolEntry, ...] = (
     ToolEntry("parameters", "What can be changed", lambda served: OverviewTools(served).parameters),
     ToolEntry("evaluate", "A config on judged queries", lambda served: MeasuringTools(served).evaluate),
     ToolEntry("compare", "A change on judged queries", lambda served: MeasuringTools(served).compare),
-    ToolEntry("memory", "One memory across all queries", lambda served: MeasuringTools(served).memory),
-    ToolEntry("losses", "Where relevant memories are lost", lambda served: MeasuringTools(served).losses),
+    ToolEntry("memory", "One memory across all queries", lambda served: LossTools(served).memory),
+    ToolEntry("losses", "Where relevant memories are lost", lambda served: LossTools(served).losses),
     ToolEntry("label", "Grade a memory", lambda served: LabellingTools(served).label, writes=True),
     ToolEntry("undo_label", "Take a grade back", lambda served: LabellingTools(served).undo_label, writes=True),
 )

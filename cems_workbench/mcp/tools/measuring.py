@@ -1,16 +1,9 @@
-"""Configs measured and compared on judged queries.
-
-Gathering some hundred queries takes minutes, and a client waits about one. So a call works for `seconds`, saves what it gathered in the
-store's evidence cache, and reports its progress; the next call with the same arguments resumes.
-"""
+"""Configs measured and compared on judged queries."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from time import monotonic
 from typing import Any, Literal
 
-from anyio import from_thread
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
@@ -19,17 +12,10 @@ from cems_workbench.api.results import collect_warnings
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, verdict
 from cems_workbench.evaluation.evaluate import number, stale_lines
-from cems_workbench.evaluation.grades import agreed_grades
-from cems_workbench.evaluation.losses import in_words
-from cems_workbench.evaluation.memory_use import memory_uses
 from cems_workbench.jobs.catalogue import named
-from cems_workbench.jobs.evaluation import evidence_of, measured_losses
-from cems_workbench.jobs.query_set_evidence import PROGRESS_LABEL
 from cems_workbench.mcp.arguments import (
     Changes,
     ConfigName,
-    Cutoff,
-    FollowedId,
     Limit,
     Measures,
     Offset,
@@ -37,22 +23,13 @@ from cems_workbench.mcp.arguments import (
     QuerySet,
     Seconds,
 )
-from cems_workbench.mcp.responses import TITLE, UNTRUSTED, Paged, Reply, Text, cut, page, rounded
+from cems_workbench.mcp.responses import UNTRUSTED, Paged, Reply, Text, moment, page, query_text, rounded
 from cems_workbench.mcp.served_store import ServedStore
+from cems_workbench.mcp.tools.allowance import Allowance, Searching, unfinished
 from cems_workbench.progress import Cancelled
-from cems_workbench.records import Query
 
 MEASURES = "nDCG@10 hit@5 recall@5"
 MAX_MISSING = 3
-MAX_QUERY_CHARS = 200
-PROGRESS_INTERVAL_S = 1.0
-
-
-class Searching(Reply):
-    """Progress of searching a query set."""
-
-    queries_searched: int
-    queries_in_all: int
 
 
 class Mean(Reply):
@@ -133,113 +110,8 @@ class Compared(Paged):
     untrusted_note: str = UNTRUSTED
 
 
-class LossBranch(Reply):
-    """Where relevant memories leave the pipeline, and how many of each config; of two what the second saves and breaks."""
-
-    stage: str | None = None
-    manner: str | None = None
-    words: str
-    lost: dict[str, int]
-    saved: int | None = None
-    broken: int | None = None
-
-
-class LostPair(Reply):
-    """A relevant memory that a config does not return, with what happened in the words of `why`."""
-
-    qid: str
-    memory_id: str
-    config: str
-    stage: str | None = None
-    manner: str
-    rank: int | None = None
-    words: str
-    untrusted: Text
-
-
-class Lost(Paged):
-    """Which stage loses the relevant memories of a query set, and which ones; or the progress so far."""
-
-    state: Literal["counted", "searching"]
-    searching: Searching | None = None
-    configs: tuple[str, ...]
-    cutoff: int
-    relevant: int | None = None
-    returned: dict[str, int] = Field(default_factory=dict)
-    branches: tuple[LossBranch, ...] = ()
-    lost: tuple[LostPair, ...] = ()
-    said: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    untrusted_note: str = UNTRUSTED
-
-
-class UsingQuery(Reply):
-    """A query that wants or returns a memory; pass its text and the memory's id to why."""
-
-    qid: str
-    status: str
-    grade: int | None = None
-    rank: int | None = None
-    stage: str | None = None
-    what: str
-    as_of: str | None = None
-    untrusted: Text
-
-
-class UseCounts(Reply):
-    """How many queries want, find and return a memory."""
-
-    memory_id: str
-    wanted: int
-    found: int
-    returned: int
-    returned_irrelevant: int
-
-
-class UsedMemory(Paged):
-    """A memory across judged queries, or the hubs: memories returned for many queries that judge them irrelevant."""
-
-    state: Literal["counted", "searching"]
-    searching: Searching | None = None
-    config: str
-    cutoff: int
-    said: tuple[str, ...] = ()
-    memories: tuple[UseCounts, ...] = ()
-    rows: tuple[UsingQuery, ...] = ()
-    notes: tuple[str, ...] = ()
-    untrusted_note: str = UNTRUSTED
-
-
-@dataclass
-class Allowance:
-    """Progress of work with a time limit: reports to the client, and cancels at the limit.
-
-    The time counts from the first query, so that each call makes progress, however busy the machine is.
-    """
-
-    seconds: int
-    context: Context
-    done: int = 0
-    total: int = 0
-    _ends: float | None = None
-    _told: float = 0.0
-
-    def __call__(self, label: str, done: int, total: int) -> None:
-        """Count a step. Raises Cancelled at the time limit, or if the client cancelled the call."""
-        if label != PROGRESS_LABEL:
-            return
-        self.done, self.total, now = done, total, monotonic()
-        self._ends = now + self.seconds if self._ends is None else self._ends
-        from_thread.check_cancelled()
-        if now > self._told + PROGRESS_INTERVAL_S:
-            self._told = now
-            from_thread.run(self.context.report_progress, done, total, label)
-        if now > self._ends and done < total:
-            raise Cancelled
-
-
 class MeasuringTools:
-    """`evaluate`, `compare` and `losses` of a served store."""
+    """`evaluate` and `compare` of a served store."""
 
     def __init__(self, served: ServedStore) -> None:
         self._served = served
@@ -263,7 +135,7 @@ class MeasuringTools:
                 with self._served.measuring(seconds):
                     evidence = self._served.evidence(query_set, chosen, queries, allowance)
             except Cancelled:
-                return Evaluated(state="searching", config=chosen.name, **_unfinished(allowance))
+                return Evaluated(state="searching", config=chosen.name, **unfinished(allowance))
             report = evaluate(evidence, chosen, measures or MEASURES)
         values = report.evaluation.values[:, 0]
         order = sorted(
@@ -318,7 +190,7 @@ class MeasuringTools:
                     ]
             except Cancelled:
                 return Compared(
-                    state="searching", baseline=baseline.name, compared=compared.name, **_unfinished(allowance)
+                    state="searching", baseline=baseline.name, compared=compared.name, **unfinished(allowance)
                 )
             reports = [
                 evaluate(each, config, measures or MEASURES)
@@ -341,8 +213,8 @@ class MeasuringTools:
                     type=kind,
                     baseline=rounded(was),
                     value=rounded(now),
-                    as_of=_moment(asked[qid]),
-                    untrusted=_query_text(asked[qid]),
+                    as_of=moment(asked[qid]),
+                    untrusted=query_text(asked[qid]),
                 )
                 for qid, _, kind, _, was, now, _ in rows
             ],
@@ -351,160 +223,6 @@ class MeasuringTools:
             notes=[*noted, *report.notes],
             **counts,
         )
-
-    def memory(
-        self,
-        context: Context,
-        memory_id: FollowedId = "",
-        query_set: QuerySet = "all",
-        config: ConfigName = "",
-        changes: Changes = None,
-        cutoff: Cutoff = 10,
-        queries: Queries = 0,
-        seconds: Seconds = 40,
-        limit: Limit = 10,
-        offset: Offset = 0,
-    ) -> UsedMemory:
-        """One memory across judged queries: wanted, returned, returned although judged irrelevant, lost where. Without an id: the hubs."""
-        chosen, allowance = self._served.config(config, changes), Allowance(seconds, context)
-        if memory_id:
-            self._served.store.memory(memory_id)
-        with collect_warnings() as noted:
-            try:
-                with self._served.measuring(seconds):
-                    evidence = self._served.evidence(query_set, chosen, queries, allowance)
-            except Cancelled:
-                return UsedMemory(state="searching", config=chosen.name, cutoff=cutoff, **_unfinished(allowance))
-        uses = memory_uses(
-            evidence.evidence.queries,
-            evidence.evidence.evidences,
-            agreed_grades(evidence.judgments),
-            chosen,
-            evidence.relevant_from,
-            k=cutoff,
-            followed=(memory_id,) if memory_id else (),
-        )
-        hubs = [] if memory_id else uses.hubs()
-        rows, counts = page(uses.rows.get(memory_id, ()) if memory_id else (), offset, limit)
-        shown, hub_counts = page(hubs, offset, limit)
-        return UsedMemory(
-            state="counted",
-            config=chosen.name,
-            cutoff=cutoff,
-            said=[uses.sentence(memory_id)] if memory_id else [uses.hubs_sentence],
-            memories=[
-                UseCounts(
-                    memory_id=use.memory_id,
-                    wanted=use.wanted,
-                    found=use.found,
-                    returned=use.returned,
-                    returned_irrelevant=use.irrelevant,
-                )
-                for use in ([uses.of(memory_id)] if memory_id else shown)
-            ],
-            rows=[
-                UsingQuery(
-                    qid=row.query.qid,
-                    status=row.status,
-                    grade=row.grade,
-                    rank=row.rank,
-                    stage=row.branch.stage or None if row.branch else None,
-                    what=row.words,
-                    as_of=_moment(row.query),
-                    untrusted=_query_text(row.query),
-                )
-                for row in rows
-            ],
-            notes=noted,
-            **(counts if memory_id else hub_counts),
-        )
-
-    def losses(
-        self,
-        context: Context,
-        query_set: QuerySet = "all",
-        config: ConfigName = "",
-        changes: Changes = None,
-        against: ConfigName = "",
-        cutoff: Cutoff = 10,
-        queries: Queries = 0,
-        seconds: Seconds = 40,
-        limit: Limit = 10,
-        offset: Offset = 0,
-    ) -> Lost:
-        """Which stage loses the relevant memories of judged queries. With `against`, what `config` saves and breaks compared with it."""
-        configs = [self._served.config(config, changes)]
-        if against:
-            configs.insert(0, self._served.config(against))
-        if len(configs) == 2 and configs[0] == configs[1]:
-            raise InputError("against: nothing to compare; name changes, or another config as against")
-        if len(configs) == 2 and configs[0].name == configs[1].name:
-            configs[1] = named(f"{configs[0].name} with changes", configs[1])
-        allowance, names = Allowance(seconds, context), [one.name for one in configs]
-        with collect_warnings() as noted:
-            try:
-                with self._served.measuring(seconds):
-                    found = [self._served.evidence(query_set, each, queries, allowance) for each in configs]
-            except Cancelled:
-                return Lost(state="searching", configs=names, cutoff=cutoff, **_unfinished(allowance))
-            reports = [evaluate(each, one, MEASURES) for each, one in zip(found, configs, strict=True)]
-            measured = [report.measured for report in reports]
-            losses = measured_losses(measured, reports[0].evaluation.relevant_from, cutoff, None)
-        listed = [(i, row) for i, one in enumerate(losses.maps) for row in one.rows]
-        rows, counts = page(listed, offset, limit)
-        asked = [{query.qid: query for query in one.batch.queries} for one in measured]
-        told = [(i, in_words([row], configs[i], cutoff, evidence_of(measured[i]))[0]) for i, row in rows]
-        change = losses.differences[0] if losses.differences else None
-        return Lost(
-            state="counted",
-            configs=names,
-            cutoff=cutoff,
-            relevant=losses.maps[-1].relevant,
-            returned={one.config_name: one.returned for one in losses.maps},
-            branches=[
-                LossBranch(
-                    stage=branch.stage or None,
-                    manner=branch.manner,
-                    words=branch.words(cutoff),
-                    lost={one.config_name: one.branches.get(branch, 0) for one in losses.maps},
-                    saved=None if change is None else change.saved.get(branch, 0),
-                    broken=None if change is None else change.broken.get(branch, 0),
-                )
-                for branch in losses.branches
-            ],
-            lost=[
-                LostPair(
-                    qid=row.qid,
-                    memory_id=row.memory_id,
-                    config=names[i],
-                    stage=row.branch.stage or None,
-                    manner=row.branch.manner,
-                    rank=row.rank,
-                    words=row.words,
-                    untrusted=_query_text(asked[i][row.qid]),
-                )
-                for i, row in told
-            ],
-            said=[
-                *losses.sentences,
-                "lost: by config and branch, in pipeline order; why(query, memory_id) says what would return one",
-            ],
-            notes=[*noted, *losses.remarks],
-            **counts,
-        )
-
-
-def _unfinished(allowance: Allowance) -> dict[str, object]:
-    left = allowance.total - allowance.done
-    if not allowance.total:
-        return {"said": ["Another call is still searching this store; call again with the same arguments."]}
-    return {
-        "searching": Searching(queries_searched=allowance.done, queries_in_all=allowance.total),
-        "said": [
-            f"{left} of {allowance.total} queries are not searched yet; progress is saved. Call again with the same arguments to resume, "
-            "or with `queries` for a sample."
-        ],
-    }
 
 
 def _by_type(report: EvaluationReport) -> dict[str, dict[str, float | None]]:
@@ -526,19 +244,10 @@ def _worst(report: EvaluationReport, i: int) -> WorstQuery:
         qid=found.qids[i],
         value=rounded(found.values[i, 0]),
         type=found.types[i] or None,
-        as_of=_moment(query),
+        as_of=moment(query),
         not_returned=[key for key in relevant if key not in returned][:MAX_MISSING],
-        untrusted=_query_text(query),
+        untrusted=query_text(query),
     )
-
-
-def _moment(query: Query) -> str | None:
-    return None if query.as_of is None else query.as_of.isoformat()
-
-
-def _query_text(query: Query) -> Text:
-    """The arguments of `why`: the query's text and project."""
-    return Text(text=cut(query.query, MAX_QUERY_CHARS), project=query.project and cut(query.project, TITLE))
 
 
 def _differences(report: ComparisonReport) -> list[MeasureDifference]:
