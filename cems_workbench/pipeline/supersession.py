@@ -154,7 +154,7 @@ def _fault_of(own: Any, memories: Collection[str]) -> str | None:
     if not isinstance(own, Sequence) or isinstance(own, str) or not own:
         return "expected an array of successors"
     for one in own:
-        if not isinstance(one, Mapping) or one.get("id") not in memories:
+        if not isinstance(one, Mapping) or not isinstance(one.get("id"), str) or one["id"] not in memories:
             return "expected successors that are among the memories"
         if not isinstance(one.get("kind"), str) or not isinstance(one.get("author"), str | None):
             return "expected a successor's kind of edge, and its author, as text"

@@ -180,7 +180,7 @@ class SupersessionConfig(Section):
     expired: Literal["keep", "drop"] = param(
         "keep",
         "Expired memories",
-        "drop: memories are dropped that were valid until a moment before the query's; keep: they stay.",
+        "drop: memories that are no longer valid at the moment of the query are dropped; keep: they stay.",
         added=True,
     )
 

@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime
 
-from cems_workbench.pipeline.supersession import find_successors, superseded
+import pytest
+
+from cems_workbench.pipeline.supersession import check_note, find_successors, superseded
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.relations import SupersedingEdge
 
@@ -46,3 +48,9 @@ def test_note_is_read_back():
     found = find_successors([edge("a", "b"), edge("a", "c", None)], JULY, ANY)
     assert superseded({"superseded": found.to_json()}) == found.successors
     assert superseded({}) == {}
+
+
+@pytest.mark.parametrize("named", [["b"], None, 1, "z"])
+def test_note_that_names_no_memory_is_refused(named):
+    note = {"a": [{"id": named, "created_at": None, "kind": "supersedes"}]}
+    assert "expected successors that are among the memories" in (check_note(note, {"a": None, "b": None}) or "")
