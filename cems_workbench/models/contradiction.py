@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from cems_workbench.errors import ModelError, one_line
-from cems_workbench.models.resolve import MISSING_PACKAGE, Resolved, loads_others, locate
+from cems_workbench.errors import ModelError
+from cems_workbench.models.cross_encoder import find_weights, load_cross_encoder
+from cems_workbench.models.resolve import Resolved
 
 CONTRADICTION = "contradiction"
 
@@ -28,38 +29,23 @@ class ContradictionScorer:
     batch = 32
 
     def __init__(self, asked: str) -> None:
-        resolved = locate(asked)
-        if resolved is None:
-            missing = "was not found: no such folder, not in the local cache, no model hub"
-            raise ModelError(
-                f"contradiction model {asked} {missing if loads_others() else f'cannot be loaded: {MISSING_PACKAGE}'}"
-            )
-        self.resolved: Resolved = resolved
+        self.resolved: Resolved = find_weights(asked, _named(asked))
         self._lock = threading.Lock()
 
     @property
     def label(self) -> str:
         """What scores, in words."""
-        return f"contradiction model {self.resolved.line}"
+        return _named(self.resolved.line)
 
     @cached_property
     def _model(self) -> tuple[Any, int]:
         """The CrossEncoder and the column of the contradiction. Raises ModelError in one line."""
-        from sentence_transformers import CrossEncoder
-
-        local = self.resolved.source != "Hugging Face hub"
-        try:
-            model = CrossEncoder(self.resolved.location, device="cpu", local_files_only=local)
-        except Exception as error:  # a broken file raises its reader's exception
-            reason = one_line(str(error)) or type(error).__name__
-            raise ModelError(f"contradiction model {self.resolved.asked} cannot be loaded: {reason}") from error
+        model = load_cross_encoder(self.resolved, _named(self.resolved.asked))
         names = {int(place): str(name).lower() for place, name in model.config.id2label.items()}
         place = next((place for place, name in names.items() if name == CONTRADICTION), None)
         if place is None:
             known = ", ".join(names[place] for place in sorted(names))
-            raise ModelError(
-                f"contradiction model {self.resolved.asked} has the outputs {known}; one must be {CONTRADICTION}"
-            )
+            raise ModelError(f"{_named(self.resolved.asked)} has the outputs {known}; one must be {CONTRADICTION}")
         return model, place
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
@@ -72,3 +58,7 @@ class ContradictionScorer:
                 list(pairs), batch_size=self.batch, show_progress_bar=False, apply_softmax=True, convert_to_numpy=True
             )
         return [float(row[place]) for row in logits]
+
+
+def _named(model: str) -> str:
+    return f"contradiction model {model}"

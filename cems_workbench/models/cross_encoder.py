@@ -32,11 +32,7 @@ class CrossEncoderReranker:
     batch = 32
 
     def __init__(self, asked: str) -> None:
-        resolved = locate(asked)
-        if resolved is None:
-            missing = "was not found: no such folder, not in the local cache, no model hub"
-            raise ModelError(f"{_named(asked)} {missing if loads_others() else f'cannot be loaded: {MISSING_PACKAGE}'}")
-        self.resolved: Resolved = resolved
+        self.resolved: Resolved = find_weights(asked, _named(asked))
         self.made_by: MadeBy = (CrossEncoderReranker, (asked,))
         """By the requested name, so that another machine resolves it locally."""
         self._lock = threading.Lock()
@@ -58,17 +54,7 @@ class CrossEncoderReranker:
     @cached_property
     def model(self) -> Any:
         """The sentence-transformers CrossEncoder. Raises ModelError in one line when it cannot be loaded."""
-        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        from sentence_transformers import CrossEncoder
-        from transformers.utils import logging as transformers_logging
-
-        transformers_logging.disable_progress_bar()
-        local = self.resolved.source != "Hugging Face hub"
-        try:
-            model = CrossEncoder(self.resolved.location, device="cpu", local_files_only=local)
-        except Exception as error:  # a broken file raises its reader's exception: json, safetensors, torch
-            reason = one_line(str(error)) or type(error).__name__
-            raise ModelError(f"{_named(self.resolved.asked)} cannot be loaded: {reason}") from error
+        model = load_cross_encoder(self.resolved, _named(self.resolved.asked))
         if model.num_labels != 1:
             raise ModelError(f"{_named(self.resolved.asked)} has {model.num_labels} outputs; a reranker has one")
         return model
@@ -99,6 +85,30 @@ class CrossEncoderReranker:
             for text, logit, length in zip(unique, logits, lengths, strict=True)
         }
         return [scores[text] for text in texts]
+
+
+def find_weights(asked: str, name: str) -> Resolved:
+    """The weights of `asked`, a path or hub id; raises ModelError, which calls the model `name`, if they are not available."""
+    resolved = locate(asked)
+    if resolved is None:
+        missing = "was not found: no such folder, not in the local cache, no model hub"
+        raise ModelError(f"{name} {missing if loads_others() else f'cannot be loaded: {MISSING_PACKAGE}'}")
+    return resolved
+
+
+def load_cross_encoder(resolved: Resolved, name: str) -> Any:
+    """The sentence-transformers CrossEncoder, without progress bars. Raises ModelError in one line, which calls the model `name`."""
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    from sentence_transformers import CrossEncoder
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    local = resolved.source != "Hugging Face hub"
+    try:
+        return CrossEncoder(resolved.location, device="cpu", local_files_only=local)
+    except Exception as error:  # a broken file raises its reader's exception: json, safetensors, torch
+        reason = one_line(str(error)) or type(error).__name__
+        raise ModelError(f"{name} cannot be loaded: {reason}") from error
 
 
 def _named(model: str) -> str:
