@@ -114,8 +114,9 @@ def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListEntry
 
 
 def _past_the_limit(trace: Trace, memory_id: str) -> bool:
+    """Whether assembly left it out for its rank alone, as `analysis/losses.py` decides it."""
     row = trace.stage(ASSEMBLY).by_id.get(memory_id)
-    return row is not None and not row.kept and not row.skipped_for_budget
+    return row is not None and not row.kept and trace.run.of(ASSEMBLY).past_limit(0, trace.columns[memory_id])
 
 
 def cause(path: MemoryPath, trace: Trace) -> str:
@@ -187,7 +188,7 @@ def _later(path: MemoryPath, trace: Trace) -> str:
         return f"{told}; {_reranked(trace, name)}"
     if stage == ADJUST.name and step.kept:
         return f"{told}; {_adjusted(trace, name)}"
-    if stage == ASSEMBLY.name and trace.stage(ASSEMBLY).fields.strategy == "mmr":
+    if stage == ASSEMBLY.name and path.status != "dropped" and trace.stage(ASSEMBLY).fields.strategy == "mmr":
         return f"{told}; assembly chose for diversity (mmr) and {_mmr(path, trace)}"
     if step.kept:
         return f"{told}; {stage} put it {ordinal(step.rank or 0)}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.analysis.why import ListEntry, MemoryPath, cause, memory_path
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
@@ -192,6 +193,21 @@ def test_lost_for_the_token_budget() -> None:
         sentence
         == "Lost at assembly: b was 2nd after fusion; assembly dropped it: 100 tokens do not fit the budget of 50."
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"assembly.min_vector_score": 0.75}, "vector score 0.7000: below the floor of 0.75, and nobody moves up"),
+        ({"assembly.strategy": "mmr", "assembly.mmr_min_value": 0.9}, "is below the least of 0.9"),
+    ],
+)
+def test_dropped_by_assembly_for_its_value_is_no_loss_of_rank(changes: dict[str, Any], why: str) -> None:
+    made = trace(evidence(VECTOR), changes)
+    path, branch = memory_path(made, "c", 3), branch_of(made, "c", 3)
+    assert branch is not None and (branch.stage, branch.manner) == ("assembly", "dropped")
+    assert (path.status, path.lost_at) == ("dropped", "assembly")
+    assert cause(path, made).endswith(f"{why}.") and "assembly dropped it: " in cause(path, made)
 
 
 def test_lost_to_diversity() -> None:
