@@ -158,7 +158,7 @@ def profile_of(memory: Memory, language: str = ENGLISH) -> Profile:
         {term: tuple(numbers) for term, numbers in places.items()},
         tuple(token.span for token in tokens),
         tuple(token.lowered for token in tokens),
-        tuple(_values(tokens, title_terms, memory, english)),
+        tuple(_values(tokens, title_terms, memory, language)),
         tuple(_marks(tokens, _CHANGES)) if english else (),
         tuple(Mark(token.lowered, token.span, i) for i, token in enumerate(tokens) if token.lowered in NEGATIONS)
         if english
@@ -238,8 +238,9 @@ def _tokens(field: Field, text: str, language: str, sentence: int) -> Iterable[_
         )
 
 
-def _values(tokens: Sequence[_Token], title: frozenset[str], memory: Memory, english: bool) -> Iterable[Value]:
+def _values(tokens: Sequence[_Token], title: frozenset[str], memory: Memory, language: str) -> Iterable[Value]:
     found = 0
+    english = word_lists(language)
     for place, token in enumerate(tokens):
         text = (memory.title or "") if token.span.field == "title" else memory.content
         written = text[token.span.start : token.span.end]
@@ -255,8 +256,8 @@ def _values(tokens: Sequence[_Token], title: frozenset[str], memory: Memory, eng
         for far, other in ((abs(n - place), tokens[n]) for n in nearby):
             if other.sentence == token.sentence and far:
                 slot |= {term: max(slot.get(term, 0.0), 1.0 if far <= 2 else 0.5) for term in other.terms}
-        slot |= dict.fromkeys(terms_of(setting[1]), 1.0) if setting else {}
-        own = set(terms_of(written))
+        slot |= dict.fromkeys(terms_of(setting[1], language), 1.0) if setting else {}
+        own = set(terms_of(written, language))
         yield Value(
             kind, _normal(written, kind), token.span, {term: near for term, near in slot.items() if term not in own}
         )

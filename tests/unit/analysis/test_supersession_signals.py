@@ -6,6 +6,7 @@ import pytest
 
 from cems_workbench.analysis.supersession_signals import Signals, profile_of, signals_of
 from cems_workbench.records import Memory
+from cems_workbench.store.search.lexical.tokenizer import terms_of
 
 
 def signs(
@@ -86,3 +87,9 @@ def test_texts_of_any_length_and_shape_are_read_to_a_limit():
     for text in ("", " ", "?", "x" * 100_000, "7 " * 50_000, "now " * 50_000):
         found = signs(text, text + " 8")
         assert min(found.slot, found.change, found.negation, found.same) >= 0 and found.length <= 1
+
+
+def test_a_value_is_no_part_of_its_own_slot_in_any_language():
+    profile = profile_of(Memory("m", "LIMIT_MB=20 gilt, sagt HäuserB7 allen HäuserB7"), "german")
+    own = [value for value in profile.values if value.kind == "name"]
+    assert own and not any(set(terms_of(value.text, "german")) & value.slot.keys() for value in own)
