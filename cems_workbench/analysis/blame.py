@@ -7,8 +7,9 @@ A reranker orders the others; the best SHOWN get:
     standing      for the query: rank among the results, or the stage that lost it (analysis/ranks.py: the definition of `why`)
     stale         superseded by a memory that existed at the moment of the query, or expired
     irrelevant    judged so by people for this query
-    otherwise     its successors by stored edges; else near memories that differ in a number, date, name or negation, with the score of
-                  a proposed edge (analysis/proposed_edges.py), at least its MINIMUM, unless a person rejected the pair
+    otherwise     its successors by stored edges; else near memories that differ in a number, date, name or negation, scored as a proposed
+                  edge (analysis/proposed_edges.py; near is 1/r, r the rank among the neighbours of the memory alone), at least its
+                  MINIMUM, unless a person decided on the pair
     next          the command that goes on: `why` for the memory that should have been returned
 
 MIN_SCORE was chosen on the answers of benchmarks/bench_blame.py.
@@ -28,8 +29,7 @@ from cems_workbench.analysis.proposed_edges import (
     NEIGHBOURS,
     CandidatePair,
     ProposedEdge,
-    days_words,
-    excluded_pairs,
+    decided_pairs,
     scored_pairs,
 )
 from cems_workbench.analysis.ranks import loss
@@ -49,6 +49,7 @@ from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import DEFAULT_SCALE, Memory, titled
 from cems_workbench.store.filter import ANY
+from cems_workbench.store.relations import SupersedingEdge
 
 SEARCHED = 30
 """Memories of each index that are compared with a claim."""
@@ -346,18 +347,19 @@ class _About:
         self._resources, self._config, self._trace = resources, config, trace
         self._grades, self._relevant_from = grades, relevant_from
         self._as_of = None if trace is None else trace.evidence.as_of
-        self._decided = excluded_pairs(resources).decided
+        self._decided = decided_pairs(resources)
 
     def blamed(self, support: Support, others: Iterable[Memory]) -> BlamedMemory:
         """A supporting memory; `others` are what else supports its claim."""
         memory = support.memory
-        successors = self._successors(memory)
+        edges = self._resources.store.relations.superseding([memory.id])
+        successors = find_successors(edges, self._as_of, ANY).successors.get(memory.id, ())
         otherwise = self._by_edges(memory, successors) or self._near(memory, others)
         grade = self._grades.get(memory.id)
         found = BlamedMemory(
             support,
             self._standing(memory.id),
-            self._stale(memory),
+            self._stale(memory, edges),
             grade,
             grade is not None and grade < self._relevant_from,
             tuple(otherwise),
@@ -367,15 +369,10 @@ class _About:
     def _standing(self, memory_id: str) -> Standing | None:
         return None if self._trace is None else standing(self._trace, memory_id)
 
-    def _successors(self, memory: Memory) -> tuple[Successor, ...]:
-        edges = self._resources.store.relations.superseding([memory.id])
-        return find_successors(edges, self._as_of, ANY).successors.get(memory.id, ())
-
-    def _stale(self, memory: Memory) -> str | None:
+    def _stale(self, memory: Memory, edges: Sequence[SupersedingEdge]) -> str | None:
         """In the words of every page, for a candidate with the rank of its successor."""
         if self._trace is not None and memory.id in self._trace.evidence.memories:
             return stale_words(self._trace, memory.id)
-        edges = self._resources.store.relations.superseding([memory.id])
         return stored_standings([memory], edges, self._as_of or datetime.now(UTC)).get(memory.id)
 
     def _by_edges(self, memory: Memory, successors: Sequence[Successor]) -> list[Otherwise]:
@@ -417,7 +414,7 @@ class _About:
         newer = edge.older == memory.id
         other = known[edge.newer if newer else edge.older]
         spans = edge.newer_spans if newer else edge.older_spans
-        when = f"{days_words(edge.days)} {'later' if newer else 'earlier'}"
+        when = edge.later if newer else edge.later.replace("later", "earlier")
         return Otherwise(
             other,
             "near",
@@ -500,7 +497,7 @@ def _pair(memory: Memory, other: Memory, cosine: float, near: float) -> Candidat
     assert memory.created_at is not None and other.created_at is not None
     days = (other.created_at - memory.created_at).total_seconds() / 86_400
     newer, older = (other, memory) if days > 0 else (memory, other)
-    return CandidatePair(newer.id, older.id, abs(days), cosine, near)
+    return CandidatePair(newer.id, older.id, abs(days), days_later(older.created_at, newer.created_at), cosine, near)
 
 
 def _later(memory: Memory, successor: Successor) -> str:

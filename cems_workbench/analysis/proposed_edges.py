@@ -20,12 +20,12 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from cems_workbench.analysis.supersession import days_later
 from cems_workbench.analysis.supersession_signals import Profile, Signals, Span, profile_of, signals_of, word_lists
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
@@ -82,6 +82,8 @@ class ProposedEdge:
     older: str
     score: float
     days: float
+    later: str
+    """The same in words, by calendar days as on every page."""
     features: Mapping[str, float]
     signals: Signals
     contradiction: float | None = None
@@ -89,7 +91,7 @@ class ProposedEdge:
     @property
     def why(self) -> str:
         """The reasons in words: time, likeness and signs."""
-        parts = [f"{days_words(self.days)} later", f"cosine {self.features['cosine']:.2f}", *self.signals.words]
+        parts = [self.later, f"cosine {self.features['cosine']:.2f}", *self.signals.words]
         if self.contradiction is not None:
             parts.append(f"contradiction {self.contradiction:.2f}")
         return "; ".join(parts)
@@ -228,6 +230,7 @@ class CandidatePair(NamedTuple):
     newer: str
     older: str
     days: float
+    later: str
     cosine: float
     near: float
 
@@ -305,7 +308,8 @@ def _pairs(origins: Sequence[Origin], near: Any, cosines: Any) -> Iterator[Candi
             one, two = origins[newer].created_at, origins[older].created_at
             assert one is not None and two is not None
             days = (one - two).total_seconds() / 86_400
-            yield CandidatePair(origins[newer].id, origins[older].id, days, cosine, (1 / rank + 1 / back) / 2)
+            near_ranks = (1 / rank + 1 / back) / 2
+            yield CandidatePair(origins[newer].id, origins[older].id, days, days_later(two, one), cosine, near_ranks)
 
 
 def _admissible(origins: Sequence[Origin], row: int, near: Any, *, earlier: bool) -> list[int]:
@@ -343,7 +347,7 @@ def scored_pairs(
             if pair.newer in profiles and pair.older in profiles:  # not deleted meanwhile
                 signals = signals_of(profiles[pair.older], profiles[pair.newer], rarity)
                 features = features_of(pair, signals)
-                yield ProposedEdge(pair.newer, pair.older, score_of(features), pair.days, features, signals)
+                yield ProposedEdge(pair.newer, pair.older, score_of(features), pair.days, pair.later, features, signals)
         done += len(batch)
         progress("comparing pairs", min(done, size), size)
 
@@ -419,7 +423,12 @@ def excluded_pairs(resources: Resources) -> Excluded:
             after.setdefault(edge.source_id, set()).add(edge.target_id)
         elif edge.kind in OLDER_FIRST:
             after.setdefault(edge.target_id, set()).add(edge.source_id)
-    return Excluded(after, frozenset(one.pair for one in resources.store.supersessions.standing()))
+    return Excluded(after, decided_pairs(resources))
+
+
+def decided_pairs(resources: Resources) -> frozenset[frozenset[str]]:
+    """The pairs that a person accepted or rejected."""
+    return frozenset(one.pair for one in resources.store.supersessions.standing())
 
 
 @dataclass(frozen=True)
@@ -445,14 +454,3 @@ class Excluded:
                     seen.add(target)
                     ahead.append(target)
         return False
-
-
-def days_words(days: float) -> str:
-    """ "3 days", "less than a day"."""
-    whole = round(days)
-    return "less than a day" if whole < 1 else f"{whole:,} {'day' if whole == 1 else 'days'}"
-
-
-def later_words(older: datetime, newer: datetime) -> str:
-    """How much later the newer one is, in words."""
-    return f"{days_words((newer - older).total_seconds() / 86_400)} later"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.proposed_edges import MINIMUM, Proposals, ProposedEdge, later_words, proposed_edges
+from cems_workbench.analysis.proposed_edges import MINIMUM, Proposals, ProposedEdge, proposed_edges
 from cems_workbench.analysis.supersession_signals import Field, Span
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.background_priority import FOREGROUND
@@ -173,7 +173,6 @@ def _deal(review: Review, resources: Resources) -> tuple[ProposedEdge, Memory, M
 
 def pair_html(edge: ProposedEdge, older: Memory, newer: Memory, pair_no: int) -> Markup:
     """The two memories with their dates and the marked parts, and the reasons."""
-    later = later_words(older.created_at, newer.created_at) if older.created_at and newer.created_at else ""
     return render(
         "label/superseded.html",
         pair_no=f"p{pair_no}",
@@ -181,7 +180,7 @@ def pair_html(edge: ProposedEdge, older: Memory, newer: Memory, pair_no: int) ->
         score=f"{edge.score:.2f}",
         sides=[
             _side("Older", older, edge.older_spans, ""),
-            _side("Newer", newer, edge.newer_spans, later),
+            _side("Newer", newer, edge.newer_spans, edge.later),
         ],
     )
 

@@ -214,7 +214,7 @@ def near(text: str) -> str:
 
 def superseded(text: str) -> str:
     signals = Signals(1.0, 0.0, 0.0, 0.0, 0.0, (text,), (), (Span("title", 0, 1),))
-    edge = ProposedEdge("n", "o", 0.5, 2.0, {"cosine": 0.5}, signals)
+    edge = ProposedEdge("n", "o", 0.5, 2.0, "2 days later", {"cosine": 0.5}, signals)
     return superseded_html(edge, memory(text), memory(text), 1)
 
 
