@@ -277,7 +277,7 @@ def _verdict(names: tuple[str, str], found: _Paired, tolerance: float) -> Verdic
 
 def _kind(found: _Paired, tolerance: float) -> tuple[Kind, str]:
     """The verdict, and what more the sentence says of why."""
-    if found.same_results and not found.changed:
+    if found.same_results and not found.changed and found.queries:
         return PASS, ""
     if found.queries < MIN_QUERIES:
         return CANNOT_TELL, f"; at least {MIN_QUERIES} are needed" if found.queries else ""

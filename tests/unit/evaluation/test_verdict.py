@@ -54,6 +54,8 @@ def test_kind_and_sentence(differences: list[float], kind: str, said: str) -> No
 def test_results_that_are_the_same_pass_however_few() -> None:
     found = verdict_of_values(NAMES, NDCG, np.zeros(2), None, 0.0, same_results=True)
     assert found.sentence == "Pass: new loses no more than 0 nDCG@10 against old: no query changed, of 2 queries."
+    nothing = verdict_of_values(NAMES, NDCG, np.zeros(0), same_results=True)
+    assert nothing.kind == "cannot tell" and "no query has a value under both" in nothing.sentence
 
 
 def test_queries_needed_follow_from_the_spread() -> None:
