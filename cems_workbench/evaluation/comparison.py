@@ -55,7 +55,7 @@ SAME_WORD, OPEN_WORD = "= same", "not certain"
 """The words of every table, page and report for what a difference says."""
 
 
-def verdict(difference: MeasureDifference) -> str:
+def significance(difference: MeasureDifference) -> str:
     """In a word what a difference says, with its sign."""
     if not difference.wins and not difference.losses:
         return SAME_WORD

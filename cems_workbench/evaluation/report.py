@@ -9,7 +9,7 @@ from typing import Any
 from cems_workbench import __version__
 from cems_workbench.config import config_hash
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
-from cems_workbench.evaluation.comparison import Comparison, interval_words, verdict
+from cems_workbench.evaluation.comparison import Comparison, interval_words, significance
 from cems_workbench.evaluation.evaluate import Evaluation, number, stale_lines
 from cems_workbench.evaluation.verdict import Verdict, verdicts_of
 from cems_workbench.formats.trec_run import RunRow, write
@@ -53,14 +53,14 @@ def markdown_report(
     for other in comparison.compared:
         lines += ["", f"## {_cell(other.name)} against {_cell(base.config.name)}", ""]
         lines += _table(
-            ["measure", "difference", "95 % interval", "p (Holm)", "verdict", "effect", "wins / losses / ties"],
+            ["measure", "difference", "95 % interval", "p (Holm)", "significance", "effect", "wins / losses / ties"],
             [
                 [
                     str(difference.measure),
                     f"{difference.difference:+.3f}",
                     interval_words(difference.low, difference.high),
                     f"{difference.p_holm:.4f}",
-                    verdict(difference),
+                    significance(difference),
                     f"{difference.effect:.2f}",
                     f"{len(difference.wins)} / {len(difference.losses)} / {difference.ties}",
                 ]

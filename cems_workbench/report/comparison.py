@@ -16,7 +16,7 @@ from cems_workbench.config import config_hash
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import Outcome
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.comparison import LEVEL, Comparison, ConfigComparison, MeasureDifference, verdict
+from cems_workbench.evaluation.comparison import LEVEL, Comparison, ConfigComparison, MeasureDifference, significance
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, stale_lines
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
@@ -345,7 +345,7 @@ def _other(
 
 
 def _difference_row(found: MeasureDifference, scale: Scale) -> _DifferenceRow:
-    said = verdict(found)
+    said = significance(found)
     words = (
         f"{signed(found.difference)} ({signed(found.low)} to {signed(found.high)}), p {number(found.p_holm)}: {said}"
     )

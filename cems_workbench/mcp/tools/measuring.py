@@ -10,7 +10,7 @@ from pydantic import Field
 from cems_workbench.api.measures import ComparisonReport, EvaluationReport, compare, evaluate
 from cems_workbench.api.results import collect_warnings
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, verdict
+from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, significance
 from cems_workbench.evaluation.evaluate import number, stale_lines
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.mcp.arguments import (
@@ -272,7 +272,7 @@ def _significant(report: ComparisonReport) -> str:
     """The significantly better or worse measures, in a sentence, at the level of p that every table marks."""
     sure: dict[str, list[str]] = {BETTER: [], WORSE: []}
     for row in report.comparison.compared[0].differences:
-        sure.get(verdict(row), []).append(str(row.measure))
+        sure.get(significance(row), []).append(str(row.measure))
     if not any(sure.values()):
         return f"No measure is significantly better or worse: p, after Holm, is {LEVEL:g} or more for each."
     parts = [f"{word} by {', '.join(sure[up])}" for up, word in ((BETTER, "better"), (WORSE, "worse")) if sure[up]]

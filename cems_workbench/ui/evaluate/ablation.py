@@ -9,7 +9,7 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.ablation import ablations
-from cems_workbench.evaluation.comparison import compare, verdict
+from cems_workbench.evaluation.comparison import compare, significance
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.jobs.evaluation import EvaluatedConfig
@@ -100,7 +100,7 @@ def _rows(evaluations: Sequence[Evaluation], measure: Measure) -> list[dict[str,
                 "p (Holm)": difference.p_holm,
                 "wins": len(difference.wins),
                 "losses": len(difference.losses),
-                "verdict": verdict(difference),
+                "significance": significance(difference),
             }
         )
     return rows

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.evaluation.batch import missing_score_lines
-from cems_workbench.evaluation.comparison import Comparison, ConfigComparison, compare, interval_words, verdict
+from cems_workbench.evaluation.comparison import Comparison, ConfigComparison, compare, interval_words, significance
 from cems_workbench.evaluation.evaluate import Figures, Summary, number, stale_lines
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.aurc import curve
@@ -357,7 +357,7 @@ def differences(others: Sequence[ConfigComparison], baseline: str) -> None:
                     "95 % interval": interval_words(row.low, row.high),
                     "p (Holm)": row.p_holm,
                     "effect": number(row.effect),
-                    "verdict": verdict(row),
+                    "significance": significance(row),
                     "wins": len(row.wins),
                     "losses": len(row.losses),
                     "ties": row.ties,
@@ -395,7 +395,7 @@ def differences(others: Sequence[ConfigComparison], baseline: str) -> None:
                 width=62,
                 help="Effect size, Cohen’s d: mean difference divided by its standard deviation. About 0.2 is small, 0.8 large.",
             ),
-            "verdict": text("verdict", width=92, help="better or worse if the corrected p is below 0.05"),
+            "significance": text("significance", width=92, help="better or worse if the corrected p is below 0.05"),
             "wins": number_column("wins", width=52),
             "losses": number_column("losses", width=58),
             "ties": number_column("ties", width=50),

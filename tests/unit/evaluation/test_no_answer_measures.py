@@ -14,7 +14,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.assertions import NoLoss, check, check_no_loss, parse_assertion
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.comparison import compare, verdict
+from cems_workbench.evaluation.comparison import compare, significance
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.metrics import GradedRankings, graded, offered_measures, parse_measure, parse_measures
 from cems_workbench.evaluation.metrics.aurc import curve
@@ -254,7 +254,7 @@ def test_less_noise_is_a_win_and_more_a_loss() -> None:
     )
     noise, auroc = compare([quiet, loud]).compared[0].differences
     assert (noise.wins, noise.losses, noise.difference) == ((), ("q3",), pytest.approx(0.1))
-    assert verdict(replace(noise, p_holm=0.01)) == "▼ worse"
+    assert significance(replace(noise, p_holm=0.01)) == "▼ worse"
     assert auroc.difference == pytest.approx(-0.25)
     guard = NoLoss(parse_measure("noise@5"), level=0.5)
     assert check_no_loss(compare([quiet, loud]), guard)[0].line.startswith("no significant loss")
