@@ -78,6 +78,7 @@ def watch_command(
     The measurement is saved; the Evaluate page plots all of them over time.
     """
     from cems_workbench.evaluation.assertions import parse_no_loss
+    from cems_workbench.evaluation.evaluate import number
     from cems_workbench.jobs.watching import watch
 
     chosen = chosen_config(preset, config, changes)
@@ -114,7 +115,7 @@ def watch_command(
                     "measure": str(row.measure),
                     "before": row.before,
                     "now": row.now,
-                    "interval": [row.low, row.high],
+                    "interval": [number(row.low), number(row.high)],
                     "p": row.p,
                     "queries": row.queries,
                 }

@@ -54,6 +54,15 @@ def test_a_loss_since_the_last_time_fails_and_what_changed_is_named(
     assert list(lines[0].marker.symbol) == ["circle", "circle", "circle-open"]
 
 
+def test_one_query_has_no_interval(command: Command, sample_store: Path, tmp_path: Path) -> None:
+    store = store_with_set(sample_store, tmp_path, "one", 1)
+    asked = ("watch", "one", "--store", store, "--preset", "recollection", "--json")
+    assert command(*asked).code == 0
+    again = command(*asked)
+    rows = json.loads(again.out)["since"]
+    assert again.code == 0 and rows and all(row["interval"] == [None, None] for row in rows)
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
