@@ -90,6 +90,12 @@ def draw_verdicts(found: Sequence[Verdict]) -> None:
         st.markdown(f"{MARKS[one.kind]} {plain(one.sentence)}")
 
 
+def draw_stale(measured: Sequence[Figures]) -> None:
+    """Draw how many queries have a stale memory among their first results, where it is known."""
+    for line in stale_lines(measured):
+        st.caption(plain(line), help="Stale: expired, or superseded by a memory that is not ranked above it.")
+
+
 def _draw_risk(measured: Sequence[EvaluatedConfig]) -> None:
     """Draw the risk-coverage curve: error rate by share of answered queries, most confident first."""
     measures = [measure for measure in measured[0].evaluation.measures if measure.family == "AURC"]
@@ -175,8 +181,7 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]
             persist_state="session",
             help="One more column per measure: the mean if every unjudged result were irrelevant, or relevant.",
         )
-    for line in stale_lines(measured):
-        st.caption(line, help="Stale: expired, or superseded by a memory that is not ranked above it.")
+    draw_stale(measured)
     draw_table(
         [_means(config, unjudged) for config in measured],
         key="evaluate:means",

@@ -31,6 +31,7 @@ from cems_workbench.evaluation.losses import (
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.pipeline.stages import candidate_stages
+from cems_workbench.ui.evaluate.compare import draw_stale
 from cems_workbench.ui.evaluate.loss_flow import Flow, flow_figure
 from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.inspect.state import open_in_inspect
@@ -74,6 +75,8 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         return
     with head:
         _draw_sentences(losses)
+        if not (types or projects):  # it is counted over all queries
+            draw_stale([one.evaluation.figures for one in configs])
     if not any(one.lost for one in losses.maps):
         return
     options = _options(losses)

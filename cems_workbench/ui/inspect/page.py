@@ -318,11 +318,11 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
 
 
 def _budget_line(trace: Trace) -> str:
-    """Tokens, selection strategy, and number of candidates."""
+    """Tokens, selection strategy, and number of candidates: those of a list, as the strip and the command line count them."""
     budget = trace.stage(ASSEMBLY).fields.budget
     tokens = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
     diverse = " · diverse (mmr)" if trace.stage(ASSEMBLY).fields.strategy == "mmr" else ""
-    return f"{tokens}{diverse} · {len(trace.evidence.memories)} candidates"
+    return f"{tokens}{diverse} · {trace.stage(LISTS).candidates_in} candidates"
 
 
 def _budget_help(trace: Trace) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PAGE_SIZE = 200
 MAX_TABLE_ROWS = 12
 NONE = "(none)"
+OUT_OF_DATE = "out of date"
 SORTS: dict[str, tuple[Sort, bool]] = {
     "Newest first": ("created", True),
     "Oldest first": ("created", False),
@@ -226,7 +227,7 @@ def table(memories: Sequence[Memory], standing: Mapping[str, str] | None = None)
     cells: dict[str, tuple[pa.DataType, list[Any]]] = {
         "id": (text, [memory.id for memory in memories]),
         "memory": (text, [title_and_text(memory) for memory in memories]),
-        "out of date": (text, [(standing or {}).get(memory.id) for memory in memories]),
+        OUT_OF_DATE: (text, [(standing or {}).get(memory.id) for memory in memories]),
         "category": (text, [memory.category for memory in memories]),
         "project": (text, [memory.project for memory in memories]),
         "session": (text, [memory.session for memory in memories]),
@@ -241,11 +242,18 @@ def table(memories: Sequence[Memory], standing: Mapping[str, str] | None = None)
     return pa.table({name: pa.array(values, kind) for name, (kind, values) in cells.items()})
 
 
-def columns(sort: Sort, standing: Mapping[str, str] | None = None) -> list[str]:
-    """The columns in order: the sort column is next to the memory, visible on narrow screens. Out of date only if a memory is."""
+def columns(sort: Sort, ids: Sequence[str] = (), standing: Mapping[str, str] | None = None) -> list[str]:
+    """The columns in order: the sort column is next to the memory, visible on narrow screens.
+
+    So is "out of date" if one of the rows visible at first is; it is the last if only one further down is, and left out if none is.
+    """
     first = ["id", "memory"] if sort == "id" else ["id", "memory", sort]
-    first += ["out of date"] if standing else []
-    return [*first, *(name for name in COLUMNS if name not in first)]
+    others = [name for name in COLUMNS if name not in first]
+    if not standing:
+        return [*first, *others]
+    if any(memory_id in standing for memory_id in ids[:MAX_TABLE_ROWS]):
+        return [*first, OUT_OF_DATE, *others]
+    return [*first, *others, OUT_OF_DATE]
 
 
 def _table(resources: Resources, memories: Sequence[Memory], sort: Sort) -> None:
@@ -261,12 +269,12 @@ def _table(resources: Resources, memories: Sequence[Memory], sort: Sort) -> None
         selection_mode="single-row",
         selection_default={"selection": {"rows": [ids.index(shown.selected)] if shown.selected in ids else []}},
         most=MAX_TABLE_ROWS,
-        column_order=columns(sort, standing),
+        column_order=columns(sort, ids, standing),
         columns={
             "id": text("id", width=84, pinned=True, help=FIELDS["id"]),
             "memory": text("memory", width=350, help=FIELDS["memory"]),
             "created": st.column_config.DateColumn("created", width=92, format="YYYY-MM-DD", help="Day, UTC."),
-            "out of date": text("out of date", width=190, help=FIELDS["out of date"]),
+            OUT_OF_DATE: text(OUT_OF_DATE, width=190, help=FIELDS[OUT_OF_DATE]),
             "category": text("category", width=112, help=FIELDS["category"]),
             "project": text("project", width=118, help=FIELDS["project"]),
             "session": text("session", width=92, help=FIELDS["session"]),

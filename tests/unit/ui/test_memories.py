@@ -124,6 +124,13 @@ def test_what_the_table_is_ordered_by_stands_beside_the_memory():
     assert sorted(columns("created")) == sorted(COLUMNS)
 
 
+def test_what_is_out_of_date_stands_beside_the_memory_only_if_a_row_visible_at_first_is():
+    ids = [f"m{i}" for i in range(40)]
+    assert columns("created", ids, {"m3": "expired"})[:4] == ["id", "memory", "created", "out of date"]
+    assert columns("created", ids, {"m30": "expired"}) == [*columns("created"), "out of date"]
+    assert columns("created", ids, {}) == columns("created")
+
+
 def test_every_fact_of_a_memory_says_what_it_means():
     body = facts_html(MEMORY)
     assert body.count("<span") == body.count('<span title="')

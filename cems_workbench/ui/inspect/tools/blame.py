@@ -90,7 +90,7 @@ def _draw_blame(found: Blame) -> None:
             st.html(memory_html(memory))
             _draw_buttons(f"inspect:blame:{number}:{rank}", memory, "secondary" if rank else "primary")
     for note in found.notes:
-        st.caption(plain(note))
+        st.caption(plain(_capital(note).removesuffix(".")) + ".")
     read = f"; read by {plain(found.reranker)}" if found.reranker else ""
     st.caption(f"Claims split by {plain(found.split_by)}{read}.")
 
