@@ -102,7 +102,7 @@ def test_what_has_nothing_to_propose_says_so(open_page: OpenPage, tmp_path: Path
         store.add(ParsedInput("m.jsonl", "t", memories=rows))
     page = opened(open_page, tmp_path / "more")
     press(page, "label:superseded:find")
-    assert "No pair reaches the least score" in page.info[0].value
+    assert "No pair reaches the minimum score" in page.info[0].value
 
 
 def test_marks_are_parts_of_the_text_whatever_the_spans() -> None:

@@ -80,9 +80,10 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     if not any(one.lost for one in losses.maps):
         return
     options = _options(losses)
-    if st.session_state.get(BRANCH) not in options:
-        st.session_state[BRANCH] = _largest(options)
-    chosen: Chosen = st.session_state[BRANCH]
+    chosen: Chosen = st.session_state.get(BRANCH)
+    if chosen not in options:
+        chosen = _largest(options)
+    st.session_state[BRANCH] = chosen  # also if unchanged: the browser keeps showing its number of before otherwise
     _draw_figures(configs, losses, chosen)
     if losses.differences:
         _draw_table(losses)

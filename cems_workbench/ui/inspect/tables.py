@@ -43,7 +43,7 @@ def follow_table(frame: pd.DataFrame, memory_id: str | None, *, key: str, **opti
 
     if OUT_OF_DATE in frame:
         help = "By which memory it is superseded, and where that one is; or when it expired"
-        options["columns"] = {OUT_OF_DATE: st.column_config.TextColumn(OUT_OF_DATE, width=190, help=help)} | options[
+        options["columns"] = {OUT_OF_DATE: st.column_config.TextColumn(OUT_OF_DATE, width=300, help=help)} | options[
             "columns"
         ]
     draw_table(mark_followed(frame, memory_id), key=key, on_select=chosen, selection_mode="single-row", **options)

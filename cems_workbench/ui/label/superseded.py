@@ -71,7 +71,7 @@ def draw(resources: Resources) -> None:
     with name_box:
         reviewers.ask()
     minimum = minimum_box.number_input(
-        "Least score",
+        "Minimum score",
         0.0,
         1.0,
         MINIMUM,
@@ -260,7 +260,7 @@ def _draw_undo(resources: Resources, name: str) -> None:
 
 def _draw_finished(found: Proposals, review: Review) -> None:
     if not found.edges:
-        st.info("No pair reaches the least score. Lower it to see weaker ones.", icon=":material/task_alt:")
+        st.info("No pair reaches the minimum score. Lower it to see weaker ones.", icon=":material/task_alt:")
         return
     st.success(
         f"Nothing is left for you: {review.accepted} accepted, {review.rejected} rejected, {review.skipped} skipped.",

@@ -274,7 +274,7 @@ def _table(resources: Resources, memories: Sequence[Memory], sort: Sort) -> None
             "id": text("id", width=84, pinned=True, help=FIELDS["id"]),
             "memory": text("memory", width=350, help=FIELDS["memory"]),
             "created": st.column_config.DateColumn("created", width=92, format="YYYY-MM-DD", help="Day, UTC."),
-            OUT_OF_DATE: text(OUT_OF_DATE, width=190, help=FIELDS[OUT_OF_DATE]),
+            OUT_OF_DATE: text(OUT_OF_DATE, width=220, help=FIELDS[OUT_OF_DATE]),
             "category": text("category", width=112, help=FIELDS["category"]),
             "project": text("project", width=118, help=FIELDS["project"]),
             "session": text("session", width=92, help=FIELDS["session"]),
