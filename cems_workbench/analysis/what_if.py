@@ -57,6 +57,8 @@ from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS, mean_di
 from cems_workbench.store.text_rule import searched_text
 
 UNDATED = datetime.min.replace(tzinfo=UTC)
+RANKED_AGAIN = ("lexical", "vector", "ts_rank", "relations", "recency", "access")
+"""The sources whose lists are made again after an edit; every other list is kept as it was gathered."""
 NEW_ID = "new-memory"
 """The id of a memory that is not in the store."""
 MAX_NEW_CHARS = 100_000
@@ -165,7 +167,7 @@ def edited_evidence(edit: Edit, evidence: Evidence, config: PipelineConfig, requ
     else:
         without = memory_id if edit.edited is None else None
         related = [ranked_list("relations", neighbours(lists, config, resources, without=without))]
-    added = [ranked for ranked in evidence.lists if ranked.source in ADDED_LISTS]
+    added = [ranked for ranked in evidence.lists if ranked.source in ("entities", *ADDED_LISTS)]
     ids = {hit.memory_id for ranked in (*lists, *related, *added) for hit in ranked.hits}
     ids |= {relation.target_id for relation in relations}
     own = {} if edit.edited is None else {memory_id: edit.edited}
@@ -290,11 +292,16 @@ class _Scratch:
             elif ranked.source == "ts_rank":
                 hits = self._ts_rank(text, kept)
             else:
+                if ranked.variant is not None:  # not searched again: `approximated` says so
+                    found[ranked.name] = ranked if self.inside else self._without_it(ranked)
                 continue
             found[ranked.name] = replace(
                 ranked, hits=tuple(Hit(key, float(score), chunk) for key, score, chunk in hits)
             )
         return [found[ranked.name] for ranked in self.evidence.lists if ranked.name in found]
+
+    def _without_it(self, ranked: RankedList) -> RankedList:
+        return replace(ranked, hits=tuple(hit for hit in ranked.hits if hit.memory_id != self.edit.memory_id))
 
     def known(self, ranked: RankedList, memories: Mapping[str, Memory]) -> RankedList:
         """The list restricted to these memories."""
@@ -712,9 +719,12 @@ def approximated(edit: Edit, evidence: Evidence) -> list[str]:
         said.append(
             f"Of equal ts_rank scores the one that was written last comes last; after a real {what} PostgreSQL may order them otherwise."
         )
+    unchanged = "stay unchanged" if edit.edited else "lose it, and nothing moves up into them"
+    kept = [ranked.name for ranked in evidence.lists if ranked.source not in (*RANKED_AGAIN, *ADDED_LISTS)]
+    if kept:
+        said.append(f"Lists that are not searched again ({', '.join(kept)}) {unchanged}.")
     added = [ranked.name for ranked in evidence.lists if ranked.source in ADDED_LISTS]
     if added:
-        unchanged = "stay unchanged" if edit.edited else "lose it, and nothing moves up into them"
         said.append(
             f"The lists of added sources ({', '.join(added)}) {unchanged}; only those sources know what they would return."
         )

@@ -99,6 +99,23 @@ def test_present_is_what_gathering_finds_after_an_import(resources: Resources, n
         assert_same(found, gather_lists(request, config, resources), config)
 
 
+@pytest.mark.parametrize("name", ["mem0_keyword", "engram_search"])
+def test_a_list_that_is_not_searched_again_is_kept_and_named(resources: Resources, name: str) -> None:
+    config, request = quick(name), REQUESTS[1]
+    evidence = gather_lists(request, config, resources)
+    kept = [ranked for ranked in evidence.lists if ranked.source in ("sparse", "fts5") and ranked.hits]
+    memory_id = kept[0].hits[0].memory_id
+    found = absent(memory_id, evidence, config, request, resources)
+    after = {ranked.name: [hit.memory_id for hit in ranked.hits] for ranked in found.after.evidence.lists}
+    assert list(after) == [ranked.name for ranked in evidence.lists]
+    for ranked in kept:
+        assert after[ranked.name] == [hit.memory_id for hit in ranked.hits if hit.memory_id != memory_id]
+        assert ranked.name in found.certainty
+    new = present(new_memory("zwetschgen", resources), evidence, config, request, resources)
+    assert orders(new.after.evidence)[kept[0].name] == orders(evidence)[kept[0].name]
+    assert kept[0].name in new.certainty
+
+
 def test_a_note_of_another_project_is_not_found_where_the_search_is_restricted(resources: Resources) -> None:
     config, request = quick("workbench"), REQUESTS[2]
     evidence = gather_lists(request, config, resources)
