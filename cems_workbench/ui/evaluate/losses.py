@@ -80,9 +80,8 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     if not any(one.lost for one in losses.maps):
         return
     options = _options(losses)
-    chosen: Chosen = st.session_state.get(BRANCH)
-    if chosen not in options:
-        chosen = _largest(options)
+    kept = st.session_state.get(BRANCH)
+    chosen: Chosen = kept if kept in options else _largest(options)
     st.session_state[BRANCH] = chosen  # also if unchanged: the browser keeps showing its number of before otherwise
     _draw_figures(configs, losses, chosen)
     if losses.differences:
