@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cems_workbench.analysis.edited_evidence import Edit
 from cems_workbench.analysis.ranks import target_rank
-from cems_workbench.analysis.what_if import Edit, approximated, certainty, scored_evidence, within
+from cems_workbench.analysis.what_if import approximated, certainty, scored_evidence, within
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch, missing_score_lines

@@ -28,7 +28,8 @@ from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
-    from cems_workbench.analysis.what_if import Edit, WhatIf
+    from cems_workbench.analysis.edited_evidence import Edit
+    from cems_workbench.analysis.what_if import WhatIf
     from cems_workbench.analysis.what_if_set import SetEffect
     from cems_workbench.pipeline.resources import Resources
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cems_workbench.analysis.what_if import Edit
+from cems_workbench.analysis.edited_evidence import Edit
 from cems_workbench.analysis.what_if_set import SetEffect, set_effect
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cems_workbench.analysis.what_if import Edit, absence, absent, edited_evidence, new_memory, present
+from cems_workbench.analysis.edited_evidence import Edit, edited_evidence
+from cems_workbench.analysis.what_if import absence, absent, new_memory, present
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, replay

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cems_workbench.analysis import text_evidence as bm25
-from cems_workbench.analysis.what_if import scratch_evidence, what_if
+from cems_workbench.analysis.edited_evidence import scratch_evidence
+from cems_workbench.analysis.what_if import what_if
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, replay

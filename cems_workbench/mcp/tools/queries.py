@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from cems_workbench.analysis.edited_evidence import Edit
 from cems_workbench.analysis.ranks import RESULTS, RankDelta, dropped, loss, rank_deltas
 from cems_workbench.analysis.supersession import stale_words
 from cems_workbench.analysis.what_if import (
     BeforeAfter,
-    Edit,
     EditedRank,
     absence,
     applied,

@@ -14,8 +14,9 @@ from typing import Any
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.analysis.edited_evidence import Edit
 from cems_workbench.analysis.ranks import target_rank
-from cems_workbench.analysis.what_if import BeforeAfter, Edit, EditedRank, MovedMemory, WhatIf, applied, new_memory
+from cems_workbench.analysis.what_if import BeforeAfter, EditedRank, MovedMemory, WhatIf, applied, new_memory
 from cems_workbench.analysis.what_if_set import SetEffect
 from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.errors import InputError, WorkbenchError
