@@ -165,6 +165,7 @@ def test_the_losses_of_two_configs_stand_first_with_what_the_other_saves_and_bre
     assert list(shown.columns) == list(names)
     assert [tuple(row[:3]) for row in shown.itertuples(index=False)] == [row[:3] for row in rows]
     assert min(one.lost for one in losses.maps) > 0
+    assert "a stale memory in the first 10" in captions(page)
 
 
 def test_rank_and_query_type_choose_which_memories_count_as_lost(page: AppTest) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -12,7 +14,7 @@ from cems_workbench.ui.memories.browse import standings
 from cems_workbench.ui.memories.detail import standing_lines
 
 from .inspect_page import config_of, order, search, set_config
-from .pages import OpenPage, all_html, html, press
+from .pages import OpenPage, all_html, captions, html, press
 
 pytestmark = [pytest.mark.models]
 STALE = "superseded by m312 (157 days later), which "
@@ -31,6 +33,9 @@ def test_first_result_that_is_superseded_is_said_with_what_to_do_about_it(open_p
     assert order(page)[0] == "m249"
     assert f"The first result, m249, is {STALE}" in html(page, "wb-stale-first")
     assert f'class="wb-stale" title="{STALE.capitalize()}' in html(page, "wb-results")
+    # Successors that no list found are no candidates.
+    entered = re.search(r">lists<.*?(\d+)", html(page, "wb-strip"), re.DOTALL)
+    assert entered is not None and f"· {entered[1]} candidates" in captions(page)
     page = press(page, "inspect:stale_first:follow")
     assert config_of(page).supersession.mode == "follow"
     assert order(page)[0] == "m312" and "wb-stale-first" not in all_html(page)

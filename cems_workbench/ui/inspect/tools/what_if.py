@@ -59,7 +59,7 @@ LABELS = {
     "relevant_count": "Found relevant",
     "noise_count": "Found noise",
 }
-"""Without tags and author, which affect no list or factor."""
+"""Without tags and author, which affect no list or factor, and without the dates of validity."""
 TRIED, PROBLEM, GENERATION = "inspect:what_if:tried", "inspect:what_if:problem", "inspect:what_if:turn"
 
 
