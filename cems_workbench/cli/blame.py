@@ -18,6 +18,7 @@ from cems_workbench.cli.options import (
     StoreOption,
     chosen_config,
     filled_resources,
+    given_options,
     print_table,
     progress_bar,
     request_and_config,
@@ -27,7 +28,6 @@ from cems_workbench.cli.terminal import put_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from cems_workbench.analysis.blame import Blame, BlamedMemory
 
@@ -72,22 +72,11 @@ def blame_command(
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         warn_unknown_project(resources.store, project, restrict)
         found = blame_answer(said, resources, chosen, request, returned=returned, progress=progress)
-    options = _options(preset, config, changes, store)
+    options = given_options(preset, config, changes, store)
     if as_json:
         put_json(found.to_json(options))
     else:
         print_blame(found, options)
-
-
-def _options(preset: str | None, config: Path | None, changes: Sequence[str] | None, store: Path | None) -> list[str]:
-    """The options of this command that the next one needs too."""
-    given = [
-        ("--preset", preset),
-        ("--config", config),
-        *(("--set", change) for change in changes or ()),
-        ("--store", store),
-    ]
-    return [word for name, value in given if value is not None for word in (name, str(value))]
 
 
 def print_blame(found: Blame, options: Sequence[str] = ()) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cems_workbench.builtin import preset_names
 from cems_workbench.cli.evaluate import JudgeKindOption, check_judge_kind
 from cems_workbench.cli.options import (
     ConfigOption,
@@ -18,6 +19,7 @@ from cems_workbench.cli.options import (
     SetOption,
     StoreOption,
     chosen_config,
+    given_options,
     print_table,
     progress_bar,
     settings_for,
@@ -67,7 +69,9 @@ def memory_command(
     memory_id, sources = (None, given) if hubs or orphans else (given[0], given[1:])
     chosen = chosen_config(preset, config, changes) if preset or config else None
     found, used = _uses(sources, chosen, changes, judge_kind, cutoff, memory_id, store, as_json)
-    options = _options(preset, config, changes, store, used, chosen is None and bool(sources))
+    if chosen is None and sources and used.name in preset_names():
+        preset = used.name  # of the evidence
+    options = given_options(preset, config, changes, store)
     if memory_id is not None:
         if as_json:
             put_json(found.uses.to_json(memory_id, options))
@@ -126,24 +130,6 @@ def _uses(
             uses_in_store(config, resources, query_set, kind=judges, k=k, followed=followed, progress=progress),
             config,
         )
-
-
-def _options(
-    preset: str | None,
-    config: Path | None,
-    changes: Sequence[str] | None,
-    store: Path | None,
-    used: PipelineConfig,
-    gathered: bool,
-) -> list[str]:
-    """The options with which `why` explains a row under the same config; `gathered`: it is the config of the evidence."""
-    from cems_workbench.builtin import preset_names
-
-    named = ["--preset", preset] if preset else ["--config", str(config)] if config else []
-    if gathered and used.name in preset_names():
-        named = ["--preset", used.name]
-    named += [word for text in changes or () for word in ("--set", text)]
-    return [*named, *(["--store", str(store)] if store else [])]
 
 
 def _print_memory(found: UsesOf, memory_id: str, options: Sequence[str]) -> None:

@@ -328,6 +328,19 @@ CutoffOption = Annotated[
 ]
 
 
+def given_options(
+    preset: str | None, config: Path | None, changes: Sequence[str] | None, store: Path | None
+) -> list[str]:
+    """The options that chose config and store, as words for the command that goes on."""
+    given = [
+        ("--preset", preset),
+        ("--config", config),
+        *(("--set", change) for change in changes or ()),
+        ("--store", store),
+    ]
+    return [word for name, value in given if value is not None for word in (name, str(value))]
+
+
 def request_and_config(
     query: str,
     project: str | None,

@@ -27,18 +27,6 @@ class UsesOf:
     known: Collection[str] | None = None
     """Ids of the store; None of evidence files, which have only what a list found."""
 
-    def require(self, memory_id: str) -> None:
-        """Raise InputError, naming the nearest ids, for a memory that is not there."""
-        if self.known is not None:
-            require_known(memory_id, self.known)
-        elif memory_id not in self.uses.uses:
-            try:
-                require_known(memory_id, self.uses.uses)
-            except InputError as error:
-                raise InputError(
-                    f"{error}; no query of {self.name} judges it and none of its lists has it; name no evidence to read the store"
-                ) from None
-
     def orphans(self) -> list[MemoryUse]:
         """The memories that no query returns."""
         return self.uses.orphans(self.known)
@@ -113,5 +101,10 @@ def uses_in_files(
     if not found.uses.queries:
         raise InputError(f"{found.name}: none of its queries has evidence")
     for memory_id in followed:
-        found.require(memory_id)
+        try:
+            require_known(memory_id, found.uses.uses)
+        except InputError as error:
+            raise InputError(
+                f"{error}; no query of {found.name} judges it and none of its lists has it; name no evidence to read the store"
+            ) from None
     return found
