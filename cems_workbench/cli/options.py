@@ -317,6 +317,10 @@ WithoutVariantOption = Annotated[
         "--without-variant", metavar="N", min=0, help="Leave out query variant N (0: the query itself); repeatable."
     ),
 ]
+StagesOption = Annotated[
+    bool,
+    typer.Option("--stages", help="Also show each stage below the ranking: candidates in and out, time, warnings."),
+]
 CutoffOption = Annotated[
     int | None,
     typer.Option(

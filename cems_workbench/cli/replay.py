@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from cems_workbench.cli.options import ConfigOption, JsonOption, PresetOption, SetOption, chosen_config
+from cems_workbench.cli.next_command import say_next, words_of
+from cems_workbench.cli.options import (
+    ConfigOption,
+    JsonOption,
+    PresetOption,
+    SetOption,
+    StagesOption,
+    chosen_config,
+    given_options,
+)
 
 
 def replay_command(
@@ -16,6 +25,7 @@ def replay_command(
     config: ConfigOption = None,
     preset: PresetOption = None,
     changes: SetOption = None,
+    stages: StagesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Replay an evidence bundle under a config.
@@ -26,4 +36,13 @@ def replay_command(
     from cems_workbench.cli.tracing import print_trace
     from cems_workbench.pipeline import read_bundle, replay
 
-    print_trace(replay(read_bundle(bundle), chosen, clock=time.perf_counter), as_json)
+    evidence = read_bundle(bundle)
+    trace = replay(evidence, chosen, clock=time.perf_counter)
+    print_trace(trace, as_json, stages=stages)
+    if as_json:
+        return
+    returned = {row.memory_id for row in trace.results}
+    missing = next((memory_id for memory_id in evidence.memories if memory_id not in returned), None)
+    if missing is not None:
+        options = ["--evidence", str(bundle), *given_options(preset, config, changes, None)]
+        say_next(words_of("why", evidence.query, missing, options=options))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cems_workbench.cli.next_command import request_options, say_next, words_of
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -18,17 +20,24 @@ from cems_workbench.cli.options import (
     RestrictToProjectOption,
     SearchedOption,
     SetOption,
+    StagesOption,
     StoreOption,
     VariantOption,
     WithoutVariantOption,
     chosen_config,
     filled_resources,
+    given_options,
     progress_bar,
     request_and_config,
     require_variants,
     warn_unknown_project,
 )
 from cems_workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from cems_workbench.jobs.labelling import QueryGrades
+    from cems_workbench.pipeline import Trace
+    from cems_workbench.pipeline.gather import Request
 
 
 def search_command(
@@ -49,13 +58,18 @@ def search_command(
         bool, typer.Option("--redact", help="Write the bundle without texts; it replays to the same numbers.")
     ] = False,
     without: WithoutVariantOption = None,
+    stages: StagesOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the pipeline for one query and show every stage."""
+    """Run the pipeline for one query.
+
+    Shows the ranking first, and what each stage did with --stages.
+    """
     chosen = chosen_config(preset, config, changes)
     request, chosen = request_and_config(query, project, restrict, as_of, variants, chosen, searched, engine_queries)
     from cems_workbench.cli.tracing import print_trace
+    from cems_workbench.jobs.labelling import QueryGrades, query_grades
     from cems_workbench.pipeline import replay, write_bundle
     from cems_workbench.pipeline.gather import gather
 
@@ -64,9 +78,29 @@ def search_command(
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         warn_unknown_project(resources.store, project, restrict)
         evidence = gather(request, chosen, resources, progress)
+        judged = QueryGrades() if as_json else query_grades(request, resources.store)
     left_out = require_variants(without, evidence)
     if bundle is not None:
         from cems_workbench.pipeline.redact import redacted
 
         write_bundle(redacted(evidence) if redact else evidence, bundle)
-    print_trace(replay(evidence, chosen, switched_off=left_out, clock=time.perf_counter), as_json)
+    trace = replay(evidence, chosen, switched_off=left_out, clock=time.perf_counter)
+    print_trace(trace, as_json, stages=stages, moment_given=request.as_of is not None)
+    if not as_json:
+        say_next(*_next_commands(trace, judged, request, left_out, given_options(preset, config, changes, store)))
+
+
+def _next_commands(
+    trace: Trace, judged: QueryGrades, request: Request, left_out: Sequence[int], options: Sequence[str]
+) -> list[list[str]]:
+    """`why` of the best judged memory that is missing; without one, where the first result is found at all."""
+    from cems_workbench.evaluation.grades import relevant
+
+    returned = [row.memory_id for row in trace.results]
+    missing = relevant(judged.grades, judged.relevant_from).difference(returned)
+    if missing:
+        # Among equal grades a candidate: of one that no list returned there is less to see.
+        candidates = trace.evidence.memories
+        best = min(missing, key=lambda key: (-judged.grades[key], key not in candidates, key))
+        return [words_of("why", request.query, best, options=[*request_options(request, left_out), *options])]
+    return [words_of("memory", returned[0], options=options)] if returned else []

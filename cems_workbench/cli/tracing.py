@@ -1,6 +1,8 @@
-"""How a trace is printed: the pipeline strip, its warnings, the results."""
+"""How a trace is printed: the results, what is to be said of them, and the stages where they are asked for."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from cems_workbench.analysis.expansion import VariantContribution, variant_contributions
 from cems_workbench.analysis.known_mistakes import known_mistakes
@@ -24,8 +26,11 @@ from cems_workbench.pipeline.stages.result import ScoreNeed
 EXCERPT_CHARS = 160
 
 
-def print_trace(trace: Trace, as_json: bool) -> None:
-    """Print a trace as JSON (the form of docs/internals/specification.md) or as tables."""
+def print_trace(trace: Trace, as_json: bool, *, stages: bool = False, moment_given: bool = True) -> None:
+    """Print a trace as JSON (the form of docs/internals/specification.md) or as text: the ranking, then the remarks on it.
+
+    With `stages` a row for each stage comes last. A moment that was not given, so that it is now, is not named unless it has an effect.
+    """
     if as_json:
         mistakes = [mistake.to_json() for mistake in known_mistakes(trace)]
         out_of_date = {memory_id: found.to_json() for memory_id, found in result_staleness(trace).items()}
@@ -34,40 +39,46 @@ def print_trace(trace: Trace, as_json: bool) -> None:
             | {"written_later": results_written_later(trace), "out_of_date": out_of_date, "known_mistakes": mistakes}
         )
         return
-    rows = [
-        [stage.name, stage.candidates_in, stage.candidates_out, stage.elapsed_ms, len(stage.warnings)]
-        for stage in trace.stages
-    ]
-    print_table(["stage", "in", "out", "ms", "warnings"], rows)
-    for note in depth_notes(trace.config):
-        say(note)
-    say()
     shares = {found.memory_id: found for found in variant_contributions(trace)}
     several = len(trace.evidence.variants) > 1
-    stale = result_staleness(trace)
+    _print_results(trace, shares if several else {})
     if several:
         _print_queries(trace, list(shares.values()))
+    _print_remarks(trace, moment_given)
+    if stages:
+        _print_stages(trace)
+
+
+def _print_results(trace: Trace, shares: Mapping[str, VariantContribution]) -> None:
+    """The ranking, with what each query gave to a result where there are several, and which result is out of date."""
+    stale = result_staleness(trace)
     results = [
         [
             result.rank,
             result.score,
             result.memory_id,
-            *([_given(shares[result.memory_id])] if several else []),
+            *([_given(shares[result.memory_id])] if shares else []),
             *([stale[result.memory_id].words if result.memory_id in stale else ""] if stale else []),
             _excerpt(result.content),
         ]
         for result in trace.results
     ]
     if results:
-        headings = [*(["given by query"] if several else []), *(["out of date"] if stale else [])]
+        headings = [*(["given by query"] if shares else []), *(["out of date"] if stale else [])]
         print_table(["rank", "score", "memory", *headings, "content"], results)
     else:
         say(f"Nothing returned: {(nothing_returned(trace) or ('', ''))[1]}.")
+
+
+def _print_remarks(trace: Trace, moment_given: bool) -> None:
+    """The lines below the ranking; warnings and missing evidence on stderr."""
     budget = trace.stage(ASSEMBLY).fields.budget
     used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
     skipped = f", {len(trace.skipped_for_budget)} memories did not fit" if trace.skipped_for_budget else ""
     say(f"\n{used}{skipped}; config {trace.config.name}")
-    print_effects(trace.evidence, trace.config)
+    for note in depth_notes(trace.config):
+        say(note)
+    print_effects(trace.evidence, trace.config, moment_given)
     for line in searched_lines(trace.evidence):
         say(line)
     if later := later_words(trace):
@@ -85,12 +96,22 @@ def print_trace(trace: Trace, as_json: bool) -> None:
         say(f"needs a gather: {need.stage}: {what}", err=True)
 
 
-def print_effects(evidence: Evidence, config: PipelineConfig) -> None:
-    """Print what project and moment of the query do under the config, a line each."""
+def _print_stages(trace: Trace) -> None:
+    """A row for each stage: candidates in and out, and the time of the replay."""
+    rows = [
+        [stage.name, stage.candidates_in, stage.candidates_out, stage.elapsed_ms, len(stage.warnings)]
+        for stage in trace.stages
+    ]
+    say()
+    print_table(["stage", "in", "out", "ms", "warnings"], rows)
+
+
+def print_effects(evidence: Evidence, config: PipelineConfig, moment_given: bool = True) -> None:
+    """Print what project and moment of the query do under the config, a line each; of a moment that was not given only an effect."""
     if evidence.project is not None:
         only = bool((evidence.notes.get("query") or {}).get("project_only"))
         say(f"project {evidence.project}: {project_effect(config, only).words}")
-    if evidence.as_of is not None:
+    if evidence.as_of is not None and (moment_given or not moment_effect(config).ignored):
         say(f"as of {evidence.as_of:%Y-%m-%d}: {moment_effect(config).words}")
 
 
@@ -101,8 +122,8 @@ def _print_queries(trace: Trace, shares: list[VariantContribution]) -> None:
     for i, variant in enumerate(trace.evidence.variants):
         found = [entry.memory_id for entry in shares if i in entry.by_variant]
         rows.append([i, variant.kind, _excerpt(variant.text), len(found), sum(key in shown for key in found)])
-    print_table(["query", "kind", "text", "found", "in results"], rows)
     say()
+    print_table(["query", "kind", "text", "found", "in results"], rows)
 
 
 def _given(shares: VariantContribution) -> str:

@@ -114,7 +114,7 @@ def why_command(
         put_json(found.to_json() | ({"engine": engine} if engine else {}))
     else:
         print_why(found)
-        print_effects(searched, chosen)
+        print_effects(searched, chosen, request.as_of is not None)
         if answered := answered_lists(searched, [ranked.name for ranked in searched.lists]):
             say(answered)
 

@@ -224,11 +224,14 @@ class TestWithTheRealModel:
         assert trace["results"] and trace["needs"] == []
         assert trace["as_of"] == "2026-09-01T00:00:00+00:00"
 
-    def test_a_search_prints_stages_results_and_budget(self, command: Command, sample_store: Path) -> None:
-        finished = command("search", QUERY, "--store", sample_store, "--as-of", "2026-09-01")
-        assert finished.code == 0
-        for part in ("fusion", "assembly", "tokens of 2000"):
-            assert part in finished.out
+    def test_a_search_prints_the_ranking_first_and_the_stages_last(self, command: Command, sample_store: Path) -> None:
+        asked = ("search", QUERY, "--store", sample_store, "--as-of", "2026-09-01")
+        short, full = command(*asked), command(*asked, "--stages")
+        assert (short.code, full.code) == (0, 0)
+        assert short.out.startswith("rank ") and full.out.startswith("rank ")
+        assert "tokens of 2000" in short.out and "assembly" not in short.out
+        table = full.out[full.out.index("stage ") :]
+        assert "fusion" in table and "assembly" in table and "tokens of" not in table
 
     def test_expansions_typed_by_hand_are_searched(self, command: Command, sample_store: Path) -> None:
         finished = command("search", QUERY, "--variant", "revert a release", "--store", sample_store, "--json")

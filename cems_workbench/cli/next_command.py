@@ -1,0 +1,111 @@
+"""What to type next: the last line of a command's text output, with ids of this store, as one command for a shell.
+
+Only for people: a command that prints JSON, or a document such as a config, ends without it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cems_workbench.cli.terminal import literal, say
+
+if TYPE_CHECKING:
+    from cems_workbench.pipeline.gather import Request
+    from cems_workbench.records import Query
+    from cems_workbench.store import Store
+
+MOST = 2
+"""Commands that are proposed: more would be a menu."""
+MAX_QUERY_CHARS = 80
+"""A longer query of the store is not proposed where a shorter one is available."""
+WORDS_OF_A_MEMORY = 6
+COMMAND_NAMES = ("cems-workbench", "cems_workbench")
+
+
+def say_next(*commands: Sequence[str] | None) -> None:
+    """Print up to two commands to type next, a line each; each is a list of words, as `words_of` makes them, None is left out.
+
+    A command is left out too if a terminal could not show it as it is typed: a text of the store may hold control characters.
+    """
+    shown = [line for words in commands if words and _typable(line := command_line(words))]
+    for line in shown[:MOST]:
+        say(f"next: {line}")
+
+
+def command_line(words: Sequence[str]) -> str:
+    """The words after the program's name as a line for a shell, with the program as it was called."""
+    return shlex.join([*program(), *words])
+
+
+def program() -> list[str]:
+    """How this program was called: `cems-workbench`, or the Python that was typed with `-m cems_workbench`."""
+    typed = sys.orig_argv
+    if typed[1:3] == ["-m", "cems_workbench"]:
+        return typed[:3]
+    script = Path(sys.argv[0]) if sys.argv else Path()
+    if script.name in COMMAND_NAMES and script.is_file():
+        found = shutil.which(script.name)
+        # A script of a virtual environment that is not active has to be named by its path.
+        return [script.name if found and Path(found).samefile(script) else str(script)]
+    return ["python", "-m", "cems_workbench"]
+
+
+def words_of(name: str, *arguments: str | Path, options: Iterable[str] = ()) -> list[str]:
+    """The words of a command: its name, arguments and options. An argument that begins with a dash comes after `--`."""
+    texts = [str(argument) for argument in arguments]
+    if any(text.startswith("-") for text in texts):
+        return [*name.split(), *options, "--", *texts]
+    return [*name.split(), *texts, *options]
+
+
+def request_options(request: Request, without: Sequence[int] | None = None) -> list[str]:
+    """The options of `search` and `why` that make this request again; `without` are the variants that are left out."""
+    # One word with `=`: a value that begins with a dash stays a value.
+    words = [f"--project={request.project}"] if request.project is not None else []
+    words += ["--restrict-to-project"] if request.project_only else []
+    words += [f"--as-of={request.as_of.isoformat()}"] if request.as_of is not None else []
+    words += [f"--variant={text}" for text in request.manual]
+    words += [f"--searched={request.searched}"] if request.searched is not None else []
+    words += [f"--engine-query={name}={text}" for name, text in request.engine_queries.items()]
+    return words + [f"--without-variant={number}" for number in without or ()]
+
+
+def first_search(store: Store, options: Iterable[str] = (), query_set: str | None = None) -> list[str] | None:
+    """A search to begin with: a judged query of the set (None: of any), else any query, else words of a memory; None without memories.
+
+    It is asked as of now and without its project, as a newcomer types it.
+    """
+    queries = store.queries.read() if query_set is None else store.query_sets.queries(query_set)
+    chosen = _simple_query(queries, {row.qid for row in store.judgments.read()})
+    if chosen is not None:
+        return words_of("search", chosen.query, options=options)
+    memory = next(iter(store.memories.iterate()), None)
+    if memory is None:
+        return None
+    words = literal(memory.title or memory.content).split()[:WORDS_OF_A_MEMORY]
+    return words_of("search", " ".join(words), options=options)
+
+
+def _simple_query(queries: Sequence[Query], judged: set[str]) -> Query | None:
+    """The best of some queries to begin with: judged, short, several plain words, asked outside a project; the first of those."""
+
+    def order(query: Query) -> tuple[bool, ...]:
+        words = query.query.split()
+        return (
+            query.qid not in judged,
+            len(query.query) > MAX_QUERY_CHARS,
+            len(words) < 2 or not "".join(words).rstrip("?").isalpha(),
+            query.project is not None,
+        )
+
+    typable = [query for query in queries if _typable(query.query) and query.query.strip()]
+    return min(typable, key=order, default=None)
+
+
+def _typable(text: str) -> bool:
+    return "\n" not in text and literal(text) == text
