@@ -16,10 +16,13 @@ with the quantiles of the normal distribution for the interval's end and a power
 normal data, Statistics in Medicine 2004). Where there are as many queries already, the true difference is hardly 0. Then N is the number
 that tells, with the same power, if the true difference d is the observed one: |d + δ| replaces δ.
 
-Two cases have no use for an interval. Results that are the same for every query pass. And what few queries show says too little of others:
-fewer than `MIN_QUERIES` cannot tell, nor can fewer than `MIN_CHANGED` changed ones, unless so many did not change that a loss of δ, even
-all of it in single queries, would have been seen with 95 % certainty, ln(0.05) / ln(1 - δ) of them (Hanley & Lippman-Hand, If nothing goes
-wrong, is everything all right?, JAMA 1983). benchmarks/bench_verdicts.py measures how often a verdict is wrong.
+An interval knows nothing of what no query showed. In n queries a share u = 1 - 0.05^(1/n) of all queries may go unseen with 5 %
+probability (Hanley & Lippman-Hand, If nothing goes wrong, is everything all right?, JAMA 1983). If each of them lost 1, the mean would be
+(1 - u) · low - u. A pass also needs that to be no loss of more than 2δ, so that a loss of twice the tolerance is found whether many queries
+lose a little or a few lose all. From 299 queries on, with δ = 0.01, the interval alone decides.
+
+Two cases have no use for an interval. Results that are the same for every query pass, and fewer than `MIN_QUERIES` queries cannot tell.
+benchmarks/bench_verdicts.py measures how often a verdict is wrong.
 
 For a measure of all queries together, such as AUROC, the interval is a bootstrap's, and s is √queries times its standard error.
 """
@@ -54,11 +57,12 @@ CANNOT_TELL: Kind = "cannot tell"
 DEFAULT_TOLERANCE = 0.01
 DEFAULT_MEASURE = "nDCG@10"
 """The measure of a verdict where none is named and this one was measured; otherwise it is the first."""
-MIN_QUERIES, MIN_CHANGED = 10, 3
+MIN_QUERIES = 10
+MANY_QUERIES = 100_000
 Z_INTERVAL, Z_POWER = 1.959964, 0.841621
 """Quantiles of the normal distribution at 0.975 and at 0.8."""
 MISSED = 0.05
-"""With how many queries a loss that none of them shows is at most this likely to be missed."""
+"""How likely it may be that a kind of loss is in none of the queries."""
 SAME_RESULTS = 1 - 1e-9
 """An overlap of results above this is that of rankings which are alike for every query."""
 
@@ -283,35 +287,47 @@ def _kind(found: _Paired, tolerance: float) -> tuple[Kind, str]:
         return CANNOT_TELL, f"; at least {MIN_QUERIES} are needed" if found.queries else ""
     if math.isnan(found.low):
         return CANNOT_TELL, ""
-    if found.changed < MIN_CHANGED and found.queries < unseen(tolerance):
-        return CANNOT_TELL, f", of which {f'only {found.changed}' if found.changed else 'none'} changed"
     _, low, high = found.better
     if low >= -tolerance - VALUE_TOLERANCE:
+        if found.queries < _least(low, tolerance):
+            return CANNOT_TELL, ", too few to show a rare query that loses all"
         return PASS, ""
     return (FAIL, "") if high < -tolerance - VALUE_TOLERANCE else (CANNOT_TELL, "")
 
 
-def unseen(loss: float) -> float:
-    """Queries after which a mean loss, all of it in queries that lose 1, was seen with 95 % certainty; infinite for a loss of 0."""
-    if loss <= 0:
+def unseen(share: float) -> float:
+    """Queries after which one of a share of all queries was seen with 95 % certainty; infinite for a share of 0."""
+    if share <= 0:
         return math.inf
-    return 1 if loss >= 1 else math.ceil(math.log(MISSED) / math.log1p(-loss))
+    return 1 if share >= 1 else math.ceil(math.log(MISSED) / math.log1p(-share))
+
+
+def _least(low: float, tolerance: float) -> float:
+    """Queries from which on a pass stands: what none of them shows cannot turn `low` into a loss of more than twice the tolerance."""
+    return unseen((low + 2 * tolerance) / (1 + low)) if low > -1 else 1
 
 
 def _needed(found: _Paired, tolerance: float) -> tuple[int | None, str]:
     """About how many queries would tell, and the words for it; None where their spread is unknown."""
-    least = unseen(tolerance) if found.changed < MIN_CHANGED else MIN_QUERIES
-    if found.queries < MIN_QUERIES or math.isnan(found.low) or math.isinf(least):
+    if found.queries < MIN_QUERIES or math.isnan(found.low):
         return None, ""
+    difference, low, _ = found.better
     deviation = math.sqrt(found.queries) * standard_error(found.low, found.high, found.queries)
-    for margin, truth in ((tolerance, ""), (abs(found.better[0] + tolerance), " a loss as large as this one")):
-        if margin > 0:
-            needed = max(math.ceil(((Z_INTERVAL + Z_POWER) * deviation / margin) ** 2), int(least))
-            if needed > found.queries:
-                return (
-                    needed,
-                    f"; about {_rounded(needed, found.queries)} queries would tell{truth} (you have {found.queries:,})",
-                )
+    passes = low >= -tolerance - VALUE_TOLERANCE
+    # A pass is reached with a lower end of -δ or more; an end that is there already stays.
+    least = _least(low if passes else -tolerance, tolerance)
+    for margin, least_queries, truth in (
+        (0.0 if passes else tolerance, least, ""),
+        (abs(difference + tolerance), MIN_QUERIES, " a loss as large as this one"),
+    ):
+        spread = ((Z_INTERVAL + Z_POWER) * deviation / margin) ** 2 if margin > 0 else 0.0 if passes else math.inf
+        needed = max(spread, least_queries)
+        if found.queries < needed < math.inf:
+            needed = math.ceil(needed)
+            many = f"about {_rounded(needed, found.queries)} queries would tell{truth}"
+            if needed > MANY_QUERIES:  # nobody judges as many, and at the tolerance itself the number has no end
+                many = f"more than {MANY_QUERIES:,} queries would be needed"
+            return needed, f"; {many} (you have {found.queries:,})"
     return None, ""
 
 

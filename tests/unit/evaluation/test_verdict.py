@@ -35,12 +35,13 @@ def test_student_interval_by_hand() -> None:
     ("differences", "kind", "said"),
     [
         ([0.2, 0.1] * 30, "pass", "Pass: new is better than old by nDCG@10: +0.150 [+0.137, +0.163], 95 % interval over 60"),
-        ([0.002, -0.002] * 30, "pass", "Pass: new loses no more than 0.01 nDCG@10 against old: +0.000 [-0.001, +0.001]"),
+        ([0.002, -0.002] * 80, "pass", "Pass: new loses no more than 0.01 nDCG@10 against old: +0.000 [-0.000, +0.000]"),
         ([-0.3, -0.1] * 30, "fail", "Fail: new loses more than 0.01 nDCG@10 against old: -0.200 [-0.226, -0.174]"),
         ([0.5, -0.5, 0, 0] * 10, "cannot tell", "about 10,000 queries would tell (you have 40)."),
-        ([0.0] * 60, "cannot tell", "over 60 queries, of which none changed; about 300 queries would tell (you have 60)."),
-        ([0.0] * 59 + [0.1], "cannot tell", "of which only 1 changed; about 300 queries would tell"),
-        ([0.0] * 400, "pass", "Pass: new loses no more than 0.01"),
+        ([0.0] * 60, "cannot tell", "60 queries, too few to show a rare query that loses all; about 150 queries would tell (you have 60)."),
+        ([0.0] * 59 + [0.1], "cannot tell", "too few to show a rare query that loses all; about 160 queries would tell"),
+        ([0.002, -0.002] * 30, "cannot tell", "too few to show a rare query that loses all; about 150 queries would tell"),
+        ([0.0] * 150, "pass", "Pass: new loses no more than 0.01"),
         ([0.3] * 9, "cannot tell", "+0.300 over 9 queries; at least 10 are needed."),
         ([-0.9], "cannot tell", "-0.900 over 1 query; at least 10 are needed."),
         ([], "cannot tell", "no query has a value under both."),
@@ -62,8 +63,9 @@ def test_queries_needed_follow_from_the_spread() -> None:
     differences = [0.4, -0.4] * 50
     deviation = np.std(differences, ddof=1)
     assert verdict(differences).queries_needed == math.ceil(((1.959964 + 0.841621) * deviation / 0.01) ** 2)
-    close = [-0.02, -0.005] * 50 + [-0.02] * 4  # at the tolerance itself a loss of 0 was excluded long ago
-    assert verdict(close, 0.0125).sentence.endswith("queries would tell a loss as large as this one (you have 104).")
+    close = [-0.02, -0.005] * 150 + [-0.02] * 4  # at the tolerance itself a loss of 0 was excluded long ago
+    assert verdict(close, 0.0125).sentence.endswith("queries would tell a loss as large as this one (you have 304).")
+    assert "; more than 100,000 queries would be needed (you have 40)" in verdict([0.9, -0.9] * 20, 0.005).sentence
     assert unseen(0.01) == 299 and math.isinf(unseen(0))
 
 
@@ -82,6 +84,14 @@ def test_a_larger_tolerance_never_turns_a_pass_into_a_loss(differences: list[flo
     order = ["fail", "cannot tell", "pass"]
     kinds = [order.index(verdict(differences, tolerance).kind) for tolerance in (0.0, 0.01, 0.1, 1.0)]
     assert kinds == sorted(kinds)
+
+
+@pytest.mark.parametrize("queries", [30, 129, 400])
+def test_a_loss_of_a_few_queries_that_lose_all_hardly_passes(queries: int) -> None:
+    drawn = np.random.default_rng(5)
+    size = np.where(drawn.random((600, queries)) < 0.05, 0.3, 0.0) * drawn.choice([-1, 1], (600, queries))
+    lost = np.where(drawn.random((600, queries)) < 0.02, -1.0, size)  # a true loss of 0.02, twice the tolerance
+    assert [verdict_of_values(NAMES, NDCG, one).kind for one in lost].count("pass") <= 30  # 5 %
 
 
 @pytest.mark.parametrize("tolerance", [-0.01, math.nan, math.inf])
