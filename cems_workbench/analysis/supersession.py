@@ -54,7 +54,7 @@ class Staleness:
     @property
     def short(self) -> str:
         """The badge: "superseded by m312" or "expired 2026-03-01"."""
-        return f"superseded by {self.successor}" if self.successor else self._expired
+        return superseded_words(self.successor) if self.successor else self._expired
 
     @property
     def _superseded(self) -> str:
@@ -120,6 +120,18 @@ def stale_words(trace: Trace, memory_id: str, k: int | None = None) -> str | Non
     return None if found is None else found.words
 
 
+def stale_badges(trace: Trace) -> dict[str, str]:
+    """The badge of every candidate that is out of date, by id: `Staleness.short`, which needs no search for where a successor is."""
+    ranks, as_of = _ranks(trace), trace.evidence.as_of
+    said = {}
+    for memory_id, memory in trace.evidence.memories.items():
+        if successors := trace.evidence.superseded.get(memory_id):
+            said[memory_id] = superseded_words(_chosen(trace, successors, ranks).memory_id)
+        elif as_of is not None and memory.expired(as_of):
+            said[memory_id] = expired_words(memory.valid_until)
+    return said
+
+
 def result_staleness(trace: Trace) -> Mapping[str, Staleness]:
     """The staleness of the results that have one, by id, best first."""
     found = {result.memory_id: staleness(trace, result.memory_id) for result in trace.results}
@@ -183,6 +195,11 @@ def days_later(older: datetime | None, newer: datetime | None) -> str:
     if days == 0:
         return "the same day"
     return f"{abs(days)} day{'' if abs(days) == 1 else 's'} {'later' if days > 0 else 'earlier, by its date'}"
+
+
+def superseded_words(successor: str) -> str:
+    """ "superseded by m312"."""
+    return f"superseded by {successor}"
 
 
 def expired_words(until: datetime | None) -> str:

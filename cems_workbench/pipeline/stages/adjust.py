@@ -34,6 +34,7 @@ import numpy as np
 from cems_workbench.config.sections.adjusting import AdjustConfig, CountFactor, Feedback, ProjectFactors, TimeDecay
 from cems_workbench.pipeline.stages.fusion import by_relations
 from cems_workbench.pipeline.stages.result import (
+    PartColumn,
     RowContract,
     StageArrays,
     StageFields,
@@ -138,6 +139,10 @@ def apply_adjust(
         after=ranked(score, before.alive, (lambda: before.key) if before.stable else None),
         row=row,
         fields=lambda q: StageFields(),
+        parts=lambda q: [
+            PartColumn(name, None, np.where(factor.applies[q], factor.multiplier[q], np.nan))
+            for name, factor in factors.items()
+        ],
         warnings=_warnings(table, before, age, unclamped, config),
         unclamped=unclamped,
         product=product,

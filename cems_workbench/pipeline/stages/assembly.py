@@ -46,6 +46,7 @@ from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages.fusion import best_version, by_relations
 from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import (
+    PartColumn,
     RowContract,
     StageArrays,
     StageFields,
@@ -205,6 +206,12 @@ def apply_assembly(
         counts, mmr, skipped = tokens[q].tolist(), selection(q).mmr, frozenset(selection(q).skipped)
         return lambda c, contract: AssemblyRow(*contract, counts[c], mmr.get(c), c in skipped)
 
+    def parts(q: int) -> list[PartColumn]:
+        looked_at = selection(q).mmr
+        if not looked_at:
+            return []
+        return [PartColumn("MMR value", None, np.array([looked_at.get(c, np.nan) for c in range(table.shape[1])]))]
+
     def fields(q: int) -> AssemblyFields:
         skipped = tuple(sorted(table.ids[q][c] for c in selection(q).skipped))
         most = None if np.isinf(budget[q]) else int(budget[q])
@@ -243,6 +250,7 @@ def apply_assembly(
         after=chosen_in_order(alive, before.score, chosen),
         row=row,
         fields=fields,
+        parts=parts,
         reason=reason,
         past_limit=past_limit,
         warnings=warnings,

@@ -46,7 +46,14 @@ from cems_workbench.pipeline.fusion_methods import (
     share_of_first,
 )
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
-from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
+from cems_workbench.pipeline.stages.result import (
+    PartColumn,
+    RowContract,
+    StageArrays,
+    StageFields,
+    StageRow,
+    StageTrace,
+)
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import (
     Bools,
@@ -148,6 +155,44 @@ def score_parts(row: FusionRow, fields: FusionFields) -> tuple[ScorePart, ...]:
     parts.append(ScorePart("score blend", None, fields.score_blend * row.best_list_score))
     parts.append(ScorePart("minmax", None, 0.0 if counts else share * row.normalized))
     return tuple(part for part in parts if part.value)
+
+
+def _part_columns(
+    terms: Terms,
+    names: Sequence[str],
+    q: int,
+    raw: Floats,
+    normalised: Floats,
+    best: Floats,
+    alive: Bools,
+    fields: FusionFields,
+) -> list[PartColumn]:
+    """`score_parts` of all living candidates of query q at once, addend by addend in the same order: the same numbers, NaN for 0."""
+    member, bases, bonuses = terms.member[q], terms.base[q], terms.bonus[q]
+    if fields.combine == "max":
+        largest = np.where(member, bases + bonuses, -np.inf).argmax(axis=0) if len(member) else np.zeros(0, np.int64)
+        member = member & (np.arange(len(member))[:, None] == largest)
+    bases, bonuses = np.where(member, bases, 0.0), np.where(member, bonuses, 0.0)
+    alone = (terms.best_rank_bonus[q], terms.importance_bonus[q], terms.importance_floor[q])
+    every = [*[values for pair in zip(bases, bonuses, strict=True) for values in pair], *alone]
+    total, most = np.zeros_like(raw), np.zeros_like(raw)
+    for values in every:  # one after the other, as `sum` adds them: another order would round differently
+        total, most = total + values, np.maximum(most, np.abs(values))
+    share = 1 - fields.score_blend
+    counts = (np.abs(total) > 1e-12 * most) & (raw != 0)
+    scale = np.divide(share * normalised, total, out=np.zeros_like(raw), where=counts)
+    columns: list[tuple[PartKind, str | None, Floats]] = []
+    for name, base, bonus in zip(names, bases, bonuses, strict=False):  # the arrays are padded
+        columns += [("base", name, scale * base), ("top-rank bonus", name, scale * bonus)]
+    kinds: tuple[PartKind, ...] = ("top-rank bonus", "importance bonus", "importance floor")
+    columns += [(kind, None, scale * values) for kind, values in zip(kinds, alone, strict=True)]
+    columns.append(("score blend", None, fields.score_blend * best))
+    columns.append(("minmax", None, np.where(counts, 0.0, share * normalised)))
+    return [
+        PartColumn(kind, name, np.where(alive & (values != 0), values, np.nan))
+        for kind, name, values in columns
+        if values.any()
+    ]
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
@@ -295,18 +340,24 @@ def apply_fusion(
             return f"only in lists whose hits cannot enter; candidates come from {', '.join(config.candidates_from)}"
         return f"only in recency or access lists, which {config.method} leaves out"
 
-    return FusionArrays(
-        entered=before.alive,
-        before=before,
-        after=ranked(score, alive, _ties_of_scores(table, lists, config)),
-        row=row,
-        fields=lambda q: FusionFields(
+    def fields(q: int) -> FusionFields:
+        return FusionFields(
             config.method,
             bool(bypassed[q]),
             "sum" if bypassed[q] else method.combine,
             0.0 if bypassed[q] else config.score_blend,
             1.0 if bypassed[q] or extra.divisor is None else float(extra.divisor[q]),
             None if bypassed[q] else config.cap,
+        )
+
+    return FusionArrays(
+        entered=before.alive,
+        before=before,
+        after=ranked(score, alive, _ties_of_scores(table, lists, config)),
+        row=row,
+        fields=fields,
+        parts=lambda q: _part_columns(
+            terms(), table.lists.names[q], q, raw[q], normalised[q], best[q], alive[q], fields(q)
         ),
         reason=reason,
         warnings=_warnings(table, present, method, config, raw, alive, bypassed, left_out_sources(method, list_config)),

@@ -18,7 +18,15 @@ import numpy as np
 
 from cems_workbench.config.sections.adjusting import JudgeConfig
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key, to_unit
-from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, pass_through
+from cems_workbench.pipeline.stages.result import (
+    PartColumn,
+    RowContract,
+    StageArrays,
+    StageFields,
+    StageRow,
+    StageTrace,
+    pass_through,
+)
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import CandidateTable, Ranking, memoized
 from cems_workbench.records import MS_MARCO, JudgeScale
@@ -131,7 +139,21 @@ def apply_judge(
             return JudgeFields(config.backend)
         return JudgeFields(config.backend, names[q], scale(q), label_of(table.notes[q], names[q]))
 
-    return StageArrays(entered=results.alive, before=results, after=results, row=row, fields=fields, warnings=warnings)
+    def parts(q: int) -> list[PartColumn]:
+        if (name := names[q]) is None:
+            return []
+        raw = table.judges[name].raw[q]
+        return [PartColumn("raw", None, raw), PartColumn("sigmoid", None, to_unit(raw, ~np.isnan(raw), "sigmoid"))]
+
+    return StageArrays(
+        entered=results.alive,
+        before=results,
+        after=results,
+        row=row,
+        fields=fields,
+        parts=parts,
+        warnings=warnings,
+    )
 
 
 def scale_of(notes: Mapping[str, Any], name: str | None, config: JudgeConfig) -> JudgeScale:
@@ -172,6 +194,12 @@ def _apply(given: StageInput) -> StageArrays[JudgeRow, JudgeFields]:
     return apply_judge(given.table, given.ranking, config.judge, ranked_by, config.rerank.combine == "replace")
 
 
+def _words(row: JudgeRow, stage: StageTrace[JudgeRow, JudgeFields]) -> str:
+    if row.raw is None:
+        return f"not judged: {row.error}" if row.error else "not judged"
+    return f"{row.band}, {row.raw:.4g}"
+
+
 JUDGE = Stage(
     name="judge",
     title="Judge",
@@ -181,4 +209,5 @@ JUDGE = Stage(
     row=JudgeRow,
     fields=JudgeFields,
     switch=Switch("judge", {"judge.backend": "none"}),
+    words=_words,
 )

@@ -43,6 +43,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections.ranking import Band, RerankConfig
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.stages.result import (
+    PartColumn,
     RowContract,
     ScoreNeed,
     StageArrays,
@@ -235,6 +236,7 @@ def apply_rerank(
             bool(few[q]),
             None if few[q] else health_of(model, blend.head, blend.raw, config.raw_scale, q),
         ),
+        parts=lambda q: () if few[q] else _part_columns(blend, config, q),
         reason=_reason(model, blend, before, config, limit),
         warnings=lambda q: _warnings(model, blend, config, few, lone, q),
         needs=lambda q: [] if few[q] else _needs(table, blend, config, q),
@@ -388,6 +390,14 @@ def _row(
         return make
 
     return row
+
+
+def _part_columns(blend: Blend, config: RerankConfig, q: int) -> list[PartColumn]:
+    """What the rows of query q say of the model's score and, where scores are blended, of the blend."""
+    parts = [("raw", blend.raw), ("normalised", blend.unit)]
+    if config.combine == "position_bands":
+        parts += [("retrieval score", blend.retrieval_score), ("retrieval weight", blend.retrieval_weight)]
+    return [PartColumn(kind, None, values[q]) for kind, values in parts]
 
 
 def _warnings(model: ModelTable, blend: Blend, config: RerankConfig, few: Bools, lone: Bools, q: int) -> list[str]:

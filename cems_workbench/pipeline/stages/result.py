@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -90,6 +90,22 @@ RowT = TypeVar("RowT", bound=StageRow, covariant=True)
 FieldsT = TypeVar("FieldsT", bound=StageFields, covariant=True)
 
 
+@dataclass(frozen=True, slots=True)
+class PartColumn:
+    """One number that a stage's scores are made of: (C) values, NaN for a candidate without it.
+
+    `kind` is its name within the stage, `list` the list that it is from, if it is from one.
+    """
+
+    kind: str
+    list: str | None
+    values: Floats
+
+
+def _no_parts(q: int) -> Sequence[PartColumn]:
+    return ()
+
+
 def _no_reason(q: int, c: int) -> str | None:
     return None
 
@@ -127,6 +143,8 @@ class StageArrays(Generic[RowT, FieldsT]):
     needs: Callable[[int], list[ScoreNeed]] = _no_needs
     lists: ListArrays | None = None
     """The lists as they leave the stage; None: as they came."""
+    parts: Callable[[int], Sequence[PartColumn]] = _no_parts
+    """The numbers that the scores of query q are made of, which are in its rows too: a table of all rows needs none of them."""
     passed: bool = False
     """The stage passed every candidate unchanged; its rows have only the columns of the contract."""
 

@@ -1,0 +1,571 @@
+"""Side by side: a row for each candidate, a column for each list and stage that did something, the final rank last.
+
+Every number is the trace's: a cell has what the stage's own row of the candidate says. Columns are read from the stages' arrays, and cells
+and words are made when they are read, because a moved slider makes a new table of all candidates. A stage has a column if it dropped a
+candidate or changed a rank, a score or a hit; fusion always has one, as it makes the first ranks.
+
+It reads the trace's stages and no list of the shipped ones, so stages that say nothing but rank and score are columns too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from cems_workbench.analysis.ranks import stage_words
+from cems_workbench.analysis.supersession import stale_badges, stale_words
+from cems_workbench.errors import one_line
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages import BY_NAME
+from cems_workbench.pipeline.stages.adjust import ADJUST
+from cems_workbench.pipeline.stages.assembly import ASSEMBLY
+from cems_workbench.pipeline.stages.fusion import FUSION
+from cems_workbench.pipeline.stages.judge import JUDGE
+from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.rerank import RERANK
+from cems_workbench.pipeline.stages.result import (
+    PartColumn,
+    StageArrays,
+    StageFields,
+    StageRow,
+    field_names,
+    optional_numbers,
+    plain_fields,
+)
+from cems_workbench.pipeline.table import Bools, Ints, ListArrays, gathered_lists, memoized
+from cems_workbench.pipeline.wording import list_label, ordinal
+
+ColumnKind = Literal["list", "fusion", "rerank", "factors", "judge", "rank", "stage"]
+
+FIRST_WORDS_CHARS = 100
+FINAL = "rank"
+"""The key of the last column."""
+
+_KINDS: Mapping[str, ColumnKind] = {
+    FUSION.name: "fusion",
+    RERANK.name: "rerank",
+    ADJUST.name: "factors",
+    JUDGE.name: "judge",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of the numbers in the cells of a column: its label, its kind within the stage, and the list that it is from, if from one.
+
+    The parts of fusion add up to the score; the kind `base` and the bonuses of a list are separate. The others are what the score was
+    made of.
+    """
+
+    label: str
+    kind: str
+    list: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A list, a stage, or the final rank (`rank`, the last one). `stage` is the traced stage that its numbers are from."""
+
+    key: str
+    stage: str
+    title: str
+    kind: ColumnKind
+    list: str | None = None
+    """The name of a list."""
+    parts: tuple[Part, ...] = ()
+    """The numbers that at least one of its cells has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A candidate in one list or after one stage.
+
+    `rank` is 1-based, None before fusion and for one that was dropped there. `score` is the one after the stage: of a list the
+    normalised one, of the judge its own. `parts` are (label, value) as in `Column.parts`; `words` say what happened to it.
+    """
+
+    rank: int | None
+    score: float | None
+    parts: tuple[tuple[str, float], ...]
+    words: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The cell as plain values."""
+        return {"rank": self.rank, "score": self.score, "parts": dict(self.parts), "words": self.words}
+
+
+class Row:
+    """One candidate. `cells` are by column key; a list or stage that it never entered has none."""
+
+    def __init__(self, table: SideBySide, place: int) -> None:
+        self._table, self._place = table, place
+
+    def __repr__(self) -> str:
+        return f"<Row {self.memory_id}: {ordinal(self.final_rank) if self.final_rank else f'dropped by {self.dropped_by}'}>"
+
+    @property
+    def memory_id(self) -> str:
+        """The candidate."""
+        return self._table.memory_ids[self._place]
+
+    @property
+    def title(self) -> str | None:
+        """The memory's title, if it has one."""
+        return self._table.titles[self._place]
+
+    @property
+    def first_words(self) -> str:
+        """The beginning of its text, on one line; untrusted like every text."""
+        return self._table.first_words[self._place]
+
+    @property
+    def grade(self) -> int | None:
+        """Its grade for the query, if it was judged."""
+        return self._table.grades[self._place]
+
+    @property
+    def stale(self) -> str | None:
+        """What supersedes it and where that one is, or when it expired; None if neither."""
+        return stale_words(self._table.trace, self.memory_id)
+
+    @property
+    def final_rank(self) -> int | None:
+        """Its rank in the results, from 1; None if a stage dropped it."""
+        return self._table.final_ranks[self._place]
+
+    @property
+    def former_rank(self) -> int | None:
+        """Its rank after fusion, or in the results of the trace that this one is compared with; None without one."""
+        return self._table.former_ranks[self._place]
+
+    @property
+    def move(self) -> int | None:
+        """Places gained from `former_rank` to the final one, negative if lost; None unless it has both."""
+        return self._table.moves[self._place]
+
+    @property
+    def dropped_by(self) -> str | None:
+        """The name of the stage that dropped it; None for a result."""
+        return self._table.dropped_by[self._place]
+
+    @property
+    def dropped_words(self) -> str | None:
+        """Why it was dropped; None for a result."""
+        return self._table.dropped_words[self._place]
+
+    @property
+    def cells(self) -> Mapping[str, Cell]:
+        """Its cells by column key, in the order of the columns."""
+        return _Cells(self._table, self._place)
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as plain values."""
+        return {name: getattr(self, name) for name in ROW_FIELDS} | {
+            "cells": {key: cell.to_json() for key, cell in self.cells.items()}
+        }
+
+
+ROW_FIELDS = (
+    "memory_id",
+    "title",
+    "first_words",
+    "grade",
+    "stale",
+    "final_rank",
+    "former_rank",
+    "move",
+    "dropped_by",
+    "dropped_words",
+)
+"""What is in a row besides its cells."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Values:
+    """The values of a column in the order of the rows: `there` says who has a cell, `parts` are those of the column."""
+
+    there: Sequence[bool]
+    ranks: Sequence[int | None]
+    scores: Sequence[float | None]
+    parts: Sequence[Sequence[float | None]]
+
+
+class SideBySide:
+    """The table: rows by final rank, then the dropped ones by how far they came. `compared_with` names the config of `former_rank`.
+
+    Use `rows` to read it, `to_columns` to draw it.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        columns: Sequence[tuple[Column, _Values]],
+        order: Ints,
+        ends: _Ends,
+        grades: Mapping[str, int],
+        previous: Trace | None,
+    ) -> None:
+        self.trace = trace
+        self.compared_with = None if previous is None else previous.config.name
+        self.columns = tuple(column for column, _ in columns)
+        self._columns = {column.key: column for column, _ in columns}
+        self._values = {column.key: values for column, values in columns}
+        self._places = order.tolist()
+        self._ends = ends
+        self._grades = grades
+        self._previous = previous
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self._places)
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        """The rows, made when they are read."""
+        return _Rows(self)
+
+    def row(self, memory_id: str) -> Row | None:
+        """The row of a memory; None if it is no candidate."""
+        place = self._place_of.get(memory_id)
+        return None if place is None else Row(self, place)
+
+    def column(self, key: str) -> Column:
+        """The column of a key. KeyError without one."""
+        return self._columns[key]
+
+    def ranks(self, key: str) -> Sequence[int | None]:
+        """The ranks of a column, in the order of the rows. KeyError without such a column."""
+        return self._values[key].ranks
+
+    def scores(self, key: str) -> Sequence[float | None]:
+        """The scores of a column, in the order of the rows. KeyError without such a column."""
+        return self._values[key].scores
+
+    @cached_property
+    def memory_ids(self) -> Sequence[str]:
+        """The candidates, in the order of the rows; so are the values below."""
+        ids = self.trace.table.ids[0]
+        return [ids[c] for c in self._places]
+
+    @property
+    def titles(self) -> Sequence[str | None]:
+        """Titles of the memories."""
+        return [self._texts[c][0] for c in self._places]
+
+    @property
+    def first_words(self) -> Sequence[str]:
+        """Beginnings of the texts."""
+        return [self._texts[c][1] for c in self._places]
+
+    @cached_property
+    def grades(self) -> Sequence[int | None]:
+        """Grades."""
+        return [self._grades.get(memory_id) for memory_id in self.memory_ids]
+
+    @cached_property
+    def badges(self) -> Sequence[str | None]:
+        """What supersedes a memory, or when it expired, without where its successor is."""
+        said = stale_badges(self.trace)
+        return [said.get(memory_id) for memory_id in self.memory_ids]
+
+    @cached_property
+    def final_ranks(self) -> Sequence[int | None]:
+        """Ranks in the results."""
+        return _optional(self._ends.final[self._places])
+
+    @cached_property
+    def former_ranks(self) -> Sequence[int | None]:
+        """Ranks after fusion, or in the trace that this one is compared with."""
+        if self._previous is None:
+            return _optional(self._ends.first[self._places])
+        before = {result.memory_id: result.rank for result in self._previous.results}
+        return [before.get(memory_id) for memory_id in self.memory_ids]
+
+    @cached_property
+    def moves(self) -> Sequence[int | None]:
+        """Places gained."""
+        pairs = zip(self.former_ranks, self.final_ranks, strict=True)
+        return [None if before is None or now is None else before - now for before, now in pairs]
+
+    @cached_property
+    def dropped_by(self) -> Sequence[str | None]:
+        """Names of the stages that dropped a memory."""
+        names = [name for name, _ in self.trace.run.items()]
+        return [None if at < 0 else names[at] for at in self._ends.dropped_at[self._places].tolist()]
+
+    @cached_property
+    def dropped_words(self) -> Sequence[str | None]:
+        """Why they were dropped."""
+        arrays = [each for _, each in self.trace.run.items()]
+        ends = zip(self._ends.dropped_at[self._places].tolist(), self._places, strict=True)
+        return [None if at < 0 else (arrays[at].reason(0, c) or "") for at, c in ends]
+
+    def to_json(self) -> dict[str, Any]:
+        """The table as plain values, a row for each memory."""
+        return {
+            "compared_with": self.compared_with,
+            "columns": [_column_json(column) for column in self.columns],
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+    def to_columns(self) -> dict[str, Any]:
+        """The table as plain values, a list for each field and column: quick, without the words of cells, `stale` as a badge.
+
+        A column has `rank` and `score`, and `values`: for each of its parts a list.
+        """
+        fields = {
+            "memory_id": self.memory_ids,
+            "title": self.titles,
+            "first_words": self.first_words,
+            "grade": self.grades,
+            "stale": self.badges,
+            "final_rank": self.final_ranks,
+            "former_rank": self.former_ranks,
+            "move": self.moves,
+            "dropped_by": self.dropped_by,
+            "dropped_words": self.dropped_words,
+        }
+        columns = []
+        for column in self.columns:
+            values = self._values[column.key]
+            numbers = {"rank": values.ranks, "score": values.scores, "values": values.parts}
+            columns.append(_column_json(column) | numbers)
+        return {"compared_with": self.compared_with, "columns": columns, **fields}
+
+    @cached_property
+    def _place_of(self) -> Mapping[str, int]:
+        return {memory_id: place for place, memory_id in enumerate(self.memory_ids)}
+
+    @property
+    def _texts(self) -> Sequence[tuple[str | None, str]]:
+        """Title and first words of every candidate: they are the same for every config."""
+        table = self.trace.table
+        return memoized(
+            table.memo,
+            "first words",
+            None,
+            lambda: [(memory.title, first_words(memory.content)) for memory in table.memories[0]],
+        )
+
+
+def first_words(content: str) -> str:
+    """The beginning of a text, on one line."""
+    return one_line(content[: 4 * FIRST_WORDS_CHARS], FIRST_WORDS_CHARS)
+
+
+class _Rows(Sequence[Row]):
+    def __init__(self, table: SideBySide) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Row]: ...
+
+    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
+        chosen = range(len(self))[place]
+        return Row(self._table, chosen) if isinstance(chosen, int) else [Row(self._table, one) for one in chosen]
+
+
+class _Cells(Mapping[str, Cell]):
+    def __init__(self, table: SideBySide, place: int) -> None:
+        self._table, self._place = table, place
+
+    def __getitem__(self, key: str) -> Cell:
+        values, place = self._table._values[key], self._place
+        if not values.there[place]:
+            raise KeyError(key)
+        column, memory_id = self._table.column(key), self._table.memory_ids[place]
+        given = zip(column.parts, values.parts, strict=True)
+        parts = tuple((part.label, value) for part, numbers in given if (value := numbers[place]) is not None)
+        return Cell(values.ranks[place], values.scores[place], parts, _words(self._table.trace, column, memory_id))
+
+    def __iter__(self) -> Iterator[str]:
+        return (column.key for column in self._table.columns if self._table._values[column.key].there[self._place])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _words(trace: Trace, column: Column, memory_id: str) -> str:
+    if column.kind != "list":
+        return stage_words(trace, BY_NAME[column.stage], memory_id)
+    row = trace.stage(LISTS).by_id[memory_id]
+    entry = next(entry for entry in row.lists if entry.list == column.list)
+    chunk = "" if entry.chunk is None else f", by its {ordinal(entry.chunk + 1)} chunk"
+    return f"{ordinal(entry.rank)} in {list_label(entry.list)}{chunk}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """(C) per candidate: the number of the stage that dropped it and of the last that it entered, -1 for none; the first rank that a stage
+    gave it and the final one, 0 for none."""
+
+    dropped_at: Ints
+    reached: Ints
+    first: Ints
+    final: Ints
+
+
+Arrays = StageArrays[StageRow, StageFields]
+
+
+def side_by_side(trace: Trace, grades: Mapping[str, int] | None = None, previous: Trace | None = None) -> SideBySide:
+    """The ranking of a trace side by side.
+
+    Args:
+        trace: any trace, of a replay or of a pipeline that was traced.
+        grades: by memory id, for the query.
+        previous: what ranks moved from; None: the ranks after fusion.
+    """
+    stages = list(trace.run.items())
+    ends = _ends(trace, stages)
+    order = _order(trace, stages, ends)
+    columns = [*_list_columns(trace, stages, order), *_stage_columns(trace, stages, order)]
+    return SideBySide(trace, columns, order, ends, grades or {}, previous)
+
+
+def _makes_ranks(arrays: Arrays) -> bool:
+    """Whether candidates have ranks after the stage."""
+    return bool(arrays.after.rank[0].any())
+
+
+def _ends(trace: Trace, stages: Sequence[tuple[str, Arrays]]) -> _Ends:
+    width = trace.table.shape[1]
+    dropped, reached, final = np.full(width, -1), np.full(width, -1), np.zeros(width, np.int64)
+    first: Ints | None = None
+    for number, (_, arrays) in enumerate(stages):
+        if arrays.passed:
+            continue
+        entered, alive = arrays.entered[0], arrays.after.alive[0]
+        dropped = np.where(entered, np.where(alive, -1, number), dropped)
+        reached = np.where(entered, number, reached)
+        if first is None and _makes_ranks(arrays):
+            first = arrays.after.rank[0]
+    for _, arrays in reversed(stages):
+        if first is not None and not arrays.passed:
+            final = np.where(dropped < 0, arrays.after.rank[0], 0)
+            break
+    return _Ends(dropped, reached, np.zeros(width, np.int64) if first is None else first, final)
+
+
+def _order(trace: Trace, stages: Sequence[tuple[str, Arrays]], ends: _Ends) -> Ints:
+    """Candidate indices: results by rank, then the dropped ones, those of the last stage first, by the rank that they entered it with.
+
+    Before fusion that is the best rank in a list.
+    """
+    there = np.flatnonzero(ends.reached >= 0)
+    rank = np.where(ends.final > 0, ends.final, 0)
+    for number, (_, arrays) in enumerate(stages):
+        here = ends.dropped_at == number
+        if here.any():
+            rank = np.where(here, arrays.before.rank[0], rank)
+    places = gathered_lists(trace.table).places.position[0]
+    best = np.where(places > 0, places, np.iinfo(np.int64).max).min(axis=0, initial=np.iinfo(np.int64).max)
+    rank = np.where(rank > 0, rank, best)
+    how_far = np.where(ends.final > 0, len(stages), ends.reached)
+    order: Ints = there[np.lexsort((there, rank[there], -how_far[there]))]
+    return order
+
+
+def _list_columns(trace: Trace, stages: Sequence[tuple[str, Arrays]], order: Ints) -> Iterator[tuple[Column, _Values]]:
+    found = next((each.lists for name, each in stages if name == LISTS.name), None)
+    if found is None:
+        return
+    for i, name in enumerate(trace.table.lists.names[0]):
+        present = found.present[0, i, order]
+        if not present.any():
+            continue
+        raw = PartColumn("raw", None, np.where(found.present[0, i], found.places.raw[0, i], np.nan))
+        labels, numbers = _parts([raw], present, order)
+        values = _Values(
+            present.tolist(),
+            _optional(np.where(present, found.places.position[0, i, order], 0)),
+            optional_numbers(np.where(present, found.score[0, i, order], np.nan)),
+            numbers,
+        )
+        key = name if name != FINAL else f"{name} (list)"
+        yield Column(key, LISTS.name, list_label(name), "list", name, labels), values
+
+
+def _stage_columns(trace: Trace, stages: Sequence[tuple[str, Arrays]], order: Ints) -> Iterator[tuple[Column, _Values]]:
+    lists: ListArrays | None = None
+    ranked = False
+    last = next((each for each in reversed(stages) if not _only_notes(each[0])), None)
+    merged = ASSEMBLY.name  # what it does is the final rank
+    for name, arrays in stages:
+        if name not in (LISTS.name, merged) and _did_something(name, arrays, lists, first=not ranked):
+            yield _stage_column(name, arrays, order)
+        lists = arrays.lists or lists
+        ranked = ranked or (not arrays.passed and _makes_ranks(arrays))
+    if last is not None:
+        yield _final_column(*last, order)
+
+
+def _only_notes(name: str) -> bool:
+    return name in BY_NAME and BY_NAME[name].works_on == "results"
+
+
+def _did_something(name: str, arrays: Arrays, lists: ListArrays | None, first: bool) -> bool:
+    """Whether a stage dropped or added a candidate, or changed a rank, a score or a hit; `first`: no stage before it made ranks."""
+    if arrays.passed:
+        return False
+    if _only_notes(name):
+        return any(not np.isnan(part.values[arrays.entered[0]]).all() for part in arrays.parts(0))
+    entered, before, after = arrays.entered[0], arrays.before, arrays.after
+    if first and _makes_ranks(arrays):
+        return True
+    if (before.alive[0] != after.alive[0]).any() or (before.rank[0] != after.rank[0]).any():
+        return True
+    was, now = before.score[0][entered], after.score[0][entered]
+    if not np.array_equal(was, now, equal_nan=True):
+        return True
+    return arrays.lists is not None and lists is not None and bool((arrays.lists.present != lists.present)[0].any())
+
+
+def _stage_column(name: str, arrays: Arrays, order: Ints) -> tuple[Column, _Values]:
+    entered = arrays.entered[0, order]
+    labels, numbers = _parts(arrays.parts(0), entered, order)
+    kept = arrays.after.alive[0, order]
+    kind = _KINDS.get(name, "stage")
+    scores = optional_numbers(np.where(entered, arrays.after.score[0, order], np.nan))
+    if kind == "judge":
+        scores = numbers[0]
+    title = BY_NAME[name].title if name in BY_NAME else name
+    values = _Values(entered.tolist(), _optional(np.where(kept, arrays.after.rank[0, order], 0)), scores, numbers)
+    return Column(name, name, title, kind, parts=labels), values
+
+
+def _final_column(name: str, arrays: Arrays, order: Ints) -> tuple[Column, _Values]:
+    column, values = _stage_column(name, arrays, order)
+    return Column(FINAL, name, "Final rank", "rank", parts=column.parts), values
+
+
+def _parts(parts: Sequence[PartColumn], there: Bools, order: Ints) -> tuple[tuple[Part, ...], list[list[float | None]]]:
+    """The parts that a cell has, and their values in the order of the rows."""
+    labels, numbers = [], []
+    for part in parts:
+        values = np.where(there, part.values[order], np.nan)
+        if not np.isnan(values).all():
+            words = part.kind.replace("_", " ")
+            label = words if part.list is None else f"{list_label(part.list)} {words}"
+            labels.append(Part(label, part.kind, part.list))
+            numbers.append(optional_numbers(values))
+    return tuple(labels), numbers
+
+
+def _optional(ranks: Ints) -> list[int | None]:
+    """Ranks with None for 0."""
+    return [rank or None for rank in ranks.tolist()]
+
+
+def _column_json(column: Column) -> dict[str, Any]:
+    return plain_fields(column, field_names(Column))
