@@ -85,15 +85,15 @@ def results_html(
                 f"{max(0.0, min(share, 100.0)):.1f}",
                 move,
                 moved,
-                _facts(memory, trace, result.tokens, grades.get(memory.id), found, read),
+                facts_of(memory, trace, result.tokens, grades.get(memory.id), found, read),
                 memory.title if memory.title and not memory.content.startswith(memory.title) else None,
                 memory.content,
                 len(memory.content) > FOLD_AFTER_CHARS or memory.content.count("\n") >= 3,
-                _pieces(memory.content, found),
+                pieces_of(memory.content, found),
             )
         )
     gone = Markup("") if against is None else lost_results_html(against)
-    return render("inspect/results.html", cards=cards, compared=against is not None, gone=gone)
+    return render("inspect/results.html", results=trace.results, cards=cards, compared=against is not None, gone=gone)
 
 
 def settling_html(trace: Trace, read: tuple[int, int] | None, switched_off: Collection[int] = ()) -> Markup:
@@ -147,7 +147,8 @@ def _move(before: int | None, now: int) -> tuple[str, str]:
     return f"{arrow} {abs(before - now)}", f"{word} from rank {before} after fusion"
 
 
-def _pieces(content: str, found: FoundChunk | None) -> tuple[str, str, str] | None:
+def pieces_of(content: str, found: FoundChunk | None) -> tuple[str, str, str] | None:
+    """The text before the matching chunk, the chunk, and the text after it; None if the whole memory matched."""
     if found is None or found.count < 2:
         return None
     span = chunk_span(content, found.chunk)
@@ -156,14 +157,15 @@ def _pieces(content: str, found: FoundChunk | None) -> tuple[str, str, str] | No
     return content[: span[0]], content[slice(*span)], content[span[1] :]
 
 
-def _facts(
+def facts_of(
     memory: Memory,
     trace: Trace,
-    tokens: int,
+    tokens: int | None,
     grade: int | None,
     found: FoundChunk | None,
     read: Mapping[str, int | None],
 ) -> list[Fact]:
+    """What is known of a candidate besides its text; `tokens` are None unless it is a result, `read` is `chunks_read` of the trace."""
     as_of = trace.evidence.as_of
     facts = [Fact("Id of the memory", memory.id, "id")]
     stale = staleness(trace, memory.id)
@@ -190,7 +192,8 @@ def _facts(
         facts.append(Fact("High importance: Fusion can add a bonus", "important"))
     if memory.priority != 1.0:
         facts.append(Fact("Adjust multiplies its score by this", f"priority {memory.priority:g}"))
-    facts.append(Fact(_token_help(trace), f"{tokens} tokens"))
+    if tokens is not None:
+        facts.append(Fact(_token_help(trace), f"{tokens} tokens"))
     return facts
 
 

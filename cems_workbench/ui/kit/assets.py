@@ -14,7 +14,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "assets"
 @cache
 def stylesheet(*names: str) -> Markup:
     """The `<style>` element with `ui/assets/<name>.css` for each name, in the given order."""
-    return Markup("<style>\n{}</style>").format(Markup("".join(_text(f"{name}.css") for name in names)))  # noqa: S704 (files of ours)
+    return Markup("<style>\n{}</style>").format(Markup("".join(asset(f"{name}.css") for name in names)))  # noqa: S704 (files of ours)
 
 
 def begin_page(title: str, *names: str) -> None:
@@ -30,9 +30,10 @@ def write_stylesheet(*names: str) -> None:
 
 def write_script(name: str) -> None:
     """Run `ui/assets/<name>.js` on the page; a script that must run only once per window guards against reruns itself."""
-    st.html(f"<script>{_text(f'{name}.js')}</script>", unsafe_allow_javascript=True)
+    st.html(f"<script>{asset(f'{name}.js')}</script>", unsafe_allow_javascript=True)
 
 
 @cache
-def _text(file: str) -> str:
+def asset(file: str) -> str:
+    """The text of `ui/assets/<file>`."""
     return (FOLDER / file).read_text(encoding="utf-8")

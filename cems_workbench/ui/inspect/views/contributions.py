@@ -23,7 +23,7 @@ from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import excerpt, literal, plain
 from cems_workbench.ui.kit.figures import HOVERTEXT, lines
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.theme import list_colour
+from cems_workbench.ui.kit.theme import OTHER_PART, PART_COLOURS, list_colour
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -96,31 +96,31 @@ def contributions_figure(trace: Trace, top: int = MAX_CANDIDATES, against: RankC
         "top-rank bonus",
         None,
         "bonus of the best rank",
-        "#7B848D",
+        OTHER_PART,
         [f"bonus of the best rank: {row.best_rank_bonus:.4f}" for row in rows],
     )
     add(
         "importance bonus",
         None,
         "bonus for importance",
-        "#8C6D31",
+        PART_COLOURS["importance bonus"],
         [f"bonus for importance: {row.importance_bonus:.4f}" for row in rows],
     )
     add(
         "importance floor",
         None,
         "floor of importance",
-        "#A6611A",
+        PART_COLOURS["importance floor"],
         [f"added to reach the floor of important memories: {row.importance_floor:.4f}" for row in rows],
     )
     add(
         "score blend",
         None,
         "score blend",
-        "#6A5A8C",
+        PART_COLOURS["score blend"],
         [f"score blend {fields.score_blend:g} × best list score {row.best_list_score:.4f}" for row in rows],
     )
-    add("minmax", None, "minmax of equal scores", "#7B848D", ["every raw score is 0; minmax makes it 1" for _ in rows])
+    add("minmax", None, "minmax of equal scores", OTHER_PART, ["every raw score is 0; minmax makes it 1" for _ in rows])
     figure.update_layout(
         barmode="stack",
         height=110 + BAR_HEIGHT_PX * max(len(rows), 3),

@@ -1,0 +1,130 @@
+"""Side by side: the ranking as a grid in the browser, with a row per memory and a column per stage that did something.
+
+`analysis/side_by_side.py` reads the grid from the trace, this module writes it as one message, and `ui/assets/side_by_side.js` draws the
+rows in view. Streamlit's own table draws on a canvas: it has no stacked bars, no greyed rows, and no row that stays in view.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import streamlit as st
+from streamlit.components.v2.types import ComponentRenderer
+
+from cems_workbench.analysis.found_chunk import chunks_read, found_chunk
+from cems_workbench.analysis.ranks import RankComparison
+from cems_workbench.analysis.side_by_side import Column, Part, side_by_side
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages import BY_NAME
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.results import GRADES, facts_of, pieces_of
+from cems_workbench.ui.kit.assets import asset
+from cems_workbench.ui.kit.templates import draw
+from cems_workbench.ui.kit.theme import OTHER_PART, PART_COLOURS, list_colour
+
+KEY = "inspect:side_by_side"
+
+
+@cache
+def _component() -> ComponentRenderer:
+    return st.components.v2.component(
+        "cems_workbench.side_by_side",
+        css=asset("side_by_side.css"),
+        js=asset("side_by_side.js"),
+        isolate_styles=False,
+    )
+
+
+def draw_side_by_side(
+    trace: Trace,
+    grades: Mapping[str, int] | None = None,
+    followed: str | None = None,
+    against: RankComparison | None = None,
+) -> None:
+    """Draw the ranking of a trace as a grid; a click or Enter on a row follows its memory.
+
+    `grades` are human judgments by id. The `followed` memory is marked and stays in view. Moves are relative to fusion, or to the pinned
+    baseline (`against`).
+    """
+    draw("inspect/announced.html", results=trace.results)
+    data = message(trace, grades or {}, followed, against)
+    # NaN and Infinity are not JSON; a lone surrogate is not UTF-8.
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    _component()(key=KEY, data=text.encode("utf-8", "replace"), on_follow_change=_follow)
+
+
+def message(
+    trace: Trace, grades: Mapping[str, int], followed: str | None, against: RankComparison | None = None
+) -> dict[str, Any]:
+    """What the grid draws, as plain values: the columns of `SideBySide.to_columns`, and what the page adds to them.
+
+    `colours` are those of the parts of fusion; `detail` is the text of the followed memory, None unless it is a candidate.
+    """
+    table = side_by_side(trace, grades, None if against is None else against.before)
+    fused = next((column for column in table.columns if column.kind == "fusion"), None)
+    return table.to_columns() | {
+        "query": trace.evidence.query,
+        "label": f"The ranking side by side: {len(table)} memories, a column for each stage",
+        "compared": "after fusion" if against is None else f"in the baseline {against.name}",
+        "followed": followed,
+        "detail": _detail(trace, followed, grades.get(followed))
+        if followed is not None and followed in trace.columns
+        else None,
+        "grades": {str(grade): words for grade, words in GRADES.items()},
+        "stages": {name: stage.title for name, stage in BY_NAME.items()},
+        "help": HELP | {column.key: _help(column) for column in table.columns},
+        "colours": [] if fused is None else [_colour(part) for part in fused.parts],
+    }
+
+
+HELP = {
+    "final": "Rank in the results, and places gained ▲ or lost ▼; ✕ and a stage: the stage that dropped the memory",
+    "memory": "The memory, its id, and its grade for this query if people gave one",
+}
+
+
+def _help(column: Column) -> str:
+    if column.kind == "list":
+        return f"{column.title}: rank and normalised score in this list"
+    stage = BY_NAME.get(column.stage)
+    return f"{column.title}: rank and score after the stage" + ("" if stage is None else f". {stage.description}")
+
+
+def _colour(part: Part) -> str:
+    if part.list is None:
+        return PART_COLOURS.get(part.kind, OTHER_PART)
+    source, _, number = part.list.partition(":")
+    return list_colour(source, int(number) if number.isdecimal() else None)
+
+
+def _detail(trace: Trace, memory_id: str, grade: int | None) -> dict[str, Any]:
+    """Facts and whole text of a memory, as on its card."""
+    memory = trace.evidence.memories[memory_id]
+    found = found_chunk(trace, memory_id)
+    tokens = next((result.tokens for result in trace.results if result.memory_id == memory_id), None)
+    facts = facts_of(memory, trace, tokens, grade, found, chunks_read(trace))
+    pieces = pieces_of(memory.content, found)
+    kinds = ("wb-rest", "wb-chunk", "wb-rest")
+    return {
+        "id": memory_id,
+        "title": memory.title if memory.title and not memory.content.startswith(memory.title) else None,
+        "facts": [(fact.meaning, fact.text, FACT_CLASSES.get(fact.kind, "")) for fact in facts],
+        "pieces": [("", memory.content)] if pieces is None else list(zip(kinds, pieces, strict=True)),
+    }
+
+
+FACT_CLASSES = {
+    "grade": "wb-grade",
+    "chunk": "wb-of-chunks",
+    "stale": "wb-stale",
+    "superseded": "wb-superseded",
+}
+
+
+def _follow() -> None:
+    memory_id = st.session_state[KEY].get("follow")
+    if isinstance(memory_id, str):
+        state.follow(memory_id)
