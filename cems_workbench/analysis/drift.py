@@ -130,7 +130,7 @@ def _of_query(qid: str, before: Trace, after: Trace, k: int) -> QueryDrift:
 
 def _scores(trace: Trace, k: int) -> Mapping[str, float]:
     """Score by memory id of the first k results, in their order."""
-    return {result.memory_id: result.score for result in trace.results[:k]}
+    return {result.memory_id: result.score or 0.0 for result in trace.results[:k]}
 
 
 def differences(before: EvidenceSet, after: EvidenceSet) -> Sequence[str]:

@@ -14,7 +14,7 @@ What a loss is depends on the stage that made it (`Branch`):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline.stages import ASSEMBLY, STAGES, candidate_stages
+from cems_workbench.pipeline.stages import ASSEMBLY, STAGES
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.stage import AnyStage, PipelineRun
 from cems_workbench.pipeline.table import Bools, CandidateTable, Ints
@@ -69,6 +69,12 @@ NEVER_FOUND = Branch("", "never")
 """The branch of memories that no list of the evidence has."""
 
 
+def in_pipeline_order(branches: Iterable[Branch], stages: Sequence[str]) -> list[Branch]:
+    """The branches in the order of these stages, of one stage the dropped first; what was never a candidate comes before all."""
+    place = {name: i for i, name in enumerate(stages)}
+    return sorted(branches, key=lambda branch: (place.get(branch.stage, -1), branch.manner == "below"))
+
+
 @dataclass(frozen=True, eq=False)
 class LossArrays:
     """The losses of candidates: (Q, C) of all, or (P) of those that were asked for."""
@@ -104,8 +110,8 @@ def lost(
 ) -> LossArrays:
     """Where each candidate of a replay is lost at `k`.
 
-    `done` is what the stages did with the queries of `table` under `config`; `of` are the rows (P) and columns (P) of the candidates that
-    are asked for, all (Q, C) when None. Few of them are cheap: no stage has to rank everything.
+    `done` is what the stages did with the queries of `table`, under `config` or as recorded; `of` are the rows (P) and columns (P) of the
+    candidates that are asked for, all (Q, C) when None. Few of them are cheap: no stage has to rank everything.
     """
     if of is None:
         queries, columns = np.indices(table.shape)
@@ -113,7 +119,7 @@ def lost(
         shape = table.shape
         return LossArrays(flat.stages, flat.at.reshape(shape), flat.dropped.reshape(shape), flat.rank.reshape(shape))
     q, c = of
-    stages = candidate_stages(config)
+    stages = done.candidate_stages
     at: NDArray[np.int8] = np.full(len(q), RETURNED, dtype=np.int8)
     dropped: Bools = np.zeros(len(q), dtype=bool)
     rank: Ints = np.zeros(len(q), dtype=np.int64)
@@ -127,6 +133,8 @@ def lost(
         kept = arrays.entered[q[left], c[left]] & arrays.after.alive[q[left], c[left]]
         after = arrays.after.rank_of(q[left], c[left])
         within = kept & (after <= k)
+        if arrays.waiting is not None:
+            within |= arrays.waiting[q[left], c[left]]
         returned = within & (at[left] == RETURNED)
         rank[left[returned]] = after[returned]
         left = left[~within]

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from cems_workbench.analysis.ranks import RESULTS, Loss, Ranks, dropped, lists_in_use, loss, ranked_stages, ranks_in
+from cems_workbench.analysis.ranks import Loss, Ranks, dropped, lists_in_use, loss, ranked_stages, ranks_in
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import SUPERSESSION
-from cems_workbench.pipeline.stages.lists import LISTS
 
 MAX_LINES = 80
 MAX_LISTS = 8
@@ -72,17 +70,20 @@ def rank_flow(trace: Trace, top: int, asked: Collection[str] = (), k: int | None
 
     Above `MAX_LINES` lines the requested ones come first, in their order, then the best ranked.
     """
-    every = ranked_stages(trace.config)
-    folded = tuple(name for name in every if name not in ("fusion", RESULTS) and _changes_nothing(trace, name))
+    every = ranked_stages(trace)
+    results = every[-1]
+    folded = tuple(name for name in every if name not in ("fusion", results) and _changes_nothing(trace, name))
     stages = [name for name in every if name not in folded]
     ranks = {name: ranks_in(trace, name) for name in (*lists_in_use(trace), *stages)}
-    entered = {**trace.stage(SUPERSESSION).by_id, **trace.stage(LISTS).by_id}  # a successor may have been fetched
+    # A later stage may have brought one in, as supersession fetches successors.
+    entered = {key for stage in trace.candidate_stages for key in trace.stage(stage).by_id}
     wanted = [memory_id for memory_id in dict.fromkeys(asked) if memory_id in entered]
-    wanted += [memory_id for memory_id in _first(ranks, stages, top) if memory_id not in set(wanted)]
+    wanted += [memory_id for memory_id in _first(ranks, stages, top, results) if memory_id not in set(wanted)]
     shown = wanted[:MAX_LINES]
     lists = _fullest(ranks, lists_in_use(trace), shown)
     ends = {memory_id: dropped(trace, memory_id) for memory_id in shown}
-    before = [name for name in ("lists", "threshold") if any(end and end.stage == name for end in ends.values())]
+    unranked = [stage.name for stage in trace.candidate_stages if stage.works_on == "lists"]
+    before = [name for name in unranked if any(end and end.stage == name for end in ends.values())]
     columns = (*lists, *before, *stages)
     lines = [
         FlowLine(memory_id, _points(ranks, columns, memory_id), loss(trace, memory_id, k), ends[memory_id])
@@ -103,13 +104,13 @@ def _changes_nothing(trace: Trace, name: str) -> bool:
     return all(row.kept and row.rank_in == row.rank_out for row in trace.stage(name).rows)
 
 
-def _first(ranks: dict[str, Ranks], stages: Sequence[str], top: int) -> list[str]:
+def _first(ranks: dict[str, Ranks], stages: Sequence[str], top: int, results: str) -> list[str]:
     """The memories among the first `top` after any stage, by their best rank; results before others of equal rank."""
     best: dict[str, tuple[int, bool]] = {}
     for name in stages:
         for memory_id, (rank, _) in ranks[name].items():
             if rank <= top:
-                found = (rank, memory_id not in ranks[RESULTS])
+                found = (rank, memory_id not in ranks[results])
                 best[memory_id] = min(best.get(memory_id, found), found)
     return sorted(best, key=lambda memory_id: (*best[memory_id], memory_id))
 

@@ -14,7 +14,7 @@ import numpy as np
 from cems_workbench.analysis.losses import NEVER_FOUND, Branch, lost
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import ABSTAIN, BY_NAME, RANKING_STAGES, candidate_stages, ranking_stages
+from cems_workbench.pipeline.stages import ABSTAIN, RANKING_STAGES
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.stage import AnyStage
 
@@ -50,9 +50,9 @@ class RankDelta:
         return 0 if self.now is None or self.before is None else self.before - self.now
 
 
-def ranked_stages(config: PipelineConfig) -> tuple[str, ...]:
-    """`RANKED_STAGES` in the order of a config."""
-    return tuple(stage.name for stage in ranking_stages(config))
+def ranked_stages(trace: Trace) -> tuple[str, ...]:
+    """The names of a trace's stages after which candidates have a rank, in order; the last has the ranks of the results."""
+    return tuple(stage.name for stage in trace.ranking_stages)
 
 
 NO_LIMIT_K = 10
@@ -80,11 +80,12 @@ def lists_in_use(trace: Trace) -> list[str]:
 
 
 def ranks_in(trace: Trace, name: str) -> Ranks:
-    """Rank and score by memory id in a list that takes part, or after a stage that ranks; best first.
+    """Rank and score by memory id in a list that takes part, or after a stage that ranks; best first. `RESULTS` is the last of these.
 
     A list's score is the normalised one; an unknown list is empty.
     """
-    if name in RANKED_STAGES:
+    name = trace.run.last.name if name == RESULTS else name
+    if name in ranked_stages(trace):
         rows = trace.stage(name).rows
         return {row.memory_id: (row.rank_out, row.score) for row in rows if row.rank_out is not None}
     found = [
@@ -111,7 +112,9 @@ def loss(trace: Trace, memory_id: str, k: int | None = None) -> Loss | None:
         return end
     row = trace.stage(branch.stage).by_id[memory_id]
     later = "" if end is None else f"; {end.stage} dropped it: {end.reason}"
-    return Loss(branch.stage, row.rank_out, row.score, stage_words(trace, BY_NAME[branch.stage], memory_id) + later)
+    return Loss(
+        branch.stage, row.rank_out, row.score, stage_words(trace, trace.record(branch.stage), memory_id) + later
+    )
 
 
 def branch_of(trace: Trace, memory_id: str, k: int | None = None) -> Branch | None:
@@ -159,11 +162,11 @@ def nothing_returned(trace: Trace) -> tuple[str, str] | None:
     """
     if trace.results:
         return None
-    for stage in candidate_stages(trace.config):
+    for stage in trace.candidate_stages:
         traced = trace.stage(stage)
         if traced.candidates_in and not traced.candidates_out:
             reason = str(traced.rows[0].reason)
-            if stage is LISTS:
+            if stage.name == LISTS.name:
                 break
             if stage is ABSTAIN:
                 return stage.name, reason
@@ -172,7 +175,7 @@ def nothing_returned(trace: Trace) -> tuple[str, str] | None:
                 stage.name,
                 f"{stage.name} dropped {'the only candidate' if count == 1 else f'all {count} candidates'} ({reason})",
             )
-    return "", "no list that is switched on has a hit"
+    return "", "no list has a hit" if trace.external else "no list that is switched on has a hit"
 
 
 def rank_deltas(now: Trace, before: Trace, name: str) -> dict[str, RankDelta]:

@@ -19,15 +19,16 @@ from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_g
 from cems_workbench.evaluation.metrics.rankings import GradedRankings, ideal_grades
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import SCORED_WITH, unmet
+from cems_workbench.pipeline.recorded import merged_names
 from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.stages import LISTS, candidate_stages
 from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES, asking_all
-from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key, reason
 from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.stages.supersession import stale_results
 from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
-from cems_workbench.pipeline.tabulate import to_table
+from cems_workbench.pipeline.tabulate import blocks_of, to_table
 from cems_workbench.records import Query
 
 BLOCK_QUERIES = 512
@@ -142,19 +143,27 @@ class LabelledBatch:
         for block in self.blocks:
             yield block, run(block.table, config, switched_off)
 
+    def candidate_stages(self, config: PipelineConfig) -> tuple[str, ...]:
+        """The names of the stages that can lose a memory of these queries, in order: those of the config, or the recorded ones."""
+        own = tuple(stage.name for stage in candidate_stages(config))
+        heads = {block.table.recorded.heads: None for block in self.blocks if block.table.recorded is not None}
+        recorded = [(LISTS.name, *(head.name for head in one)) for one in heads]
+        if len(self.blocks) and all(block.table.recorded is not None for block in self.blocks):
+            return merged_names(recorded)
+        return merged_names([own, *recorded])
+
     def rankings(self, config: PipelineConfig, switched_off: Collection[int] = ()) -> Rankings:
         """Replay every query under a config."""
         found, needs = [], dict(self.unmet(config))
         sent = np.zeros(len(self.queries), dtype=np.int64)
         for block, stages in self.runs(config, switched_off):
-            after = stages.of(ASSEMBLY).after
-            found.append(_ranked(block, after))
-            if not RERANK.is_off(config):
+            found.append(_ranked(block, stages.results.after))
+            if stages.has(RERANK) and not RERANK.is_off(config):
                 unscored = sum(bool(stages.of(RERANK).needs(q)) for q in range(len(block.places)))
                 if unscored:
                     needs[UNSCORED] = needs.get(UNSCORED, 0) + unscored
                 sent[block.places] = stages.of(RERANK).sent()
-            if not ABSTAIN.is_off(config):
+            if stages.has(ABSTAIN) and not ABSTAIN.is_off(config):
                 unread = sum(bool(stages.of(ABSTAIN).needs(q)) for q in range(len(block.places)))
                 if unread:
                     needs[UNREAD] = needs.get(UNREAD, 0) + unread
@@ -188,7 +197,10 @@ class LabelledBatch:
         asking = asking_all(config)
         found = {name: np.full(len(self.queries), np.nan) for name in CONFIDENCE_FEATURES}
         for block in self.blocks:
-            arrays = run(block.table, asking).of(ABSTAIN)
+            stages = run(block.table, asking)
+            if not stages.has(ABSTAIN):  # recorded stages have no signals
+                continue
+            arrays = stages.of(ABSTAIN)
             for name, values in found.items():
                 values[block.places] = arrays.signals(name)
         return found
@@ -210,16 +222,15 @@ class LabelledBatch:
         if key not in self._failed:
             found = self._failed[key] = Counter()
             for evidence in self.evidences:
+                if evidence.external:
+                    continue
                 errors = {score.error for score in evidence.model_scores.get(key, {}).values() if score.error}
                 found.update({reason(error) for error in errors})
         return self._failed[key]
 
     def _encode(self) -> list[Block]:
-        sizes = np.array([len(evidence.memories) for evidence in self.evidences])
-        order = np.argsort(sizes, kind="stable")
         blocks = []
-        for start in range(0, len(order), BLOCK_QUERIES):
-            places = order[start : start + BLOCK_QUERIES]
+        for places in blocks_of(self.evidences, BLOCK_QUERIES):
             table = to_table([self.evidences[q] for q in places])
             grade, judged = np.zeros(table.shape, dtype=np.int64), np.zeros(table.shape, dtype=bool)
             for row, q in enumerate(places.tolist()):
@@ -234,7 +245,7 @@ class LabelledBatch:
         """Gather parameters that the config wants otherwise; asked once for queries that were gathered alike."""
         found: dict[str, int] = {}
         for evidence, count in self._alike:
-            for need in unmet(config, evidence):
+            for need in unmet(config, evidence) if not evidence.external else ():
                 words = f"{need.parameter}: gathered with {need.gathered}, wanted {need.wanted}"
                 found[words] = found.get(words, 0) + count
         return found

@@ -221,6 +221,11 @@ class EvidenceSet:
         return provenance(*self.evidences.values())
 
     @property
+    def external(self) -> bool:
+        """Whether its queries are external traces, whose stages no config changes."""
+        return any(evidence.external for evidence in self.evidences.values())
+
+    @property
     def seconds_per_query(self) -> float | None:
         """Time that gathering a query took on average; None when there is none."""
         return self.seconds / len(self.evidences) if self.evidences else None

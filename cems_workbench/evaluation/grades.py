@@ -20,7 +20,6 @@ from typing import Literal
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.pipeline.tabulate import to_table
 from cems_workbench.records import HUMAN, WHOLE_STORE, Judgment, Query
 
@@ -94,7 +93,7 @@ def query_statuses(
     if not queries:
         return []
     table = to_table(evidences)
-    results = run(table, config).of(ASSEMBLY).after
+    results = run(table, config).results.after
     ranked = [[table.ids[q][int(c)] for c in results.order(q)] for q in range(len(queries))]
     found = [
         _status(query, ranked[q], grades.get(query.qid, {}), relevant_from[query.qid])

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cems_workbench.analysis.losses import NEVER, NEVER_FOUND, RETURNED, Branch, LossArrays, lost
+from cems_workbench.analysis.losses import NEVER, NEVER_FOUND, RETURNED, Branch, LossArrays, in_pipeline_order, lost
 from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
@@ -25,7 +25,8 @@ from cems_workbench.evaluation.batch import Block, LabelledBatch, Rankings, miss
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.stages import LISTS, candidate_stages
+from cems_workbench.pipeline.recorded import merged_names
+from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.table import Bools, Ints
 from cems_workbench.progress import Progress, silent
 
@@ -38,6 +39,8 @@ LABEL = "counting losses"
 NO_PROJECT = "(no project)"
 Rows = tuple[tuple[str, ...], list[tuple[object, ...]]]
 """The columns of a table, and its rows."""
+Tally = Counter[Branch | None]
+"""Relevant memories by the branch where they leave; None for those that are returned."""
 Found = Callable[[Collection[str]], Mapping[str, Evidence]]
 """The evidence of some queries, by qid."""
 
@@ -249,7 +252,8 @@ class Losses:
     @property
     def branches(self) -> list[Branch]:
         """Every branch by which some config loses a memory, in pipeline order."""
-        return sorted({branch for one in self.maps for branch in one.branches}, key=lambda branch: branch.order)
+        stages = merged_names([list(one.after) for one in self.maps])
+        return in_pipeline_order({branch for one in self.maps for branch in one.branches}, stages)
 
     def table(self) -> Rows:
         """Where the relevant memories end: a row for each branch, a column for each config, and what the others save and break."""
@@ -345,10 +349,12 @@ def pair_losses(batch: LabelledBatch, pairs: RelevantPairs, config: PipelineConf
     count = len(pairs.query)
     at = np.full(count, NEVER, dtype=np.int8)
     dropped, rank = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
-    stages = tuple(stage.name for stage in candidate_stages(config))
+    stages = batch.candidate_stages(config)
     for (block, done), (pair, row, column) in zip(batch.runs(config), pairs.places, strict=True):
         found = lost(done, block.table, config, k, (row, column))
-        at[pair], dropped[pair], rank[pair] = found.at, found.dropped, found.rank
+        # The last two places are those of RETURNED and NEVER, which are -1 and -2.
+        number = np.array([*(stages.index(name) for name in found.stages), NEVER, RETURNED], dtype=np.int8)
+        at[pair], dropped[pair], rank[pair] = number[found.at], found.dropped, found.rank
     return PairLosses(pairs, LossArrays(stages, at, dropped, rank))
 
 
@@ -392,7 +398,7 @@ class LossCollector:
     @property
     def relevant(self) -> int:
         """The relevant memories so far, of the config with most."""
-        return max((int(tally.total.sum()) for tally in self._tallies), default=0)
+        return max((tally.total.total() for tally in self._tallies), default=0)
 
     def finished(self) -> Losses:
         """The maps, and the differences from the first config. Raises InputError if no query has a relevant memory."""
@@ -516,24 +522,23 @@ class _Tally:
 
     config: PipelineConfig
     most: int
-    total: Ints = field(init=False)
-    """(N) by the code of `PairLosses`."""
+    stages: tuple[str, ...] = ()
+    """The stages that can lose a memory, in order; those of external traces become known with their queries."""
+    total: Tally = field(default_factory=Counter)
     queries: int = 0
-    by_type: dict[str, Ints] = field(default_factory=dict)
-    by_project: dict[str, Ints] = field(default_factory=dict)
+    by_type: dict[str, Tally] = field(default_factory=dict)
+    by_project: dict[str, Tally] = field(default_factory=dict)
     rows: dict[Branch, list[LostMemory]] = field(default_factory=dict)
     needs: Counter[str] = field(default_factory=Counter)
 
-    def __post_init__(self) -> None:
-        self.total = np.zeros(2 * (len(candidate_stages(self.config)) + 2), dtype=np.int64)
-
     def add(self, losses: PairLosses, needs: Mapping[str, int] | None) -> None:
         batch, code, query = losses.pairs.batch, losses.code, losses.pairs.query
-        self.total += np.bincount(code, minlength=losses.codes)
+        self.stages = merged_names([self.stages, losses.found.stages])
+        _add_counts(self.total, losses, np.bincount(code, minlength=losses.codes))
         self.queries += len(np.unique(query))
         self.needs.update(batch.unmet(self.config) if needs is None else needs)
-        _count(self.by_type, [kind or NO_TYPE for kind in batch.types], query, code, losses.codes)
-        _count(self.by_project, [one.project or NO_PROJECT for one in batch.queries], query, code, losses.codes)
+        _count(self.by_type, [kind or NO_TYPE for kind in batch.types], losses)
+        _count(self.by_project, [one.project or NO_PROJECT for one in batch.queries], losses)
         for number in np.unique(code).tolist():
             branch = losses.branch_of(number)
             if branch is not None:
@@ -542,11 +547,11 @@ class _Tally:
 
     def map(self, relevant_from: int, k: int) -> LossMap:
         branches = self._branches(self.total)
-        relevant, returned = int(self.total.sum()), int(self.total[2 * (RETURNED + 2)])
+        relevant, returned = self.total.total(), self.total[None]
         left, after = relevant - sum(n for branch, n in branches.items() if branch == NEVER_FOUND), {}
-        for stage in candidate_stages(self.config):
-            left -= sum(n for branch, n in branches.items() if branch.stage == stage.name)
-            after[stage.name] = left
+        for stage in self.stages:
+            left -= sum(n for branch, n in branches.items() if branch.stage == stage)
+            after[stage] = left
         rows = tuple(row for branch in branches for row in self.rows.get(branch, ()))
         return LossMap(
             relevant,
@@ -563,21 +568,13 @@ class _Tally:
             _remarks(self.config, self.needs),
         )
 
-    def _counts(self, counts: Ints) -> LossCounts:
-        return LossCounts(int(counts.sum()), int(counts[2 * (RETURNED + 2)]), self._branches(counts))
+    def _counts(self, counts: Tally) -> LossCounts:
+        return LossCounts(counts.total(), counts[None], self._branches(counts))
 
-    def _branches(self, counts: Ints) -> dict[Branch, int]:
-        """By branch, in the order of the config's pipeline."""
-        stages = tuple(stage.name for stage in candidate_stages(self.config))
-        nothing = np.zeros(0, dtype=np.int64)
-        names = LossArrays(stages, nothing.astype(np.int8), nothing.astype(bool), nothing)
-        found: Counter[Branch] = Counter()
-        for code in np.flatnonzero(counts).tolist():
-            branch = names.branch(code // 2 - 2, bool(code % 2))
-            if branch is not None:
-                found[branch] += int(counts[code])
-        order = ["", *stages]
-        return dict(sorted(found.items(), key=lambda row: (order.index(row[0].stage), row[0].manner == "below")))
+    def _branches(self, counts: Tally) -> dict[Branch, int]:
+        """By branch, in the order of the pipeline."""
+        found = {branch: count for branch, count in counts.items() if branch is not None}
+        return {branch: found[branch] for branch in in_pipeline_order(found, self.stages)}
 
 
 @dataclass
@@ -660,14 +657,21 @@ def _rows(losses: PairLosses, which: Bools, branch: Branch, most: int) -> list[L
     return found
 
 
-def _count(groups: dict[str, Ints], names: Sequence[str], query: Ints, code: Ints, codes: int) -> None:
-    """Add the pairs' codes to the group of their query."""
+def _count(groups: dict[str, Tally], names: Sequence[str], losses: PairLosses) -> None:
+    """Add the pairs to the group of their query."""
+    query, codes = losses.pairs.query, losses.codes
     known = {name: i for i, name in enumerate(dict.fromkeys(names))}
     group = np.array([known[name] for name in names], dtype=np.int64)[query] if names else query
-    counts = np.bincount(group * codes + code, minlength=len(known) * codes).reshape(-1, codes)
+    counts = np.bincount(group * codes + losses.code, minlength=len(known) * codes).reshape(-1, codes)
     for name, i in known.items():
         if counts[i].any():
-            groups[name] = groups.get(name, 0) + counts[i]
+            _add_counts(groups.setdefault(name, Counter()), losses, counts[i])
+
+
+def _add_counts(tally: Tally, losses: PairLosses, counts: Ints) -> None:
+    """Add the numbers of pairs by code."""
+    for code in np.flatnonzero(counts).tolist():
+        tally[losses.branch_of(code)] += int(counts[code])
 
 
 def _in_both(one: RelevantPairs, other: RelevantPairs) -> tuple[Ints, Ints]:

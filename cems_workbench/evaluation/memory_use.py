@@ -34,10 +34,9 @@ from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import replay, run
-from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.table import Ints
-from cems_workbench.pipeline.tabulate import to_table
+from cems_workbench.pipeline.tabulate import blocks_of, to_table
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
@@ -276,10 +275,8 @@ class MemoryUseCounter:
     def add(self, queries: Iterable[Query], evidences: Mapping[str, Evidence], grades: Grades) -> None:
         """Count queries; those without evidence are left out. `grades` are by qid and memory id."""
         gathered = [query for query in queries if query.qid in evidences]
-        # Queries of like size share a block, so that little is padded.
-        gathered.sort(key=lambda query: len(evidences[query.qid].memories))
-        for start in range(0, len(gathered), BLOCK_QUERIES):
-            block = gathered[start : start + BLOCK_QUERIES]
+        for places in blocks_of([evidences[query.qid] for query in gathered], BLOCK_QUERIES):
+            block = [gathered[i] for i in places.tolist()]
             self._add(block, [evidences[query.qid] for query in block], grades)
 
     def finished(self) -> MemoryUses:
@@ -297,7 +294,7 @@ class MemoryUseCounter:
     def _add(self, queries: Sequence[Query], evidences: Sequence[Evidence], grades: Grades) -> None:
         table = to_table(evidences)
         done = run(table, self.config)
-        results = done.of(ASSEMBLY).after
+        results = done.results.after
         first = results.leading(self.k)
         listed = done.of(LISTS).entered
         asked: list[tuple[int, int]] = []

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from cems_workbench.pipeline.list_sources import Source
+from cems_workbench.pipeline.recorded import RECORDED, RecordedStages, read_recorded
 from cems_workbench.pipeline.supersession import Successor, superseded
 from cems_workbench.records import ENGLISH, Chunk, Memory, Relation
 
@@ -141,6 +142,16 @@ class Evidence:
         found = self.notes.get(QUESTIONS, {})
         return found if isinstance(found, Mapping) else {}
 
+    @property
+    def external(self) -> bool:
+        """Whether another pipeline made it: its stages are recorded, and no config changes them."""
+        return RECORDED in self.notes
+
+    @cached_property
+    def recorded(self) -> RecordedStages | None:
+        """The recorded stages of an external trace; None for evidence that replay runs the stages on."""
+        return read_recorded(self.notes[RECORDED]) if self.external else None
+
     @cached_property
     def superseded(self) -> Mapping[str, tuple[Successor, ...]]:
         """Of each candidate that others supersede these, latest first; empty if no edge was found, or none was looked for."""
@@ -151,9 +162,11 @@ class Evidence:
 
     @property
     def candidate_ids(self) -> list[str]:
-        """Sorted ids of every memory that is in a list, that an edge leads to, or that supersedes another candidate."""
+        """Sorted ids of every memory that is in a list or a recorded stage, that an edge leads to, or that supersedes another candidate."""
         found = {hit.memory_id for ranked in self.lists for hit in ranked.hits}
         found |= {relation.target_id for relation in self.relations}
         for own in self.superseded.values():
             found |= {successor.memory_id for successor in own}
+        if self.recorded is not None:
+            found |= self.recorded.ids
         return sorted(found)

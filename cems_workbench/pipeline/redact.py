@@ -34,6 +34,7 @@ from cems_workbench.config.sections.understanding import Detectors
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore, RankedList
 from cems_workbench.pipeline.list_provenance import without_source
 from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.recorded import NOT_RETURNED, RECORDED, RecordedList, RecordedStages, Scored
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect
 from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.pipeline.table import Floats
@@ -278,6 +279,8 @@ class _Redaction:
                 self.ids[key]: [replace(one, memory_id=self.ids[one.memory_id], author=None).to_json() for one in own]
                 for key, own in self.source.superseded.items()
             }
+        if self.source.recorded is not None:
+            kept[RECORDED] = self.recorded(self.source.recorded).to_json()
         if "engine" in source:
             kept["engine"] = without_source(source["engine"])
         if "warnings" in source:
@@ -285,6 +288,26 @@ class _Redaction:
                 stage: [self.words.message(str(line)) for line in lines] for stage, lines in source["warnings"].items()
             }
         return kept
+
+    def recorded(self, recorded: RecordedStages) -> RecordedStages:
+        """The recorded stages with the new ids; names of lists, of stages and reasons are texts of the traced pipeline."""
+
+        def scored(hits: Scored) -> Scored:
+            return tuple((self.ids[key], score) for key, score in hits)
+
+        lists = tuple(RecordedList(f"list-{i}", scored(one.hits)) for i, one in enumerate(recorded.lists))
+        stages = tuple(
+            replace(
+                stage,
+                name=f"{stage.kind}-{i}",
+                output=scored(stage.output),
+                input=None if stage.input is None else scored(stage.input),
+                dropped={self.ids[key]: (NOT_RETURNED, cut) for key, (_, cut) in stage.dropped.items()},
+            )
+            for i, stage in enumerate(recorded.stages)
+        )
+        kept = None if recorded.kept is None else frozenset(self.ids[key] for key in recorded.kept)
+        return RecordedStages(lists, stages, kept)
 
     def note(self, name: str, value: Any) -> Any:
         if isinstance(value, Mapping):

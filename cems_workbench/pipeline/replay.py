@@ -6,13 +6,13 @@ No model, no search, no file, no clock, no randomness: the same evidence and con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.stages import STAGES, stages_in_order
+from cems_workbench.pipeline.stages import stages_of
 from cems_workbench.pipeline.stages.query import no_candidates
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import PipelineRun, StageInput
@@ -32,7 +32,7 @@ def replay(
     lists_off: Collection[str] = (),
     clock: Clock | None = None,
 ) -> Trace:
-    """Run the pipeline over gathered evidence.
+    """Run the pipeline over gathered evidence; of an external trace, return its recorded stages.
 
     Args:
         evidence: the result of gather, or a bundle; it is not changed.
@@ -45,11 +45,10 @@ def replay(
     marks: list[float] = []
     done = run(table, config, switched_off, clock, marks, lists_off)
     # Without a clock replay stays a pure function: None, not 0.
-    elapsed = np.diff(marks) * 1000 if marks else [None] * len(STAGES)
-    traces = [
-        StageTrace(name, arrays, table, 0, None if ms is None else float(ms))
-        for (name, arrays), ms in zip(done.items(), elapsed, strict=True)
-    ]
+    elapsed: Sequence[float | None] = (np.diff(marks) * 1000).tolist() if marks else [None] * len(done.stages)
+    if table.recorded is not None:
+        elapsed = [None, *[way.ms[0] for way in table.recorded.ways]]
+    traces = [StageTrace(name, arrays, table, 0, ms) for (name, arrays), ms in zip(done.items(), elapsed, strict=True)]
     return Trace(
         evidence, config, traces, [need for _, arrays in done.items() for need in arrays.needs(0)], done, table
     )
@@ -63,7 +62,10 @@ def run(
     marks: list[float] | None = None,
     lists_off: Collection[str] = (),
 ) -> PipelineRun:
-    """Every stage over a batch of Q queries, in order; `marks` receives the clock before and after each stage."""
+    """Every stage over a batch of Q queries, in order; `marks` receives the clock before and after each stage.
+
+    Of external traces the recorded stages, under any config.
+    """
 
     def tick() -> None:
         if clock is not None and marks is not None:
@@ -74,9 +76,10 @@ def run(
     )
     done: dict[str, StageArrays[StageRow, StageFields]] = {}
     tick()
-    for stage in stages_in_order(config):
+    stages = stages_of(table, config)
+    for stage in stages:
         arrays = done[stage.name] = stage(given)
         if not arrays.passed:
             given = given._replace(ranking=arrays.after, lists=arrays.lists or given.lists)
         tick()
-    return PipelineRun(done)
+    return PipelineRun(stages, done)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cems_workbench.pipeline.recorded import StageHead
 from cems_workbench.records import Chunk, Memory
 
 Floats = NDArray[np.float64]
@@ -113,6 +114,50 @@ class SuccessionTable:
 
 
 @dataclass(frozen=True, eq=False)
+class RecordedList:
+    """A list of an external trace; `rank` and `score` by column, in its order."""
+
+    name: str
+    rank: Mapping[int, tuple[int, float | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedWay:
+    """What a recorded stage did with Q queries of C candidates; ranks are 0 and scores NaN where there are none."""
+
+    head: StageHead
+    entered: Bools
+    alive: Bools
+    waiting: Bools
+    """(Q, C) candidates that the stage does not have and no stage before it dropped."""
+    rank_in: Ints
+    rank_out: Ints
+    score_in: Floats
+    score_out: Floats
+    lost: Sequence[Mapping[int, tuple[str, bool]]]
+    """(Q) by column why a candidate was dropped, and whether only its rank was at fault."""
+    ms: Sequence[float | None]
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedTable:
+    """The stages of Q external traces that have the same ones."""
+
+    lists: Sequence[Sequence[RecordedList]]
+    """(Q)"""
+    found: Bools
+    """(Q, C) is in a list."""
+    kept: Bools
+    """(Q, C) is in a list, and the lists pass it on."""
+    ways: Sequence[RecordedWay]
+
+    @property
+    def heads(self) -> tuple[StageHead, ...]:
+        """The stages after the lists."""
+        return tuple(way.head for way in self.ways)
+
+
+@dataclass(frozen=True, eq=False)
 class CandidateTable:
     """Everything the stages read about the candidates of Q queries."""
 
@@ -154,6 +199,8 @@ class CandidateTable:
     notes: Sequence[Mapping[str, Any]]
     succession: SuccessionTable | None = None
     """None if no candidate is superseded, or if that was not gathered."""
+    recorded: RecordedTable | None = None
+    """The stages of external traces; None if the stages are to be run."""
     memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """Values derived from this table and few parameters; see `memoized`."""
 
@@ -279,6 +326,19 @@ class ListArrays:
     """(Q, L) takes part, whether or not anything is in it."""
     memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """Values that fusion derived from these lists and few parameters; see `memoized`."""
+
+
+class GivenRanking(Ranking):
+    """A ranking whose ranks are as recorded: `placing` gives them, and they may have gaps or stand twice."""
+
+    @cached_property
+    def rank(self) -> Ints:
+        """(Q, C) 1-based rank, 0 for those without."""
+        return np.where(self.alive, self.placing(), 0).astype(np.int64)
+
+    def rank_of(self, q: Ints, c: Ints) -> Ints:
+        """(P) ranks of some candidates."""
+        return self.rank[q, c]
 
 
 def memoized(memo: dict[Hashable, Any], what: str, key: Hashable, make: Callable[[], Made], slots: int = 4) -> Made:

@@ -17,13 +17,18 @@ import numpy as np
 from cems_workbench.pipeline.evidence import VARIANT_KINDS, Evidence, Hit, ModelScore, RankedList
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
 from cems_workbench.pipeline.nested import nested_table, with_nested
+from cems_workbench.pipeline.recorded import RecordedStages, heads, passed_on, ways
 from cems_workbench.pipeline.table import (
     Bools,
     CandidateTable,
     Floats,
+    Ints,
     ListTable,
     ModelTable,
     Places,
+    RecordedList,
+    RecordedTable,
+    RecordedWay,
     SuccessionTable,
     chars4,
 )
@@ -43,7 +48,12 @@ def single_table(evidence: Evidence) -> CandidateTable:
 
 
 def to_table(evidences: Sequence[Evidence]) -> CandidateTable:
-    """Encode Q evidences into one table, padded to the longest lists and candidate sets."""
+    """Encode Q evidences into one table, padded to the longest lists and candidate sets.
+
+    External traces share a table if they have the same stages (`alike`); raises ValueError for others.
+    """
+    if len(alike(evidences)) > 1:
+        raise ValueError("queries with different recorded stages do not fit into one table")
     ids = [evidence.candidate_ids for evidence in evidences]
     index = [{memory_id: c for c, memory_id in enumerate(row)} for row in ids]
     memories = [[evidence.memories[key] for key in row] for evidence, row in zip(evidences, ids, strict=True)]
@@ -91,6 +101,7 @@ def to_table(evidences: Sequence[Evidence]) -> CandidateTable:
         overlaps=_overlaps(memories, width),
         notes=[evidence.notes for evidence in evidences],
         succession=_succession(evidences, index),
+        recorded=_recorded(evidences, index, width),
     )
 
 
@@ -105,6 +116,80 @@ def _succession(evidences: Sequence[Evidence], index: Sequence[Mapping[str, int]
     if not pairs:
         return None
     return SuccessionTable(*np.array(pairs, dtype=np.int64).T)
+
+
+def alike(evidences: Sequence[Evidence]) -> list[list[int]]:
+    """The places of evidences that fit into one table: those that replay runs the stages on, and traces with the same stages."""
+    if not any(evidence.external for evidence in evidences):
+        return [list(range(len(evidences)))] if evidences else []
+    groups: dict[object, list[int]] = {}
+    for i, evidence in enumerate(evidences):
+        groups.setdefault(None if evidence.recorded is None else heads(evidence.recorded), []).append(i)
+    return list(groups.values())
+
+
+def blocks_of(evidences: Sequence[Evidence], most: int) -> list[Ints]:
+    """The places of evidences in blocks of at most `most` that fit into one table, each of like size, so that little is padded."""
+    blocks = []
+    for places in alike(evidences):
+        sizes = np.array([len(evidences[i].memories) for i in places])
+        ordered = np.array(places, dtype=np.int64)[np.argsort(sizes, kind="stable")]
+        blocks += [ordered[start : start + most] for start in range(0, len(ordered), most)]
+    return blocks
+
+
+def _recorded(evidences: Sequence[Evidence], index: Sequence[Mapping[str, int]], width: int) -> RecordedTable | None:
+    recorded = [evidence.recorded for evidence in evidences]
+    traces = [one for one in recorded if one is not None]
+    if not traces:
+        return None
+    size = (len(traces), width)
+    found, kept = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
+    lists: list[list[RecordedList]] = []
+    for q, one in enumerate(traces):
+        own = index[q]
+        lists.append([RecordedList(ranked.name, _by_column(ranked.hits, own)) for ranked in one.lists])
+        found[q, [own[key] for ranked in one.lists for key, _ in ranked.hits]] = True
+        kept[q, [own[key] for key in passed_on(one)]] = True
+    return RecordedTable(lists, found, kept, _ways(traces, index, size))
+
+
+def _by_column(
+    hits: Sequence[tuple[str, float | None]], index: Mapping[str, int]
+) -> dict[int, tuple[int, float | None]]:
+    return {index[key]: (rank, score) for rank, (key, score) in enumerate(hits, 1)}
+
+
+def _ways(
+    traces: Sequence[RecordedStages], index: Sequence[Mapping[str, int]], size: tuple[int, int]
+) -> list[RecordedWay]:
+    out = []
+    for steps in zip(*map(ways, traces), strict=True):
+        entered, alive, waiting = (np.zeros(size, dtype=bool) for _ in range(3))
+        ranks: tuple[Ints, Ints] = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+        scores: tuple[Floats, Floats] = np.full(size, np.nan), np.full(size, np.nan)
+        for q, step in enumerate(steps):
+            own = index[q]
+            for place, rows in enumerate((step.before, step.after)):
+                columns = [own[key] for key in rows]
+                entered[q, columns] = True
+                ranks[place][q, columns] = [rank for rank, _ in rows.values()]
+                scores[place][q, columns] = [np.nan if score is None else score for _, score in rows.values()]
+            alive[q, [own[key] for key in step.after]] = True
+            waiting[q, [own[key] for key in step.waiting]] = True
+        out.append(
+            RecordedWay(
+                steps[0].head,
+                entered,
+                alive,
+                waiting,
+                *ranks,
+                *scores,
+                [{index[q][key]: why for key, why in step.lost.items()} for q, step in enumerate(steps)],
+                [step.ms for step in steps],
+            )
+        )
+    return out
 
 
 def _kinship(projects: Sequence[str | None], memories: Sequence[Sequence[Memory]], width: int) -> np.ndarray:

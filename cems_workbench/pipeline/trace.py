@@ -26,8 +26,8 @@ from cems_workbench.pipeline.stages.result import (
     field_names,
     plain_fields,
 )
-from cems_workbench.pipeline.stages.stage import PipelineRun, Stage
-from cems_workbench.pipeline.table import CandidateTable
+from cems_workbench.pipeline.stages.stage import AnyStage, PipelineRun, Stage
+from cems_workbench.pipeline.table import CandidateTable, chars4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Result:
     """One result: its rank and score, the tokens of its content, and metadata for display."""
 
     memory_id: str
-    score: float
+    score: float | None
+    """None only where an external trace has none."""
     rank: int
     tokens: int
     title: str | None
@@ -83,6 +84,29 @@ class Trace:
         """
         return self._by_name[stage if isinstance(stage, str) else stage.name]
 
+    @property
+    def external(self) -> bool:
+        """Whether the stages were recorded by another pipeline, so that the config has no effect."""
+        return self.table.recorded is not None
+
+    @property
+    def candidate_stages(self) -> tuple[AnyStage, ...]:
+        """The stages that can drop a memory, in order."""
+        return self.run.candidate_stages
+
+    @property
+    def ranking_stages(self) -> tuple[AnyStage, ...]:
+        """The stages after which candidates have a rank, in order; the ranks after the last are those of the results."""
+        return self.run.ranking_stages
+
+    def record(self, name: str) -> AnyStage:
+        """The record of the stage of a name. KeyError when there is none."""
+        return self._records[name]
+
+    @cached_property
+    def _records(self) -> Mapping[str, AnyStage]:
+        return {stage.name: stage for stage in self.run.stages}
+
     @cached_property
     def columns(self) -> Mapping[str, int]:
         """The candidates' columns in the table, by memory id."""
@@ -92,6 +116,8 @@ class Trace:
     def results(self) -> list[Result]:
         """The results in order."""
         memories = self.evidence.memories
+        if self.external:
+            return self._recorded_results()
         return [
             Result(
                 row.memory_id,
@@ -108,20 +134,39 @@ class Trace:
             if row.rank_out is not None and row.score is not None and (memory := memories[row.memory_id])
         ]
 
+    def _recorded_results(self) -> list[Result]:
+        found = [(row, self.evidence.memories[row.memory_id]) for row in self.stage(self.run.last.name).kept]
+        return [
+            Result(
+                row.memory_id,
+                row.score,
+                rank,
+                chars4(memory.content),
+                memory.title,
+                memory.category,
+                memory.project,
+                memory.session,
+                memory.content,
+            )
+            for rank, (row, memory) in enumerate(found, 1)
+        ]
+
     @property
     def tokens_used(self) -> int:
-        """Tokens of the assembled context."""
+        """Tokens of the assembled context; of an external trace those of its results."""
+        if self.external:
+            return sum(result.tokens for result in self.results)
         return self.stage(ASSEMBLY).fields.tokens_used
 
     @property
     def skipped_for_budget(self) -> list[str]:
         """Ids of memories that did not fit the token budget, sorted."""
-        return list(self.stage(ASSEMBLY).fields.skipped_for_budget)
+        return [] if self.external else list(self.stage(ASSEMBLY).fields.skipped_for_budget)
 
     @cached_property
     def needs(self) -> list[Need]:
         """What this config needs and the evidence lacks; empty if the trace is complete."""
-        return [*unmet(self.config, self.evidence), *self.stage_needs]
+        return [] if self.external else [*unmet(self.config, self.evidence), *self.stage_needs]
 
     @cached_property
     def warnings(self) -> list[tuple[str, str]]:
@@ -135,17 +180,21 @@ class Trace:
     def to_json(self) -> dict[str, Any]:
         """The trace as plain values, as `replay --json` prints it."""
         evidence = self.evidence
-        return {
-            "query": evidence.query,
-            "as_of": evidence.as_of.isoformat() if evidence.as_of else None,
-            "project": evidence.project,
-            "config": self.config.name,
-            "stages": [stage.to_json() for stage in self.stages],
-            "results": [result.to_json() for result in self.results],
-            "tokens_used": self.tokens_used,
-            "skipped_for_budget": self.skipped_for_budget,
-            "needs": [need.to_json() for need in self.needs],
-        } | ({"engine": evidence.notes["engine"]} if evidence.notes.get("engine") else {})
+        return (
+            {
+                "query": evidence.query,
+                "as_of": evidence.as_of.isoformat() if evidence.as_of else None,
+                "project": evidence.project,
+                "config": self.config.name,
+                "stages": [stage.to_json() for stage in self.stages],
+                "results": [result.to_json() for result in self.results],
+                "tokens_used": self.tokens_used,
+                "skipped_for_budget": self.skipped_for_budget,
+                "needs": [need.to_json() for need in self.needs],
+            }
+            | ({"external": True} if self.external else {})
+            | ({"engine": evidence.notes["engine"]} if evidence.notes.get("engine") else {})
+        )
 
     def same_as(self, other: Trace) -> bool:
         """Equal in everything but the time the stages took."""

@@ -17,6 +17,7 @@ import numpy as np
 from cems_workbench.errors import InputError, one_line, short
 from cems_workbench.pipeline.evidence import LANGUAGE, VARIANT_KINDS, Evidence, RankedList
 from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.recorded import RECORDED
 from cems_workbench.pipeline.supersession import SUPERSEDED, check_note
 from cems_workbench.records import LANGUAGES, Chunk, Judgment, Memory, Query
 
@@ -102,10 +103,23 @@ def check_query(evidence: Evidence, source: str) -> None:
         if not math.isfinite(relation.weight):
             raise fault(source, f"relations[{i}].weight", f"expected a finite number, found {relation.weight}")
     _check_notes(evidence.notes, source)
+    _check_recorded(evidence, source)
     if SUPERSEDED in evidence.notes:
         problem = check_note(evidence.notes[SUPERSEDED], evidence.memories)
         if problem:
             raise fault(source, f"notes.{SUPERSEDED}", problem)
+
+
+def _check_recorded(evidence: Evidence, source: str) -> None:
+    try:
+        recorded = evidence.recorded
+    except ValueError as error:
+        raise fault(source, f"notes.{RECORDED}", str(error)) from None
+    if recorded is None:
+        return
+    unknown = min(recorded.ids - evidence.memories.keys(), default=None)
+    if unknown is not None:
+        raise fault(source, f"notes.{RECORDED}", f"{short(unknown)} is not among the memories")
 
 
 def _check_list(ranked: RankedList, evidence: Evidence, where: str, source: str) -> None:

@@ -195,7 +195,7 @@ def placements(production: Production, trace: Trace, k: int | None = None) -> li
 
 def stage_similarities(production: Sequence[str], trace: Trace) -> list[StageSimilarity]:
     """Every list that takes part and every stage that ranks, in the order of the pipeline."""
-    names = [(name, False) for name in lists_in_use(trace)] + [(name, True) for name in ranked_stages(trace.config)]
+    names = [(name, False) for name in lists_in_use(trace)] + [(name, True) for name in ranked_stages(trace)]
     found = []
     for name, stage in names:
         order = sorted(ranks_in(trace, name).items(), key=lambda item: item[1][0])
@@ -245,10 +245,10 @@ def _scores(trace: Trace) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {name: {} for name in lists_in_use(trace)}
     for row in trace.stage(LISTS).rows:
         for entry in row.lists:
-            if entry.list in found:
+            if entry.list in found and entry.raw is not None:
                 found[entry.list][row.memory_id] = entry.raw
     found["fusion, raw"] = {row.memory_id: row.raw for row in trace.stage(FUSION).rows if row.kept}
-    for name in ranked_stages(trace.config)[:-1]:
+    for name in ranked_stages(trace)[:-1]:
         scored = ranks_in(trace, name).items()
         found[name] = {memory_id: score for memory_id, (_, score) in scored if score is not None}
     return found

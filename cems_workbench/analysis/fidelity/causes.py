@@ -192,7 +192,7 @@ def _other_order(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause | No
                 if tried > MAX_ORDERS:
                     return None
                 results = replay(other, trace.config).results
-                scores = {result.memory_id: result.score for result in results}
+                scores = {result.memory_id: result.score or 0.0 for result in results}
                 found = _nearness(query, tuple(scores), scores)
                 if found >= (SAME_ORDER, -query.precision if query.same_order else -math.inf):
                     return Cause(tie.kind, tie.words())

@@ -66,7 +66,7 @@ def _reordered(trace: Trace, recorded: Sequence[str], results: Sequence[str]) ->
     """The first stage from which the common memories stay in another order; None if the final order is the same."""
     common = [memory_id for memory_id in recorded if memory_id in results]
     wrong: Divergence | None = None
-    for stage in reversed(ranked_stages(trace.config)):
+    for stage in reversed(ranked_stages(trace)):
         ranks = ranks_in(trace, stage)
         order = sorted((key for key in common if key in ranks), key=lambda key: ranks[key][0])
         first = next((theirs for theirs, own in zip(common, order, strict=False) if theirs != own), None)

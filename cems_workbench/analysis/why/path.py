@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from cems_workbench.analysis.ranks import loss, stage_words
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import SUPERSESSION, candidate_stages
+from cems_workbench.pipeline.stages import SUPERSESSION
 from cems_workbench.pipeline.stages.abstain import ABSTAIN
 from cems_workbench.pipeline.stages.adjust import ADJUST, largest_cut
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
@@ -96,11 +96,11 @@ def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListEntry
             row.kept,
             stage_words(trace, stage, memory_id),
         )
-        for stage in candidate_stages(trace.config)
+        for stage in trace.candidate_stages
         if (row := trace.stage(stage).by_id.get(memory_id)) is not None
     )
     last = steps[-1] if steps else None
-    rank = last.rank if last is not None and last.stage == "assembly" else None
+    rank = last.rank if last is not None and last.stage == trace.run.last.name else None
     if last is None:
         status: Status = "in no list"
     elif rank is not None and rank <= k:
@@ -114,9 +114,9 @@ def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListEntry
 
 
 def _past_the_limit(trace: Trace, memory_id: str) -> bool:
-    """Whether assembly left it out for its rank alone, as `analysis/losses.py` decides it."""
-    row = trace.stage(ASSEMBLY).by_id.get(memory_id)
-    return row is not None and not row.kept and trace.run.of(ASSEMBLY).past_limit(0, trace.columns[memory_id])
+    """Whether the last stage left it out for its rank alone, as `analysis/losses.py` decides it."""
+    row = trace.stage(trace.run.last.name).by_id.get(memory_id)
+    return row is not None and not row.kept and trace.run.results.past_limit(0, trace.columns[memory_id])
 
 
 def cause(path: MemoryPath, trace: Trace) -> str:
@@ -128,7 +128,9 @@ def cause(path: MemoryPath, trace: Trace) -> str:
     if path.status == "in no list":
         places = "; ".join(f"{list_label(place.list)}: {place.words}" for place in path.places)
         return f"No list returned {name}" + (f" ({places})." if places else ".")
-    if path.lost_at == "lists":
+    if trace.external:
+        told = _traced(path, trace)
+    elif path.lost_at == "lists":
         told = f"no list keeps {name} ({path.steps[-1].words})"
     elif path.lost_at == ABSTAIN.name:
         stood = ordinal(path.steps[-1].rank_in or 0)
@@ -141,6 +143,22 @@ def cause(path: MemoryPath, trace: Trace) -> str:
     if path.status == "dropped" and last.stage != path.lost_at:
         told += f"; {last.stage} dropped it: {last.words}"
     return f"Lost at {path.lost_at}: {told}."
+
+
+def _traced(path: MemoryPath, trace: Trace) -> str:
+    """Lost by a recorded stage: where the lists had it, its rank before the stage, and what the stage did."""
+    name, stage = path.memory_id, str(path.lost_at)
+    step = path.step(stage)
+    assert step is not None
+    told = f"{name} was {list_text(trace, name)}"
+    if stage == LISTS.name:
+        return f"{told}; the lists did not pass it on"
+    if step.rank_in is not None:
+        told += f", {ordinal(step.rank_in)} before {stage}"
+    if not step.kept:
+        return f"{told}; {stage} dropped it: {step.words}"
+    scored = "" if step.score is None else f" with the score {step.score:.4g}"
+    return f"{told}; {stage} put it {ordinal(step.rank or 0)}{scored}"
 
 
 def answers_at(trace: Trace) -> str:

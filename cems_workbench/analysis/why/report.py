@@ -30,7 +30,7 @@ from cems_workbench.analysis.why.side_effects import LabelledSet
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline import replay
+from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
@@ -38,6 +38,12 @@ from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.pipeline.wording import ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Store
+
+NO_FIX = (
+    "This pipeline was traced, not run here, so no fix can be computed: that needs a pipeline that can be replayed. "
+    "`fidelity --nearest` looks for the preset and parameters that come closest to it."
+)
+"""What `why` says instead of changes for an external trace."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,8 @@ def explain(
     A `Cancelled` from `progress` passes through.
     """
     k = k or target_rank(config)
+    if evidence.external:
+        return _of_external(memory_id, replay(evidence, config), k)
     open_store = None if request is None or resources is None else (replace(request, as_of=evidence.as_of), resources)
     places = list_ranks(memory_id, evidence, config, *open_store) if open_store else []
     trace = replay(evidence, config, switched_off=switched_off)
@@ -153,6 +161,14 @@ def explain(
         mistakes,
         standing_sentence(trace, memory_id, k),
     )
+
+
+def _of_external(memory_id: str, trace: Trace, k: int) -> Why:
+    """Where an external trace loses a memory. There is nothing to try: no config changes recorded stages."""
+    path = memory_path(trace, memory_id, k)
+    verdict = "It needs no change." if path.status == "in the top k" else NO_FIX
+    standing = standing_sentence(trace, memory_id, k)
+    return Why(trace.evidence.query, path, cause(path, trace), (), None, verdict, 0, (), standing)
 
 
 def _scored(

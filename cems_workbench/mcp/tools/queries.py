@@ -44,7 +44,6 @@ from cems_workbench.mcp.arguments import (
 from cems_workbench.mcp.responses import UNTRUSTED, Paged, Reply, Text, page, rounded, text_of
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import candidate_stages
 
 NO_EFFECT = ("off", "kept")
 """Outcomes of a stage that did not affect a memory."""
@@ -388,7 +387,7 @@ def _in_order(trace: Trace) -> list[str]:
     """Every candidate: the results by rank, then the dropped ones, latest stage first, by their rank there."""
     results = [result.memory_id for result in trace.results]
     lost = []
-    place = {stage.name: number for number, stage in enumerate(candidate_stages(trace.config))}
+    place = {stage.name: number for number, stage in enumerate(trace.candidate_stages)}
     for memory_id in trace.evidence.memories:
         end = dropped(trace, memory_id)
         if end is not None:

@@ -14,10 +14,12 @@ from cems_workbench.pipeline.stages.gap import GAP
 from cems_workbench.pipeline.stages.judge import JUDGE
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.query import QUERY
+from cems_workbench.pipeline.stages.recorded import recorded_stages
 from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.pipeline.stages.supersession import SUPERSESSION
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
+from cems_workbench.pipeline.table import CandidateTable
 
 __all__ = [
     "ABSTAIN",
@@ -41,6 +43,7 @@ __all__ = [
     "candidate_stages",
     "ranking_stages",
     "stages_in_order",
+    "stages_of",
 ]
 
 STAGES: tuple[AnyStage, ...] = (
@@ -86,6 +89,14 @@ _ORDERS: Mapping[str, tuple[AnyStage, ...]] = {"before_adjust": STAGES, "returne
 def stages_in_order(config: PipelineConfig) -> tuple[AnyStage, ...]:
     """All stages in the order in which they run under a config: `rerank.position` moves two, if the reranker is on."""
     return STAGES if config.rerank.backend == "none" else _ORDERS[config.rerank.position]
+
+
+def stages_of(table: CandidateTable, config: PipelineConfig) -> tuple[AnyStage, ...]:
+    """The stages of these queries, and the only place that decides them: the recorded ones of external traces, else those of the config.
+
+    A run and a trace have them as `stages`; what goes through stages reads them there.
+    """
+    return stages_in_order(config) if table.recorded is None else recorded_stages(table.recorded.heads)
 
 
 def ranking_stages(config: PipelineConfig) -> tuple[AnyStage, ...]:

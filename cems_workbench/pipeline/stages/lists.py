@@ -49,13 +49,14 @@ ONLY_RANKS = np.array([not source.finds for source in LIST_SOURCES] + [False])
 class ListEntry:
     """A candidate in one list: its 1-based rank and raw score, and the normalised one if the list includes it (`kept`).
 
+    A list of an external trace may have no scores: then both are None.
     `chunk` is the chunk that was found, by its `seq`, and `chunk_rank` its place among the chunks of the list; None if the memory was
     searched as a whole.
     """
 
     list: str
     rank: int
-    raw: float
+    raw: float | None
     normalized: float | None
     kept: bool
     chunk: int | None = None
@@ -409,7 +410,9 @@ def ranks_text(fields: ListsFields, row: ListsRow | None, absent: Mapping[str, s
         if not listed.active:
             continue
         if name in inside:
-            parts.append(f"{ordinal(inside[name].rank)} in {list_label(name)} ({inside[name].raw:.4g})")
+            raw = inside[name].raw
+            scored = "" if raw is None else f" ({raw:.4g})"
+            parts.append(f"{ordinal(inside[name].rank)} in {list_label(name)}{scored}")
         elif reason or list_index(name) is None:
             parts.append(f"not in {list_label(name)}" + (f": {reason}" if reason else ""))
     parts += [f"{list_label(name)}: {reason}" for name, reason in why.items()]  # lists that were not searched

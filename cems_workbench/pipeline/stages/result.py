@@ -145,6 +145,8 @@ class StageArrays(Generic[RowT, FieldsT]):
     """The lists as they leave the stage; None: as they came."""
     parts: Callable[[int], Sequence[PartColumn]] = _no_parts
     """The numbers that the scores of query q are made of, which are in its rows too: a table of all rows needs none of them."""
+    waiting: Bools | None = None
+    """(Q, C) candidates on another branch of a recorded pipeline: not entered here, and not lost; None: there are no branches."""
     passed: bool = False
     """The stage passed every candidate unchanged; its rows have only the columns of the contract."""
 

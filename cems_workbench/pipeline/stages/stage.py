@@ -6,7 +6,7 @@ sidebar, the strip, "is it off?", ablations, tooltips) is derived from that list
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -145,8 +145,34 @@ AnyStage = Stage[StageRow, StageFields, StageArrays[StageRow, StageFields]]
 class PipelineRun:
     """What every stage did with a batch of Q queries."""
 
-    def __init__(self, arrays: Mapping[str, StageArrays[StageRow, StageFields]]) -> None:
+    def __init__(self, stages: Sequence[AnyStage], arrays: Mapping[str, StageArrays[StageRow, StageFields]]) -> None:
+        self.stages = tuple(stages)
+        """The stages that ran, in order: those of the config, or the recorded ones."""
         self._arrays = arrays
+
+    @cached_property
+    def candidate_stages(self) -> tuple[AnyStage, ...]:
+        """The stages that can drop a memory."""
+        return tuple(stage for stage in self.stages if stage.works_on in ("lists", "ranking"))
+
+    @cached_property
+    def ranking_stages(self) -> tuple[AnyStage, ...]:
+        """The stages after which candidates have a rank."""
+        return tuple(stage for stage in self.stages if stage.works_on == "ranking")
+
+    @property
+    def last(self) -> AnyStage:
+        """The stage whose ranks are those of the results."""
+        return self.ranking_stages[-1]
+
+    @property
+    def results(self) -> StageArrays[StageRow, StageFields]:
+        """What the last ranking stage did."""
+        return self._arrays[self.last.name]
+
+    def has(self, stage: Stage[Any, Any, Any]) -> bool:
+        """Whether this stage of ours ran: no recorded pipeline has one, but for the lists."""
+        return stage in self.stages
 
     def of(self, stage: Stage[Any, Any, ArraysT]) -> ArraysT:
         """What one stage did."""

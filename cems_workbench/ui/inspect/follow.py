@@ -10,7 +10,7 @@ from markupsafe import Markup
 from cems_workbench.analysis.found_chunk import found_chunk
 from cems_workbench.analysis.ranks import loss, stage_words
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import FUSION, stages_in_order
+from cems_workbench.pipeline.stages import FUSION
 from cems_workbench.pipeline.stages.result import StageRow
 from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.platform.bidi import neutralise
@@ -55,7 +55,7 @@ def draw(context: InspectContext) -> None:
 def path_html(trace: Trace, memory_id: str, k: int | None = None) -> Markup:
     """A memory's path through the stages, with the one that lost it; `k` is the target rank of `loss`."""
     lost = loss(trace, memory_id, k)
-    rows = [(stage, trace.stage(stage).by_id.get(memory_id)) for stage in stages_in_order(trace.config)]
+    rows = [(stage, trace.stage(stage).by_id.get(memory_id)) for stage in trace.run.stages]
     steps = [
         _step(trace, stage, row, lost is not None and lost.stage == stage.name)
         for stage, row in rows

@@ -64,8 +64,8 @@ def results_html(
     `grades` are human judgments by id; the `followed` memory is marked. Rank changes are relative to fusion, or to the pinned baseline
     (`against`), whose lost results are listed at the end.
     """
-    top = max((result.score for result in trace.results), default=0.0)
-    fused = {} if against is not None else trace.stage(FUSION).by_id
+    top = max((result.score or 0.0 for result in trace.results), default=0.0)
+    fused = {} if against is not None or trace.external else trace.stage(FUSION).by_id
     read = chunks_read(trace)
     cards = []
     for result in trace.results:
@@ -77,7 +77,7 @@ def results_html(
             row = fused.get(memory.id)
             move, moved = _move(None if row is None else row.rank_out, result.rank)
         found = found_chunk(trace, memory.id)
-        share = 100 * result.score / top if top > 0 else 0
+        share = 100 * (result.score or 0.0) / top if top > 0 else 0
         cards.append(
             Card(
                 result,
@@ -107,12 +107,12 @@ def settling_html(trace: Trace, read: tuple[int, int] | None, switched_off: Coll
         trace = replay(trace.evidence, answering_all(trace.config), switched_off=switched_off)
     if not trace.results:
         return Markup("")
-    top = max(result.score for result in trace.results)
+    top = max(result.score or 0.0 for result in trace.results)
     fused = trace.stage(FUSION).by_id
     rows = [
         (
             result,
-            f"{max(0.0, min(100 * result.score / top if top > 0 else 0.0, 100.0)):.1f}",
+            f"{max(0.0, min(100 * (result.score or 0.0) / top if top > 0 else 0.0, 100.0)):.1f}",
             *_move(row.rank_out if (row := fused.get(result.memory_id)) else None, result.rank),
         )
         for result in trace.results

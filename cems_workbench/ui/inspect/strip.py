@@ -9,7 +9,7 @@ from markupsafe import Markup
 from cems_workbench.analysis.known_mistakes import known_mistakes
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.missing_evidence import ParameterNeed
-from cems_workbench.pipeline.stages import EXPANSION, JUDGE, QUERY, stages_in_order
+from cems_workbench.pipeline.stages import EXPANSION, JUDGE, QUERY
 from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.ui.kit.templates import render
 
@@ -41,7 +41,7 @@ def strip_html(trace: Trace, python_ms: float = 0.0, search_ms: float | None = N
     `python_ms`, the page's time so far, is an attribute for benchmarks.
     """
     replay_ms = sum(stage.elapsed_ms or 0.0 for stage in trace.stages)
-    cells = [_cell(stage, trace) for stage in stages_in_order(trace.config)]
+    cells = [_cell(stage, trace) for stage in trace.run.stages]
     searched = None if search_ms is None else f"{search_ms:,.0f}"
     return render(
         "inspect/strip.html",

@@ -66,7 +66,7 @@ def journey_table(
     """
     import pandas as pd
 
-    lists, stages = lists_in_use(trace), ranked_stages(trace.config)
+    lists, stages = lists_in_use(trace), ranked_stages(trace)
     shown = [result.memory_id for result in trace.results] + (against.gone() if against is not None else [])
     fused = [row.memory_id for row in trace.stage(FUSION).rows if row.memory_id not in shown]
     shown += fused[: max(0, top - len(shown))]

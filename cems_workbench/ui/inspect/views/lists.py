@@ -158,9 +158,11 @@ def list_table(trace: Trace, name: str) -> pd.DataFrame:
     return frame
 
 
-def _raw(name: str, raw: float) -> float | str:
+def _raw(name: str, raw: float | None) -> float | str | None:
     """A raw score for display; for the recency list, the date."""
-    return datetime.fromtimestamp(raw, UTC).date().isoformat() if name.partition(":")[0] == TIMESTAMP_LIST else raw
+    if raw is None or name.partition(":")[0] != TIMESTAMP_LIST:
+        return raw
+    return datetime.fromtimestamp(raw, UTC).date().isoformat()
 
 
 def _text(trace: Trace, memory_id: str, seq: int | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, RankComparison, lists_in_use, ranked_stages
+from cems_workbench.analysis.ranks import RankComparison, lists_in_use, ranked_stages
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, LISTS, RERANK
@@ -61,7 +61,7 @@ class Column:
 
 def draw(context: InspectContext) -> None:
     """Draw the choice of lists and stages, and their columns."""
-    options = [*lists_in_use(context.trace), *ranked_stages(context.trace.config)]
+    options = [*lists_in_use(context.trace), *ranked_stages(context.trace)]
     chosen = st.pills(
         "Lists and stages",
         options,
@@ -87,7 +87,7 @@ def side_by_side_html(
     """
     columns = []
     for name in names:
-        ranked = _in_stage(trace, name) if name in RANKED_STAGES else _in_list(trace, name)
+        ranked = _in_stage(trace, name) if name in ranked_stages(trace) else _in_list(trace, name)
         first = ranked[:top] + [row for row in ranked[top:] if row[0] == followed]
         rows = [_row(trace, name, row, followed, against) for row in first]
         columns.append(Column(name, rows, provenance_of(trace.evidence, name)))
