@@ -110,9 +110,14 @@ def compare_command(
         measures = chosen_measures(metric, least, [guard.measure for guard in guarded])
         of_file = labelled_file(read, judge_kind)
         refuse_nothing(of_file.batch.queries, evidence[0])
-        measured, _ = evaluate_configs(
-            [(chosen.name, chosen) for chosen, _ in configs], lambda _: of_file, measures, seed=seed
-        )
+        with progress_bar(as_json) as progress:
+            measured, _ = evaluate_configs(
+                [(chosen.name, chosen) for chosen, _ in configs],
+                lambda _: of_file,
+                measures,
+                seed=seed,
+                progress=progress,
+            )
         comparison = compare([row.evaluation for row in measured], seed=seed)
         content = of_file.content_hash
         told = [(evidence[0], row.evaluation, options) for row, (_, options) in zip(measured, configs, strict=True)]

@@ -194,7 +194,8 @@ def evaluate_command(
         relevant_from = read.header.relevant_from
         measures, assertions = wanted(relevant_from)
         of_file = labelled_file(read, judge_kind)
-        measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed)
+        with progress_bar(as_json) as progress:
+            measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed, progress=progress)
     else:
         with _gathered_evidence(evidence[0], judge_kind, per_query_project, (limit, seed), store, as_json) as (
             source,

@@ -135,7 +135,9 @@ def _command() -> Callable[..., Any]:
 def main() -> None:
     """Run the command line; every user error becomes one line on stderr and exit code 2."""
     logging.getLogger("cems_workbench").addHandler(_Warnings(logging.WARNING))
-    set_wait_notifier(lambda line: say(line, err=True))
+    # A command opens several files of the store, many times: whom it waits for is said once.
+    say_wait = cache(lambda line: say(line, err=True))
+    set_wait_notifier(say_wait)
     try:
         code = _command()(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
         if code == INTERRUPTED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cems_workbench.builtin import DEFAULT_PRESET, default_preset, preset_names
+from cems_workbench.cli.progress_lines import progress_lines
 from cems_workbench.cli.terminal import literal, say
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress
@@ -254,14 +256,18 @@ def warn_unknown_project(store: Store, project: str | None, only_project: bool =
 
 @contextmanager
 def progress_bar(quiet: bool = False) -> Iterator[Progress]:
-    """A progress bar on stderr with a count and an estimate; nothing if `quiet` or if stderr is not a terminal."""
+    """A progress bar on stderr with a count and an estimate, plain lines if stderr is not a terminal; nothing if `quiet`."""
+    if not quiet and not sys.stderr.isatty():
+        with progress_lines(lambda line: say(line, err=True)) as report_lines:
+            yield report_lines
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with RichProgress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+    with RichProgress(*columns, console=console, transient=True, disable=quiet) as bar:
         tasks: dict[str, Any] = {}
 
         def report(label: str, done: int, total: int) -> None:

@@ -212,10 +212,12 @@ def evaluate_configs(
     *,
     seed: int = 0,
     cache: Cache = uncached,
+    progress: Progress = silent,
 ) -> tuple[list[EvaluatedConfig], list[tuple[str, PipelineConfig]]]:
     """The configs with evidence, measured under their names, and those whose evidence must be gathered first."""
     measured, missing = [], []
-    for name, config in configs:
+    for i, (name, config) in enumerate(configs):
+        progress("measuring configs", i, len(configs))
         evidence = source(config)
         if evidence is None:
             missing.append((name, config))
