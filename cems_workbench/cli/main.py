@@ -135,7 +135,7 @@ def _command() -> Callable[..., Any]:
 def main() -> None:
     """Run the command line; every user error becomes one line on stderr and exit code 2."""
     logging.getLogger("cems_workbench").addHandler(_Warnings(logging.WARNING))
-    # A command opens several files of the store, many times: whom it waits for is said once.
+    # A command opens several files of the store many times, and reports once which process it waits for.
     say_wait = cache(lambda line: say(line, err=True))
     set_wait_notifier(say_wait)
     try:
