@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 IDS = ("id", "_id", "id_", "node_id", "doc_id", "document_id", "memory_id", "chunk_id", "docno", "key")
 SCORES = ("score", "_score", "relevance_score", "similarity")
@@ -22,8 +21,7 @@ class UnreadableResultError(ValueError):
     """A result whose id cannot be found."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """One result of a stage; its rank is its position. `score` is None if the stage gave none, or no finite one."""
 
     id: str
@@ -47,12 +45,14 @@ def read_documents(results: Any, key: Key | None = None) -> list[Document]:
 
 def read_document(result: Any) -> Document:
     """One result. Raises UnreadableResultError."""
+    if type(result) is str and result:
+        return Document(result)
     if isinstance(result, Document):
         return result
-    if _id(result):
-        return Document(str(result))
     if isinstance(result, tuple | list):
         return _of_pair(result)
+    if _id(result):
+        return Document(str(result))
     if isinstance(result, Mapping):
         return _of_fields(result, result.get)
     if result is None or isinstance(result, Real | bytes):
@@ -68,29 +68,38 @@ def _of_pair(pair: tuple[Any, ...] | list[Any]) -> Document:
     """(id, score), (id, score, text), or a result with its score as LangChain's `similarity_search_with_score` returns it."""
     if len(pair) not in (2, 3) or not (pair[1] is None or _number(pair[1])):
         raise UnreadableResultError(f"{_short(pair)} is not (id, score)")
-    inner = read_document(pair[0])
+    first = pair[0]
+    if type(first) is str and first and len(pair) == 2:
+        return Document(first, _score(pair[1]))
+    inner = read_document(first)
     text = pair[2] if len(pair) == 3 and isinstance(pair[2], str) else inner.text
     return Document(inner.id, _score(pair[1]), text, inner.metadata)
 
 
 def _of_fields(result: Any, field: Callable[[str], Any]) -> Document:
-    metadata = _first(METADATA, field, lambda value: isinstance(value, Mapping) and bool(value)) or {}
-    text = _first(TEXTS, field, _text) or _first(TEXTS, metadata.get, _text)
-    found = _first(IDS, field, _id)
-    if found is None:
-        found = _first(IDS, metadata.get, _id)
-    if found is None and text:
+    found, score, text = _first(IDS, field, _id), _first(SCORES, field, _number), _first(TEXTS, field, _text)
+    metadata = _first(METADATA, field, _mapping)
+    if metadata is not None:
+        found = found if found is not None else _first(IDS, metadata.get, _id)
+        score = score if score is not None else _first(SCORES, metadata.get, _number)
+        text = text if text is not None else _first(TEXTS, metadata.get, _text)
+    if found is None and text is not None:
         found = f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
     if found is None:
         raise UnreadableResultError(f"{_short(result)} has no id ({', '.join(IDS)}) and no text ({', '.join(TEXTS)})")
-    score = _score(_first(SCORES, field, _number))
-    if score is None:
-        score = _score(_first(SCORES, metadata.get, _number))
-    return Document(str(found), score, text, metadata or None)
+    return Document(str(found), _score(score), text, metadata)
 
 
 def _first(names: Iterable[str], field: Callable[[str], Any], fits: Callable[[Any], bool]) -> Any:
-    return next((value for name in names if fits(value := field(name))), None)
+    for name in names:
+        value = field(name)
+        if value is not None and fits(value):
+            return value
+    return None
+
+
+def _mapping(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool(value)
 
 
 def _text(value: Any) -> bool:
@@ -99,10 +108,14 @@ def _text(value: Any) -> bool:
 
 def _id(value: Any) -> bool:
     """Texts and whole numbers; numpy's are registered as `Integral`."""
-    return (isinstance(value, str) and bool(value)) or (isinstance(value, Integral) and not isinstance(value, bool))
+    if isinstance(value, str):
+        return bool(value)
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _number(value: Any) -> bool:
+    if type(value) is float:  # an abstract class takes ten times as long
+        return True
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
