@@ -262,6 +262,11 @@ class Explanation(Result):
         return self.why.verdict
 
     @property
+    def fix(self) -> str | None:
+        """The change to try first, which `counterfactual` applies, with its effect on the judged queries; None if none is needed."""
+        return None if self.why.fix is None else self.why.fix.sentence
+
+    @property
     def lost_at(self) -> str | None:
         """The name of the stage that lost it; None where none did."""
         return self.why.path.lost_at
@@ -272,7 +277,7 @@ class Explanation(Result):
         return self.why.path.rank
 
     def counterfactual(self, number: int = 0) -> PipelineConfig:
-        """The config with one of the changes that bring the memory in, the first by default.
+        """The config with one of the changes that bring the memory in, by default the one to try first (`fix`).
 
         A change that says “(gathers)” needs a new `search` with this config, any other a `replay`. Pass terms that it names to `search`
         as `expand`. Raises InputError if there is no such change.
@@ -293,8 +298,8 @@ class Explanation(Result):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The cause and the verdict."""
-        return self.cause, self.verdict
+        """The fix, the cause and the verdict."""
+        return (*([self.fix] if self.fix else []), self.cause, self.verdict)
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -358,7 +363,7 @@ def why(
         InputError: there is no such memory, naming the nearest; or the store is needed and was not given.
     """
     from cems_workbench.analysis.why import explain, require_known, require_stored
-    from cems_workbench.jobs.evidence_memory import judged_set
+    from cems_workbench.jobs.evidence_memory import checking_set
 
     if k is not None and k < 1:
         raise InputError(f"k {k}: it is counted from 1")
@@ -373,7 +378,7 @@ def why(
     if answer.request is None:
         raise InputError("this answer was read from a file; search the store for the query, or leave the store out")
     require_stored(memory_id, store.resources.store)
-    judged = judged_set(answer.config, store.resources, progress) if labelled else None
+    judged = checking_set(answer.config, store.resources, labelled, progress)
     found = explain(
         memory_id,
         answer.evidence,

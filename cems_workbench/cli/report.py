@@ -182,7 +182,7 @@ def why_command(
         query, project, restrict, as_of, variants, chosen, searched_text, engine_queries
     )
     from cems_workbench.analysis.why import explain, require_stored
-    from cems_workbench.jobs.evidence_memory import judged_set
+    from cems_workbench.jobs.evidence_memory import checking_set
     from cems_workbench.pipeline.gather import gather_lists, gather_scores
     from cems_workbench.pipeline.replay import replay
     from cems_workbench.report.investigation import investigation_report
@@ -200,7 +200,7 @@ def why_command(
             k=cutoff,
             request=request,
             resources=resources,
-            labelled=judged_set(chosen, resources, progress) if labelled else None,
+            labelled=checking_set(chosen, resources, labelled, progress),
             switched_off=left_out,
             progress=progress,
         )

@@ -30,7 +30,7 @@ from cems_workbench.cli.options import (
     require_variants,
     warn_unknown_project,
 )
-from cems_workbench.cli.terminal import put_json, say
+from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -137,26 +137,26 @@ def _gathered(
 
     A judge is asked only where abstain has a threshold on its score.
     """
-    from cems_workbench.jobs.evidence_memory import judged_set
+    from cems_workbench.jobs.evidence_memory import checking_set
     from cems_workbench.pipeline.gather import gather_lists, gather_scores
 
     lists = gather_lists(request, config, resources)
     left_out = require_variants(without, lists)
     own = gather_scores(lists, config, resources, judge="decisive", switched_off=left_out)
-    if not labelled:
-        return own, None, left_out
-    return own, judged_set(config, resources, progress), left_out
+    return own, checking_set(config, resources, labelled, progress), left_out
 
 
 MAX_CHANGES = 12
 
 
 def print_why(found: Why) -> None:
-    """Print the cause in a sentence, the memory's path and the rescues, best first."""
+    """Print the fix to try first in a sentence, the cause in another, the memory's path and all rescues."""
     from cems_workbench.analysis.why.counterfactual import order_text
     from cems_workbench.pipeline.wording import list_label
 
     path = found.path
+    if found.fix is not None:
+        say_wrapped(found.fix.sentence)
     say(found.cause)
     if found.standing:
         say(found.standing)
@@ -184,11 +184,13 @@ def print_why(found: Why) -> None:
     shown = list(found.counterfactuals[:MAX_CHANGES]) or ([found.nearest] if found.nearest else [])
     if shown:
         labelled = any(rescue.labelled for rescue in shown)
-        columns = ["change", "rank", "breakpoint", "side effects", *(["gain on judged queries"] if labelled else [])]
+        columns = ["change", "rank", "breakpoint", "side effects", *(["on the judged queries"] if labelled else [])]
         print_table(columns, [_row(rescue, labelled) for rescue in shown])
         say(order_text(found.counterfactuals))
         if labelled:
-            say("gain: of mean nDCG@10, its 95 % interval, and the judged queries that gain and lose their only hit")
+            say(
+                "on the judged queries: verdict and gain of mean nDCG@10, its 95 % interval, and those that gain and lose their only hit"
+            )
     if len(found.counterfactuals) > MAX_CHANGES:
         say(f"and {len(found.counterfactuals) - MAX_CHANGES} more; --json lists them all")
     if any(rescue.needs for rescue in shown):
@@ -217,7 +219,7 @@ def _judged(rescue: Counterfactual) -> str | None:
     if effect is None:
         return None
     unscored = f"; reranker has not read all in {effect.unscored}" if effect.unscored else ""
-    return f"{effect.gain:+.3f}, {interval_text(effect)}; hits +{len(effect.gained)} −{len(effect.lost)}{unscored}"
+    return f"{effect.verdict.kind}: {effect.gain:+.3f}, {interval_text(effect)}; hits +{len(effect.gained)} −{len(effect.lost)}{unscored}"
 
 
 def _point(value: float) -> str:

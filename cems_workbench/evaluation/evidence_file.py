@@ -360,6 +360,21 @@ def _proved(connection: duckdb.DuckDBPyConnection, path: Path, header: Header) -
     return mark, content, stated is not None, stated is None or whole is not None
 
 
+def read_some(path: Path, qids: Collection[str], wanted: Header) -> Mapping[str, Evidence] | None:
+    """The evidence of some queries of a complete file that was gathered as `wanted` says, by qid; None if it is not such a file.
+
+    Its time is about that of those queries: the file is taken as the gather left it, without the hash of all of it. Raises InputError for
+    a file that is no evidence.
+    """
+    with _opened(path) as connection:
+        header = _header(connection, path)
+        if _meta(connection, REPLAYED) is None or mismatch(header, wanted) is not None:
+            return None
+        chosen = evidence_rows.choose(connection, qids)
+        with interrupt_after(connection, READ_TIMEOUT_S), _no_collections():
+            return evidence_rows.read_evidence(connection, str(path), chosen)
+
+
 class PortionedFile:
     """An evidence file that is read some queries at a time, in memory that does not grow with the file; close it."""
 

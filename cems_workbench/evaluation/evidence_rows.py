@@ -188,9 +188,10 @@ CHOSEN = -1
 
 
 def choose(cursor: duckdb.DuckDBPyConnection, qids: Collection[str]) -> Portion:
-    """The portion of these queries of a file that was `cut`, at any position; it holds no rows of other queries."""
+    """The portion of these queries of a file, at any position; it holds no rows of other queries."""
     import pyarrow as pa
 
+    cursor.execute("CREATE TEMP TABLE IF NOT EXISTS portions (qid VARCHAR, portion INTEGER)")
     cursor.execute(f"DELETE FROM portions WHERE portion = {CHOSEN}")
     cursor.register("staged", pa.table({"qid": pa.array(list(qids), pa.string())}))
     try:

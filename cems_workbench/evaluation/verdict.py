@@ -86,6 +86,17 @@ class Verdict:
     config: str
     baseline: str
 
+    @property
+    def brief(self) -> str:
+        """ "nDCG@10 +0.048 [+0.022, +0.073] (Pass)"; without an interval where there are too few queries for one."""
+        digits = _digits(self._better_ends, self.tolerance)
+        ends = f" [{self.low:+.{digits}f}, {self.high:+.{digits}f}]" if self.queries >= MIN_QUERIES else ""
+        return f"{self.measure} {self.difference:+.{digits}f}{ends} ({self.kind.capitalize()})"
+
+    @property
+    def _better_ends(self) -> tuple[float, float]:
+        return (self.low, self.high) if self.measure.direction > 0 else (-self.high, -self.low)
+
     def to_json(self) -> dict[str, Any]:
         """The verdict as plain values."""
         return {
@@ -348,7 +359,7 @@ def _sentence(kind: Kind, names: tuple[str, str], found: _Paired, tolerance: flo
     )
     if kind == PASS and found.same_results and not found.changed:
         return f"Pass: {name} {verb} no more than {loss}: no query changed, of {counted}."
-    digits = _digits(found, tolerance)
+    digits = _digits(found.better[1:], tolerance)
     shown = f"{found.difference:+.{digits}f} over {counted}" if found.queries else "no query has a value under both"
     if not math.isnan(found.low) and found.queries >= MIN_QUERIES:
         bootstrapped = "bootstrap " if MEASURES[found.measure.family].resampled is not None else ""
@@ -362,10 +373,10 @@ def _sentence(kind: Kind, names: tuple[str, str], found: _Paired, tolerance: flo
     return f"{kind.capitalize()}: {name} {verb} {'no more' if kind == PASS else 'more'} than {loss}: {shown}."
 
 
-def _digits(found: _Paired, tolerance: float) -> int:
-    """Three, or as many as show on which side of the tolerated loss the ends of the interval are."""
+def _digits(better: Sequence[float], tolerance: float) -> int:
+    """Three, or as many as show on which side of the tolerated loss the ends of the interval are, positive where better."""
     limit = -tolerance - VALUE_TOLERANCE
     for digits in range(3, 7):
-        if all((round(end, digits) >= limit) == (end >= limit) for end in found.better[1:] if not math.isnan(end)):
+        if all((round(end, digits) >= limit) == (end >= limit) for end in better if not math.isnan(end)):
             return digits
     return 6

@@ -6,7 +6,7 @@ scores. Lists of a running system never come from a file: this process asks the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from cems_workbench.analysis.why import LabelledSet
@@ -14,14 +14,17 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
 from cems_workbench.jobs.query_set_evidence import (
+    ALL_QUERIES,
     EMBED_BATCH_SIZE,
     QuerySelection,
     dictionary_entries,
     embed_ahead,
-    judged_selection,
+    has_evidence_files,
     measurable,
     read_exact_evidence,
+    read_some_evidence,
     require_answered,
+    sample_queries,
 )
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores
@@ -29,7 +32,7 @@ from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import RERANKING
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Query
+from cems_workbench.records import Judgment, Query
 
 SETS_IN_MEMORY = 4
 MemoryKey = tuple[str, int, str]
@@ -113,20 +116,70 @@ def _take_from_shelf(
     """Add evidence from the files of the store's query sets; a damaged file is ignored."""
     store = resources.store
     judgments = store.judgments.read()
-    for known in store.query_sets.latest():
-        whole = QuerySelection(known.name, tuple(store.query_sets.queries(known.name)))
-        for selection in (judged_selection(known.name, resources, judgments), whole):
-            missing = {query for query in queries if query not in gathered}
-            if not missing.intersection(selection.queries):
-                continue
+    for selection in _gathered_selections(resources, judgments):
+        missing = {query for query in queries if query not in gathered}
+        if not missing.intersection(selection.queries):
+            continue
+        with suppress(InputError):
+            evidence = read_exact_evidence(config, selection, resources)
+            if evidence is not None:
+                gathered |= {
+                    q: evidence.evidences[q.qid]
+                    for q in evidence.queries
+                    if q in missing and q.qid in evidence.evidences
+                }
+
+
+def _gathered_selections(resources: Resources, judgments: Sequence[Judgment]) -> Iterator[QuerySelection]:
+    """What may have been gathered in files: of every query set and of all queries, the measurable ones and the whole."""
+    store = resources.store
+    sets = {known.name: store.query_sets.queries for known in store.query_sets.latest()}
+    for name in dict.fromkeys([*sets, ALL_QUERIES]):
+        whole = tuple(sets[name](name) if name in sets else store.queries.read())
+        judged = tuple(measurable(whole, judgments))
+        yield QuerySelection(name, judged)
+        if judged != whole:
+            yield QuerySelection(name, whole)
+
+
+MAX_CHECKED = 500
+"""Judged queries on which changes are checked; of more than these a random sample."""
+
+
+def gathered_judged_set(config: PipelineConfig, resources: Resources) -> LabelledSet | None:
+    """The store's judged queries with a relevant memory, as far as files next to the store hold their evidence; None if none does.
+
+    At most `MAX_CHECKED`, drawn with a fixed seed, so that time and memory do not grow with the files. A damaged file is ignored.
+    Lists of a running system never come from a file.
+    """
+    if config.lists.answered_by != "workbench" or not has_evidence_files(resources):
+        return None
+    queries, grades = judged_queries(resources)
+    relevant_from = resources.store.query_sets.relevant_from_of([query.qid for query in queries])
+    useful = [
+        query
+        for query in queries
+        if any(grade >= relevant_from[query.qid] for grade in grades.get(query.qid, {}).values())
+    ]
+    drawn = {query.qid for query in sample_queries(useful, MAX_CHECKED, seed=0)}
+    found: dict[str, Evidence] = {}
+    for selection in _gathered_selections(resources, resources.store.judgments.read()):
+        missing = drawn.intersection(query.qid for query in selection.queries) - found.keys()
+        if missing:
             with suppress(InputError):
-                evidence = read_exact_evidence(config, selection, resources)
-                if evidence is not None:
-                    gathered |= {
-                        q: evidence.evidences[q.qid]
-                        for q in evidence.queries
-                        if q in missing and q.qid in evidence.evidences
-                    }
+                found |= read_some_evidence(config, selection, missing, resources) or {}
+    if not found:
+        return None
+    drawing = ", drawn at random," if len(drawn) < len(useful) else ""
+    scope = f" of {len(useful):,}{drawing}" if len(found) < len(useful) else ""
+    return LabelledSet(found, grades, relevant_from, scope)
+
+
+def checking_set(
+    config: PipelineConfig, resources: Resources, gather: bool = False, progress: Progress = silent
+) -> LabelledSet | None:
+    """The judged queries on which `why` checks changes: as far as they were gathered, or with `gather` all, which may take a while."""
+    return judged_set(config, resources, progress) if gather else gathered_judged_set(config, resources)
 
 
 def judged_set(config: PipelineConfig, resources: Resources, progress: Progress = silent) -> LabelledSet:

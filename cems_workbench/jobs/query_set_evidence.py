@@ -23,7 +23,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -45,6 +45,7 @@ from cems_workbench.evaluation.evidence_file import (
     read_evidence_file,
     read_header,
     read_progress,
+    read_some,
     replace_relevant_from,
 )
 from cems_workbench.jobs.caching import Cache, uncached
@@ -448,6 +449,26 @@ def read_exact_evidence(
             # A rewritten file has another time, so the cache never returns its old content.
             return cache(("evidence", path, path.stat().st_mtime_ns), read)
     return None
+
+
+def read_some_evidence(
+    config: PipelineConfig, selection: QuerySelection, qids: Collection[str], resources: Resources
+) -> Mapping[str, Evidence] | None:
+    """The evidence of some of exactly these queries, by qid, in time that a file's other queries do not change; None if there is none.
+
+    Raises InputError for a damaged file.
+    """
+    here = header_for(config, resources, query_set=selection.query_set, project_only=selection.project_only)
+    for path in sorted(_shelf(resources).glob(f"*-{_digest(config, selection, resources)}{SUFFIX}")):
+        found = read_some(path, qids, here)
+        if found is not None:
+            return found
+    return None
+
+
+def has_evidence_files(resources: Resources) -> bool:
+    """Whether any evidence was gathered next to the store."""
+    return any(_shelf(resources).glob(f"*{SUFFIX}"))
 
 
 def _wider_selections(selection: QuerySelection, resources: Resources) -> Iterator[QuerySelection]:

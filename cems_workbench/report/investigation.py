@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -84,6 +84,7 @@ def investigation_report(
         title=f"Why {path.memory_id} is " + ("among the results" if path.status == "in the top k" else "missing"),
         query=texts.line(found.query),
         found=found,
+        fix="" if found.fix is None else (found.fix.redacted if redact else found.fix).sentence,
         memory_title=texts.title(memory.title) if memory else "",
         memory_text=texts.excerpt(memory.content) if memory else "",
         facts=(
@@ -126,14 +127,14 @@ def _whole(value: int | None) -> str:
 
 def _rescue(rescue: Counterfactual, redact: bool) -> _Rescue:
     """A change as `why` prints it; a further query to search for is a text."""
-    if redact and rescue.terms:
-        rescue = replace(rescue, terms=tuple("…" for _ in rescue.terms))
+    if redact:
+        rescue = rescue.redacted
     moved, effect = rescue.side_effects, rescue.labelled
     points = [f"{change.breakpoint.succeeds:.6g}" for change in rescue.changes if change.breakpoint]
     gain = DASH
     if effect is not None:
         hits = f"hits +{len(effect.gained)} −{len(effect.lost)}"
-        gain = f"{number(effect.gain, '+.3f')} ({interval_text(effect)}), {hits}"
+        gain = f"{effect.verdict.kind}: {number(effect.gain, '+.3f')} ({interval_text(effect)}), {hits}"
     return _Rescue(
         rescue.words + ("*" if rescue.needs else ""),
         _whole(rescue.rank),

@@ -1,6 +1,7 @@
 """Why a memory is missing: its path, the stage that lost it, and the smallest changes that bring it back."""
 
 from cems_workbench.analysis.why.counterfactual import Breakpoint, Change, Counterfactual
+from cems_workbench.analysis.why.first_fix import FirstFix
 from cems_workbench.analysis.why.path import ListEntry, MemoryPath, Step, cause, memory_path
 from cems_workbench.analysis.why.regather import gathered
 from cems_workbench.analysis.why.report import Why, explain, require_known, require_stored
@@ -10,6 +11,7 @@ __all__ = [
     "Breakpoint",
     "Change",
     "Counterfactual",
+    "FirstFix",
     "LabelledSet",
     "ListEntry",
     "MemoryPath",

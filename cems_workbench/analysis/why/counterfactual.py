@@ -25,6 +25,7 @@ from cems_workbench.analysis.why.side_effects import LabelledEffect, LabelledSet
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
 from cems_workbench.evaluation.comparison import interval_words
+from cems_workbench.evaluation.evaluate import number
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES
@@ -346,7 +347,8 @@ class Counterfactual:
 
     `place` is that rank, or the one before assembly; None if a stage dropped it.
     `gathers`: they need new evidence, of `request`. `needs` scores of the reranker are missing under them, so that its effect
-    is unknown. `labelled` is None if it was not measured.
+    is unknown. `labelled` is None if it was not measured. `stale_above` is the best ranked of the memories that it supersedes and that
+    are above it under them; None if none is.
     """
 
     changes: tuple[Change, ...]
@@ -358,6 +360,7 @@ class Counterfactual:
     everywhere: bool = False
     needs: int = 0
     labelled: LabelledEffect | None = None
+    stale_above: str | None = None
 
     @property
     def distance(self) -> float:
@@ -374,9 +377,24 @@ class Counterfactual:
     def words(self) -> str:
         """ "fusion.k 60 → 83": the changes in a line, with a remark if they need a gather."""
         parts = [f"{change.path} {_value(change.was)} → {_value(change.now)}" for change in self.changes]
-        parts += [f"search for “{term}” too" for term in self.terms]
-        parts += ["search every project"] if self.everywhere else []
-        return " and ".join(parts) + (" (gathers)" if self.gathers else "")
+        return " and ".join([*parts, *self._searches]) + (" (gathers)" if self.gathers else "")
+
+    @property
+    def redacted(self) -> Counterfactual:
+        """The same without the words that are searched for."""
+        return replace(self, terms=tuple("…" for _ in self.terms))
+
+    @property
+    def _searches(self) -> list[str]:
+        return [f"search for “{term}” too" for term in self.terms] + (
+            ["search every project"] if self.everywhere else []
+        )
+
+    @property
+    def assigned(self) -> str:
+        """ "fusion.k = 83": the new values in a line, with a remark if they need a gather."""
+        parts = [f"{change.path} = {_value(change.now)}" for change in self.changes]
+        return " and ".join([*parts, *self._searches]) + (" (needs a new search)" if self.gathers else "")
 
     @property
     def values(self) -> dict[str, Any]:
@@ -400,6 +418,9 @@ class Counterfactual:
         # Scripts read the key of 0.1.0, "disturbance".
         values = {"disturbance" if key == "side_effects" else key: value for key, value in asdict(self).items()}
         values["distance"] = self.distance
+        if self.labelled is not None:
+            ends = {"low": number(self.labelled.low), "high": number(self.labelled.high)}
+            values["labelled"] |= {"verdict": self.labelled.verdict.kind, **ends}
         for change, about in zip(self.changes, values["changes"], strict=True):
             about["label"] = change.label
         return values
@@ -435,7 +456,34 @@ def counterfactual_of(trials: Trials, config: PipelineConfig, found: Sequence[Su
     outcome = trials.outcome(after)
     moved = side_effects(trials.outcome(config).results, outcome.results, trials.memory_id)
     needs = max(0, trials.needs(after) - trials.needs(config))
-    return replace(counterfactual, rank=outcome.rank, place=outcome.stood, side_effects=moved, needs=needs)
+    return replace(
+        counterfactual,
+        rank=outcome.rank,
+        place=outcome.stood,
+        side_effects=moved,
+        needs=needs,
+        stale_above=trials.stale_above(after),
+    )
+
+
+def supersession_counterfactuals(
+    trials: Trials, config: PipelineConfig, known: Sequence[Counterfactual] = ()
+) -> list[Counterfactual]:
+    """One counterfactual per further mode of supersession that succeeds and puts the memory above what it supersedes.
+
+    Of a choice `nearest_value` names one value; but the modes are equally near, and do different things. The `known` ones are left out.
+    """
+    if trials.stale_above(config) is None:
+        return []
+    spec = field_spec("supersession.mode")
+    tried = [SuccessfulValue(spec, mode, distance(spec, None, mode), None) for mode in others(spec, config)]
+    found = [
+        counterfactual_of(trials, config, [hit])
+        for hit in tried
+        if trials.succeeds(changed(config, spec.path, hit.value))
+    ]
+    there = [one.values for one in known]
+    return [one for one in found if one.stale_above is None and one.values not in there]
 
 
 def ordered(counterfactuals: Iterable[Counterfactual]) -> list[Counterfactual]:
@@ -460,10 +508,10 @@ def ordered(counterfactuals: Iterable[Counterfactual]) -> list[Counterfactual]:
 
 
 def order_text(counterfactuals: Sequence[Counterfactual]) -> str:
-    """The order of `ordered`, in a sentence."""
+    """The order of counterfactuals after the first, which is the fix to try first, in a sentence."""
     if any(counterfactual.labelled is not None for counterfactual in counterfactuals):
-        return "Most gain on the judged queries first, then fewest side effects."
-    return "Fewest side effects first."
+        return "After the fix: most gain on the judged queries first, then fewest side effects."
+    return "After the fix: fewest side effects first."
 
 
 def moved_text(moved: SideEffects) -> str:
@@ -524,8 +572,8 @@ def with_scores(
 
 
 def _again(counterfactual: Counterfactual, trials: Trials, config: PipelineConfig) -> Counterfactual | None:
-    """The counterfactual on evidence with more scores: of one parameter the value that succeeds now, of two the same values."""
-    if len(counterfactual.changes) == 1:
+    """The counterfactual on evidence with more scores: of a number the value that succeeds now, otherwise the same values."""
+    if len(counterfactual.changes) == 1 and counterfactual.changes[0].breakpoint is not None:
         hit = nearest_value(trials, config, field_spec(counterfactual.changes[0].path))
         return None if hit is None else counterfactual_of(trials, config, [hit])
     if not trials.succeeds(counterfactual.config(config)):

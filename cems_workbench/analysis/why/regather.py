@@ -193,6 +193,8 @@ def gathered(
 
 def _measured(counterfactual: Counterfactual, trials: Trials, inner: Trials, config: PipelineConfig) -> Counterfactual:
     """The counterfactual with its effect on the evidence of `inner`, compared with the current results."""
-    outcome = inner.outcome(counterfactual.config(config))
+    after = counterfactual.config(config)
+    outcome = inner.outcome(after)
     moved = side_effects(trials.outcome(config).results, outcome.results, trials.memory_id)
-    return replace(counterfactual, rank=outcome.rank, place=outcome.stood, side_effects=moved)
+    above = inner.stale_above(after)
+    return replace(counterfactual, rank=outcome.rank, place=outcome.stood, side_effects=moved, stale_above=above)

@@ -20,10 +20,12 @@ from cems_workbench.analysis.why.counterfactual import (
     ordered,
     pair_counterfactuals,
     single_counterfactuals,
+    supersession_counterfactuals,
     with_labels,
     with_scores,
 )
 from cems_workbench.analysis.why.exhaustive_ranks import list_ranks
+from cems_workbench.analysis.why.first_fix import GATHER_FIRST, NO_STORE, NOT_JUDGED, FirstFix, first_fix
 from cems_workbench.analysis.why.path import MemoryPath, cause, memory_path
 from cems_workbench.analysis.why.regather import Missed, gather_counterfactuals, with_a_parameter
 from cems_workbench.analysis.why.side_effects import LabelledSet
@@ -48,7 +50,8 @@ NO_FIX = (
 
 @dataclass(frozen=True)
 class Why:
-    """`nearest` is the change with the memory's best rank if no change succeeds; `replays` were made for the search.
+    """`counterfactuals` begins with the change of `fix`, and then is `ordered`. `nearest` is the change with the memory's best rank if no
+    change succeeds; `replays` were made for the search.
 
     `mistakes` are those of the config in this query, whether or not they concern the memory.
     """
@@ -63,12 +66,15 @@ class Why:
     mistakes: tuple[KnownMistake, ...] = ()
     standing: str = ""
     """By which memory it is superseded, or which one it supersedes, and where that one is; or when it expired. Empty if none is so."""
+    fix: FirstFix | None = None
+    """The change to try first; None if the memory needs none."""
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain values."""
         return {
             "query": self.query,
             "memory_id": self.path.memory_id,
+            "fix": self.fix and self.fix.to_json(),
             "k": self.path.k,
             "status": self.path.status,
             "rank": self.path.rank,
@@ -117,10 +123,20 @@ def explain(
     trials = Trials(evidence, memory_id, k, switched_off)
     counterfactuals: list[Counterfactual] = []
     nearest: Counterfactual | None = None
-    if path.status != "in the top k":
+    above = trials.stale_above(config)
+    inside = path.status == "in the top k"
+    if inside:
+        # It is where it was wanted, but a reader takes the older memory above it for the truth.
+        counterfactuals = supersession_counterfactuals(trials, config)
+        counterfactuals = [one for one in counterfactuals if not one.side_effects.emptied]
+        counterfactuals = (
+            with_labels(counterfactuals, labelled, config, k, progress) if labelled else ordered(counterfactuals)
+        )
+    else:
         counterfactuals, active = (
             single_counterfactuals(trials, config, progress) if trials.column is not None else ([], [])
         )
+        counterfactuals += supersession_counterfactuals(trials, config, counterfactuals)
         missed: list[Missed] = []
         near: list[Counterfactual] = []
         if not counterfactuals and open_store:
@@ -148,7 +164,12 @@ def explain(
         )
         if not counterfactuals:
             nearest = _nearest(near, trials.outcome(config).stood)
-    verdict = _verdict(path, counterfactuals, nearest, open_store is not None)
+    verdict = _verdict(path, counterfactuals, nearest, open_store is not None, above)
+    fix = None
+    if not inside or above is not None:
+        unchecked = "" if labelled else _unchecked(resources)
+        fix = first_fix(memory_id, k, counterfactuals, unchecked=unchecked, above=above, inside=inside)
+        counterfactuals.sort(key=lambda one: one is not fix.change)
     mistakes = tuple(known_mistakes(trace))
     return Why(
         evidence.query,
@@ -160,6 +181,7 @@ def explain(
         trials.count,
         mistakes,
         standing_sentence(trace, memory_id, k),
+        fix,
     )
 
 
@@ -169,6 +191,13 @@ def _of_external(memory_id: str, trace: Trace, k: int) -> Why:
     verdict = "It needs no change." if path.status == "in the top k" else NO_FIX
     standing = standing_sentence(trace, memory_id, k)
     return Why(trace.evidence.query, path, cause(path, trace), (), None, verdict, 0, (), standing)
+
+
+def _unchecked(resources: Resources | None) -> str:
+    """Why no change was measured on judged queries."""
+    if resources is None:
+        return NO_STORE
+    return GATHER_FIRST if resources.store.judgments.count_queries("human") else NOT_JUDGED
 
 
 def _scored(
@@ -192,10 +221,21 @@ def _nearest(missed: Sequence[Counterfactual], now: int | None) -> Counterfactua
 
 
 def _verdict(
-    path: MemoryPath, counterfactuals: list[Counterfactual], nearest: Counterfactual | None, with_store: bool
+    path: MemoryPath,
+    counterfactuals: list[Counterfactual],
+    nearest: Counterfactual | None,
+    with_store: bool,
+    above: str | None,
 ) -> str:
     if path.status == "in the top k":
-        return "It needs no change."
+        if above is None:
+            return "It needs no change."
+        modes = ", ".join(f"{one.assigned}" for one in counterfactuals)
+        return (
+            f"{modes} would put it above {above}, which it supersedes."
+            if modes
+            else f"No mode of supersession puts it above {above}, which it supersedes."
+        )
     if counterfactuals:
         first = counterfactuals[0]
         kind = "pair" if first.parts > 1 else "gather change" if first.gathers else "single parameter"

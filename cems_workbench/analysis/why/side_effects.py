@@ -14,11 +14,12 @@ Of the labelled queries, replayed as one batch and compared query by query:
     nDCG@10  the graded gain by rank, divided by the best possible one
 
 They are the measures of `evaluation.metrics`, with the relevance grade of the query's set and the same queries: those without a
-relevant memory count for neither.
+relevant memory count for neither. Whether the change loses nDCG@10 is the verdict of `evaluation.verdict`, as `evaluate` reaches it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,7 +30,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
 from cems_workbench.evaluation.metrics.rankings import ideal_grades
-from cems_workbench.evaluation.statistics import paired_interval
+from cems_workbench.evaluation.verdict import Verdict, verdict_of_values
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
@@ -97,6 +98,7 @@ def rbo(old: Sequence[str], new: Sequence[str], p: float = RBO_PERSISTENCE) -> f
 
 
 NDCG_DEPTH = 10
+NDCG = Measure("nDCG", NDCG_DEPTH)
 VALUE_TOLERANCE = 1e-9
 
 
@@ -105,7 +107,8 @@ class LabelledEffect:
     """Queries that gain and lose a hit, that get a better and a worse nDCG@10, and its mean before and after.
 
     `low` and `high` are the ends of the 95 % interval of the gain, as where configs are compared; NaN for one query. In `unscored`
-    queries reranker scores are missing under the change, so that its effect is unknown.
+    queries reranker scores are missing under the change, so that its effect is unknown. `verdict` says whether nDCG@10 is lost.
+    `scope` says of how many judged queries these are some: " of 10,000"; empty if all were measured.
     """
 
     queries: int
@@ -117,7 +120,9 @@ class LabelledEffect:
     after: float
     low: float
     high: float
+    verdict: Verdict
     unscored: int = 0
+    scope: str = ""
 
     @property
     def gain(self) -> float:
@@ -132,15 +137,20 @@ def _relevance(grades: Sequence[int], judged: int) -> str:
 
 
 class LabelledSet:
-    """The evidence of labelled queries, kept; `grades` are judgments by qid and memory id, `relevant_from` the lowest relevant
-    grade of each query, 1 where it is not named."""
+    """The evidence of labelled queries, kept.
+
+    `grades` are judgments by qid and memory id, `relevant_from` the lowest relevant grade of each query, 1 where it is not named, and
+    `scope` says of how many queries these are some, as in `LabelledEffect`.
+    """
 
     def __init__(
         self,
         evidences: Mapping[str, Evidence],
         grades: Mapping[str, Mapping[str, int]],
         relevant_from: Mapping[str, int] | None = None,
+        scope: str = "",
     ) -> None:
+        self.scope = scope
         least = {qid: (relevant_from or {}).get(qid, 1) for qid in evidences}
         self.judged = sum(bool(grades.get(qid)) for qid in evidences)
         self.qids = sorted(qid for qid in evidences if any(g >= least[qid] for g in grades.get(qid, {}).values()))
@@ -158,8 +168,12 @@ class LabelledSet:
 
     def effect(self, before: PipelineConfig, after: PipelineConfig, k: int) -> LabelledEffect:
         """The effect of the change from one config to the other; hits are counted at k."""
-        (old_hit, old, _), (new_hit, new, unscored) = self._measured(before, k), self._measured(after, k)
-        low, high = paired_interval((new - old)[:, None])[:, 0] if len(old) else (0.0, 0.0)
+        (old_hit, old, _, present), (new_hit, new, unscored, changed) = (
+            self._measured(before, k),
+            self._measured(after, k),
+        )
+        same = present == changed
+        verdict = verdict_of_values((after.name, before.name), NDCG, new - old, same_results=same)
         return LabelledEffect(
             queries=len(self.qids),
             gained=tuple(self.qids[q] for q in np.flatnonzero(new_hit & ~old_hit)),
@@ -168,17 +182,20 @@ class LabelledSet:
             worse=int((new < old - VALUE_TOLERANCE).sum()),
             before=float(old.mean()) if len(old) else 0.0,
             after=float(new.mean()) if len(new) else 0.0,
-            low=float(low),
-            high=float(high),
+            low=verdict.low,
+            high=verdict.high,
+            verdict=verdict,
             unscored=unscored,
+            scope=self.scope,
         )
 
     def means(self, config: PipelineConfig, k: int) -> tuple[float, float]:
         """(hit@k, nDCG@10): the share of queries with a hit in the first k, and the mean; zeros without queries."""
-        hit, gained, _ = self._measure(config, k)
+        hit, gained, _, _ = self._measure(config, k)
         return (float(hit.mean()), float(gained.mean())) if self.qids else (0.0, 0.0)
 
-    def _measure(self, config: PipelineConfig, k: int) -> tuple[Bools, Floats, int]:
+    def _measure(self, config: PipelineConfig, k: int) -> tuple[Bools, Floats, int, bytes]:
+        """(Q) hits and nDCG@10, how many queries lack reranker scores, and a digest of all results."""
         stages = run(self.table, config)
         results = stages.of(ASSEMBLY).after
         unscored = 0 if RERANK.is_off(config) else sum(bool(stages.of(RERANK).needs(q)) for q in range(len(self.qids)))
@@ -190,4 +207,6 @@ class LabelledSet:
         hit: Bools = np.zeros(len(order), dtype=bool)
         for grade in np.unique(self._least).tolist():
             hit |= (self._least == grade) & (Measure("hit", k, grade).values(rankings) == 1)
-        return hit, Measure("nDCG", NDCG_DEPTH).values(rankings), unscored
+        whole = results.leading(self.table.shape[1])
+        digest = hashlib.sha256(whole[:, (whole >= 0).any(axis=0)].tobytes()).digest()
+        return hit, NDCG.values(rankings), unscored, digest

@@ -54,6 +54,10 @@ class Trials:
         self.table = single_table(evidence)
         ids = self.table.ids[0]
         self.column = ids.index(memory_id) if memory_id in ids else None
+        self.older = frozenset(
+            key for key, own in evidence.superseded.items() if any(one.memory_id == memory_id for one in own)
+        )
+        """The candidates that the memory supersedes."""
         self.count = 0
         self._kept: dict[PipelineConfig, Outcome] = {}
 
@@ -76,6 +80,17 @@ class Trials:
         """Whether the memory is among the first k results."""
         rank = self.outcome(config).rank
         return rank is not None and rank <= self.k
+
+    def stale_above(self, config: PipelineConfig) -> str | None:
+        """The best ranked result that the memory supersedes and that is above it; None if there is none."""
+        if not self.older:
+            return None
+        for result in self.outcome(config).results:
+            if result == self.memory_id:
+                return None
+            if result in self.older:
+                return result
+        return None
 
     def needs(self, config: PipelineConfig) -> int:
         """How many scores of the reranker this config lacks; its outcome may change with them."""

@@ -99,7 +99,7 @@ class RescueRow(Reply):
     """Changes that bring a memory in, as `what_if` and `compare` take them, and what they do to the other results.
 
     `order_kept` is Kendall's tau of the others, 1 where their order stays; `others_dropped` are those that leave the results beyond the
-    one that makes room; `gathers`: the query is searched again for it.
+    one that makes room; `gathers`: the query is searched again for it; `on_judged` is nDCG@10 of the judged queries, with the verdict.
     """
 
     changes: dict[str, Any]
@@ -110,16 +110,22 @@ class RescueRow(Reply):
     others_dropped: int = 0
     gathers: bool | None = None
     scores_lacking: int | None = None
+    on_judged: str | None = None
 
 
 class Explained(Paged):
-    """Why a memory is missing, and the smallest changes that return it, those with the fewest side effects first."""
+    """Why a memory is missing, and the smallest changes that return it.
+
+    `fix` names the first of `rescues`, which is the one to try, with its effect on the judged queries if these were gathered; then follow
+    those with the most gain there, or the fewest side effects.
+    """
 
     memory_id: str
     config: str
     status: str
     rank: int | None = None
     lost_at: str | None = None
+    fix: str | None = None
     cause: str
     standing: str | None = None
     verdict: str
@@ -228,6 +234,7 @@ class QueryTools:
             status=found.path.status,
             rank=found.path.rank,
             lost_at=found.path.lost_at,
+            fix=found.fix and found.fix.sentence,
             cause=found.cause,
             standing=found.standing or None,
             verdict=found.verdict,
@@ -420,6 +427,7 @@ def _rescue(one: Counterfactual) -> RescueRow:
         others_dropped=one.side_effects.gone,
         gathers=one.gathers or None,
         scores_lacking=one.needs or None,
+        on_judged=one.labelled and one.labelled.verdict.brief,
     )
 
 

@@ -158,13 +158,17 @@ def _draw_path(path: MemoryPath) -> None:
 
 def _draw_counterfactuals(context: InspectContext, why: Why, labelled: LabelledSet | None) -> None:
     """Draw the changes that bring it in, each with a button; or the closest ones."""
-    if why.path.status == "in the top k":
+    if why.fix is None:
         return
     counterfactuals = why.counterfactuals[:MAX_CHANGES]
     if not counterfactuals and why.nearest is None:
-        st.info("No single parameter, pair of parameters or other search brings it closer.", icon=":material/block:")
+        if why.path.status != "in the top k":
+            st.info(
+                "No single parameter, pair of parameters or other search brings it closer.", icon=":material/block:"
+            )
         return
-    st.markdown("## Changes that bring it in" if counterfactuals else "## Closest changes")
+    goal = f"put it above {plain(short_id(why.fix.above))}" if why.fix.inside and why.fix.above else "bring it in"
+    st.markdown(f"## Changes that {goal}, the fix first" if counterfactuals else "## Closest changes")
     st.html(render("inspect/why/head.html"))
     stood = "not in the results" if why.path.rank is None else ordinal(why.path.rank)
     nearest = [] if why.nearest is None else [why.nearest]

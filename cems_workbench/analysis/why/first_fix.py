@@ -1,0 +1,174 @@
+"""The first fix: the one change to try, of those that bring the memory in, and what it does to the judged queries, in one sentence.
+
+A change is chosen by its standing on the judged queries (`evaluation.verdict` of nDCG@10, with the usual tolerated loss):
+
+    holds      pass
+    unharmed   cannot tell, without a loss on average
+    unknown    not measured: no evidence of judged queries, a change that needs a new search, or reranker scores are missing
+    doubtful   cannot tell, with a loss on average
+    harms      fail
+
+Of the same standing, those come first that put the memory above what it supersedes; of the last two, then the least loss; then the
+smallest change: the fewest parameters and the least distance. Equally small ones are ordered by gain, the rank of the memory and side
+effects. So a change that fails is named only if all fail, and the sentence begins with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from cems_workbench.analysis.why.counterfactual import GAIN_DIGITS, Counterfactual
+from cems_workbench.evaluation.comparison import VALUE_TOLERANCE
+from cems_workbench.evaluation.verdict import FAIL, PASS
+from cems_workbench.pipeline.wording import ordinal
+
+FixStanding = Literal["holds", "unharmed", "unknown", "doubtful", "harms"]
+_ORDER: tuple[FixStanding, ...] = ("holds", "unharmed", "unknown", "doubtful", "harms")
+
+GATHER_FIRST = "gather all first"
+"""Why a change was not checked although queries are judged; the command is `gather all`."""
+NOT_JUDGED = "no query of the store is judged"
+NO_STORE = "that needs the store"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFix:
+    """The change to try first; None if nothing that was tried brings the memory in.
+
+    `changes` were to choose from. `unchecked` says why none was measured on judged queries, empty if some were. `above` is the best ranked
+    memory that this one supersedes and that is above it now, None without one; `instead` is the best of the changes that put it below,
+    if the chosen one does not.
+    """
+
+    memory_id: str
+    k: int
+    change: Counterfactual | None
+    changes: int = 0
+    unchecked: str = ""
+    above: str | None = None
+    instead: Counterfactual | None = None
+    inside: bool = False
+    """Whether the memory is in the first k already, and only below what it supersedes."""
+
+    @property
+    def standing(self) -> FixStanding:
+        """What is known of it on the judged queries; "unknown" without a change."""
+        return "unknown" if self.change is None else standing_of(self.change)
+
+    @property
+    def sentence(self) -> str:
+        """ "Fix: supersession.mode = follow. m312 becomes 1st; on 121 judged queries nDCG@10 +0.048 [+0.022, +0.073] (Pass)." """
+        if self.change is None:
+            return f"No fix was found: nothing that was tried {self._aim('brings')}."
+        moved = f"{self.memory_id} becomes {ordinal(self.change.rank or 0)}"
+        return f"{self._head}: {self.change.assigned}. {moved}; {_others(self.change, self.unchecked)}.{self._stale}"
+
+    @property
+    def redacted(self) -> FirstFix:
+        """Without the words that were searched for."""
+        return replace(
+            self,
+            change=None if self.change is None else self.change.redacted,
+            instead=None if self.instead is None else self.instead.redacted,
+        )
+
+    @property
+    def _head(self) -> str:
+        if self.standing == "harms":
+            if self.changes == 1:
+                return f"The only change that {self._aim('brings')} fails on the judged queries"
+            return f"All {self.changes} changes that {self._aim('bring')} fail on the judged queries; the least loss"
+        if self.standing == "doubtful":
+            return f"No change that {self._aim('brings')} is known to spare the judged queries; the least loss"
+        return "Fix"
+
+    def _aim(self, bring: str) -> str:
+        if self.inside:
+            return f"{bring.replace('bring', 'put')} {self.memory_id} above {self.above}, which it supersedes"
+        return f"{bring} {self.memory_id} into the first {self.k}" if self.k > 1 else f"{bring} {self.memory_id} first"
+
+    @property
+    def _stale(self) -> str:
+        """What is said of the superseded memory if it stays above."""
+        change = self.change
+        if change is None or change.stale_above is None:
+            return ""
+        if self.instead is None:
+            return f" No change that was tried puts it above {change.stale_above}, which it supersedes."
+        other = f"{self.instead.assigned} would put it above ({_short(self.instead)})"
+        return f" {change.stale_above}, which it supersedes, stays above it; {other}."
+
+    def to_json(self) -> dict[str, Any]:
+        """The fix as plain values."""
+        return {
+            "sentence": self.sentence,
+            "changes": None if self.change is None else self.change.values,
+            "rank": None if self.change is None else self.change.rank,
+            "standing": self.standing,
+            "unchecked": self.unchecked or None,
+            "stale_above": None if self.change is None else self.change.stale_above,
+        }
+
+
+def standing_of(change: Counterfactual) -> FixStanding:
+    """What is known of a change on the judged queries."""
+    effect = change.labelled
+    if effect is None or effect.unscored or not effect.queries:
+        return "unknown"
+    if effect.verdict.kind == PASS:
+        return "holds"
+    if effect.verdict.kind == FAIL:
+        return "harms"
+    return "unharmed" if effect.gain >= -VALUE_TOLERANCE else "doubtful"
+
+
+def first_fix(
+    memory_id: str,
+    k: int,
+    counterfactuals: Sequence[Counterfactual],
+    *,
+    unchecked: str = "",
+    above: str | None = None,
+    inside: bool = False,
+) -> FirstFix:
+    """The change to try first of `counterfactuals`; the other arguments are those of `FirstFix`."""
+    ranked = sorted(counterfactuals, key=_preference)
+    chosen = ranked[0] if ranked else None
+    instead = None
+    if chosen is not None and chosen.stale_above is not None:
+        instead = next((one for one in ranked if one.stale_above is None), None)
+    return FirstFix(memory_id, k, chosen, len(ranked), unchecked, above, instead, inside)
+
+
+def _preference(change: Counterfactual) -> tuple[Any, ...]:
+    standing = standing_of(change)
+    effect = change.labelled if standing in ("doubtful", "harms") else None
+    return (
+        _ORDER.index(standing),
+        change.needs > 0,
+        change.stale_above is not None,
+        -round(effect.gain, GAIN_DIGITS) if effect is not None else 0.0,
+        change.parts,
+        change.distance,
+        -round(change.labelled.gain, GAIN_DIGITS) if change.labelled is not None else 0.0,
+        change.rank or 0,
+        -round(change.side_effects.rbo, 2),
+        change.words,
+    )
+
+
+def _others(change: Counterfactual, unchecked: str) -> str:
+    """What it does to the judged queries, or why that is not known."""
+    effect = change.labelled
+    if effect is None or not effect.queries:
+        why = "each would need a new search" if change.gathers else unchecked
+        return f"not checked on other queries{f': {why}' if why else ''}"
+    queries = "query" if effect.queries == 1 and not effect.scope else "queries"
+    unscored = f", with reranker scores missing in {effect.unscored}" if effect.unscored else ""
+    return f"on {effect.queries:,}{effect.scope} judged {queries} {effect.verdict.brief}{unscored}"
+
+
+def _short(change: Counterfactual) -> str:
+    return change.labelled.verdict.brief if change.labelled is not None else "not checked on other queries"
