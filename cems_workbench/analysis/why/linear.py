@@ -23,7 +23,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
 from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.list_sources import SOURCES
-from cems_workbench.pipeline.stages import ADJUST, DEDUP, FUSION, RERANK
+from cems_workbench.pipeline.stages import ADJUST, DEDUP, FUSION, RERANK, SUPERSESSION
 from cems_workbench.pipeline.stages.fusion import linear_in_weights
 from cems_workbench.pipeline.table import Floats
 
@@ -65,6 +65,7 @@ def solvable(config: PipelineConfig, path: str) -> bool:
         and _linear_in_ranks(config)
         and RERANK.is_off(config)
         and DEDUP.is_off(config)
+        and SUPERSESSION.is_off(config)
         and (not path.endswith("multi_list_boost") or config.fusion.normalize in ("none", "minmax"))
     )
 
