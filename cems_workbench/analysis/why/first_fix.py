@@ -91,7 +91,7 @@ class FirstFix:
 
     @property
     def _stale(self) -> str:
-        """What is said of the superseded memory if it stays above."""
+        """The clause about the superseded memory if it stays above."""
         change = self.change
         if change is None or change.stale_above is None:
             return ""
