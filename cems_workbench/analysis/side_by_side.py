@@ -10,7 +10,7 @@ It reads the trace's stages and no list of the shipped ones, so stages that say 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, overload
 
@@ -20,7 +20,6 @@ from cems_workbench.analysis.ranks import stage_words
 from cems_workbench.analysis.supersession import stale_badges, stale_words
 from cems_workbench.errors import one_line
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import BY_NAME
 from cems_workbench.pipeline.stages.adjust import ADJUST
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.fusion import FUSION
@@ -36,7 +35,8 @@ from cems_workbench.pipeline.stages.result import (
     optional_numbers,
     plain_fields,
 )
-from cems_workbench.pipeline.table import Bools, Ints, ListArrays, gathered_lists, memoized
+from cems_workbench.pipeline.stages.stage import AnyStage
+from cems_workbench.pipeline.table import Bools, Floats, Ints, ListArrays, memoized
 from cems_workbench.pipeline.wording import list_label, ordinal
 
 ColumnKind = Literal["list", "fusion", "rerank", "factors", "judge", "rank", "stage"]
@@ -44,12 +44,15 @@ ColumnKind = Literal["list", "fusion", "rerank", "factors", "judge", "rank", "st
 FIRST_WORDS_CHARS = 100
 FINAL = "rank"
 """The key of the last column."""
+RESERVED = (FINAL, "final", "memory")
+"""Keys that no list or stage gets: those of the columns that a page adds."""
 
 _KINDS: Mapping[str, ColumnKind] = {
     FUSION.name: "fusion",
     RERANK.name: "rerank",
     ADJUST.name: "factors",
     JUDGE.name: "judge",
+    ASSEMBLY.name: "rank",
 }
 
 
@@ -197,6 +200,8 @@ class _Values:
 class SideBySide:
     """The table: rows by final rank, then the dropped ones by how far they came. `compared_with` names the config of `former_rank`.
 
+    `moved_from` says in words where memories had their former rank: "after fusion".
+
     Use `rows` to read it, `to_columns` to draw it.
     """
 
@@ -211,6 +216,7 @@ class SideBySide:
     ) -> None:
         self.trace = trace
         self.compared_with = None if previous is None else previous.config.name
+        self.moved_from = ends.ranked_by if previous is None else f"in the results of {previous.config.name}"
         self.columns = tuple(column for column, _ in columns)
         self._columns = {column.key: column for column, _ in columns}
         self._values = {column.key: values for column, values in columns}
@@ -254,12 +260,14 @@ class SideBySide:
     @property
     def titles(self) -> Sequence[str | None]:
         """Titles of the memories."""
-        return [self._texts[c][0] for c in self._places]
+        texts = self._texts
+        return [texts[c][0] for c in self._places]
 
     @property
     def first_words(self) -> Sequence[str]:
         """Beginnings of the texts."""
-        return [self._texts[c][1] for c in self._places]
+        texts = self._texts
+        return [texts[c][1] for c in self._places]
 
     @cached_property
     def grades(self) -> Sequence[int | None]:
@@ -308,6 +316,7 @@ class SideBySide:
         """The table as plain values, a row for each memory."""
         return {
             "compared_with": self.compared_with,
+            "moved_from": self.moved_from,
             "columns": [_column_json(column) for column in self.columns],
             "rows": [row.to_json() for row in self.rows],
         }
@@ -334,7 +343,8 @@ class SideBySide:
             values = self._values[column.key]
             numbers = {"rank": values.ranks, "score": values.scores, "values": values.parts}
             columns.append(_column_json(column) | numbers)
-        return {"compared_with": self.compared_with, "columns": columns, **fields}
+        head = {"compared_with": self.compared_with, "moved_from": self.moved_from}
+        return {**head, "columns": columns, **fields}
 
     @cached_property
     def _place_of(self) -> Mapping[str, int]:
@@ -397,7 +407,7 @@ class _Cells(Mapping[str, Cell]):
 
 def _words(trace: Trace, column: Column, memory_id: str) -> str:
     if column.kind != "list":
-        return stage_words(trace, BY_NAME[column.stage], memory_id)
+        return stage_words(trace, trace.record(column.stage), memory_id)
     row = trace.stage(LISTS).by_id[memory_id]
     entry = next(entry for entry in row.lists if entry.list == column.list)
     chunk = "" if entry.chunk is None else f", by its {ordinal(entry.chunk + 1)} chunk"
@@ -413,6 +423,8 @@ class _Ends:
     reached: Ints
     first: Ints
     final: Ints
+    ranked_by: str
+    """Where the first ranks are from: "after fusion"."""
 
 
 Arrays = StageArrays[StageRow, StageFields]
@@ -427,10 +439,58 @@ def side_by_side(trace: Trace, grades: Mapping[str, int] | None = None, previous
         previous: what ranks moved from; None: the ranks after fusion.
     """
     stages = list(trace.run.items())
-    ends = _ends(trace, stages)
-    order = _order(trace, stages, ends)
-    columns = [*_list_columns(trace, stages, order), *_stage_columns(trace, stages, order)]
+    lists = _recorded_lists(trace) if trace.external else _lists(trace)
+    ends = _ends(stages)
+    order = _order(lists, stages, ends)
+    columns = _with_own_keys([*_list_columns(lists, order), *_stage_columns(trace, stages, order)])
     return SideBySide(trace, columns, order, ends, grades or {}, previous)
+
+
+def _with_own_keys(columns: Sequence[tuple[Column, _Values]]) -> list[tuple[Column, _Values]]:
+    """The columns with unique keys: a traced pipeline may name a stage as it names a list, or as a page names its own columns."""
+    taken, found = set(RESERVED), []
+    for column, values in columns:
+        key = column.key
+        if key in taken and column.kind != "rank":
+            key = f"{key} ({'stage' if column.list is None else 'list'})"
+        taken.add(key)
+        found.append((replace(column, key=key), values))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _List:
+    """A list of C candidates: who is in it and takes part, ranks (0: not in it), scores, and raw scores if they are others (NaN: none)."""
+
+    name: str
+    present: Bools
+    rank: Ints
+    score: Floats
+    raw: Floats | None = None
+
+
+def _lists(trace: Trace) -> list[_List]:
+    found = trace.run.of(LISTS).lists
+    if found is None:
+        return []
+    places = found.places
+    return [
+        _List(name, found.present[0, i], places.position[0, i], found.score[0, i], places.raw[0, i])
+        for i, name in enumerate(trace.table.lists.names[0])
+    ]
+
+
+def _recorded_lists(trace: Trace) -> list[_List]:
+    table, width = trace.table.recorded, trace.table.shape[1]
+    made: list[_List] = []
+    if table is None:
+        return made
+    for one in table.lists[0]:
+        rank, score = np.zeros(width, np.int64), np.full(width, np.nan)
+        for c, (place, value) in one.rank.items():
+            rank[c], score[c] = place, np.nan if value is None else value
+        made.append(_List(one.name, (rank > 0) & table.kept[0], rank, score))
+    return made
 
 
 def _makes_ranks(arrays: Arrays) -> bool:
@@ -438,26 +498,29 @@ def _makes_ranks(arrays: Arrays) -> bool:
     return bool(arrays.after.rank[0].any())
 
 
-def _ends(trace: Trace, stages: Sequence[tuple[str, Arrays]]) -> _Ends:
-    width = trace.table.shape[1]
+def _ends(stages: Sequence[tuple[str, Arrays]]) -> _Ends:
+    width = stages[0][1].entered.shape[1]
     dropped, reached, final = np.full(width, -1), np.full(width, -1), np.zeros(width, np.int64)
     first: Ints | None = None
-    for number, (_, arrays) in enumerate(stages):
+    ranked_by = ""
+    for number, (name, arrays) in enumerate(stages):
         if arrays.passed:
             continue
         entered, alive = arrays.entered[0], arrays.after.alive[0]
         dropped = np.where(entered, np.where(alive, -1, number), dropped)
         reached = np.where(entered, number, reached)
+        if first is None and arrays.before.rank[0].any():
+            first, ranked_by = arrays.before.rank[0], "in the list"  # a single one, which nothing fuses
         if first is None and _makes_ranks(arrays):
-            first = arrays.after.rank[0]
+            first, ranked_by = arrays.after.rank[0], f"after {name}"
     for _, arrays in reversed(stages):
         if first is not None and not arrays.passed:
             final = np.where(dropped < 0, arrays.after.rank[0], 0)
             break
-    return _Ends(dropped, reached, np.zeros(width, np.int64) if first is None else first, final)
+    return _Ends(dropped, reached, np.zeros(width, np.int64) if first is None else first, final, ranked_by)
 
 
-def _order(trace: Trace, stages: Sequence[tuple[str, Arrays]], ends: _Ends) -> Ints:
+def _order(lists: Sequence[_List], stages: Sequence[tuple[str, Arrays]], ends: _Ends) -> Ints:
     """Candidate indices: results by rank, then the dropped ones, those of the last stage first, by the rank that they entered it with.
 
     Before fusion that is the best rank in a list.
@@ -468,57 +531,62 @@ def _order(trace: Trace, stages: Sequence[tuple[str, Arrays]], ends: _Ends) -> I
         here = ends.dropped_at == number
         if here.any():
             rank = np.where(here, arrays.before.rank[0], rank)
-    places = gathered_lists(trace.table).places.position[0]
-    best = np.where(places > 0, places, np.iinfo(np.int64).max).min(axis=0, initial=np.iinfo(np.int64).max)
+    best = np.full(rank.shape, np.iinfo(np.int64).max)
+    for one in lists:
+        best = np.where(one.rank > 0, np.minimum(best, one.rank), best)
     rank = np.where(rank > 0, rank, best)
     how_far = np.where(ends.final > 0, len(stages), ends.reached)
     order: Ints = there[np.lexsort((there, rank[there], -how_far[there]))]
     return order
 
 
-def _list_columns(trace: Trace, stages: Sequence[tuple[str, Arrays]], order: Ints) -> Iterator[tuple[Column, _Values]]:
-    found = next((each.lists for name, each in stages if name == LISTS.name), None)
-    if found is None:
-        return
-    for i, name in enumerate(trace.table.lists.names[0]):
-        present = found.present[0, i, order]
+def _list_columns(lists: Sequence[_List], order: Ints) -> Iterator[tuple[Column, _Values]]:
+    for one in lists:
+        present = one.present[order]
         if not present.any():
             continue
-        raw = PartColumn("raw", None, np.where(found.present[0, i], found.places.raw[0, i], np.nan))
-        labels, numbers = _parts([raw], present, order)
+        labels, numbers = _parts([] if one.raw is None else [PartColumn("raw", None, one.raw)], present, order)
         values = _Values(
             present.tolist(),
-            _optional(np.where(present, found.places.position[0, i, order], 0)),
-            optional_numbers(np.where(present, found.score[0, i, order], np.nan)),
+            _optional(np.where(present, one.rank[order], 0)),
+            optional_numbers(np.where(present, one.score[order], np.nan)),
             numbers,
         )
-        key = name if name != FINAL else f"{name} (list)"
-        yield Column(key, LISTS.name, list_label(name), "list", name, labels), values
+        yield Column(one.name, LISTS.name, list_label(one.name), "list", one.name, labels), values
 
 
 def _stage_columns(trace: Trace, stages: Sequence[tuple[str, Arrays]], order: Ints) -> Iterator[tuple[Column, _Values]]:
     lists: ListArrays | None = None
     ranked = False
-    last = next((each for each in reversed(stages) if not _only_notes(each[0])), None)
-    merged = ASSEMBLY.name  # what it does is the final rank
+    kinds = _kinds(trace)
+    last = trace.run.last.name
     for name, arrays in stages:
-        if name not in (LISTS.name, merged) and _did_something(name, arrays, lists, first=not ranked):
-            yield _stage_column(name, arrays, order)
+        # What the assembly does is the final rank.
+        shown = name != LISTS.name and not (name == last and kinds.get(name) == "rank")
+        if shown and _did_something(arrays, lists, trace.record(name).works_on == "results", first=not ranked):
+            yield _stage_column(trace.record(name), arrays, kinds.get(name, "stage"), order)
         lists = arrays.lists or lists
         ranked = ranked or (not arrays.passed and _makes_ranks(arrays))
-    if last is not None:
-        yield _final_column(*last, order)
+    column, values = _stage_column(trace.run.last, trace.run.results, "rank", order)
+    yield replace(column, key=FINAL, title="Final rank"), values
 
 
-def _only_notes(name: str) -> bool:
-    return name in BY_NAME and BY_NAME[name].works_on == "results"
+def _kinds(trace: Trace) -> Mapping[str, ColumnKind]:
+    """The kind of a stage's column by its name; `rank` for one that chooses the results."""
+    if trace.table.recorded is None:
+        return _KINDS
+    recorded: Mapping[str, ColumnKind] = {"fusion": "fusion", "rerank": "rerank", "assembly": "rank"}
+    return {head.name: recorded.get(head.kind, "stage") for head in trace.table.recorded.heads}
 
 
-def _did_something(name: str, arrays: Arrays, lists: ListArrays | None, first: bool) -> bool:
-    """Whether a stage dropped or added a candidate, or changed a rank, a score or a hit; `first`: no stage before it made ranks."""
+def _did_something(arrays: Arrays, lists: ListArrays | None, notes: bool, first: bool) -> bool:
+    """Whether a stage dropped or added a candidate, or changed a rank, a score or a hit, or said something of a result (`notes`).
+
+    `first`: no stage before it made ranks.
+    """
     if arrays.passed:
         return False
-    if _only_notes(name):
+    if notes:
         return any(not np.isnan(part.values[arrays.entered[0]]).all() for part in arrays.parts(0))
     entered, before, after = arrays.entered[0], arrays.before, arrays.after
     if first and _makes_ranks(arrays):
@@ -531,22 +599,18 @@ def _did_something(name: str, arrays: Arrays, lists: ListArrays | None, first: b
     return arrays.lists is not None and lists is not None and bool((arrays.lists.present != lists.present)[0].any())
 
 
-def _stage_column(name: str, arrays: Arrays, order: Ints) -> tuple[Column, _Values]:
+def _stage_column(stage: AnyStage, arrays: Arrays, kind: ColumnKind, order: Ints) -> tuple[Column, _Values]:
     entered = arrays.entered[0, order]
     labels, numbers = _parts(arrays.parts(0), entered, order)
     kept = arrays.after.alive[0, order]
-    kind = _KINDS.get(name, "stage")
     scores = optional_numbers(np.where(entered, arrays.after.score[0, order], np.nan))
-    if kind == "judge":
-        scores = numbers[0]
-    title = BY_NAME[name].title if name in BY_NAME else name
-    values = _Values(entered.tolist(), _optional(np.where(kept, arrays.after.rank[0, order], 0)), scores, numbers)
-    return Column(name, name, title, kind, parts=labels), values
-
-
-def _final_column(name: str, arrays: Arrays, order: Ints) -> tuple[Column, _Values]:
-    column, values = _stage_column(name, arrays, order)
-    return Column(FINAL, name, "Final rank", "rank", parts=column.parts), values
+    values = _Values(
+        entered.tolist(),
+        _optional(np.where(kept, arrays.after.rank[0, order], 0)),
+        numbers[0] if kind == "judge" else scores,
+        numbers,
+    )
+    return Column(stage.name, stage.name, stage.title, kind, parts=labels), values
 
 
 def _parts(parts: Sequence[PartColumn], there: Bools, order: Ints) -> tuple[tuple[Part, ...], list[list[float | None]]]:

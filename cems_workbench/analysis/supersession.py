@@ -122,12 +122,12 @@ def stale_words(trace: Trace, memory_id: str, k: int | None = None) -> str | Non
 
 def stale_badges(trace: Trace) -> dict[str, str]:
     """The badge of every candidate that is out of date, by id: `Staleness.short`, which needs no search for where a successor is."""
-    ranks, as_of = _ranks(trace), trace.evidence.as_of
+    ranks, as_of, superseded = _ranks(trace), trace.evidence.as_of, trace.evidence.superseded
     said = {}
     for memory_id, memory in trace.evidence.memories.items():
-        if successors := trace.evidence.superseded.get(memory_id):
+        if successors := superseded.get(memory_id):
             said[memory_id] = superseded_words(_chosen(trace, successors, ranks).memory_id)
-        elif as_of is not None and memory.expired(as_of):
+        elif memory.valid_until is not None and as_of is not None and memory.expired(as_of):
             said[memory_id] = expired_words(memory.valid_until)
     return said
 

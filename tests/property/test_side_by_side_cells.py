@@ -7,10 +7,11 @@ import math
 from collections.abc import Sequence
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 from cems_workbench.analysis.ranks import lists_in_use, ranks_in
 from cems_workbench.analysis.side_by_side import FINAL, Cell, SideBySide, side_by_side
-from cems_workbench.config import PipelineConfig
+from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, JUDGE, LISTS, RERANK
 from cems_workbench.pipeline.stages.adjust import AdjustRow
@@ -107,6 +108,12 @@ def test_every_cell_is_that_of_the_stage_s_own_row(evidence: Evidence, config: P
     assert ADJUST.name not in _without_column(trace, table) or all(
         row.score == row.score_in for row in trace.stage(ADJUST).rows
     )
+
+
+@given(evidences(), st.sampled_from(preset_names()))
+def test_every_cell_is_the_stage_s_under_every_preset(evidence: Evidence, name: str) -> None:
+    trace = replay(evidence, preset(name).config)
+    assert_equals_the_trace(side_by_side(trace), trace)
 
 
 @given(evidences(), configs())
