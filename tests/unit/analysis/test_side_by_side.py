@@ -59,10 +59,18 @@ def test_a_cell_has_the_parts_of_the_score_with_base_and_bonus_separate() -> Non
     parts = dict(row.cells["fusion"].parts)
     assert parts["vector:0 base"] == pytest.approx(1 / 61)
     assert parts["vector:0 top-rank bonus"] == pytest.approx(0.05)
-    assert parts["lexical:0 base"] == pytest.approx(1 / 61)  # its list counts equal scores as one rank (ties: dense)
+    assert parts["lexical:0 base"] == pytest.approx(1 / 61)
     assert row.cells["fusion"].score == pytest.approx(sum(parts.values()))
-    assert (row.cells["vector:0"].rank, row.cells["lexical:0"].rank) == (1, 2)
+    assert (row.cells["vector:0"].rank, row.cells["lexical:0"].rank) == (1, 1)
     assert dict(row.cells["vector:0"].parts) == {"raw": 0.9}
+
+
+@pytest.mark.parametrize(("ties", "counted"), [("ordinal", 62), ("dense", 61)])
+def test_equal_scores_have_the_ranks_of_their_list_and_the_parts_of_the_ties(ties: str, counted: int) -> None:
+    row = side_by_side(trace(RRF | {"lists.lexical.ties": ties})).row("b")
+    assert row is not None
+    assert row.cells["lexical:0"].rank == 2
+    assert dict(row.cells["fusion"].parts)["lexical:0 base"] == pytest.approx(1 / counted)
 
 
 def test_a_move_is_from_fusion_to_the_results_and_the_last_row_is_the_dropped_one() -> None:
