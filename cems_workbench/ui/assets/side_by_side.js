@@ -1,19 +1,21 @@
-/* Side by side: a grid with a row per memory and a column per stage (ui/inspect/side_by_side.py makes its data).
+/* Side by side: a grid with a row per memory and a column per stage.
 
-Only rows in view are in the document, at most some forty of them, however many there are; the followed row always is, and sticks to the
-edge of the view that it would leave. Everything is set as text, never as HTML: memories are untrusted. A row is kept by its memory's id,
-so that a moved slider changes cells in place, and neither the scroll position nor the focus is lost. */
-const ROW = 46, HEAD = 40, SPARE = 6, RANK = 84, MEMORY = [150, 420], NARROW = 620;
-const WIDTHS = {list: 92, fusion: 150, rerank: 150, factors: 138, judge: 104, stage: 92};
+ui/inspect/side_by_side.py writes the data as text into the page, and this draws it as soon as it is there: a component's own data would
+come a task later, behind the drawing of the rest of the page. Only rows in view are in the document, some thirty of them, however many
+there are; the followed row always is, and sticks to the edge of the view that it would leave. Everything is set as text, never as HTML:
+memories are untrusted. A row is kept by its memory's id, so that a moved slider changes cells in place, and neither the scroll position
+nor the focus is lost. No part of the layout is read while a new ranking is drawn, since the browser would lay out the page twice. */
+const ROW = 46, HEAD = 40, SPARE = 4, MEMORY = [150, 260], NARROW = 620;
+const WIDTHS = {final: 84, memory: 0, list: 96, fusion: 160, rerank: 210, factors: 170, judge: 130, stage: 96};
 const DIRECTIONS = {1: 'ascending', '-1': 'descending'};
 const FINAL = {key: 'final', kind: 'final', title: 'Rank'}, MEMORY_COLUMN = {key: 'memory', kind: 'memory', title: 'Memory'};
 /* What a reader chose: it outlives a redraw of the page, and a visit to the cards. */
 const kept = (window.wbSideBySide ??= {sort: ['final', 1], query: null, top: 0, left: 0, open: null});
 
-export default function ({data, parentElement, setTriggerValue}) {
+export default function ({parentElement, setTriggerValue}) {
   const view = (parentElement.wbSideBySide ??= new SideBySide(parentElement));
   view.follow = id => setTriggerValue('follow', id);
-  view.show(JSON.parse(new TextDecoder().decode(data)));
+  view.look();
 }
 
 function make(tag, name = '', text = '') {
@@ -54,7 +56,10 @@ class SideBySide {
     this.scroller.addEventListener('scroll', () => {
       kept.top = this.scroller.scrollTop;
       kept.left = this.scroller.scrollLeft;
-      this.waiting ??= requestAnimationFrame(() => { this.waiting = null; this.draw(); });
+      this.waiting ??= requestAnimationFrame(() => {
+        this.waiting = null;
+        if (this.data && String(this.range()) !== String(this.drawn)) this.draw();
+      });
     }, {passive: true});
     this.table.addEventListener('click', event => this.clicked(event));
     this.table.addEventListener('keydown', event => this.pressed(event));
@@ -62,29 +67,52 @@ class SideBySide {
     this.table.addEventListener('focusout', () => this.explain(null));
     this.table.addEventListener('pointerover', event => this.explain(event.target.closest('[data-column]')));
     this.table.addEventListener('pointerleave', () => this.explain(document.activeElement?.closest?.('.wb-sbs [data-column]')));
-    new ResizeObserver(() => { if (this.data) { this.measure(); this.draw(); } }).observe(this.scroller);
+    this.wide = 900;
+    this.high = 540;
+    new ResizeObserver(() => this.resized()).observe(this.scroller);
+    const observer = new MutationObserver(() => { if (this.root.isConnected) this.look(); else observer.disconnect(); });
+    observer.observe(document.body, {childList: true, subtree: true});
+  }
+
+  /* Draw the data on the page, unless they are drawn. */
+  look() {
+    const source = document.querySelector('.wb-sbs-data');
+    if (!source || source === this.source) return;
+    this.source = source;
+    this.show(JSON.parse(source.textContent));
+  }
+
+  resized() {
+    const {clientWidth, clientHeight} = this.scroller;
+    if (!clientWidth || (clientWidth === this.wide && clientHeight === this.high)) return;
+    this.wide = clientWidth;
+    this.high = clientHeight;
+    if (!this.data) return;
+    this.measure();
+    this.draw();
   }
 
   show(data) {
-    const other = kept.query !== data.query, followed = this.data ? this.data.followed : data.followed;
+    const other = kept.query !== data.query, followed = this.data ? this.data.followed : null, first = !this.data;
     if (other) Object.assign(kept, {query: data.query, top: 0, open: null});
     this.data = data;
     this.asked = null;
     this.shown = [FINAL, MEMORY_COLUMN, ...data.columns.filter(column => column.kind !== 'rank')];
-    const fusion = data.columns.find(column => column.kind === 'fusion');
-    this.longest = fusion ? Math.max(...fusion.values.reduce((sums, values) => values.map((value, place) => sums[place] + Math.max(value, 0)), Array(data.memory_id.length).fill(0)), 0) : 0;
+    this.longest = longest(data);
     if (!this.shown.some(column => column.key === kept.sort[0])) kept.sort = ['final', 1];
     if (kept.open !== data.followed) kept.open = null;
     this.order();
     this.drawHead();
     this.measure();
-    const top = kept.top;  // a redraw of a shorter table would clamp it
-    this.draw();
-    this.scroller.scrollTop = top;
-    this.scroller.scrollLeft = kept.left;
-    if (data.followed !== followed && data.followed !== this.clickedId) this.reveal(data.followed);
+    const chosenElsewhere = data.followed !== followed && data.followed !== this.clickedId;
     this.clickedId = null;
     this.draw();
+    if (other || first) {
+      this.scroller.scrollTop = kept.top;
+      this.scroller.scrollLeft = kept.left;
+    }
+    if (chosenElsewhere && data.followed !== null) this.reveal(data.followed);
+    this.explain(this.explained);
   }
 
   /* The memories in the order of the chosen column, by their number in the message; those without a value are last, as in the results. */
@@ -111,14 +139,18 @@ class SideBySide {
 
   /* The columns' widths: all are fixed but the memory's, which takes what is left. */
   measure() {
-    const wide = this.scroller.clientWidth, narrow = wide < NARROW;
-    const widths = this.shown.map(column => ({final: RANK})[column.kind] ?? WIDTHS[column.kind] ?? WIDTHS.stage);
+    const widths = this.shown.map(column => WIDTHS[column.kind] ?? WIDTHS.stage);
     const others = widths.reduce((sum, width) => sum + width, 0) - widths[1];
-    widths[1] = Math.max(narrow ? MEMORY[0] : 240, Math.min(wide - others, Math.max(MEMORY[1], wide - others)));
-    this.widths = widths;
-    this.columns.replaceChildren(...widths.map(width => { const col = make('col'); col.style.width = width + 'px'; return col; }));
-    this.table.style.width = widths.reduce((sum, width) => sum + width, 0) + 'px';
-    this.root.style.setProperty('--wb-sbs-wide', wide + 'px');
+    widths[1] = Math.max(this.wide < NARROW ? MEMORY[0] : MEMORY[1], this.wide - others);
+    if (String(this.widths) !== String(widths)) {
+      this.widths = widths;
+      this.columns.replaceChildren(...widths.map(width => { const col = make('col'); col.style.width = width + 'px'; return col; }));
+      this.table.style.width = others + widths[1] + 'px';
+    }
+    if (this.boxWide !== this.wide) {
+      this.boxWide = this.wide;
+      this.root.style.setProperty('--wb-sbs-wide', this.wide + 'px');
+    }
   }
 
   drawHead() {
@@ -151,6 +183,13 @@ class SideBySide {
 
   top(place) { return place * ROW + (this.openPlace !== null && place > this.openPlace ? this.detailHeight : 0); }
 
+  /* The rows in view, with some to spare. */
+  range() {
+    const count = this.sorted.length, open = this.detailHeight || 0;
+    const from = Math.min(kept.top, Math.max(0, count * ROW + open + HEAD - this.high));
+    return [Math.max(0, Math.floor((from - open) / ROW) - SPARE), Math.min(count, Math.ceil((from + this.high) / ROW) + SPARE)];
+  }
+
   /* Draw the rows in view, with some to spare; spacers take the room of the others. */
   draw() {
     const count = this.sorted.length, data = this.data;
@@ -158,9 +197,7 @@ class SideBySide {
     this.drawDetail();
     if (!this.place.has(this.at.id)) this.at.id = null;
     set(this.table, {'aria-rowcount': count + 1, 'aria-colcount': this.shown.length, 'aria-label': data.label});
-    const from = this.scroller.scrollTop, high = this.scroller.clientHeight;
-    const first = Math.max(0, Math.floor((from - (this.detailHeight ?? 0)) / ROW) - SPARE);
-    const last = Math.min(count, Math.ceil((from + high) / ROW) + SPARE);
+    const [first, last] = (this.drawn = this.range());
     const wanted = new Set();
     for (let place = first; place < last; place++) wanted.add(place);
     const followed = this.place.get(this.asked ?? data.followed), focused = this.place.get(this.at.id);
@@ -302,7 +339,7 @@ class SideBySide {
   /* The text of the followed memory below its row. */
   drawDetail() {
     if (this.openPlace === null) { this.detailHeight = 0; this.detail.remove(); return; }
-    const {detail} = this.data, columns = this.shown, sign = JSON.stringify(detail) + columns.length;
+    const {detail} = this.data, columns = this.shown, sign = JSON.stringify(detail) + [columns.length, this.wide];
     if (this.detail.sign !== sign) {
       this.detail.sign = sign;
       const cell = make('td'), box = make('div', 'wb-sbs-box'), facts = make('div', 'wb-facts'), text = make('div', 'wb-text');
@@ -321,7 +358,9 @@ class SideBySide {
       this.detail.replaceChildren(cell);
     }
     set(this.detail, {'aria-rowindex': this.openPlace + 3});
+    if (this.detail.isConnected && this.detail.measured === sign) return;
     if (!this.detail.isConnected) this.body.append(this.detail);
+    this.detail.measured = sign;
     this.detailHeight = this.detail.offsetHeight;
   }
 
@@ -349,6 +388,7 @@ class SideBySide {
 
   /* The line below the table: what a cell says, or the colours of the bars. */
   explain(cell) {
+    this.explained = cell;
     const words = cell?.said, fusion = this.data?.columns.find(column => column.kind === 'fusion');
     const sign = words ?? JSON.stringify([fusion?.parts, this.data?.colours]);
     if (this.words.said === sign) return;
@@ -375,8 +415,7 @@ class SideBySide {
     kept.sort = [column.key, kept.sort[0] === column.key ? -kept.sort[1] : best];
     this.order();
     this.drawHead();
-    this.scroller.scrollTop = 0;
-    this.draw();
+    this.scrollTo(0);
   }
 
   /* Follow a memory and open its text; the followed one's is opened and closed. */
@@ -391,7 +430,7 @@ class SideBySide {
 
   pressed(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('.wb-sbs-box')) return;
-    const last = this.sorted.length - 1, page = Math.max(1, Math.floor((this.scroller.clientHeight - HEAD) / ROW) - 1);
+    const last = this.sorted.length - 1, page = Math.max(1, Math.floor((this.high - HEAD) / ROW) - 1);
     const row = this.at.id === null ? -1 : this.place.get(this.at.id), column = this.at.column;
     const step = {ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page}[event.key];
     if (step !== undefined) this.go(Math.min(last, Math.max(event.key === 'ArrowUp' ? -1 : 0, row + step)), column);
@@ -417,20 +456,35 @@ class SideBySide {
   reveal(id) {
     const place = this.place.get(id);
     if (place === undefined) return;
-    const from = this.scroller.scrollTop, high = this.scroller.clientHeight - HEAD, top = this.top(place);
+    const from = kept.top, high = this.high - HEAD, top = this.top(place);
     const pinned = this.place.get(this.asked ?? this.data.followed);
     const above = pinned !== undefined && pinned < place ? ROW : 0, below = pinned !== undefined && pinned > place ? ROW : 0;
-    if (top - above < from) this.scroller.scrollTop = Math.max(0, top - above);
-    else if (top + ROW + below > from + high) this.scroller.scrollTop = top + ROW + below - high;
+    if (top - above < from) this.scrollTo(top - above);
+    else if (top + ROW + below > from + high) this.scrollTo(top + ROW + below - high);
+  }
+
+  /* Scroll, and draw the rows there: the event of the scrolling comes a frame later. */
+  scrollTo(top) {
+    this.scroller.scrollTop = Math.max(0, top);
+    kept.top = this.scroller.scrollTop;
+    this.draw();
   }
 
   revealColumn(column) {
     if (column < 2) return;
     const left = this.widths.slice(0, column).reduce((sum, width) => sum + width, 0), fixed = this.widths[0] + this.widths[1];
-    const from = this.scroller.scrollLeft, wide = this.scroller.clientWidth;
+    const from = this.scroller.scrollLeft, {wide} = this;
     if (left - fixed < from) this.scroller.scrollLeft = left - fixed;
     else if (left + this.widths[column] > from + wide) this.scroller.scrollLeft = left + this.widths[column] - wide;
   }
+}
+
+/* The largest score that a bar shows: all bars have one scale. */
+function longest(data) {
+  const fusion = data.columns.find(column => column.kind === 'fusion');
+  if (!fusion) return 0;
+  const sums = data.memory_id.map((_, number) => fusion.values.reduce((sum, values) => sum + Math.max(values[number] ?? 0, 0), 0));
+  return sums.reduce((most, sum) => Math.max(most, sum), 0);
 }
 
 /* Four decimals, as on the cards; a number that they do not show is written with its magnitude. */

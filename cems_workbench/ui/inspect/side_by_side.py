@@ -1,12 +1,12 @@
 """Side by side: the ranking as a grid in the browser, with a row per memory and a column per stage that did something.
 
-`analysis/side_by_side.py` reads the grid from the trace, this module writes it as one message, and `ui/assets/side_by_side.js` draws the
-rows in view. Streamlit's own table draws on a canvas: it has no stacked bars, no greyed rows, and no row that stays in view.
+`analysis/side_by_side.py` reads the grid from the trace, this module writes it into the page as JSON, and `ui/assets/side_by_side.js` draws
+the rows in view; the component is what reports a click. Streamlit's own table draws on a canvas: it has no stacked bars, no greyed rows,
+and no row that stays in view.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -49,11 +49,8 @@ def draw_side_by_side(
     `grades` are human judgments by id. The `followed` memory is marked and stays in view. Moves are relative to fusion, or to the pinned
     baseline (`against`).
     """
-    draw("inspect/announced.html", results=trace.results)
-    data = message(trace, grades or {}, followed, against)
-    # NaN and Infinity are not JSON; a lone surrogate is not UTF-8.
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    _component()(key=KEY, data=text.encode("utf-8", "replace"), on_follow_change=_follow)
+    draw("inspect/side_by_side.html", results=trace.results, data=message(trace, grades or {}, followed, against))
+    _component()(key=KEY, on_follow_change=_follow)
 
 
 def message(

@@ -39,6 +39,7 @@ def _environment() -> Environment:
         finalize=_neutralised,
     )
     environment.filters |= {"short_id": short_id, "excerpt": excerpt}
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
     return environment
 
 
