@@ -73,7 +73,8 @@ def next_step(
     whether the store answers it, None if unknown. `k` is the rank from which on a memory is missing, by default the result limit.
     """
     grades = grades or {}
-    wanted = sorted(relevant(grades, relevant_from), key=lambda memory_id: (-grades[memory_id], memory_id))
+    # Of one that no list found there is less to see than of a candidate.
+    wanted = sorted(relevant(grades, relevant_from), key=lambda key: (-grades[key], key not in trace.columns, key))
     unanswered = answerable is False and not wanted
     if not trace.results:
         return _nothing(trace, wanted, unanswered)
@@ -118,13 +119,14 @@ def _missing(trace: Trace, grades: Mapping[str, int], wanted: list[str], k: int,
     if not missing:
         return None
     first = missing[0]
+    gone = "missing" if given is None else f"not within the first {k}"
     where = f"{first} (grade {grades[first]}), {_where(trace, first, k)}"
     if len(wanted) == 1:
-        words = f"The memory judged relevant is missing: {where}."
+        words = f"The memory judged relevant is {gone}: {where}."
     elif len(missing) == 1:
-        words = f"1 of {len(wanted)} memories judged relevant is missing: {where}."
+        words = f"1 of {len(wanted)} memories judged relevant is {gone}: {where}."
     else:
-        words = f"{len(missing)} of {len(wanted)} memories judged relevant are missing; the best is {where}."
+        words = f"{len(missing)} of {len(wanted)} memories judged relevant are {gone}; the best is {where}."
     return NextStep("missing", words, "why", first, given)
 
 

@@ -5,11 +5,15 @@ Changing an idle parameter changes no order, no score and no dropped memory of a
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from cems_workbench.config import PipelineConfig, field_specs
 from cems_workbench.pipeline.fusion_methods import fusion_method, own_parameters
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
 
+NO_EFFECT = "No effect"
+"""What every reason begins with."""
 ORDERS = {"id": "id", "newest": "date"}
 """What orders equal scores, by `fusion.tie_break`, where no list does."""
 _BLEND_PARAMETERS = (
@@ -32,6 +36,13 @@ def idle_parameters(config: PipelineConfig) -> dict[str, str]:
             if spec.path == path or (path.endswith(".") and spec.path.startswith(path)):
                 idle.setdefault(spec.path, reason)
     return idle
+
+
+def folded_words(reasons: Collection[str]) -> str:
+    """ "8 without effect under combsum" of parameters with these reasons; without the reason if they have several."""
+    kinds = set(reasons)
+    why = kinds.pop().removeprefix(NO_EFFECT) if len(kinds) == 1 else ""
+    return f"{len(reasons)} without effect{why}"
 
 
 def _reasons(config: PipelineConfig) -> dict[str, str]:

@@ -36,13 +36,13 @@ def test_first_result_that_is_superseded_is_said_with_what_to_do_about_it(open_p
     # Successors that no list found are no candidates.
     entered = re.search(r">lists<.*?(\d+)", html(page, "wb-strip"), re.DOTALL)
     assert entered is not None and f"· {entered[1]} candidates" in captions(page)
-    page = press(page, "inspect:stale_first:follow")
+    page = press(page, "inspect:next:follow")
     assert config_of(page).supersession.mode == "follow"
     assert order(page)[0] == "m312" and "wb-stale-first" not in all_html(page)
 
 
 def test_why_is_opened_on_the_successor(open_page: OpenPage) -> None:
-    page = press(search_for_the_old_one(open_page()), "inspect:stale_first:why")
+    page = press(search_for_the_old_one(open_page()), "inspect:next:why")
     assert "m312 supersedes m249, which is 1st" in html(page, "wb-cause")
 
 

@@ -98,6 +98,7 @@ def draw_baseline() -> None:
         "Baseline pinned" if base else "Baseline",
         icon=":material/keep:",
         key=f"inspect:baseline:{base is not None}",
+        type="tertiary",
         on_change="rerun",
         help="Pin a config as the baseline; all ranks then show their difference from it.",
     )

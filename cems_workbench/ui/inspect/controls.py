@@ -6,7 +6,7 @@ Above them: the parameters that differ from the preset, each with a reset, and u
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +16,7 @@ import streamlit as st
 from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
 from cems_workbench.config.fields import specs
 from cems_workbench.config.value_text import short_value
+from cems_workbench.pipeline.idle_parameters import folded_words
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import History
@@ -26,6 +27,8 @@ GROUPS: dict[str, str] = {
 }
 """Title by section of the config, in pipeline order."""
 OPEN_SECTION = FUSION.name
+IDLE = "inspect:idle:"
+"""Beginning of the keys of the folded parameters without effect, before the section."""
 
 Change = Callable[[Mapping[str, Any]], None]
 
@@ -71,7 +74,8 @@ def draw_controls(
     """Draw one expander per stage with its controls. Closed expanders draw nothing, which keeps reruns fast.
 
     `base` is the preset: a control whose value differs from it is marked. `change` receives {path: value}. `inert` maps paths to
-    the reason why the parameter has no effect, drawn below its control; `remarks` maps paths to another line there.
+    the reason why the parameter has no effect: those controls are folded into one line at the end of their stage, with the reason
+    below each. `remarks` maps paths to another line there.
     """
     for section, title in GROUPS.items():
         specs = [spec for spec in field_specs() if spec.section == section]
@@ -79,16 +83,31 @@ def draw_controls(
             continue
         # Label and icon must not change: they identify the expander, and a new expander starts closed.
         group = st.expander(title, expanded=section == OPEN_SECTION, key=f"inspect:group:{section}", on_change="rerun")
-        if group.open:
-            with group:
-                for spec in specs:
-                    draw_control(
-                        spec, config.get(spec.path), base.get(spec.path), f"inspect:{generation}:{spec.path}", change
-                    )
-                    if spec.path in inert:
-                        st.caption(f":material/link_off: {inert[spec.path]}")
-                    if spec.path in remarks:
-                        st.caption(f":material/straighten: {remarks[spec.path]}")
+        if not group.open:
+            continue
+
+        def draw_each(chosen: Iterable[FieldSpec]) -> None:
+            for spec in chosen:
+                key = f"inspect:{generation}:{spec.path}"
+                draw_control(spec, config.get(spec.path), base.get(spec.path), key, change)
+                if spec.path in inert:
+                    st.caption(f":material/link_off: {inert[spec.path]}")
+                if spec.path in remarks:
+                    st.caption(f":material/straighten: {remarks[spec.path]}")
+
+        idle = [spec for spec in specs if spec.path in inert]
+        with group:
+            draw_each(spec for spec in specs if spec.path not in inert)
+            if idle:
+                fold = st.expander(
+                    plain(folded_words([inert[spec.path] for spec in idle])),
+                    icon=":material/link_off:",
+                    key=f"{IDLE}{section}",
+                    on_change="rerun",
+                )
+                if fold.open:
+                    with fold:
+                        draw_each(idle)
 
 
 def draw_control(spec: FieldSpec, value: Any, preset_value: Any, key: str, change: Change) -> None:

@@ -19,6 +19,7 @@ def draw_dictionary(resources: Resources) -> None:
         "Expansion dictionary",
         icon=":material/menu_book:",
         key="inspect:dictionary",
+        type="tertiary",
         on_change="rerun",
         help="Replacements of query words; each adds a query variant.",
     )

@@ -6,9 +6,9 @@ import time
 from functools import cache, partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench import formats
-from cems_workbench.analysis.ranks import nothing_returned
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import preset, preset_names
 from cems_workbench.errors import WorkbenchError
@@ -17,13 +17,12 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.idle_parameters import idle_parameters
 from cems_workbench.pipeline.list_provenance import answered_lists
-from cems_workbench.pipeline.request_effects import later_words, moment_effect, project_effect
+from cems_workbench.pipeline.request_effects import Effect, later_words, moment_effect, project_effect
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages import BY_NAME
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.vector_scales import cosine_remarks
-from cems_workbench.ui.inspect import baseline, fetch_evidence, rows, stale_first, state
+from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, rows, state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.dictionary import draw_dictionary
@@ -33,6 +32,7 @@ from cems_workbench.ui.inspect.picker import draw_picker
 from cems_workbench.ui.inspect.results import judged_summary, results_html
 from cems_workbench.ui.inspect.sections import SECTIONS, draw_sections
 from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
+from cems_workbench.ui.inspect.side_by_side import draw_side_by_side
 from cems_workbench.ui.inspect.strip import mistakes_html, strip_html, warnings_html
 from cems_workbench.ui.inspect.transfer import draw_transfer
 from cems_workbench.ui.inspect.typos import draw_typos
@@ -41,6 +41,7 @@ from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import draw_provenance, empty
 from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.templates import render
 
 MAX_EXAMPLES = 8
@@ -53,7 +54,8 @@ MOUNT_DELAY_S = 0.16
 NO_SOURCE = "No effect: this store has no live source. Connect one under Memories → Sources."
 BUDGET_HELP = (
     "Tokens used by the results, of the budget{more}. {counted} Candidates: every memory found by a list. diverse (mmr): near duplicates "
-    "are held back (Assembly in the sidebar)."
+    "are held back (Assembly in the sidebar). Search: lists, candidates and their scores, once per query. Replay: the stages above, on "
+    "gathered evidence, on every change."
 )
 
 
@@ -71,9 +73,9 @@ def main() -> None:
         _offer_sample_data(resources)
         return
     open_link(resources)
-    request = _draw_query(resources)
+    toolbar = _draw_query(resources)
+    request = state.present_request()
     follow_link(request)
-    toolbar = st.container(horizontal=True)
     if request is None:
         _draw_start(resources)
         _draw_sidebar(resources)
@@ -123,8 +125,8 @@ def _draw_toolbar(request: Request | None, resources: Resources) -> None:
         draw_share(resources, request, state.evidence_for(request, resources.store))
 
 
-def _draw_query(resources: Resources) -> Request | None:
-    """Draw the query box, project and as-of; the request, None while there is no query."""
+def _draw_query(resources: Resources) -> DeltaGenerator:
+    """Draw the query box and, as the first of the toolbar, project and date; the toolbar, for what the request decides."""
     st.text_input(
         "Query",
         key=state.QUERY,
@@ -133,37 +135,19 @@ def _draw_query(resources: Resources) -> Request | None:
         icon=":material/search:",
         persist_state="session",
     )
-    project_box, only_box, as_of_box = st.columns([3, 2, 2], vertical_alignment="bottom")
-    projects = [name for name, _ in resources.store.memories.projects() if name]
-    project = project_box.selectbox(
-        "Project",
-        projects,
-        index=None,
-        key=state.PROJECT,
-        placeholder="none",
-        accept_new_options=True,
-        persist_state="session",
-        help="Project of the query. Its effect is set under Adjust → Project factors.",
+    toolbar = st.container(horizontal=True, gap="xsmall", key="inspect:toolbar")
+    # The label must not change: it identifies the popover, and a new one starts closed.
+    scope = toolbar.popover(
+        "Project and date",
+        icon=":material/folder:",
+        key="inspect:scope",
+        type="tertiary",
+        help="Project and date of the query, and their effect under these settings",
     )
-    only_box.toggle(
-        "Only this project",
-        wrap=True,
-        key=state.ONLY_PROJECT,
-        disabled=not project,
-        help="Search only that project's memories.",
-        persist_state="session",
-    )
-    as_of_box.date_input(
-        "As of",
-        value=None,
-        key=state.AS_OF,
-        format="YYYY-MM-DD",
-        persist_state="session",
-        help="Date of the query (midnight UTC, or the exact time of a stored query). Empty: the time of the search. "
-        "Results written later are marked.",
-    )
+    with scope:
+        _draw_scope(resources)
     _draw_given()
-    _draw_effects(bool(project and st.session_state.get(state.ONLY_PROJECT)))
+    _draw_effects()
     expansion = state.present_config().expansion
     if expansion.backend == "manual":
         most = expansion.max_expansions
@@ -175,7 +159,42 @@ def _draw_query(resources: Resources) -> Request | None:
             help=f"Each is searched as a variant of the query; {most} at most (Expansion → Max expansions). Contributions shows the "
             "contribution of each.",
         )
-    return state.present_request()
+    return toolbar
+
+
+def _draw_scope(resources: Resources) -> None:
+    """Draw project, restriction and date, each with its effect under the current config."""
+    projects = [name for name, _ in resources.store.memories.projects() if name]
+    project = st.selectbox(
+        "Project",
+        projects,
+        index=None,
+        key=state.PROJECT,
+        placeholder="none",
+        accept_new_options=True,
+        persist_state="session",
+        help="Project of the query. Its effect is set under Adjust → Project factors.",
+    )
+    st.toggle(
+        "Only this project",
+        wrap=True,
+        key=state.ONLY_PROJECT,
+        disabled=not project,
+        help="Search only that project's memories.",
+        persist_state="session",
+    )
+    config = state.present_config()
+    _draw_effect(project_effect(config, bool(project and st.session_state.get(state.ONLY_PROJECT))))
+    st.date_input(
+        "As of",
+        value=None,
+        key=state.AS_OF,
+        format="YYYY-MM-DD",
+        persist_state="session",
+        help="Date of the query (midnight UTC, or the exact time of a stored query). Empty: the time of the search. "
+        "Results written later are marked.",
+    )
+    _draw_effect(moment_effect(config))
 
 
 def _draw_given() -> None:
@@ -197,12 +216,27 @@ def _draw_given() -> None:
     )
 
 
-def _draw_effects(project_only: bool) -> None:
-    """Draw the effect of project and date under the current config."""
-    config = state.present_config()
-    project_box, as_of_box = st.columns([5, 2])
-    for box, effect in ((project_box, project_effect(config, project_only)), (as_of_box, moment_effect(config))):
-        box.caption(f"{':material/link_off: ' if effect.ignored else ''}{plain(effect.words)}")
+def _draw_effects() -> None:
+    """Draw the project and the date of the query, where it has them, with their effect under the current config."""
+    request, config = state.written_request(), state.present_config()
+    parts = []
+    if request.project is not None:
+        only = "only " if request.project_only else ""
+        parts.append(
+            f"{only}project **{plain(request.project)}**: {_words(project_effect(config, request.project_only))}"
+        )
+    if request.as_of is not None:
+        parts.append(f"as of **{request.as_of.date().isoformat()}**: {_words(moment_effect(config))}")
+    if parts:
+        st.caption(" · ".join(parts))
+
+
+def _draw_effect(effect: Effect) -> None:
+    st.caption(_words(effect))
+
+
+def _words(effect: Effect) -> str:
+    return f"{':material/link_off: ' if effect.ignored else ''}{plain(effect.words)}"
 
 
 def _draw_start(resources: Resources) -> None:
@@ -278,12 +312,9 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
 
 
 def _draw_ranking(context: InspectContext, started: float) -> None:
-    """Draw the strip and the results, compared with a pinned baseline."""
+    """Draw the strip, what to do next, and the ranking, compared with a pinned baseline; then notes on it."""
     trace, against = context.trace, context.against
-    st.html(
-        strip_html(trace, 1000 * (time.perf_counter() - started), fetch_evidence.search_ms(trace))
-        + warnings_html(trace)
-    )
+    st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
     answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
     if answered or (trace.config.lists.answered_by == "source" and context.resources.engine() is not None):
         draw_provenance(
@@ -291,30 +322,48 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
             answered or "No list was returned by the live system",
             partial(forget_evidence, context.resources),
         )
-    summary = judged_summary(trace, context.grades, context.relevant, context.answerable)
-    left, right = st.columns([1, 4], vertical_alignment="bottom")
-    count = len(trace.results)
-    left.markdown(f"## {count} result{'s' if count != 1 else ''}")
-    right.caption(
-        f"[What happened, and why ↓](#{SECTIONS}) · {_budget_line(trace)}",
-        text_alignment="right",
-        help=_budget_help(trace),
-    )
-    if mistakes := mistakes_html(trace):
-        st.html(mistakes)
+    form = _draw_head(trace)
+    next_step.draw(context)
     if against is not None:
         st.html(baseline.against_html(against))
+    if form == state.SIDE_BY_SIDE:
+        draw_side_by_side(trace, context.grades, context.followed, against)
+    elif trace.results:
+        st.html(results_html(trace, context.grades, context.followed, against))
+    if against is not None and against.gone() and (form == state.SIDE_BY_SIDE or not trace.results):
+        st.html(baseline.lost_results_html(against))
+    _draw_notes(context)
+
+
+def _draw_head(trace: Trace) -> str:
+    """Draw the number of results, the figures of the search, and the choice of the ranking's form; the chosen form."""
+    count = len(trace.results)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:head"):
+        st.markdown(f"## {count} result{'s' if count != 1 else ''}", width="content")
+        st.caption(
+            f"{_budget_line(trace)} · {_times(trace)} · [What happened, and why ↓](#{SECTIONS})",
+            help=_budget_help(trace),
+        )
+        return switch("Form of the ranking", state.FORMS, state.FORM)
+
+
+def _times(trace: Trace) -> str:
+    """Time of search (once per query) and replay (on every change)."""
+    replayed = f"replay {sum(stage.elapsed_ms or 0.0 for stage in trace.stages):.1f} ms"
+    searched = fetch_evidence.search_ms(trace)
+    return replayed if searched is None else f"search {searched:,.0f} ms · {replayed}"
+
+
+def _draw_notes(context: InspectContext) -> None:
+    """Draw what else holds for this ranking: known mistakes, judgments, memories written later."""
+    trace = context.trace
+    if mistakes := mistakes_html(trace):
+        st.html(mistakes)
     if trace.results:
-        if summary:
+        if summary := judged_summary(trace, context.grades, context.relevant, context.answerable):
             st.caption(summary, help="Human grades: 0 not relevant, 1 related, 2 helps, 3 answers it.")
         if later := later_words(trace):
             st.caption(f":material/schedule: {plain(later)}")
-        stale_first.draw(trace)
-        st.html(results_html(trace, context.grades, context.followed, against))
-    else:
-        _draw_no_results(trace)
-        if against is not None and against.gone():
-            st.html(baseline.lost_results_html(against))
 
 
 def _budget_line(trace: Trace) -> str:
@@ -330,14 +379,3 @@ def _budget_help(trace: Trace) -> str:
     config, budget = trace.config.assembly, trace.stage(ASSEMBLY).fields.budget
     more = f", which is {config.max_tokens} except for aggregation queries" if budget != config.max_tokens else ""
     return BUDGET_HELP.format(more=more, counted=token_count_text(config))
-
-
-def _draw_no_results(trace: Trace) -> None:
-    """Draw why there are no results, and what to do."""
-    stage, why = nothing_returned(trace) or ("", "")
-    hint = (
-        "Try other words, another project, or switch a list on in the sidebar."
-        if stage in ("", "lists")
-        else f"{BY_NAME[stage].title} in the sidebar has its parameters; Why is it missing? shows what would return a memory."
-    )
-    st.info(f"Nothing returned: {plain(why)}. {hint}", icon=":material/search_off:")

@@ -46,6 +46,7 @@ def draw_picker(resources: Resources) -> None:
         f"{' · '.join(counted)} queries",
         icon=":material/checklist:",
         key=PICKER,
+        type="tertiary",
         on_change="rerun",
         help="Queries of this store that people judged, or that a live system received; failing ones first.",
     )

@@ -104,6 +104,7 @@ def draw_add_to_set(request: Request, resources: Resources) -> None:
         "Add to a set",
         icon=":material/playlist_add:",
         key="inspect:add_to_set_popover",
+        type="tertiary",
         on_change="rerun",
         help="Saves this query, with its project and date, in a query set, to be labelled and measured.",
     )

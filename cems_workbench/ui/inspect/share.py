@@ -35,7 +35,7 @@ from cems_workbench.ui.kit.escape import plain
 
 LEGACY_PRESET = "cems"
 """Preset of old links that name none, independent of the current default; new links name their preset."""
-PLACES = {"section": state.SECTION, "view": state.VIEW, "tool": state.TOOL}
+PLACES = {"form": state.FORM, "section": state.SECTION, "view": state.VIEW, "tool": state.TOOL}
 """Parts of the open view: their names in a link, and their widget keys."""
 
 
@@ -260,6 +260,7 @@ def draw_share(resources: Resources, request: Request, evidence: Evidence | None
         "Share",
         icon=":material/share:",
         key="inspect:share",
+        type="tertiary",
         on_change="rerun",
         help="A link to this page, the equivalent command, and the evidence",
     )

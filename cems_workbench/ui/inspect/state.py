@@ -39,6 +39,10 @@ DRAG_S = 1.5
 QUERY, PROJECT, ONLY_PROJECT = "inspect:query", "inspect:project", "inspect:only_project"
 AS_OF, MANUAL = "inspect:as_of", "inspect:manual"
 FOLLOW, SECTION, VIEW, TOOL = "inspect:follow", "inspect:section", "inspect:view", "inspect:tool"
+FORM = "inspect:form"
+"""Key of the form of the ranking."""
+SIDE_BY_SIDE, CARDS = "Side by side", "Cards"
+FORMS = (SIDE_BY_SIDE, CARDS)
 TARGET = "inspect:why:k"
 """Key of the typed target rank, shared by all views and tools."""
 SCROLL = "inspect:scroll_to_tool"
@@ -238,6 +242,12 @@ def explain(memory_id: str, tool: str) -> None:
     follow(memory_id)
     st.session_state.pop("inspect:why:chosen", None)
     st.session_state[SECTION], st.session_state[TOOL] = WHY, tool
+    st.session_state[SCROLL] = True
+
+
+def open_view(view: str) -> None:
+    """Open a view of the stages, and move the page to it."""
+    st.session_state[SECTION], st.session_state[VIEW] = HAPPENED, view
     st.session_state[SCROLL] = True
 
 

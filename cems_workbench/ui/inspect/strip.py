@@ -35,20 +35,15 @@ class StripCell:
     warnings: int
 
 
-def strip_html(trace: Trace, python_ms: float = 0.0, search_ms: float | None = None) -> Markup:
-    """The strip of a trace, with the times of search (None: not searched in this session) and replay.
-
-    `python_ms`, the page's time so far, is an attribute for benchmarks.
-    """
+def strip_html(trace: Trace, python_ms: float = 0.0) -> Markup:
+    """The strip of a trace. Its replay time and `python_ms`, the page's time so far, are attributes for benchmarks."""
     replay_ms = sum(stage.elapsed_ms or 0.0 for stage in trace.stages)
     cells = [_cell(stage, trace) for stage in trace.run.stages]
-    searched = None if search_ms is None else f"{search_ms:,.0f}"
     return render(
         "inspect/strip.html",
         cells=cells,
         python_ms=f"{python_ms:.2f}",
         replay_ms=f"{replay_ms:.2f}",
-        search_ms=searched,
     )
 
 

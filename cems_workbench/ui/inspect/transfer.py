@@ -29,7 +29,12 @@ CARD_SUFFIX = ".card.json"
 def draw_transfer(resources: Resources) -> None:
     """Draw a popover with downloads and the import of a config."""
     popover = st.popover(
-        "Config", icon=":material/swap_vert:", key="inspect:transfer", on_change="rerun", help="Export or import"
+        "Config",
+        icon=":material/swap_vert:",
+        key="inspect:transfer",
+        type="tertiary",
+        on_change="rerun",
+        help="Export or import",
     )
     if not popover.open:
         return

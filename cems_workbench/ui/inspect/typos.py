@@ -19,6 +19,7 @@ def draw_typos(resources: Resources) -> None:
         "Typos",
         icon=":material/spellcheck:",
         key="inspect:typos",
+        type="tertiary",
         on_change="rerun",
         help="Corrections used in searches; they are tried first when the same typo occurs again.",
     )

@@ -67,5 +67,6 @@ def test_query_that_the_store_does_not_answer_is_right_without_results_and_noise
 
 
 def test_target_rank_decides_what_is_missing_and_is_kept_for_the_explanation():
-    assert step({"b": 3}, k=1) == NextStep("missing", step({"b": 3}, k=1).words, "why", "b", 1)
+    words = "The memory judged relevant is not within the first 1: b (grade 3), lost at fusion (2nd)."
+    assert step({"b": 3}, k=1) == NextStep("missing", words, "why", "b", 1)
     assert step({"b": 3}).kind == "good" and "k" not in step({"c": 3}).to_json()

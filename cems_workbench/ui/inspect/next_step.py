@@ -1,0 +1,133 @@
+"""The line above the ranking that says what to do next, with buttons that do it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from cems_workbench.analysis.next_step import NextStep, next_step
+from cems_workbench.analysis.supersession import first_result_stale
+from cems_workbench.pipeline import Trace
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.templates import render
+
+WHY = {
+    "superseded": "Why is {} not above it?",
+    "dropped": "Why was {} dropped?",
+    "low": "Why is {} not higher?",
+}
+"""Label of the button that explains a memory's rank, by kind of step; `IS_MISSING` for the others."""
+IS_MISSING = "Why is {} missing?"
+VIEWS = {
+    "stages": ("Stages", "See what each stage dropped", ":material/filter_alt:"),
+    "lists": ("Lists", "See what each list returned", ":material/list:"),
+    "abstain": ("Abstain", "See when nothing would be returned", ":material/block:"),
+}
+"""View, label and icon of the button, by place."""
+MODES = {
+    "follow": (
+        "Follow the successor",
+        ":material/arrow_forward:",
+        "Sets Supersession to follow: the memory that supersedes it takes its rank, also if no list found it.",
+    ),
+    "demote": (
+        "Demote it",
+        ":material/arrow_downward:",
+        "Sets Supersession to demote: it moves right below the memory that supersedes it, if that is ranked.",
+    ),
+}
+"""Label, icon and help of the button that sets a mode of `supersession`."""
+TARGET_OF = "inspect:next:target_of"
+"""Key of the query for which a step set the target rank: another query begins without it."""
+RIGHT = frozenset({"good", "answered", "unjudged"})
+"""Kinds of step at which nothing is known to be wrong."""
+
+
+def draw(context: InspectContext) -> None:
+    """Draw the sentence and its buttons."""
+    if st.session_state.get(TARGET_OF, context.request.query) != context.request.query:
+        del st.session_state[TARGET_OF]
+        st.session_state.pop(state.TARGET, None)
+    step = next_step(
+        context.trace, context.grades, context.relevant_from, context.answerable, st.session_state.get(state.TARGET)
+    )
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:next"):
+        stale = step.kind in ("superseded", "expired")
+        st.html(
+            render("inspect/next_step.html", words=step.words, warning=step.kind not in RIGHT, stale=stale),
+            width="stretch",
+        )
+        _draw_buttons(step, context)
+        if stale:
+            _draw_supersession(context.trace)
+
+
+def _draw_buttons(step: NextStep, context: InspectContext) -> None:
+    if step.place == "why" and step.memory_id is not None:
+        st.button(
+            plain(WHY.get(step.kind, IS_MISSING).format(short_id(step.memory_id))),
+            key="inspect:next:why",
+            icon=":material/help:",
+            type="primary",
+            on_click=_explain,
+            args=(step.memory_id, context.request.query, step.k),
+            help="Opens the tool under What happened, and why: every stage, and the smallest config change that moves it.",
+        )
+    elif step.place in VIEWS:
+        view, label, icon = VIEWS[step.place]
+        st.button(label, key="inspect:next:view", icon=icon, type="primary", on_click=state.open_view, args=(view,))
+    elif step.place == "label":
+        st.button(
+            "Grade the first result",
+            key="inspect:next:grade",
+            icon=":material/grade:",
+            on_click=state.follow,
+            args=(step.memory_id,),
+            help="Follows the first result; the grades are in the bar at the bottom of the page.",
+        )
+    elif step.place == "evaluate":
+        opened = st.button(
+            "All judged queries",
+            key="inspect:next:evaluate",
+            icon=":material/bar_chart:",
+            help="Opens Evaluate: where the judged queries lose relevant memories.",
+        )
+        if opened:
+            st.switch_page("pages/evaluate.py")
+
+
+def _explain(memory_id: str, query: str, k: int | None) -> None:
+    state.explain(memory_id, state.WHY_TOOL)
+    # Chosen as well, since a memory that is no candidate cannot be followed.
+    st.session_state["inspect:why:chosen"] = (query, memory_id)
+    if k is not None:
+        st.session_state[state.TARGET], st.session_state[TARGET_OF] = k, query
+
+
+def _draw_supersession(trace: Trace) -> None:
+    """Draw what the config can do about a first result that is stale."""
+    found = first_result_stale(trace)
+    if found is None:
+        return
+    for mode, (label, icon, help) in MODES.items() if found.successor is not None else ():
+        # What no list found has no rank to be moved below.
+        if mode != trace.config.supersession.mode and (mode == "follow" or found.in_a_list):
+            st.button(
+                label,
+                key=f"inspect:next:{mode}",
+                icon=icon,
+                on_click=state.apply,
+                args=({"supersession.mode": mode},),
+                help=help,
+            )
+    if found.expired is not None and trace.config.supersession.expired == "keep":
+        st.button(
+            "Drop what has expired",
+            key="inspect:next:expired",
+            icon=":material/event_busy:",
+            on_click=state.apply,
+            args=({"supersession.expired": "drop"},),
+            help="Sets Supersession to drop memories whose Valid until is not after the query’s date.",
+        )
