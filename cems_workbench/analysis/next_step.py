@@ -73,8 +73,7 @@ def next_step(
     whether the store answers it, None if unknown. `k` is the rank from which on a memory is missing, by default the result limit.
     """
     grades = grades or {}
-    # Of one that no list found there is less to see than of a candidate.
-    wanted = sorted(relevant(grades, relevant_from), key=lambda key: (-grades[key], key not in trace.columns, key))
+    wanted = sorted(relevant(grades, relevant_from), key=lambda memory_id: (-grades[memory_id], memory_id))
     unanswered = answerable is False and not wanted
     if not trace.results:
         return _nothing(trace, wanted, unanswered)
@@ -118,7 +117,11 @@ def _missing(trace: Trace, grades: Mapping[str, int], wanted: list[str], k: int,
     missing = [memory_id for memory_id in wanted if memory_id not in shown]
     if not missing:
         return None
-    first = missing[0]
+    # Of equal grades the one that came furthest: it shows most, and least is between it and the results.
+    first = max(
+        (memory_id for memory_id in missing if grades[memory_id] == grades[missing[0]]),
+        key=lambda memory_id: _reached(trace, memory_id, k),
+    )
     gone = "missing" if given is None else f"not within the first {k}"
     where = f"{first} (grade {grades[first]}), {_where(trace, first, k)}"
     if len(wanted) == 1:
@@ -128,6 +131,14 @@ def _missing(trace: Trace, grades: Mapping[str, int], wanted: list[str], k: int,
     else:
         words = f"{len(missing)} of {len(wanted)} memories judged relevant are {gone}; the best is {where}."
     return NextStep("missing", words, "why", first, given)
+
+
+def _reached(trace: Trace, memory_id: str, k: int) -> tuple[int, int]:
+    """How far a memory came: the place of the stage that lost it, the later the better, then its rank there."""
+    found = loss(trace, memory_id, k)
+    if found is None:
+        return -1, 0
+    return [stage.name for stage in trace.stages].index(found.stage), -(found.rank or 0)
 
 
 def _where(trace: Trace, memory_id: str, k: int) -> str:

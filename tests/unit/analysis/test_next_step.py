@@ -31,6 +31,8 @@ def test_stale_first_result_leads_to_its_successor_before_any_judgment_counts():
         ({"c": 3}, "missing", "c", "The memory judged relevant is missing: c (grade 3), lost at fusion (3rd)."),
         ({"a": 3, "x": 2}, "missing", "x", "1 of 2 memories judged relevant is missing: x (grade 2), which no list found."),
         ({"c": 2, "d": 3}, "missing", "d", "2 of 2 memories judged relevant are missing; the best is d (grade 3), lost at fusion (4th)."),
+        ({"c": 2, "d": 2, "x": 2}, "missing", "c",
+         "3 of 3 memories judged relevant are missing; the best is c (grade 2), lost at fusion (3rd)."),
         ({"a": 0, "b": 3}, "low", "b",
          "The best memory judged relevant, b (grade 3), is 2nd, below a, which is judged irrelevant and 1st."),
         ({"a": 3}, "good", None, "The memory judged relevant is among the results: see which other queries lose theirs."),
