@@ -71,7 +71,7 @@ def open_page(
     monkeypatch.setattr(cems_workbench.jobs.factory, "embedder", loaded_once)
     SampleEmbedder.known = sample_vectors
 
-    def start(store: Path = app_store) -> AppTest:
+    def start(store: Path = app_store, form: str = "Cards") -> AppTest:
         monkeypatch.setenv(STORE, str(store))
         settings = {name: value for name, value in os.environ.items() if name.startswith("CEMS_WORKBENCH_")}
         if held not in ({}, settings):
@@ -79,6 +79,7 @@ def open_page(
         held.clear()
         held.update(settings)
         test = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+        test.session_state["inspect:form"] = form  # the grid is drawn in the browser, where AppTest sees nothing
         return test.run()
 
     yield start

@@ -39,8 +39,9 @@ def control(page: AppTest, kind: str, path: str) -> Any:
 
 
 def open_group(page: AppTest, section: str) -> AppTest:
-    """Open a group of controls; AppTest has no hands for expanders: their state is set as the browser would."""
+    """Open a group of controls, also those without effect; AppTest cannot click expanders: their state is set as by the browser."""
     page.session_state[f"inspect:group:{section}"] = True
+    page.session_state[f"inspect:idle:{section}"] = True
     return page.run()
 
 

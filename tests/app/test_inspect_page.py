@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from cems_workbench.config import field_specs, preset, preset_names, with_values
 from cems_workbench.formats import read
+from cems_workbench.pipeline.idle_parameters import folded_words, idle_parameters
 from cems_workbench.pipeline.stages import STAGES
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.escape import plain
+from tests.sample import FAILING
 from tests.thoroughly import first_of
 
 from .inspect_page import config_of, configured, control, evidence_of, open_group, order, search, set_config
-from .pages import OpenPage, html, plainly
+from .pages import OpenPage, all_html, html, plainly, press
 
 pytestmark = [pytest.mark.models]
 
@@ -91,6 +94,7 @@ def test_every_parameter_that_works_has_a_control(open_page: OpenPage) -> None:
     page = open_page()
     for section in {spec.section for spec in field_specs()}:
         page.session_state[f"inspect:group:{section}"] = True
+        page.session_state[f"inspect:idle:{section}"] = True
     page = page.run()
     assert not page.exception
     kinds = ("slider", "toggle", "selectbox", "multiselect", "text_input")
@@ -103,6 +107,36 @@ def test_every_parameter_that_works_has_a_control(open_page: OpenPage) -> None:
         if not drawn_otherwise and not single:
             present = spec.path in keys or f"{spec.path}:on" in keys
             assert present, f"{spec.path} ({config.get(spec.path)}) has no control"
+
+
+def test_parameters_without_effect_are_folded_into_a_line_that_opens_them(open_page: OpenPage) -> None:
+    page = open_page()
+    set_config(page, with_values(preset("cems").config, {"fusion.method": "combsum"}))
+    page.session_state["inspect:idle:fusion"] = False
+    page = page.run()
+    idle = {path: why for path, why in idle_parameters(config_of(page)).items() if path.startswith("fusion.")}
+    assert [box.label for box in page.expander if "without effect" in box.label] == [folded_words(idle.values())]
+    keys = {str(widget.key).split(":", 2)[-1] for widget in page.slider}
+    assert keys.isdisjoint(idle)
+    page.session_state["inspect:idle:fusion"] = True
+    keys = {str(widget.key).split(":", 2)[-1] for widget in page.run().slider}
+    assert "fusion.k" in keys
+
+
+def test_first_screen_is_side_by_side_with_the_next_step_and_a_link_to_why(open_page: OpenPage) -> None:
+    page = search(open_page(form="Side by side"))
+    assert "wb-results" not in all_html(page)
+    page = search(page, FAILING)
+    assert "missing" in html(page, "wb-next")
+    page = press(page, "inspect:next:why")
+    assert page.session_state["inspect:tool"] == "Why is it missing?"
+    (memory,) = re.findall(r"(m\d+) \(grade", html(page, "wb-next"))
+    assert memory in html(page, "wb-cause")
+    page = search(page, "is this wired up and nobody ever asked it")
+    assert "No result is judged" in html(page, "wb-next")
+    first = page.session_state["inspect:follow"]
+    page = press(page, "inspect:next:grade")
+    assert page.session_state["inspect:follow"] != first
 
 
 def test_threshold_slider_says_what_it_is_as_a_cosine_and_bands_have_sliders(open_page: OpenPage) -> None:
@@ -134,7 +168,7 @@ def test_a_stage_that_drops_everyone_is_named(open_page: OpenPage) -> None:
     page = open_page()
     set_config(page, with_values(preset("cems").config, {"filter.min_score": 2.0}))
     page = search(page)
-    assert "Nothing returned: filter dropped all " in page.info[0].value
+    assert "Nothing returned: filter dropped all " in html(page, "wb-next")
     for view in ("Contributions", "Stages", "Journey", "Rerank", "Adjust", "Context"):
         page.session_state["inspect:view"] = view
         page.run()
@@ -145,7 +179,7 @@ def test_a_query_that_nothing_matches_is_not_an_error(open_page: OpenPage) -> No
     page = open_page()
     set_config(page, with_values(preset("cems").config, {"lists.vector.enabled": False}))
     page = search(page, "zzzqqq xxyyzz")
-    assert "Nothing returned: no list that is switched on has a hit" in page.info[0].value
+    assert "Nothing returned: no list that is switched on has a hit" in html(page, "wb-next")
 
 
 def test_an_empty_store_offers_the_sample(open_page: OpenPage, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_link_brings_back_query_settings_and_what_was_looked_at(open_page: Ope
     assert order(fresh) == order(page)
     assert html(fresh, "wb-path") == html(page, "wb-path")
     assert state_of(fresh).setting == state_of(page).setting
-    for name in ("query", "project", "as_of", "manual", "follow", "view"):
+    for name in ("query", "project", "as_of", "manual", "follow", "form", "view"):
         assert fresh.session_state[f"inspect:{name}"] == page.session_state[f"inspect:{name}"], name
     switches = [toggle for toggle in fresh.toggle if toggle.key and toggle.key.startswith("inspect:variant:")]
     assert [switch.value for switch in switches] == [True, True, False]
@@ -128,7 +128,7 @@ def test_a_link_of_another_version_opens_as_far_as_it_can_and_says_what_is_missi
             "only_project": False,
             "view": "None such",
             "follow": "no-such-memory",
-            "places": {"section": "Elsewhere", "view": "No such view", "tool": "No such tool"},
+            "places": {"form": "Cards", "section": "Elsewhere", "view": "No such view", "tool": "No such tool"},
         }
 
     fresh = opened(open_page, kept(older, state_id))

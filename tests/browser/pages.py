@@ -21,6 +21,9 @@ WAIT = 120_000
 ROW = 30
 """Height of a table's rows in pixels; they are drawn on a canvas and can only be clicked by place."""
 
+RESULT_ROW = ".wb-sbs tr[data-id]:not(.wb-sbs-cut)"
+"""A result in Side by side, of those that are in view."""
+
 COUNT_FRAMES = """
 window.wbFrames = 0;
 window.WebSocket = class extends window.WebSocket {
@@ -223,8 +226,8 @@ class Inspect:
     def __init__(self, window: Window) -> None:
         self.window, self.page = window, window.page
         self.query = self.page.get_by_placeholder("What should the agent remember?")
-        self.results = self.page.locator(".wb-result .wb-facts code")
-        """The ids of the results, the first first."""
+        self.results = self.page.locator(f".wb-result .wb-facts code, {RESULT_ROW} .wb-sbs-text code")
+        """The ids of the results, the first first, in either form of the ranking."""
         self.deltas = self.page.locator(".wb-result .wb-delta")
         self.against = self.page.locator(".wb-against")
 
@@ -239,13 +242,17 @@ class Inspect:
     def search(self, query: str) -> list[str]:
         """Search, and give the ids of the results."""
         self.window.type(self.query, query)
-        self.page.locator(".wb-result").first.wait_for()
+        self.results.first.wait_for()
         return self.order()
 
     def order(self) -> list[str]:
         """The ids of the results, once the page stands still."""
         self.window.settled()
         return self.results.all_inner_texts()
+
+    def form(self, name: str) -> None:
+        """Choose the form of the ranking: Cards or Side by side."""
+        self.window.switch_to(name, self.page.locator(".st-key-inspect-form"))
 
     def view(self, name: str) -> None:
         """Choose a view of the stages."""

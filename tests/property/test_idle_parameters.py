@@ -11,7 +11,7 @@ from strategies import NOW, configs, evidences
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.idle_parameters import idle_parameters
+from cems_workbench.pipeline.idle_parameters import folded_words, idle_parameters
 from cems_workbench.pipeline.trace import Trace
 from tests.thoroughly import EXAMPLES
 
@@ -58,3 +58,9 @@ def test_k_has_an_effect_where_the_blend_of_the_reranker_reads_it() -> None:
     assert "fusion.k" not in idle_parameters(summed)
     assert "fusion.k" in idle_parameters(with_values(summed, {"rerank.retrieval_score": "fused"}))
     assert "fusion.k" in idle_parameters(with_values(summed, {"rerank.combine": "replace"}))
+
+
+def test_folded_parameters_are_counted_with_the_reason_that_they_share() -> None:
+    assert folded_words(["No effect under combsum"] * 8) == "8 without effect under combsum"
+    assert folded_words(["No effect: nothing is reranked"]) == "1 without effect: nothing is reranked"
+    assert folded_words(["No effect under combsum", "No effect: this list is off"]) == "2 without effect"
