@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,6 +29,7 @@ from cems_workbench.jobs.fidelity import (
     MeasuredFidelity,
     asked_queries,
     bad_rows,
+    causes_counted,
     lexical_lists,
     measure_fidelity,
     read_answers,
@@ -215,16 +215,8 @@ def _scores(measured: MeasuredFidelity) -> str:
 
 
 def _causes(measured: MeasuredFidelity) -> str:
-    """How many queries still differ, by cause; of those without one, by the stage from which they do."""
-    kinds = Counter(
-        one.cause.kind
-        if one.cause.kind != "other"
-        else f"other, from {one.parting.stage}"
-        if one.parting
-        else "a score alone"
-        for one in measured.differences
-    )
-    return "; ".join(f"{count} {kind}" for kind, count in kinds.most_common()) or "none"
+    """How many queries still differ, by cause."""
+    return "; ".join(f"{count} {words}" for words, count in causes_counted(measured.differences)) or "none"
 
 
 def _line(named: str, plan: Plan, found: MeasuredFidelity) -> str:

@@ -36,20 +36,29 @@ from cems_workbench.cli.options import (
 )
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
+from cems_workbench.platform.atomic_write import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
     from cems_workbench.analysis.fidelity.measures import Estimate, SetFidelity
+    from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.assertions import Bound
-    from cems_workbench.jobs.fidelity import MeasuredFidelity
+    from cems_workbench.formats.recorded_answers import Recording
+    from cems_workbench.jobs.fidelity import FidelitySetting, MeasuredFidelity
+    from cems_workbench.jobs.nearest import Nearest
+    from cems_workbench.jobs.recorded_lists import WhichLists
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.progress import Progress
     from cems_workbench.records import Query
 
 MAX_EXPLANATIONS = 5
 """Parameters that are listed."""
+MAX_PRESETS = 5
+"""Presets that are listed."""
+MAX_TRIALS = 6000
+"""Configs that a search for the nearest replays at most."""
 
 
 def fidelity_command(
@@ -106,14 +115,14 @@ def fidelity_command(
         bool, typer.Option("--keep-config", help="Do not apply the recording's own settings to the config.")
     ] = False,
     lists: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--lists",
             metavar="own|ties|recorded",
-            help="Whose lists are replayed: our own, our own with equal scores in the recorded order, or those of the recording, so "
-            "that what comes after the lists is tested alone.",
+            help="Whose lists are replayed: our own (the default), our own with equal scores in the recorded order, or those of the "
+            "recording, so that what comes after the lists is tested alone (the default of --nearest, if it has lists).",
         ),
-    ] = "own",
+    ] = None,
     as_list: Annotated[
         list[str] | None,
         typer.Option(
@@ -164,6 +173,24 @@ def fidelity_command(
         bool,
         typer.Option("--explain", help="Also try every parameter: which change gives more queries the recorded order?"),
     ] = False,
+    nearest: Annotated[
+        bool,
+        typer.Option(
+            "--nearest",
+            help="Find the preset that comes closest, and which of its parameters to change; half of the queries is held out. "
+            "--preset or --config names the configs to start from (default: every preset).",
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write the config that --nearest finds, as YAML.", dir_okay=False),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials", metavar="N", min=1, help=f"Configs that --nearest replays at most (default: {MAX_TRIALS})."
+        ),
+    ] = None,
     shown: Annotated[int, typer.Option("--show", metavar="N", min=0, help="Number of differing queries to list.")] = 20,
     order: Annotated[
         str,
@@ -180,6 +207,7 @@ def fidelity_command(
 
     Reports the share of queries with the same order, set and first result, the overlap, and the difference of scores.
     """
+    from cems_workbench.config import dump_config, preset_names
     from cems_workbench.jobs.fidelity import (
         BASE_PRESET,
         ORDERS,
@@ -194,6 +222,7 @@ def fidelity_command(
         require_usable,
         setting_for,
     )
+    from cems_workbench.jobs.nearest import find_nearest
     from cems_workbench.jobs.recorded_lists import WHICH_LISTS
 
     if not answers and not recorded and ask is None:
@@ -208,10 +237,18 @@ def fidelity_command(
         raise InputError("--recorded: a --data folder keeps no answers; name a --store")
     if order not in ORDERS:
         raise InputError(f"--order: {order!r} is not one of {', '.join(ORDERS)}")
-    which = next((name for name in WHICH_LISTS if name == lists), None)
-    if which is None:
+    if lists is not None and lists not in WHICH_LISTS:
         raise InputError(f"--lists: {lists!r} is not one of {', '.join(WHICH_LISTS)}")
-    if repeat is not None and len(answers or ()) + len(recorded or ()) + (ask is not None) > 1:
+    which: WhichLists = next((name for name in WHICH_LISTS if name == lists), "own")
+    sources = len(answers or ()) + len(recorded or ()) + (ask is not None)
+    if nearest:
+        if sources > 1:
+            raise InputError("--nearest: name one file of answers, query set or server")
+        if explain or repeat is not None:
+            raise InputError(f"--nearest: it takes no {'--explain' if explain else '--repeat'}")
+    elif out is not None or trials is not None:
+        raise InputError(f"{'--out' if out is not None else '--trials'} is an option of --nearest")
+    if repeat is not None and sources > 1:
         raise InputError("--repeat: name the one file of answers that it repeats")
     chosen_lists = _chosen_lists(as_list or ())
     bounds = [_bound(text) for text in asserted or ()]
@@ -222,8 +259,11 @@ def fidelity_command(
         require_usable(recording)
         if line := bad_rows(recording):
             say(line, err=True)
-    configs = chosen_configs(config, preset, changes) or [chosen_config(BASE_PRESET, None, changes)]
+    chosen = chosen_configs(config, preset, changes)
+    if not chosen:
+        chosen = [chosen_config(name, None, changes) for name in (preset_names() if nearest else [BASE_PRESET])]
     measured = []
+    result: Nearest | None = None
     found: list[tuple[SetAgreement, list[Explanation[SetAgreement]]]] = []
     with progress_bar(as_json) as progress, _source(data, store, chunks, progress) as (resources, known):
         recordings += [kept_recording(resources.store, name) for name in recorded or ()]
@@ -234,10 +274,13 @@ def fidelity_command(
             recordings.append(dataclasses.replace(answered, errors=()))
             require_usable(recordings[-1])
         known_lists = lexical_lists(recordings)
-        settings = [
-            setting_for(
+        if nearest and lists is None and any(answer.lists for answer in recordings[0].answers):
+            which = "recorded"
+
+        def setting_of(one: Recording, config: PipelineConfig) -> FidelitySetting:
+            return setting_for(
                 one,
-                chosen,
+                config,
                 as_chosen=keep_config,
                 which_lists=which,
                 chosen_lists=chosen_lists,
@@ -246,21 +289,72 @@ def fidelity_command(
                 tolerance=tolerance,
                 depth=depth,
             )
-            for one in recordings
-            for chosen in configs
-        ]
-        for setting in settings:
-            asked = asked_queries(setting.recording, known, moment, query, setting)
-            measured.append(measure_fidelity(setting, asked, resources, progress, known_lists, second))
+
+        def asked(setting: FidelitySetting) -> tuple[Query, ...]:
+            return asked_queries(setting.recording, known, moment, query, setting)
+
+        if nearest:
+            result = find_nearest(
+                recordings[0],
+                chosen,
+                lambda config: setting_of(recordings[0], config),
+                asked,
+                resources,
+                progress,
+                known_lists,
+                most_configs=trials or MAX_TRIALS,
+            )
+            measured.append(result.reported[1])
+        else:
+            for setting in [setting_of(one, config) for one in recordings for config in chosen]:
+                measured.append(measure_fidelity(setting, asked(setting), resources, progress, known_lists, second))
         if explain:
             found = [explained(one, progress) for one in measured]
     outcomes = [bound.outcome(_value(one, bound), one.setting.name) for one in measured for bound in bounds]
-    if as_json:
+    if result is not None:
+        if out is not None:
+            write_text(out, dump_config(result.config, "\n".join(result.lines())))
+        if as_json:
+            put_json(result.to_json() | asserted_json(outcomes))
+        else:
+            _print_nearest(result, out)
+            print_asserted(outcomes)
+    elif as_json:
         put_json({"settings": _json(measured, found)} | asserted_json(outcomes))
     else:
         _print(measured, found, shown, order)
         print_asserted(outcomes)
     exit_unless_all_hold(outcomes)
+
+
+def _print_nearest(result: Nearest, out: Path | None) -> None:
+    """Print what was found: the preset and its changes, the agreement of both halves, and what remains."""
+    from cems_workbench.config.value_text import short_value
+    from cems_workbench.jobs.nearest import REPORTED
+
+    first, *others = result.lines()
+    say(first)
+    if result.changes:
+        rows = [[path, short_value(was), short_value(value)] for path, was, value in result.changes]
+        print_table(["parameter", result.start, "nearest"], rows, "Changed parameters")
+    print_table(
+        ["queries", "number", *(REPORTED.values())],
+        [[which, queries, *cells] for which, queries, *cells in result.agreement_rows()],
+        f"Agreement of {result.start}" + (", and with the changes" if result.changes else ""),
+    )
+    nearer = [
+        [one.name, one.agreement.queries, one.agreement.same_order, one.agreement.overlap, one.agreement.rbo]
+        for one in result.presets[:MAX_PRESETS]
+    ]
+    print_table(["preset", "queries", "same order", "overlap", "RBO"], nearer, "Nearest presets, unchanged")
+    for line in others:
+        say(line)
+    for name, why in result.left_out.items():
+        say(f"warning: {name} is left out: {why}")
+    for line in result.reported[1].setting.warnings:
+        say(f"warning: {line}")
+    if out is not None:
+        say(f"wrote {out}: {result.config.name}")
 
 
 def _bound(text: str) -> Bound:

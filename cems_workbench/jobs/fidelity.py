@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -176,7 +177,12 @@ class MeasuredFidelity:
             "queries": len(fidelity.queries),
             "not_gathered": list(self.not_gathered),
             "measures": {
-                name: {"mean": one.mean, "low": one.low, "high": one.high, "count": one.count}
+                name: {
+                    "mean": json_number(one.mean),
+                    "low": json_number(one.low),
+                    "high": json_number(one.high),
+                    "count": one.count,
+                }
                 for name, one in fidelity.estimates.items()
             },
             "score_difference": fidelity.score_difference,
@@ -192,10 +198,28 @@ class MeasuredFidelity:
         }
 
 
+def json_number(value: float) -> float | None:
+    """A measure for JSON, which has no NaN: None where nothing was recorded to measure it."""
+    return None if math.isnan(value) else value
+
+
+def causes_counted(differences: Iterable[Difference]) -> list[tuple[str, int]]:
+    """How many queries differ by each cause, most first; without one by the stage from which they do, or by a score alone."""
+    words = (
+        one.cause.kind
+        if one.cause.kind != "other"
+        else f"other, from {one.parting.stage}"
+        if one.parting
+        else "a score alone"
+        for one in differences
+    )
+    return Counter(words).most_common()
+
+
 def _repeat_json(repeated: SetFidelity | None) -> dict[str, Any] | None:
     if repeated is None:
         return None
-    measures = {name: {"mean": one.mean, "count": one.count} for name, one in repeated.estimates.items()}
+    measures = {name: {"mean": json_number(one.mean), "count": one.count} for name, one in repeated.estimates.items()}
     return {"queries": len(repeated.queries), "measures": measures}
 
 
@@ -505,9 +529,9 @@ def compared(
     measured, settled = [], []
     for i, query in enumerate(gathered):
         progress("comparing answers", i, len(gathered))
-        found = _as_recorded(evidence.evidences[query.qid], answers[query.qid], setting, resources)
+        found = as_recorded(evidence.evidences[query.qid], answers[query.qid], setting, resources)
         measured.append(found)
-        settled.append(_settled(found, answers[query.qid], setting, resources))
+        settled.append(settled_as_recorded(found, answers[query.qid], setting, resources))
     limit = limit_of(setting.recording)
     ours = _replayed(measured, searched, limit)
     changed = [i for i, (one, other) in enumerate(zip(measured, settled, strict=True)) if other is not one]
@@ -537,9 +561,7 @@ def compared(
     )
 
 
-def _as_recorded(
-    evidence: Evidence, answer: RecordedAnswer, setting: FidelitySetting, resources: Resources
-) -> Evidence:
+def as_recorded(evidence: Evidence, answer: RecordedAnswer, setting: FidelitySetting, resources: Resources) -> Evidence:
     """The evidence with what the recording gives of its lists, and the model scores that it needs then."""
     found = evidence
     if setting.which_lists != "own":
@@ -559,7 +581,9 @@ def _read_as(evidence: Evidence, corrected: str) -> Evidence:
     return replace(evidence, notes={**evidence.notes, "query": understood}, model_scores={})
 
 
-def _settled(evidence: Evidence, answer: RecordedAnswer, setting: FidelitySetting, resources: Resources) -> Evidence:
+def settled_as_recorded(
+    evidence: Evidence, answer: RecordedAnswer, setting: FidelitySetting, resources: Resources
+) -> Evidence:
     """The evidence with equal scores of our lists in the recorded order; the same object where that changes nothing."""
     if setting.which_lists != "own" or not answer.lists:
         return evidence

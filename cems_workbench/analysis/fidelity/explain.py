@@ -178,7 +178,7 @@ def explanations(replays: Replays, config: PipelineConfig, progress: Progress = 
     now = replays.agreement(config)
     presets = [_of_preset(replays, name) for name in preset_names()]
     nearer = [one for one in presets if one.agreement.nearness > now.nearness + MIN_GAIN]
-    return sorted([*nearer, *single_changes(replays, config, progress)], key=_worth)
+    return sorted([*nearer, *single_changes(replays, config, progress)], key=worth)
 
 
 def single_changes(
@@ -190,11 +190,11 @@ def single_changes(
     specs = searched_specs()
     for i, spec in enumerate(specs):
         progress("trying parameters", i, len(specs))
-        best = _best_value(replays, config, spec)
+        best = best_value(replays, config, spec)
         if best is not None and best.agreement.nearness > now.nearness + MIN_GAIN:
             found.append(best)
     progress("trying parameters", len(specs), len(specs))
-    return sorted(found, key=_worth)
+    return sorted(found, key=worth)
 
 
 def combined_changes(
@@ -211,9 +211,9 @@ def combined_changes(
         specs = [spec for spec in searched_specs() if spec.path not in taken]
         for i, spec in enumerate(specs):
             progress(f"trying a {('second', 'third')[len(changes) - 1]} parameter", i, len(specs))
-            best = _best_value(replays, tuned, spec)
+            best = best_value(replays, tuned, spec)
             singles += [best] if best is not None else []
-        best = min(singles, key=_worth, default=None)
+        best = min(singles, key=worth, default=None)
         if best is None or best.agreement.nearness < reached.agreement.nearness + WORTHWHILE_GAIN:
             break
         changes += best.changes
@@ -222,7 +222,7 @@ def combined_changes(
     return reached if len(changes) > 1 else None
 
 
-def _worth(one: Explanation[Near]) -> tuple[float, int, float, str]:
+def worth(one: Explanation[Near]) -> tuple[float, int, float, str]:
     return -round(one.agreement.nearness, 9), len(one.changes), one.distance, one.preset or one.changes[0][0]
 
 
@@ -232,14 +232,14 @@ def _of_preset(replays: Replays, name: str) -> Explanation[Agreement]:
     return Explanation((), replays.agreement(config), 1.0, name, gathers)
 
 
-def _best_value(replays: Trials[NearT], config: PipelineConfig, spec: FieldSpec) -> Explanation[NearT] | None:
+def best_value(replays: Trials[NearT], config: PipelineConfig, spec: FieldSpec) -> Explanation[NearT] | None:
     """The value of one parameter that agrees best, the nearest of several; None if no value has an effect."""
     if not replays.acts(config, spec):
         return None
     now = config.get(spec.path)
     tried = dict.fromkeys(_values(config, spec))
     found = [one for value in tried if (one := _of_value(replays, config, spec, value)) is not None]
-    best = min(found, key=_worth, default=None)
+    best = min(found, key=worth, default=None)
     if best is None or spec.type not in (int, float) or best.changes[0][2] is None:
         return best
     at = best.changes[0][2]
@@ -247,22 +247,22 @@ def _best_value(replays: Trials[NearT], config: PipelineConfig, spec: FieldSpec)
     place = numbers.index(at)
     for low, high in zip(numbers[max(0, place - 1) : place + 1], numbers[place : place + 2], strict=False):
         for step in range(1, SUBDIVISIONS):
-            value = _on_a_step(spec, low + (high - low) * step / SUBDIVISIONS)
+            value = on_a_step(spec, low + (high - low) * step / SUBDIVISIONS)
             if value not in tried and value != now and low < value < high:
                 finer = _of_value(replays, config, spec, value)
                 found += [finer] if finer is not None else []
-    return min(found, key=_worth)
+    return min(found, key=worth)
 
 
 def _values(config: PipelineConfig, spec: FieldSpec) -> Iterator[Any]:
     now = config.get(spec.path)
     if spec.type in (int, float):
         for walk in walks(spec, config):
-            yield from (value for raw in walk if (value := _on_a_step(spec, raw)) != now)
+            yield from (value for raw in walk if (value := on_a_step(spec, raw)) != now)
     yield from others(spec, config)
 
 
-def _on_a_step(spec: FieldSpec, value: float) -> Any:
+def on_a_step(spec: FieldSpec, value: float) -> Any:
     if spec.by_ones:
         return round(value)
     step = spec.step or 0.01

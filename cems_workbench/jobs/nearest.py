@@ -1,0 +1,467 @@
+"""Nearest job: the preset, and its parameters, that come closest to the recorded answers of a real system.
+
+    half of the queries is held out -> every preset on a few queries -> the best of them on more -> a coordinate search from the
+    best three (`analysis.fidelity.nearest`) -> both halves measured under the preset and under what was found
+
+Which queries are held out is decided by a digest of their text, so that a rerun decides the same and equal texts are in the same half. They
+are not read until everything is decided.
+
+A preset is measured as `jobs.fidelity` measures a config: with the settings and the limit that the recording states, which the search
+leaves alone. Evidence of a few queries is kept in memory, once for configs that gather alike; that of the best presets is gathered into the
+store's files, which `fidelity` shares. So most trials are replays, and model scores are in the store's cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.analysis.fidelity.answer import Production
+from cems_workbench.analysis.fidelity.causes import Lists
+from cems_workbench.analysis.fidelity.nearest import (
+    MAX_CONFIGS,
+    MIN_GAIN,
+    NearAgreement,
+    NearestParameters,
+    NearReplays,
+    changes_between,
+    nearest_parameters,
+)
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.formats.recorded_answers import Recording
+from cems_workbench.jobs.fidelity import (
+    FidelitySetting,
+    MeasuredFidelity,
+    as_recorded,
+    causes_counted,
+    compared,
+    json_number,
+    limit_of,
+    precision_of,
+    productions_in,
+    selection_for,
+    settled_as_recorded,
+)
+from cems_workbench.jobs.query_set_evidence import embed_ahead, ensure_evidence, request_for, require_answered
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.gather import gather_lists, gather_scores
+from cems_workbench.pipeline.missing_evidence import gather_parameters
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages import RERANK
+from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Query
+
+FEWEST_QUERIES = 10
+"""With fewer, nothing is held out: five queries say nothing of a config."""
+FIRST_QUERIES, MORE_QUERIES = 8, 24
+"""Queries of the searched half that every preset is measured on, and the better ones."""
+MORE_STARTS, STARTS = 8, 3
+"""Presets that are measured on more queries, and that a search starts from."""
+
+
+@dataclass(frozen=True, slots=True)
+class PresetNearness:
+    """How near an unchanged preset comes, on the queries of the searched half that it was measured on."""
+
+    name: str
+    agreement: NearAgreement
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """The config that comes closest: a preset (`start`) with `changes`, (path, the preset's value, the value).
+
+    `before` and `after` are the measured halves, the searched one first; the second is None if nothing is held out. `presets` has every
+    preset that could be measured, nearest first, `left_out` the others with the reason. `configs` were replayed in `seconds` altogether,
+    `gathered` times a query's evidence was gathered. `unfound` are recorded results of the reported half that no list here finds.
+    """
+
+    recording: Recording
+    start: str
+    config: PipelineConfig
+    changes: tuple[tuple[str, Any, Any], ...]
+    before: tuple[MeasuredFidelity, MeasuredFidelity | None]
+    after: tuple[MeasuredFidelity, MeasuredFidelity | None]
+    presets: tuple[PresetNearness, ...]
+    left_out: Mapping[str, str]
+    configs: int
+    gathered: int
+    seconds: float
+    stopped: str
+    unfound: int
+
+    @property
+    def reported(self) -> tuple[MeasuredFidelity, MeasuredFidelity]:
+        """Before and after, of the held-out half; of all queries if nothing is held out."""
+        return self.before[1] or self.before[0], self.after[1] or self.after[0]
+
+    def lines(self) -> list[str]:
+        """What was found, in sentences; pages, commands and the MCP server say the same."""
+        count = len(self.changes)
+        changed = f"with {count} changed parameter{'s' if count > 1 else ''}" if count else "unchanged"
+        found = [f"nearest: {self.start}, {changed}"]
+        if self.after[1] is None:
+            queries = len(self.after[0].fidelity.queries)
+            found.append(
+                f"nothing is held out of {queries} quer{'y' if queries == 1 else 'ies'}: the agreement is of the "
+                "queries that were searched with"
+            )
+        return found + self.remaining() + [self.effort()]
+
+    def remaining(self) -> list[str]:
+        """What no parameter explains: how many queries still differ and why, and what no list finds."""
+        _, after = self.reported
+        which = "held-out " if self.after[1] is not None else ""
+        queries = len(after.fidelity.queries)
+        differing = [one for one in after.differences if not one.query.up_to_ties]
+        scores = [one for one in after.differences if one.query.same_order]
+        tied = len(after.differences) - len(differing) - len(scores)
+        lines = []
+        if tied:
+            lines.append(
+                f"{tied} of {queries} {which}queries differ only among equal scores, which no parameter decides"
+            )
+        if scores:
+            lines.append(f"{len(scores)} of {queries} {which}queries have the recorded order with other scores")
+        if differing:
+            why = "; ".join(f"{number} {words}" for words, number in causes_counted(differing))
+            lines.append(f"not explained: {len(differing)} of {queries} {which}queries still differ: {why}")
+        if self.unfound:
+            lines.append(f"{self.unfound} recorded results of these queries are in no list here")
+        empty = sum(not query.recorded for query in after.fidelity.queries)
+        if empty:
+            lines.append(f"{empty} of these {queries} recorded answers are empty")
+        return lines or [f"every {which}query has the recorded order, and its scores where they were recorded"]
+
+    def effort(self) -> str:
+        """How many configs were tried, and how long it took."""
+        presets = len(self.presets)
+        return (
+            f"{self.configs:,} configs tried from {presets} preset{'' if presets == 1 else 's'} in {self.seconds:,.0f} s "
+            f"({self.gathered:,} queries gathered); stopped: {self.stopped}"
+        )
+
+    def agreement_rows(self) -> list[list[Any]]:
+        """A row a half: which queries, how many, and each of REPORTED as the preset has it and with the changes."""
+        return [
+            [
+                name,
+                len(after.fidelity.queries),
+                *(
+                    f"{_share(before, measure)} to {_share(after, measure)}" if self.changes else _share(after, measure)
+                    for measure in REPORTED
+                ),
+            ]
+            for name, before, after in zip(("searched with", "held out"), self.before, self.after, strict=True)
+            if before is not None and after is not None
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        return {
+            "answers": self.recording.name,
+            "preset": self.start,
+            "changes": {path: {"was": was, "value": value} for path, was, value in self.changes},
+            "halves": {
+                name: {"queries": len(after.fidelity.queries), "before": _measures(before), "after": _measures(after)}
+                for name, before, after in zip(("searched", "held_out"), self.before, self.after, strict=True)
+                if before is not None and after is not None
+            },
+            "remaining": dict(causes_counted(self.reported[1].differences)),
+            "in_no_list": self.unfound,
+            "presets": [{"preset": one.name, **one.agreement.to_json()} for one in self.presets],
+            "left_out": dict(self.left_out),
+            "configs": self.configs,
+            "gathered": self.gathered,
+            "seconds": round(self.seconds, 1),
+            "stopped": self.stopped,
+        }
+
+
+REPORTED: Mapping[str, str] = {
+    "up_to_ties": "same order up to ties",
+    "overlap": "overlap@k",
+    "rbo": "RBO",
+    "same_scores": "same scores",
+}
+"""The measures of a half, by name with their titles."""
+
+
+def _share(measured: MeasuredFidelity, measure: str) -> str:
+    value = measured.fidelity.value(measure)
+    return "–" if math.isnan(value) else f"{value:.3f}"
+
+
+def _measures(measured: MeasuredFidelity) -> dict[str, float | None]:
+    return {name: json_number(measured.fidelity.value(name)) for name in REPORTED}
+
+
+def halves(recording: Recording) -> tuple[frozenset[str], frozenset[str]]:
+    """The qids that are searched with, and those that are held out: every second query text in the order of a digest.
+
+    With fewer than FEWEST_QUERIES texts, none is held out.
+    """
+    text_of = {answer.qid: answer.query or answer.qid for answer in recording.answers}
+    texts = sorted(set(text_of.values()), key=_digest)
+    held = set(texts[1::2]) if len(texts) >= FEWEST_QUERIES else set()
+    return (
+        frozenset(qid for qid, text in text_of.items() if text not in held),
+        frozenset(qid for qid, text in text_of.items() if text in held),
+    )
+
+
+def _drawn(qids: Iterable[str], recording: Recording) -> list[str]:
+    """The order in which queries are drawn: by a digest of their texts, answered ones and empty ones in turn."""
+    answers = {answer.qid: answer for answer in recording.answers}
+    order = sorted(qids, key=lambda qid: (_digest(answers[qid].query or qid), qid))
+    place: Counter[bool] = Counter()
+    rank = {}
+    for qid in order:
+        answered = bool(answers[qid].returned)
+        rank[qid] = (place[answered], not answered)
+        place[answered] += 1
+    return sorted(order, key=rank.__getitem__)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+@dataclass(eq=False)
+class _Start:
+    """A preset with its setting, its queries, and the latest agreement."""
+
+    setting: FidelitySetting
+    queries: tuple[Query, ...]
+    agreement: NearAgreement | None = None
+
+    @property
+    def name(self) -> str:
+        return self.setting.config.name
+
+    def of(self, qids: Iterable[str]) -> list[Query]:
+        wanted = set(qids)
+        return [query for query in self.queries if query.qid in wanted]
+
+
+@dataclass(eq=False)
+class _Gathered:
+    """Evidence of single queries in memory, once for configs that gather alike."""
+
+    resources: Resources
+    moment: datetime
+    count: int = 0
+    kept: dict[tuple[str, Query], Evidence] = field(default_factory=dict)
+
+    def lists(self, query: Query, config: PipelineConfig) -> Evidence:
+        """The evidence of a query without model scores. Raises as `gather_lists` does."""
+        key = (repr(sorted(gather_parameters(config).items())), query)
+        if key not in self.kept:
+            found = gather_lists(request_for(query, self.moment), config, self.resources)
+            require_answered(found, config)
+            self.kept[key] = found
+            self.count += 1
+        return self.kept[key]
+
+
+@dataclass(eq=False)
+class _Search:
+    """One search: what every step of it reads."""
+
+    recording: Recording
+    resources: Resources
+    productions: Mapping[str, Production]
+    gathered: _Gathered
+    progress: Progress
+    order: list[str]
+    """The searched qids in the order in which they are drawn."""
+    configs: int = 0
+
+    def replays(self, start: _Start, qids: Sequence[str], evidences: Mapping[str, Evidence]) -> NearReplays:
+        """The queries of a start on the evidence as the recording gives it."""
+        setting, resources = start.setting, self.resources
+        answers = {answer.qid: answer for answer in self.recording.answers}
+        taken = {}
+        for query in start.of(qids):
+            if query.qid in evidences:
+                found = as_recorded(evidences[query.qid], answers[query.qid], setting, resources)
+                taken[query.qid] = settled_as_recorded(found, answers[query.qid], setting, resources)
+        return NearReplays(
+            [query for query in start.of(qids) if query.qid in taken],
+            taken,
+            self.productions,
+            limit=limit_of(self.recording),
+            precision=setting.tolerance or precision_of(self.recording),
+            depth=setting.depth,
+            before_cut={qid: dict(answer.scored) for qid, answer in answers.items() if answer.scored},
+            score=lambda evidence, config: gather_scores(evidence, config, resources),
+        )
+
+    def screened(self, starts: Sequence[_Start], queries: int, left_out: dict[str, str]) -> list[_Start]:
+        """The starts that can be measured, nearest first, on the first so many queries of the searched half."""
+        qids = self.order[:queries]
+        able = []
+        for i, start in enumerate(starts):
+            self.progress(f"presets, {len(qids)} queries", i, len(starts))
+            try:
+                evidences = self._few(start, qids)
+            except WorkbenchError as error:
+                left_out[start.name] = str(error)
+                continue
+            start.agreement = self.replays(start, qids, evidences).agreement(start.setting.searched)
+            self.configs += 1
+            able.append(start)
+        self.progress(f"presets, {len(qids)} queries", len(starts), len(starts))
+        return sorted(able, key=_farness)
+
+    def _few(self, start: _Start, qids: Sequence[str]) -> dict[str, Evidence]:
+        """The evidence of a few queries under a start. Raises WorkbenchError if its reranker gives no score."""
+        config, found = start.setting.searched, {}
+        queries = start.of(qids)
+        embed_ahead(queries, self.resources)
+        for query in queries:
+            try:
+                lists = self.gathered.lists(query, config)
+            except InputError:  # one that cannot be searched, as in every gather
+                continue
+            found[query.qid] = gather_scores(lists, config, self.resources, self.progress)
+            if not RERANK.is_off(config):
+                scores = found[query.qid].model_scores.get(model_key(config.rerank), {}).values()
+                if scores and not any(score.good for score in scores):
+                    raise InputError(
+                        next((score.error for score in scores if score.error), "its reranker gives no score")
+                    )
+        if not found:
+            raise InputError("no query could be searched")
+        return found
+
+
+def _farness(start: _Start) -> float:
+    return -round(start.agreement.nearness, 9) if start.agreement is not None else 0.0
+
+
+def find_nearest(
+    recording: Recording,
+    configs: Sequence[PipelineConfig],
+    setting_of: Callable[[PipelineConfig], FidelitySetting],
+    queries_of: Callable[[FidelitySetting], tuple[Query, ...]],
+    resources: Resources,
+    progress: Progress = silent,
+    lists: Mapping[str, Lists] | None = None,
+    *,
+    most_configs: int = MAX_CONFIGS,
+) -> Nearest:
+    """Search all configs, usually every preset, for the one that comes closest to a recording, and its parameters.
+
+    `setting_of` and `queries_of` say how a config is measured: `fidelity.setting_for` and `fidelity.asked_queries`. `lists` are those of
+    `lexical_lists`. The result depends on nothing but its arguments and the store. Raises InputError if no recorded memory is in the store
+    or no config can be measured, and a `Cancelled` of `progress`; gathered evidence is kept.
+    """
+    begun = time.monotonic()
+    resources.refresh()
+    searched, held = halves(recording)
+    order = _drawn(searched, recording)
+    gathered = _Gathered(resources, datetime.now(UTC))
+    search = _Search(recording, resources, productions_in(resources, recording), gathered, progress, order)
+    left_out: dict[str, str] = {}
+    starts = [_Start(setting := setting_of(config), queries_of(setting)) for config in configs]
+    first = search.screened(starts, FIRST_QUERIES, left_out)
+    if not first:
+        why = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        raise InputError(f"{recording.name}: no preset can be measured: {why}")
+    more = search.screened(first[:MORE_STARTS], MORE_QUERIES, left_out) if len(order) > FIRST_QUERIES else first
+    best: tuple[tuple[float, int, int], _Start, NearestParameters, EvidenceSet] | None = None
+    chosen = more[:STARTS]
+    for i, start in enumerate(chosen):
+        if best is not None and best[2].headroom < MIN_GAIN:
+            break  # the rest cannot come nearer
+        setting = start.setting
+        selection = selection_for(setting, start.queries)
+        evidence = ensure_evidence(setting.searched, selection, (), resources, progress)
+        replays = search.replays(start, order, evidence.evidences)
+        found = nearest_parameters(
+            replays,
+            setting.searched,
+            _fixed(configs, setting),
+            most_configs=most_configs // len(chosen),
+            progress=progress,
+            label=f"{start.name} ({i + 1} of {len(chosen)})",
+        )
+        start.agreement = found.start
+        search.configs += replays.count
+        gathered.count += len(evidence.evidences)
+        rank = (-round(found.reached.nearness, 9), len(found.changes), i)
+        if best is None or rank < best[0]:
+            best = (rank, start, found, evidence)
+    assert best is not None  # one start at least
+    _, start, found, evidence = best
+    changed = {path: value for path, _, value in found.changes}
+    config = with_values(start.setting.config, changed).model_copy(update={"name": f"nearest_{_stem(recording)}"})
+    after = replace(start.setting, config=config, name=f"{_stem(recording)}, nearest")
+    # The changes may bring other memories to a reranker than the preset does.
+    scored = replace(
+        evidence,
+        evidences={
+            qid: one if RERANK.is_off(after.searched) else gather_scores(one, after.searched, resources, progress)
+            for qid, one in evidence.evidences.items()
+        },
+    )
+
+    def measured(setting: FidelitySetting, which: EvidenceSet, qids: frozenset[str]) -> MeasuredFidelity | None:
+        if not qids:
+            return None
+        return compared(setting, start.of(qids), search.productions, which, resources, progress, lists)
+
+    before_searched, after_searched = measured(start.setting, evidence, searched), measured(after, scored, searched)
+    assert before_searched is not None  # a recording has an answer
+    assert after_searched is not None
+    after_held = measured(after, scored, held)
+    ranked = [*sorted(chosen, key=_farness), *more[STARTS:], *(one for one in first if one not in more)]
+    return Nearest(
+        recording,
+        start.name,
+        config,
+        changes_between(start.setting.config, config),
+        (before_searched, measured(start.setting, evidence, held)),
+        (after_searched, after_held),
+        tuple(PresetNearness(one.name, one.agreement) for one in ranked if one.agreement is not None),
+        left_out,
+        search.configs,
+        gathered.count,
+        time.monotonic() - begun,
+        found.stopped,
+        _unfound(after_held or after_searched, search.productions),
+    )
+
+
+def _stem(recording: Recording) -> str:
+    return Path(recording.name).stem or "answers"
+
+
+def _fixed(configs: Sequence[PipelineConfig], setting: FidelitySetting) -> frozenset[str]:
+    """What the recording states, which is no guess: its settings, its limit, and that its scores are normalised already."""
+    own = next(config for config in configs if config.name == setting.config.name)
+    stated = {path for path, _, _ in changes_between(own, setting.config)}
+    return frozenset(stated | {path for path, _, _ in changes_between(setting.config, setting.searched)})
+
+
+def _unfound(measured: MeasuredFidelity, productions: Mapping[str, Production]) -> int:
+    """Recorded results, of the queries that differ, that are memories of the store and in none of our lists."""
+    counts: Counter[str] = Counter()
+    for one in measured.differences:
+        if one.query.up_to_ties:
+            continue
+        qid = one.query.qid
+        found = {hit.memory_id for ranked in measured.evidence.evidences[qid].lists for hit in ranked.hits}
+        counts[qid] = sum(key not in found for key in productions[qid].order)
+    return counts.total()
