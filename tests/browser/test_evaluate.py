@@ -128,7 +128,7 @@ def test_one_click_on_a_query_opens_it_in_inspect_under_both_configs(gathered: W
     gathered.pick_row(gathered.table())
     inspect = Inspect(gathered)
     expect(inspect.query).to_have_value(query)
-    expect(inspect.page.locator(".wb-result").first).to_be_visible()
+    expect(inspect.results.first).to_be_visible()
     expect(inspect.against).to_contain_text(CONFIGS[0])
     expect(inspect.against).to_contain_text("differ")
     gathered.switch("Evaluate")

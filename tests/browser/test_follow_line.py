@@ -32,5 +32,5 @@ def test_a_click_on_a_line_of_the_rank_flow_follows_its_memory(window: Window) -
     with window.rerun():
         inspect.page.mouse.click(*place)
     expect(inspect.page.locator(".wb-path code").first).to_have_text(first)
-    expect(inspect.page.locator(".wb-result.wb-followed .wb-facts code")).to_have_text(first)
+    expect(inspect.page.locator(".wb-sbs-followed .wb-sbs-text code")).to_have_text(first)
     expect(inspect.page.locator('[class*="st-key-inspect-rank_flow"] .annotation-text').first).to_contain_text("◆")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from .pages import WAIT, Inspect, Window
+from tests.sample import FAILING
+
+from .pages import DRAWN, RESULT_ROW, WAIT, Inspect, Window
 
 pytestmark = [pytest.mark.browser, pytest.mark.models]
 QUERY = "how many different doctors did I visit?"
@@ -42,6 +44,8 @@ def test_a_query_shows_markup_literally_the_strip_and_ten_results_within_the_win
     inspect: Inspect,
 ) -> None:
     inspect.search("invoice memo script alert cross-site")
+    assert inspect.page.locator(".wb-sbs script").count() == 0
+    inspect.form("Cards")
     texts = " ".join(inspect.page.locator(".wb-text").all_text_contents())  # folded parts too
     assert "<script>alert(1)</script>" in texts
     assert inspect.page.locator(".wb-result script").count() == 0
@@ -50,6 +54,7 @@ def test_a_query_shows_markup_literally_the_strip_and_ten_results_within_the_win
     for width in (900, 1440):
         inspect.window.resize(width, "light")
         inspect.window.expect_fit(f"{width} wide", ".wb-cell")
+    inspect.form("Side by side")
     inspect.preset("qmd")
     expect(inspect.page.locator(".wb-cell", has_text="rerank")).not_to_contain_text("off", timeout=WAIT)
     inspect.view("Rerank")
@@ -81,3 +86,29 @@ def test_sliders_change_the_order_in_groups_that_stay_open_and_reset_brings_it_b
         inspect.changed(2).click()
     expect(inspect.changed(2)).to_be_hidden()
     assert inspect.order() == before
+
+
+HIGH = {1440: 900, 900: 1200}
+"""Height of the first screen by its width, in pixels."""
+BOTTOM = "element => element.getBoundingClientRect().bottom"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_first_screen_has_query_strip_next_step_and_five_rows_without_scrolling(inspect: Inspect, scheme: str) -> None:
+    page = inspect.page
+    inspect.search(FAILING)
+    for width, high in HIGH.items():
+        page.set_viewport_size({"width": width, "height": high})
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        inspect.window.settled()
+        page.evaluate(DRAWN)
+        bar = page.locator(".st-key-inspect-row_actions").evaluate("element => element.getBoundingClientRect().top")
+        assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop") == 0
+        for part in (
+            inspect.query,
+            page.locator(".wb-strip"),
+            page.locator(".wb-next"),
+            page.locator(RESULT_ROW).nth(4),
+        ):
+            assert part.evaluate(BOTTOM) < bar < high, (width, part)
+        inspect.window.expect_fit(f"{width} wide", ".wb-next, .wb-cell")
