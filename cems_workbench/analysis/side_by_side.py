@@ -151,6 +151,18 @@ class Row:
         return self._table.moves[self._place]
 
     @property
+    def moved_words(self) -> str:
+        """ "up 2 from 3rd after fusion"; empty without a final rank."""
+        if self.final_rank is None:
+            return ""
+        where = self._table.moved_from
+        if self.former_rank is None or self.move is None:
+            return f"had no rank {where}"
+        if self.move == 0:
+            return f"as {where}"
+        return f"{'up' if self.move > 0 else 'down'} {abs(self.move)} from {ordinal(self.former_rank)} {where}"
+
+    @property
     def dropped_by(self) -> str | None:
         """The name of the stage that dropped it; None for a result."""
         return self._table.dropped_by[self._place]
@@ -321,12 +333,24 @@ class SideBySide:
             "rows": [row.to_json() for row in self.rows],
         }
 
-    def to_columns(self) -> dict[str, Any]:
-        """The table as plain values, a list for each field and column: quick, without the words of cells, `stale` as a badge.
+    def to_table(self) -> tuple[list[str], list[list[Any]]]:
+        """The table as headings and rows of plain values: what is said of a row, then rank, score and parts of each column."""
+        said = self._said()
+        headings, columns = [name.replace("_", " ") for name in said], list(said.values())
+        for column in self.columns:
+            values = self._values[column.key]
+            if column.kind != "rank":  # the final rank is among what is said of the row
+                headings.append(f"{column.key} rank")
+                columns.append(values.ranks)
+            headings.append(f"{column.key} score" if column.kind != "rank" else "final score")
+            columns.append(values.scores)
+            headings += [f"{column.key}: {part.label}" for part in column.parts]
+            columns += values.parts
+        return headings, [list(row) for row in zip(*columns, strict=True)]
 
-        A column has `rank` and `score`, and `values`: for each of its parts a list.
-        """
-        fields = {
+    def _said(self) -> dict[str, Sequence[Any]]:
+        """What is said of each row, by the names of `ROW_FIELDS`."""
+        return {
             "memory_id": self.memory_ids,
             "title": self.titles,
             "first_words": self.first_words,
@@ -338,13 +362,19 @@ class SideBySide:
             "dropped_by": self.dropped_by,
             "dropped_words": self.dropped_words,
         }
+
+    def to_columns(self) -> dict[str, Any]:
+        """The table as plain values, a list for each field and column: quick, without the words of cells, `stale` as a badge.
+
+        A column has `rank` and `score`, and `values`: for each of its parts a list.
+        """
         columns = []
         for column in self.columns:
             values = self._values[column.key]
             numbers = {"rank": values.ranks, "score": values.scores, "values": values.parts}
             columns.append(_column_json(column) | numbers)
         head = {"compared_with": self.compared_with, "moved_from": self.moved_from}
-        return {**head, "columns": columns, **fields}
+        return {**head, "columns": columns, **self._said()}
 
     @cached_property
     def _place_of(self) -> Mapping[str, int]:
@@ -360,6 +390,13 @@ class SideBySide:
             None,
             lambda: [(memory.title, first_words(memory.content)) for memory in table.memories[0]],
         )
+
+
+def parts_words(kind: ColumnKind, parts: Sequence[tuple[str, float]]) -> str:
+    """ "vector:0 base 0.0164 + lexical:0 base 0.0161" of fusion, "time decay × 0.98" of factors, "raw 8.2000, normalised 0.8200"."""
+    if kind == "factors":
+        return ", ".join(f"{label} × {value:.2f}" for label, value in parts)
+    return (" + " if kind == "fusion" else ", ").join(f"{label} {value:.4f}" for label, value in parts)
 
 
 def first_words(content: str) -> str:

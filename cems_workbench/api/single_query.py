@@ -74,6 +74,21 @@ class Answer(Result):
         rows = tuple((step.stage, step.rank_in, step.rank, step.score, step.words) for step in path.steps)
         return Table(("stage", "rank in", "rank", "score", "what happened"), rows, f"the way of {memory_id}")
 
+    def side_by_side(self, grades: Mapping[str, int] | None = None, before: Answer | None = None) -> Table:
+        """Every candidate with its rank and score in each list and after each stage that did something, and what they are made of.
+
+        Results come first, then the candidates that a stage dropped, with the stage and why.
+
+        Args:
+            grades: by memory id, for a column of grades.
+            before: another answer to the query; moves are from its ranks. None: from the ranks after fusion.
+        """
+        from cems_workbench.analysis.side_by_side import side_by_side
+
+        table = side_by_side(self.trace, grades, None if before is None else before.trace)
+        columns, rows = table.to_table()
+        return Table(tuple(columns), tuple(map(tuple, rows)), f"{len(rows)} candidates side by side")
+
     @property
     def title(self) -> str:
         """How many results of which query under which config."""

@@ -327,6 +327,13 @@ StagesOption = Annotated[
     bool,
     typer.Option("--stages", help="Also show each stage below the ranking: candidates in and out, time, warnings."),
 ]
+ExplainOption = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Also show what each score is made of: rank and score of a result in every list and after every stage, and the parts.",
+    ),
+]
 CutoffOption = Annotated[
     int | None,
     typer.Option(

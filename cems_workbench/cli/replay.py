@@ -11,6 +11,7 @@ import typer
 from cems_workbench.cli.next_command import say_next, words_of
 from cems_workbench.cli.options import (
     ConfigOption,
+    ExplainOption,
     JsonOption,
     PresetOption,
     SetOption,
@@ -25,6 +26,7 @@ def replay_command(
     config: ConfigOption = None,
     preset: PresetOption = None,
     changes: SetOption = None,
+    explain: ExplainOption = False,
     stages: StagesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -38,7 +40,7 @@ def replay_command(
 
     evidence = read_bundle(bundle)
     trace = replay(evidence, chosen, clock=time.perf_counter)
-    print_trace(trace, as_json, stages=stages)
+    print_trace(trace, as_json, stages=stages, explain=explain)
     if as_json:
         return
     returned = {row.memory_id for row in trace.results}

@@ -14,6 +14,7 @@ from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
     EngineQueryOption,
+    ExplainOption,
     JsonOption,
     PresetOption,
     ProjectOption,
@@ -58,6 +59,7 @@ def search_command(
         bool, typer.Option("--redact", help="Write the bundle without texts; it replays to the same numbers.")
     ] = False,
     without: WithoutVariantOption = None,
+    explain: ExplainOption = False,
     stages: StagesOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -78,14 +80,21 @@ def search_command(
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         warn_unknown_project(resources.store, project, restrict)
         evidence = gather(request, chosen, resources, progress)
-        judged = QueryGrades() if as_json else query_grades(request, resources.store)
+        judged = QueryGrades() if as_json and not explain else query_grades(request, resources.store)
     left_out = require_variants(without, evidence)
     if bundle is not None:
         from cems_workbench.pipeline.redact import redacted
 
         write_bundle(redacted(evidence) if redact else evidence, bundle)
     trace = replay(evidence, chosen, switched_off=left_out, clock=time.perf_counter)
-    print_trace(trace, as_json, stages=stages, moment_given=request.as_of is not None)
+    print_trace(
+        trace,
+        as_json,
+        stages=stages,
+        explain=explain,
+        grades=judged.grades,
+        moment_given=request.as_of is not None,
+    )
     if not as_json:
         say_next(*_next_commands(trace, judged, request, left_out, given_options(preset, config, changes, store)))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from cems_workbench.analysis.expansion import VariantContribution, variant_contributions
 from cems_workbench.analysis.known_mistakes import known_mistakes
 from cems_workbench.analysis.ranks import nothing_returned
+from cems_workbench.analysis.side_by_side import SideBySide, parts_words, side_by_side
 from cems_workbench.analysis.supersession import first_result_stale, first_result_words, result_staleness
 from cems_workbench.cli.options import print_table
 from cems_workbench.cli.terminal import put_json, say
@@ -26,10 +28,19 @@ from cems_workbench.pipeline.stages.result import ScoreNeed
 EXCERPT_CHARS = 160
 
 
-def print_trace(trace: Trace, as_json: bool, *, stages: bool = False, moment_given: bool = True) -> None:
+def print_trace(
+    trace: Trace,
+    as_json: bool,
+    *,
+    stages: bool = False,
+    explain: bool = False,
+    grades: Mapping[str, int] | None = None,
+    moment_given: bool = True,
+) -> None:
     """Print a trace as JSON (the form of docs/internals/specification.md) or as text: the ranking, then the remarks on it.
 
-    With `stages` a row for each stage comes last. A moment that was not given, so that it is now, is not named unless it has an effect.
+    With `explain` the parts of each score follow the ranking, with `stages` a row for each stage comes last; `grades` are by memory id. A
+    moment that was not given, so that it is now, is not named unless it has an effect.
     """
     if as_json:
         mistakes = [mistake.to_json() for mistake in known_mistakes(trace)]
@@ -37,6 +48,7 @@ def print_trace(trace: Trace, as_json: bool, *, stages: bool = False, moment_giv
         put_json(
             trace.to_json()
             | {"written_later": results_written_later(trace), "out_of_date": out_of_date, "known_mistakes": mistakes}
+            | ({"side_by_side": side_by_side(trace, grades).to_json()} if explain else {})
         )
         return
     shares = {found.memory_id: found for found in variant_contributions(trace)}
@@ -44,6 +56,8 @@ def print_trace(trace: Trace, as_json: bool, *, stages: bool = False, moment_giv
     _print_results(trace, shares if several else {})
     if several:
         _print_queries(trace, list(shares.values()))
+    if explain:
+        _print_parts(side_by_side(trace, grades))
     _print_remarks(trace, moment_given)
     if stages:
         _print_stages(trace)
@@ -68,6 +82,31 @@ def _print_results(trace: Trace, shares: Mapping[str, VariantContribution]) -> N
         print_table(["rank", "score", "memory", *headings, "content"], results)
     else:
         say(f"Nothing returned: {(nothing_returned(trace) or ('', ''))[1]}.")
+
+
+def _print_parts(table: SideBySide) -> None:
+    """Of each result its rank and score in every list and after every stage that did something, and what the score is made of."""
+    rows: list[list[Any]] = []
+    for row in table.rows:
+        if row.final_rank is None:
+            break
+        head: list[Any] = [row.final_rank, row.memory_id]
+        for key, cell in row.cells.items():
+            column = table.column(key)
+            made_of = [parts_words(column.kind, cell.parts), row.moved_words if column.kind == "rank" else ""]
+            rows.append(
+                [
+                    *head,
+                    "final" if column.kind == "rank" else key,
+                    cell.rank,
+                    cell.score,
+                    "; ".join(filter(None, made_of)),
+                ]
+            )
+            head = ["", ""]  # said once for each result
+    if rows:
+        say()
+        print_table(["rank", "memory", "where", "rank there", "score", "made of"], rows)
 
 
 def _print_remarks(trace: Trace, moment_given: bool) -> None:

@@ -51,6 +51,9 @@ Expand = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=MOST_QUERY)]] | None,
     Field(max_length=10, description="Additional query variants to search."),
 ]
+Explain = Annotated[
+    bool, Field(description="Also rank and score of each candidate in every list and stage, and what they are made of.")
+]
 Limit = Annotated[int, Field(ge=1, le=MOST_PAGE, description="Rows to give.")]
 Offset = Annotated[int, Field(ge=0, le=1_000_000_000, description="Rows to skip: next_offset of the previous page.")]
 QuerySet = Annotated[

@@ -233,6 +233,18 @@ class TestWithTheRealModel:
         table = full.out[full.out.index("stage ") :]
         assert "fusion" in table and "assembly" in table and "tokens of" not in table
 
+    def test_explain_shows_of_each_result_what_its_scores_are_made_of(
+        self, command: Command, sample_store: Path
+    ) -> None:
+        asked = ("search", QUERY, "--preset", "cems", "--explain", "--store", str(sample_store))
+        values = json.loads(command(*asked, "--json").out)
+        results = [row for row in values["side_by_side"]["rows"] if row["final_rank"]]
+        assert [row["memory_id"] for row in results] == [row["memory_id"] for row in values["results"]]
+        printed = " ".join(command(*asked).out.split())
+        for row in results:
+            parts = row["cells"]["fusion"]["parts"]
+            assert parts and all(f"{label} {value:.4f}" in printed for label, value in parts.items())
+
     def test_expansions_typed_by_hand_are_searched(self, command: Command, sample_store: Path) -> None:
         finished = command("search", QUERY, "--variant", "revert a release", "--store", sample_store, "--json")
         lists = next(stage for stage in json.loads(finished.out)["stages"] if stage["name"] == "lists")["lists"]

@@ -143,6 +143,9 @@ def test_an_agent_finds_what_lost_a_memory_and_what_brings_it_back(reader: Serve
         assert found["results"] == 3 and [row["rank"] for row in found["candidates"][:3]] == [1, 2, 3]
         lost = next(row for row in found["candidates"] if row["memory_id"] == LOST)
         assert "rank" not in lost and lost["lost_at"] == "adjust"
+        explained = (await call("search", **ASKED, changes=FIRST_THREE, explain=True))["candidates"][0]
+        assert [row["where"] for row in explained["scores"]][-1] == "final"
+        assert "base" in next(row["made_of"] for row in explained["scores"] if row["where"] == "fusion")
         (there,) = (await call("find_memories", words="by a script that TOMASZ"))["memories"]
         why = await call("why", **ASKED, memory_id=there["memory_id"], changes=FIRST_THREE)
         assert why["lost_at"] == "adjust" and "time decay" in why["cause"]

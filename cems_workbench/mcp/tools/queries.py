@@ -11,6 +11,7 @@ from pydantic import Field
 
 from cems_workbench.analysis.edited_evidence import Edit
 from cems_workbench.analysis.ranks import RESULTS, RankDelta, dropped, loss, rank_deltas
+from cems_workbench.analysis.side_by_side import FINAL, SideBySide, parts_words, side_by_side
 from cems_workbench.analysis.supersession import stale_words
 from cems_workbench.analysis.what_if import (
     BeforeAfter,
@@ -33,6 +34,7 @@ from cems_workbench.mcp.arguments import (
     Changes,
     ConfigName,
     Expand,
+    Explain,
     FollowedId,
     Limit,
     MemoryId,
@@ -51,6 +53,15 @@ EXCERPT_CHARS = 100
 """Characters of a text in rows that are about ranks."""
 
 
+class ScoreRow(Reply):
+    """A rank and score in one list or after one stage, and what the score is made of."""
+
+    where: str
+    rank: int | None = None
+    score: float | None = None
+    made_of: str = ""
+
+
 class Candidate(Reply):
     """A candidate: its rank among the results, or the stage that dropped it, and why.
 
@@ -63,6 +74,7 @@ class Candidate(Reply):
     lost_at: str | None = None
     reason: str | None = None
     out_of_date: str | None = None
+    scores: tuple[ScoreRow, ...] = ()
     untrusted: Text
 
 
@@ -193,16 +205,18 @@ class QueryTools:
         only_project: OnlyProject = False,
         as_of: AsOf = "",
         expand: Expand = None,
+        explain: Explain = False,
         limit: Limit = 10,
         offset: Offset = 0,
     ) -> Searched:
         """The results of the pipeline for a query, then the dropped candidates, each with the stage and the reason."""
         answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
         rows, counts = page(_in_order(answer.trace), offset, limit)
+        table = side_by_side(answer.trace) if explain else None
         return Searched(
             config=answer.config.name,
             results=len(answer.trace.results),
-            candidates=[_candidate(answer.trace, memory_id) for memory_id in rows],
+            candidates=[_candidate(answer.trace, memory_id, table) for memory_id in rows],
             said=list(answer.lines),
             notes=notes,
             **counts,
@@ -402,7 +416,21 @@ def _in_order(trace: Trace) -> list[str]:
     return [*results, *(memory_id for _, _, memory_id in sorted(lost))]
 
 
-def _candidate(trace: Trace, memory_id: str) -> Candidate:
+def _scores(table: SideBySide, memory_id: str) -> list[ScoreRow]:
+    row = table.row(memory_id)
+    cells = () if row is None else row.cells.items()
+    return [
+        ScoreRow(
+            where="final" if key == FINAL else key,
+            rank=cell.rank,
+            score=rounded(cell.score),
+            made_of=parts_words(table.column(key).kind, cell.parts),
+        )
+        for key, cell in cells
+    ]
+
+
+def _candidate(trace: Trace, memory_id: str, table: SideBySide | None = None) -> Candidate:
     memory = trace.evidence.memories[memory_id]
     result = next((one for one in trace.results if one.memory_id == memory_id), None)
     lost = None if result else loss(trace, memory_id)
@@ -413,6 +441,7 @@ def _candidate(trace: Trace, memory_id: str) -> Candidate:
         lost_at=lost.stage if lost else None,
         reason=lost.reason if lost else None,
         out_of_date=stale_words(trace, memory_id),
+        scores=[] if table is None else _scores(table, memory_id),
         untrusted=text_of(memory),
     )
 
