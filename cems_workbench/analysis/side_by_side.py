@@ -334,12 +334,12 @@ class SideBySide:
         }
 
     def to_table(self) -> tuple[list[str], list[list[Any]]]:
-        """The table as headings and rows of plain values: what is said of a row, then rank, score and parts of each column."""
-        said = self._said()
-        headings, columns = [name.replace("_", " ") for name in said], list(said.values())
+        """The table as headings and rows of plain values: the fields of a row, then rank, score and parts of each column."""
+        fields = self._fields()
+        headings, columns = [name.replace("_", " ") for name in fields], list(fields.values())
         for column in self.columns:
             values = self._values[column.key]
-            if column.kind != "rank":  # the final rank is among what is said of the row
+            if column.kind != "rank":  # the final rank is one of the fields
                 headings.append(f"{column.key} rank")
                 columns.append(values.ranks)
             headings.append(f"{column.key} score" if column.kind != "rank" else "final score")
@@ -348,8 +348,8 @@ class SideBySide:
             columns += values.parts
         return headings, [list(row) for row in zip(*columns, strict=True)]
 
-    def _said(self) -> dict[str, Sequence[Any]]:
-        """What is said of each row, by the names of `ROW_FIELDS`."""
+    def _fields(self) -> dict[str, Sequence[Any]]:
+        """The fields of the rows, by the names of `ROW_FIELDS`."""
         return {
             "memory_id": self.memory_ids,
             "title": self.titles,
@@ -374,7 +374,7 @@ class SideBySide:
             numbers = {"rank": values.ranks, "score": values.scores, "values": values.parts}
             columns.append(_column_json(column) | numbers)
         head = {"compared_with": self.compared_with, "moved_from": self.moved_from}
-        return {**head, "columns": columns, **self._said()}
+        return {**head, "columns": columns, **self._fields()}
 
     @cached_property
     def _place_of(self) -> Mapping[str, int]:
