@@ -65,7 +65,11 @@ class SideBySide {
     this.table.addEventListener('keydown', event => this.pressed(event));
     this.table.addEventListener('focusin', event => this.reached(event));
     this.table.addEventListener('focusout', () => this.explain(null));
-    this.table.addEventListener('pointerover', event => this.explain(event.target.closest('[data-column]')));
+    this.table.addEventListener('pointerover', event => {
+      const cell = event.target.closest('[data-column]');
+      if (cell?.said && !event.target.title) cell.title = cell.said;
+      this.explain(cell);
+    });
     this.table.addEventListener('pointerleave', () => this.explain(document.activeElement?.closest?.('.wb-sbs [data-column]')));
     this.wide = 900;
     this.high = 540;
@@ -99,6 +103,7 @@ class SideBySide {
     this.asked = null;
     this.shown = [FINAL, MEMORY_COLUMN, ...data.columns.filter(column => column.kind !== 'rank')];
     this.longest = longest(data);
+    this.fusionParts = data.columns.find(column => column.kind === 'fusion')?.parts ?? [];
     if (!this.shown.some(column => column.key === kept.sort[0])) kept.sort = ['final', 1];
     if (kept.open !== data.followed) kept.open = null;
     this.order();
@@ -160,6 +165,8 @@ class SideBySide {
       cell.dataset.column = place;
       cell.said = this.data.help[column.key];
       set(cell, {'aria-sort': sorted ? DIRECTIONS[kept.sort[1]] : null, 'aria-colindex': place + 1});
+      const part = column.kind === 'list' ? this.fusionParts.findIndex(part => part.list === column.list) : -1;
+      cell.style.setProperty('--wb-sbs-colour', this.data.colours[part] ?? 'transparent');
       cell.firstChild.lastChild.textContent = sorted ? (kept.sort[1] === 1 ? '▲' : '▼') : '';
       cell.firstChild.tabIndex = this.at.id === null && this.at.column === place ? 0 : -1;
       return cell;
@@ -261,6 +268,7 @@ class SideBySide {
       if (cell.sign === sign) return;
       cell.sign = sign;
       cell.said = plain(words);
+      cell.removeAttribute('title');
       if (column.kind !== 'memory') cell.setAttribute('aria-label', cell.said);
       cell.replaceChildren(...content());
     });
@@ -288,7 +296,7 @@ class SideBySide {
       const first = make('div', 'wb-sbs-title'), second = make('div', 'wb-sbs-text');
       if (graded) first.append(this.badge('grade', `grade ${grade}`, graded));
       if (stale) first.append(this.badge('stale', 'stale', stale));
-      first.append(make('span', '', this.name(number)));
+      first.append(make('span', title ? '' : 'wb-sbs-first', this.name(number)));
       second.append(make('code', '', id), title ? plain(data.first_words[number]) : '');
       return [first, second];
     }];
@@ -389,12 +397,11 @@ class SideBySide {
   /* The line below the table: what a cell says, or the colours of the bars. */
   explain(cell) {
     this.explained = cell;
-    const words = cell?.said, fusion = this.data?.columns.find(column => column.kind === 'fusion');
-    const sign = words ?? JSON.stringify([fusion?.parts, this.data?.colours]);
+    const words = cell?.said, sign = words ?? JSON.stringify([this.fusionParts, this.data?.colours]);
     if (this.words.said === sign) return;
     this.words.said = sign;
     if (words) { this.words.replaceChildren(words); return; }
-    this.words.replaceChildren(...(fusion?.parts ?? []).map((part, place) => {
+    this.words.replaceChildren(...(this.fusionParts ?? []).map((part, place) => {
       const item = make('span', 'wb-sbs-key'), mark = make('i', part.kind === 'base' ? '' : 'wb-sbs-bonus');
       mark.style.setProperty('--wb-sbs-colour', this.data.colours[place]);
       item.append(mark, plain(part.label));
