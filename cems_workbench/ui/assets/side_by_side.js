@@ -327,7 +327,8 @@ class SideBySide {
       if (score !== null) line.append(make('span', '', digits(score)));
       if (!parts.length) return [line];
       if (column.kind === 'fusion') return [line, this.bar(parts, column)];
-      return [line, make('div', 'wb-sbs-note', parts.map(([, label, value]) => `${label} ${times}${short(value)}`).join(' · '))];
+      const note = blend(parts) ?? parts.map(([, label, value]) => `${label} ${times}${short(value)}`).join(' · ');
+      return [line, make('div', 'wb-sbs-note', note)];
     }];
   }
 
@@ -498,6 +499,13 @@ function longest(data) {
 function digits(value) {
   const size = Math.abs(value);
   return size !== 0 && (size < 0.0001 || size >= 1e6) ? value.toExponential(2) : value.toFixed(4);
+}
+
+/* What the blend made of a reranker's score: raw → weight × normalised + weight × the score before; null if nothing was blended. */
+function blend(parts) {
+  const {raw, normalised, 'retrieval score': score, 'retrieval weight': weight} = Object.fromEntries(parts.map(([, label, value]) => [label, value]));
+  if ([raw, normalised, score, weight].includes(undefined)) return null;
+  return `${short(raw)} → ${short(1 - weight)} × ${short(normalised)} + ${short(weight)} × ${short(score)}`;
 }
 
 function short(value) { return String(Number(value.toPrecision(3))); }
