@@ -17,7 +17,6 @@ MIN_SCORE was chosen on the answers of benchmarks/bench_blame.py.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -36,6 +35,7 @@ from cems_workbench.analysis.ranks import loss
 from cems_workbench.analysis.supersession import days_later, stale_words, stored_standings
 from cems_workbench.analysis.supersession_signals import Span as MarkedSpan
 from cems_workbench.analysis.support import ClaimWords, Overlap, Span, base_score, with_reranker
+from cems_workbench.command_words import ProposedCommand, asked_options, why_command
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import ModelError
 from cems_workbench.models.protocol import Float32
@@ -108,16 +108,16 @@ class Otherwise:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What to do now: the words, the memory it is about, the arguments of the command, and the parameters that it changes."""
+    """What to do now: in words, the memory it is about, the command, and the parameters that it changes."""
 
     words: str
     memory_id: str
-    arguments: tuple[str, ...]
+    proposed: ProposedCommand
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def command(self, options: Sequence[str] = ()) -> str:
         """The command for a shell, with the options that chose store and config."""
-        return shlex.join([*self.arguments, *options])
+        return self.proposed.line(options)
 
 
 class Clause(NamedTuple):
@@ -430,16 +430,16 @@ class _About:
         memory_id = found.id if right is None else right.memory.id
         if self._trace is None:
             words = f"see for which queries {memory_id} is wanted and returned"
-            return Next(words, memory_id, ("memory", memory_id))
+            return Next(words, memory_id, ProposedCommand("memory", (memory_id,)))
         query, place = self._trace.evidence.query, found.standing if right is None else right.standing
         assert place is not None and found.standing is not None
         if place.rank is None:
-            return Next(f"find out why {memory_id} is not returned", memory_id, ("why", query, memory_id, *self._asked))
+            words = f"find out why {memory_id} is not returned"
+            return Next(words, memory_id, why_command(query, memory_id, options=self._asked))
         if right is None or found.standing.rank is None or found.standing.rank > place.rank:
             return None
         words = f"find out why {memory_id} is below {found.id}"
-        cutoff = ("--cutoff", str(found.standing.rank))
-        return Next(words, memory_id, ("why", query, memory_id, *self._asked, *cutoff))
+        return Next(words, memory_id, why_command(query, memory_id, cutoff=found.standing.rank, options=self._asked))
 
     def _fix(self, found: BlamedMemory) -> Next | None:
         right = next((one for one in found.otherwise if one.source == "edge"), None)
@@ -449,17 +449,16 @@ class _About:
         if place is not None and place.rank is not None and place.rank < found.standing.rank:
             return None
         words = f"let {right.memory.id} take the rank of {found.id}"
-        arguments = ("search", self._trace.evidence.query, *self._asked, "--set", "supersession.mode=follow")
-        return Next(words, right.memory.id, arguments, {"supersession.mode": "follow"})
+        query, options = self._trace.evidence.query, (*self._asked, "--set", "supersession.mode=follow")
+        return Next(
+            words, right.memory.id, ProposedCommand("search", (query,), options), {"supersession.mode": "follow"}
+        )
 
     @property
-    def _asked(self) -> tuple[str, ...]:
+    def _asked(self) -> list[str]:
         """Project and moment of the query as options."""
         assert self._trace is not None
-        evidence = self._trace.evidence
-        project = ("--project", evidence.project) if evidence.project else ()
-        moment = ("--as-of", evidence.as_of.isoformat()) if evidence.as_of else ()
-        return (*project, *moment)
+        return asked_options(self._trace.evidence.project, self._trace.evidence.as_of)
 
 
 def standing(trace: Trace, memory_id: str) -> Standing:

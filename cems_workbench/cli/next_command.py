@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.cli.terminal import literal, say
+from cems_workbench.command_words import asked_options, words_of
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.gather import Request
@@ -55,20 +56,9 @@ def program() -> list[str]:
     return ["python", "-m", "cems_workbench"]
 
 
-def words_of(name: str, *arguments: str | Path, options: Iterable[str] = ()) -> list[str]:
-    """The words of a command: its name, arguments and options. An argument that begins with a dash comes after `--`."""
-    texts = [str(argument) for argument in arguments]
-    if any(text.startswith("-") for text in texts):
-        return [*name.split(), *options, "--", *texts]
-    return [*name.split(), *texts, *options]
-
-
 def request_options(request: Request, without: Sequence[int] | None = None) -> list[str]:
     """The options of `search` and `why` that make this request again; `without` are the variants that are left out."""
-    # One word with `=`: a value that begins with a dash stays a value.
-    words = [f"--project={request.project}"] if request.project is not None else []
-    words += ["--restrict-to-project"] if request.project_only else []
-    words += [f"--as-of={request.as_of.isoformat()}"] if request.as_of is not None else []
+    words = asked_options(request.project, request.as_of, request.project_only)
     words += [f"--variant={text}" for text in request.manual]
     words += [f"--searched={request.searched}"] if request.searched is not None else []
     words += [f"--engine-query={name}={text}" for name, text in request.engine_queries.items()]

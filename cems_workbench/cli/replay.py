@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cems_workbench.cli.next_command import say_next, words_of
+from cems_workbench.cli.next_command import say_next
 from cems_workbench.cli.options import (
     ConfigOption,
     ExplainOption,
@@ -19,6 +19,7 @@ from cems_workbench.cli.options import (
     chosen_config,
     given_options,
 )
+from cems_workbench.command_words import why_command
 
 
 def replay_command(
@@ -47,4 +48,4 @@ def replay_command(
     missing = next((memory_id for memory_id in evidence.memories if memory_id not in returned), None)
     if missing is not None:
         options = ["--evidence", str(bundle), *given_options(preset, config, changes, None)]
-        say_next(words_of("why", evidence.query, missing, options=options))
+        say_next(why_command(evidence.query, missing, options=options).words())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.next_command import request_options, say_next, words_of
+from cems_workbench.cli.next_command import request_options, say_next
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -33,6 +33,7 @@ from cems_workbench.cli.options import (
     require_variants,
     warn_unknown_project,
 )
+from cems_workbench.command_words import why_command, words_of
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -111,5 +112,5 @@ def _next_commands(
         # Among equal grades a candidate: of one that no list returned there is less to see.
         candidates = trace.evidence.memories
         best = min(missing, key=lambda key: (-judged.grades[key], key not in candidates, key))
-        return [words_of("why", request.query, best, options=[*request_options(request, left_out), *options])]
+        return [why_command(request.query, best, options=request_options(request, left_out)).words(options)]
     return [words_of("memory", returned[0], options=options)] if returned else []

@@ -18,7 +18,6 @@ Queries are replayed in blocks and forgotten: what stays is a few numbers per me
 from __future__ import annotations
 
 import math
-import shlex
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,6 +28,7 @@ import numpy as np
 
 from cems_workbench.analysis.losses import NEVER_FOUND, Branch, lost
 from cems_workbench.analysis.ranks import loss, target_rank
+from cems_workbench.command_words import asked_options, why_command
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.grades import agreed_grades
@@ -119,10 +119,8 @@ class UseRow:
     def next_command(self, options: Sequence[str] = ()) -> str:
         """The command that explains the row, quoted for a shell; `options` name the config."""
         query = self.query
-        words = ["why", query.query, self.memory_id]
-        words += ["--project", query.project] if query.project else []
-        words += ["--as-of", query.as_of.isoformat()] if query.as_of else []
-        return shlex.join([*words, *options])
+        asked = asked_options(query.project, query.as_of)
+        return why_command(query.query, self.memory_id, options=asked).line(options)
 
     def to_json(self, options: Sequence[str] = ()) -> dict[str, Any]:
         """The row as plain values, with the command that explains it."""

@@ -42,7 +42,7 @@ def test_what_became_of_the_memory_is_what_why_says(resources: Resources) -> Non
     assert (other.memory.id, other.source, other.newer) == (STAYING, "edge", True)
     assert (other.standing.rank, other.standing.lost_at, other.standing.reason) == (None, lost.stage, lost.reason)
     assert first.next is not None
-    assert first.next.command() == f"why 'when are we moving house' {STAYING} --as-of 2026-09-01T00:00:00+00:00"
+    assert first.next.command() == f"why 'when are we moving house' {STAYING} --as-of=2026-09-01T00:00:00+00:00"
 
 
 def test_before_the_successor_was_written_the_memory_is_not_stale(resources: Resources) -> None:
@@ -76,7 +76,7 @@ def test_the_command_prints_the_sentence_and_the_next_command(command: Command, 
     said = command(*asked)
     assert said.code == 0
     assert said.out.startswith(f"m249 supports “{WRONG}”: 1st of 10 results; superseded by {STAYING} (157 days later)")
-    assert f"why 'when are we moving house' {STAYING} --as-of 2026-09-01T00:00:00+00:00 --preset workbench" in said.out
+    assert f"why 'when are we moving house' {STAYING} --as-of=2026-09-01T00:00:00+00:00 --preset workbench" in said.out
     as_json = json.loads(command(*asked, "--json").out)
     memory = as_json["claims"][0]["memories"][0]
     assert memory["memory_id"] == "m249" and memory["rank"] == 1

@@ -18,7 +18,18 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "cems_workbench"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("builtin", "errors", "extensions", "platform", "progress", "records", "renamed", "settings", "trace"),
+    (
+        "builtin",
+        "command_words",
+        "errors",
+        "extensions",
+        "platform",
+        "progress",
+        "records",
+        "renamed",
+        "settings",
+        "trace",
+    ),
     ("config", "models", "store", "formats", "sources"),
     ("pipeline",),
     ("evaluation", "tuning", "analysis"),

@@ -129,7 +129,7 @@ def _claim(blamed: BlamedClaim) -> ClaimRow:
 def _memory(one: BlamedMemory) -> SupportingMemory:
     steps = []
     if one.next is not None:
-        steps.append(f"{one.next.arguments[0]} for {one.next.memory_id}: {one.next.words}")
+        steps.append(f"{one.next.proposed.name} for {one.next.memory_id}: {one.next.words}")
     if one.fix is not None:
         steps.append(f"search with changes {dict(one.fix.changes)}: {one.fix.words}")
     return SupportingMemory(

@@ -1,0 +1,53 @@
+"""The words of a command line that is proposed, wherever it is proposed: for the next command, a row of `memory`, or `blame`.
+
+This module loads nothing, so that a command can name the next one without it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+
+def words_of(name: str, *arguments: str | Path, options: Iterable[str] = ()) -> list[str]:
+    """The words of a command: its name, arguments and options. An argument that begins with a dash comes after `--`."""
+    texts = [str(argument) for argument in arguments]
+    if any(text.startswith("-") for text in texts):
+        return [*name.split(), *options, "--", *texts]
+    return [*name.split(), *texts, *options]
+
+
+def asked_options(project: str | None = None, as_of: datetime | None = None, project_only: bool = False) -> list[str]:
+    """The options of `search`, `why` and others that ask a query again for its project and at its moment."""
+    # One word with `=`: a value that begins with a dash stays a value.
+    words = [f"--project={project}"] if project else []
+    words += ["--restrict-to-project"] if project_only else []
+    return words + ([f"--as-of={as_of.isoformat()}"] if as_of is not None else [])
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedCommand:
+    """A command to type: its name, arguments and options, to which those that chose store and config are added."""
+
+    name: str
+    arguments: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+    def words(self, options: Iterable[str] = ()) -> list[str]:
+        """The words of the command with further options."""
+        return words_of(self.name, *self.arguments, options=[*self.options, *options])
+
+    def line(self, options: Iterable[str] = ()) -> str:
+        """The words quoted for a shell."""
+        return shlex.join(self.words(options))
+
+
+def why_command(
+    query: str, memory_id: str, *, cutoff: int | None = None, options: Iterable[str] = ()
+) -> ProposedCommand:
+    """`why` for a memory and a query; a memory below rank `cutoff` counts as missing, None: below the result limit."""
+    limit = [] if cutoff is None else [f"--cutoff={cutoff}"]
+    return ProposedCommand("why", (query, memory_id), (*limit, *options))
