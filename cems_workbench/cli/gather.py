@@ -34,7 +34,14 @@ def gather_command(
     query_set: Annotated[
         str, typer.Argument(metavar="QUERY_SET", help="A query set of the store, “all”, or a file of queries.")
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The evidence file to write.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="The evidence file to write (default: the store's own, which app, evaluate, tune and why use).",
+        ),
+    ] = None,
     preset: PresetOption = None,
     config: ConfigOption = None,
     changes: SetOption = None,
@@ -51,22 +58,33 @@ def gather_command(
     An interrupted gather resumes if the same command is run again.
     """
     chosen = chosen_config(preset, config, changes)
-    from cems_workbench.jobs.query_set_evidence import gather_query_set, queries_named, sample_queries
+    from cems_workbench.jobs.query_set_evidence import (
+        QuerySelection,
+        gather_evidence,
+        gather_query_set,
+        queries_named,
+        sample_queries,
+    )
 
     with progress_bar(as_json) as progress, filled_resources(store, dask) as resources:
         queries, judgments = queries_named(query_set, resources, judged)
         queries = sample_queries(queries, limit, seed)
         asked = {query.qid for query in queries}
-        report = gather_query_set(
-            out,
-            queries,
-            [row for row in judgments if row.qid in asked],
-            chosen,
-            resources,
-            query_set=query_set,
-            project_only=per_query_project,
-            progress=progress,
-        )
+        judgments = [row for row in judgments if row.qid in asked]
+        if out is None:
+            selection = QuerySelection(query_set, tuple(queries), per_query_project)
+            report = gather_evidence(chosen, selection, judgments, resources, progress)
+        else:
+            report = gather_query_set(
+                out,
+                queries,
+                judgments,
+                chosen,
+                resources,
+                query_set=query_set,
+                project_only=per_query_project,
+                progress=progress,
+            )
         notices = resources.store.notices
     values: dict[str, Any] = {
         "evidence": str(report.path),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cems_workbench.cli.next_command import request_options, say_next
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -24,6 +25,7 @@ from cems_workbench.cli.options import (
     WithoutVariantOption,
     chosen_config,
     filled_resources,
+    given_options,
     print_table,
     progress_bar,
     request_and_config,
@@ -31,6 +33,7 @@ from cems_workbench.cli.options import (
     warn_unknown_project,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
+from cems_workbench.command_words import words_of
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -117,6 +120,39 @@ def why_command(
         print_effects(searched, chosen, request.as_of is not None)
         if answered := answered_lists(searched, [ranked.name for ranked in searched.lists]):
             say(answered)
+        given = given_options(preset, config, changes, store)
+        if evidence is None:
+            say_next(*_next_commands(found, request, left_out, given))
+        else:
+            say_next(_applied(found, "replay", str(evidence), given))
+
+
+def _next_commands(
+    found: Why, request: Request, without: Sequence[int], given: Sequence[str]
+) -> list[list[str] | None]:
+    """To gather the judged queries if that would check the fix; then the query under the fix, or what is known of the memory."""
+    from cems_workbench.analysis.why.first_fix import GATHER_FIRST
+
+    fix = found.fix
+    if fix is None or fix.change is None:
+        return [words_of("memory", found.path.memory_id, options=given)]
+    gather = fix.unchecked == GATHER_FIRST and not fix.change.gathers
+    asked = request_options(fix.change.request(request), without)
+    return [
+        words_of("gather", "all", options=["--judged", *given]) if gather else None,
+        _applied(found, "search", request.query, [*asked, *given]),
+    ]
+
+
+def _applied(found: Why, name: str, argument: str, options: Sequence[str]) -> list[str] | None:
+    """The command that shows the results under the fix; None without one."""
+    from cems_workbench.analysis.why.counterfactual import exact_text
+
+    if found.fix is None or found.fix.change is None:
+        return None
+    values = found.fix.change.values
+    changes = [f"--set={path}={exact_text(value)}" for path, value in values.items()]
+    return words_of(name, argument, options=[*options, *changes])
 
 
 def _require_same_query(query: str, bundle: Evidence, path: Path) -> Evidence:

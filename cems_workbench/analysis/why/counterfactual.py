@@ -309,6 +309,11 @@ def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
     return [value for value in values if low < value < high]
 
 
+def exact_text(value: Any) -> str:
+    """A parameter's value as a config file has it, with all digits: typed again it is the same value."""
+    return repr(value) if isinstance(value, float) else _value(value)
+
+
 def _value(value: Any) -> str:
     """A parameter's value as a config file has it."""
     if value is None:
@@ -392,8 +397,8 @@ class Counterfactual:
 
     @property
     def assigned(self) -> str:
-        """ "fusion.k = 83": the new values in a line, with a remark if they need a gather."""
-        parts = [f"{change.path} = {_value(change.now)}" for change in self.changes]
+        """ "fusion.k = 83": the new values in a line, unrounded, with a remark if they need a gather."""
+        parts = [f"{path} = {exact_text(value)}" for path, value in self.values.items()]
         return " and ".join([*parts, *self._searches]) + (" (needs a new search)" if self.gathers else "")
 
     @property
