@@ -222,7 +222,7 @@ def fidelity_command(
         require_usable,
         setting_for,
     )
-    from cems_workbench.jobs.nearest import find_nearest
+    from cems_workbench.jobs.nearest import find_nearest, lists_for
     from cems_workbench.jobs.recorded_lists import WHICH_LISTS
 
     if not answers and not recorded and ask is None:
@@ -274,8 +274,8 @@ def fidelity_command(
             recordings.append(dataclasses.replace(answered, errors=()))
             require_usable(recordings[-1])
         known_lists = lexical_lists(recordings)
-        if nearest and lists is None and any(answer.lists for answer in recordings[0].answers):
-            which = "recorded"
+        if nearest and lists is None:
+            which = lists_for(recordings[0])
 
         def setting_of(one: Recording, config: PipelineConfig) -> FidelitySetting:
             return setting_for(

@@ -52,6 +52,7 @@ from cems_workbench.jobs.fidelity import (
     settled_as_recorded,
 )
 from cems_workbench.jobs.query_set_evidence import embed_ahead, ensure_evidence, request_for, require_answered
+from cems_workbench.jobs.recorded_lists import WhichLists
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import gather_lists, gather_scores
 from cems_workbench.pipeline.missing_evidence import gather_parameters
@@ -204,6 +205,11 @@ def _share(measured: MeasuredFidelity, measure: str) -> str:
 
 def _measures(measured: MeasuredFidelity) -> dict[str, float | None]:
     return {name: json_number(measured.fidelity.value(name)) for name in REPORTED}
+
+
+def lists_for(recording: Recording) -> WhichLists:
+    """Whose lists are replayed unless something else is asked for: those of the recording, if it has any."""
+    return "recorded" if any(answer.lists for answer in recording.answers) else "own"
 
 
 def halves(recording: Recording) -> tuple[frozenset[str], frozenset[str]]:

@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.ui.evaluate import nearest
 from cems_workbench.ui.kit import shared_resources
 
 from .inspect_page import config_of
@@ -144,3 +145,30 @@ def brought_anyway(page: AppTest, path: Path) -> AppTest:
             button.click().run()
             break
     return page
+
+
+def test_the_nearest_preset_is_found_with_its_changed_parameters(
+    page: AppTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearest, "preset_names", lambda: ("engram_search", "mem0"))
+    config = with_values(preset("mem0").config, {"assembly.limit": 3})
+    resources = shared_resources.resources()
+    answers = []
+    for query in (
+        "roll back a failed deploy",
+        "who owns billing?",
+        "run the tests",
+        "log format",
+        "rotate a secret",
+        "flaky",
+    ):
+        found = replay(gather(Request(query), config, resources), config).results
+        answers.append({"qid": query, "query": query, "results": [row.memory_id for row in found]})
+    path = tmp_path / "of_mem0.json"
+    path.write_text(json.dumps({"engine": "elsewhere", "answers": answers}))
+    brought(page, path)
+    press(page, "evaluate:nearest")
+    assert "Nearest: mem0, with 1 changed parameter" in plainly(markdown(page))
+    changed = table_with(page, "nearest")
+    assert (changed["mem0"][0], changed["nearest"][0]) == ("20", "3")
+    assert "Nothing is held out of 6 queries" in captions(page)

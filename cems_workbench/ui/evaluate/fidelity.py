@@ -42,6 +42,7 @@ from cems_workbench.jobs.fidelity import (
     setting_for,
 )
 from cems_workbench.jobs.importing import upload
+from cems_workbench.jobs.nearest import lists_for
 from cems_workbench.jobs.query_set_evidence import discard_evidence, gather_evidence, pending_gathers, read_evidence
 from cems_workbench.jobs.recorded_lists import WhichLists
 from cems_workbench.pipeline.resources import Resources
@@ -50,6 +51,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.missing_evidence import under
+from cems_workbench.ui.evaluate.nearest import draw as draw_nearest
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
@@ -92,8 +94,33 @@ def draw(resources: Resources) -> None:
             _draw_provenance(asked, resources)
             _settings(measured)
             _queries(_chosen(measured))
+        if asked:
+            _nearest(asked[0], as_chosen, lists, resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
+
+
+def _nearest(asked: SettingQueries, as_chosen: bool, lists: Mapping[str, Lists], resources: Resources) -> None:
+    """Draw the search for the preset that is nearest to the first recording."""
+    first, queries = asked
+    recording = first.recording
+    by_qid = {query.qid: query for query in queries}
+
+    def setting_of(config: PipelineConfig) -> FidelitySetting:
+        return setting_for(
+            recording,
+            config,
+            as_chosen=as_chosen,
+            which_lists=lists_for(recording),
+            own_searches=first.own_searches,
+        )
+
+    def queries_of(setting: FidelitySetting) -> tuple[Query, ...]:
+        known = {query.qid: query for query in resources.store.queries.read()} | by_qid
+        alone = queries[0].query if len(queries) == 1 else None
+        return asked_queries(recording, known, query=alone, setting=setting)
+
+    draw_nearest(recording, setting_of, queries_of, lists, resources)
 
 
 def _draw_provenance(asked: Sequence[SettingQueries], resources: Resources) -> None:
