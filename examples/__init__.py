@@ -1,0 +1,1 @@
+"""Retrievers that are not the workbench's, traced: docs/use/tracing.md."""
