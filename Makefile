@@ -58,6 +58,7 @@ bench: $(VENV)/.tests
 	$(BIN)/python -m benchmarks.bench_store
 	$(BIN)/python -m benchmarks.bench_paint
 	$(BIN)/python -m benchmarks.bench_slider
+	$(BIN)/python -m benchmarks.bench_side_by_side
 	$(BIN)/python -m benchmarks.bench_label
 	$(BIN)/python -m benchmarks.bench_evaluate
 	$(BIN)/python -m benchmarks.bench_tune

@@ -12,7 +12,7 @@ from benchmarks.serving import ROOT, free_port, serving
 from benchmarks.side_by_side_page import MARKUP, ROWS
 
 from .accessibility import violations
-from .pages import WAIT, Window, window_on
+from .pages import WAIT, Inspect, Window, window_on
 
 pytestmark = pytest.mark.browser
 PAGE = (
@@ -135,3 +135,25 @@ def test_side_by_side_is_accessible_and_fits(page: Window) -> None:
     for width in (900, 1440):
         page.resize(width, "dark")
         page.expect_fit(f"{width} wide")
+
+
+@pytest.mark.models
+def test_inspect_follows_and_sliders_move_rows(window: Window) -> None:
+    inspect = Inspect.open(window)
+    window.type(inspect.query, "how many different doctors did I visit?")
+    rows = window.page.locator(".wb-sbs tbody tr[data-id]")
+    rows.first.wait_for()
+    window.settled()
+    chosen, before = rows.nth(2).get_attribute("data-id"), rows.all_inner_texts()
+    with window.rerun():
+        rows.nth(2).click()
+    expect(window.page.get_by_role("button", name="Why is it here?")).to_be_visible()
+    assert followed(window).get_attribute("data-id") == chosen
+    window.page.keyboard.press("Escape")
+    expect(window.page.locator(".wb-sbs-box")).to_be_hidden()
+    window.slide("Score blend", "End")
+    assert followed(window).get_attribute("data-id") == chosen
+    assert rows.all_inner_texts() != before
+    for width in (900, 1440):
+        window.resize(width, "light")
+        window.expect_fit(f"{width} wide")
